@@ -1,0 +1,81 @@
+# What lockstep links. Read twice: by our own build, and by lockstepConfig.cmake on the machine of a
+# client, which has set the same variables to what the build found:
+#
+#   LOCKSTEP_TRAINING         the worker tower is there
+#   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
+#                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
+#   LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI
+#                             AUTO: use it where it is found; ON: it must be there; OFF: without it
+#
+# Sets LOCKSTEP_HAVE_GLOO and LOCKSTEP_HAVE_MPI to 0 or 1. All targets made here are imported ones:
+# an installed lockstep refers to them by name, never by a path of the machine that built it.
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+if(LOCKSTEP_HEADER_ONLY_DEPS)
+  include("${CMAKE_CURRENT_LIST_DIR}/LockstepHeaderOnly.cmake")
+else()
+  find_package(fmt REQUIRED)
+  find_package(spdlog REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+  find_package(CLI11 REQUIRED)
+endif()
+
+if(NOT LOCKSTEP_TRAINING)
+  return()
+endif()
+
+# Torch's own configuration warns about what it does not need and prints what nobody asked.
+find_package(Torch REQUIRED)
+find_package(ZLIB REQUIRED)
+find_path(LOCKSTEP_XXHASH_INCLUDE xxhash.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+mark_as_advanced(LOCKSTEP_XXHASH_INCLUDE)
+
+if(NOT TARGET lockstep::xxhash)
+  add_library(lockstep::xxhash INTERFACE IMPORTED)
+  target_include_directories(lockstep::xxhash SYSTEM INTERFACE "${LOCKSTEP_XXHASH_INCLUDE}")
+endif()
+
+# Gloo, by its headers: the CUDA wheels of PyTorch hold the code but not the headers.
+set(LOCKSTEP_HAVE_GLOO 0)
+if(NOT LOCKSTEP_WANT_GLOO STREQUAL "OFF")
+  find_path(LOCKSTEP_GLOO_INCLUDE gloo/transport/device.h)
+  find_library(LOCKSTEP_GLOO_LIBRARY gloo)
+  mark_as_advanced(LOCKSTEP_GLOO_INCLUDE LOCKSTEP_GLOO_LIBRARY)
+  if(LOCKSTEP_GLOO_INCLUDE AND LOCKSTEP_GLOO_LIBRARY)
+    set(LOCKSTEP_HAVE_GLOO 1)
+  elseif(LOCKSTEP_WANT_GLOO STREQUAL "ON")
+    message(FATAL_ERROR "gloo is wanted and not found (Debian: libgloo-dev)")
+  endif()
+endif()
+
+# MPI's C interface, through the C++ compiler and without the C++ bindings that MPI has dropped.
+set(LOCKSTEP_HAVE_MPI 0)
+if(NOT LOCKSTEP_WANT_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(LOCKSTEP_HAVE_MPI 1)
+  elseif(LOCKSTEP_WANT_MPI STREQUAL "ON")
+    message(FATAL_ERROR "MPI is wanted and not found (Debian: libopenmpi-dev)")
+  endif()
+endif()
+
+# lockstep::torch: libtorch with c10d, and gloo beneath it where its headers are.
+if(NOT TARGET lockstep::torch)
+  add_library(lockstep::torch INTERFACE IMPORTED)
+  target_link_libraries(lockstep::torch INTERFACE ${TORCH_LIBRARIES})
+  if(LOCKSTEP_HAVE_GLOO)
+    target_include_directories(lockstep::torch SYSTEM INTERFACE "${LOCKSTEP_GLOO_INCLUDE}")
+    target_link_libraries(lockstep::torch INTERFACE "${LOCKSTEP_GLOO_LIBRARY}")
+  endif()
+endif()
+
+# lockstep::mpi: nothing where MPI is not.
+if(NOT TARGET lockstep::mpi)
+  add_library(lockstep::mpi INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_MPI)
+    target_link_libraries(lockstep::mpi INTERFACE MPI::MPI_CXX)
+  endif()
+endif()

@@ -1,0 +1,40 @@
+# cmake --install: the launcher; with the worker tower also the public headers, the modules, and
+# what find_package(lockstep) reads. A client links lockstep::lockstep.
+include(CMakePackageConfigHelpers)
+
+set_target_properties(lockstep PROPERTIES EXPORT_NAME launcher)
+add_custom_target(lockstep_installed DEPENDS lockstep)
+if(NOT LOCKSTEP_TRAINING)
+  install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  return()
+endif()
+
+get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
+get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
+# Of the launcher's modules the worker tower stands on the ground alone.
+list(REMOVE_ITEM launcher_modules lockstep_plan lockstep_agent lockstep_cli)
+
+add_dependencies(lockstep_installed ${launcher_modules} ${worker_modules})
+
+set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
+install(
+  TARGETS lockstep lockstep_library ${launcher_modules} ${worker_modules}
+  EXPORT lockstep
+  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake DESTINATION ${config_dir})
+
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/lockstepConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
+  INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(
+  FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
+        "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake"
+        "${PROJECT_SOURCE_DIR}/cmake/LockstepDependencies.cmake"
+        "${PROJECT_SOURCE_DIR}/cmake/LockstepHeaderOnly.cmake"
+  DESTINATION ${config_dir})

@@ -1,0 +1,116 @@
+# lockstep_module(NAME SOURCES ... DEPS ... [LIBS ...] [TORCH [PLAIN ...]])
+#
+# One static library per module. DEPS is the module's line in tools/layers.txt; the layering test
+# compares the two. TORCH marks a module of the worker tower: it links libtorch and shares one
+# precompiled header, but for its PLAIN sources, which do without libtorch and compile faster so.
+function(lockstep_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;PLAIN;DEPS;LIBS")
+  list(TRANSFORM arg_DEPS PREPEND lockstep::)
+  add_library(lockstep_${name} STATIC ${arg_SOURCES} ${arg_PLAIN})
+  set_source_files_properties(${arg_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+  set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(lockstep_${name} PUBLIC cxx_std_20)
+  target_include_directories(
+    lockstep_${name}
+    PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+           "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+    PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(
+    lockstep_${name} PUBLIC ${arg_DEPS} ${arg_LIBS} PRIVATE $<BUILD_INTERFACE:lockstep::warnings>)
+  if(arg_TORCH)
+    target_link_libraries(lockstep_${name} PUBLIC lockstep::torch
+                                           PRIVATE $<BUILD_INTERFACE:lockstep::torch_build>)
+    target_precompile_headers(lockstep_${name} REUSE_FROM lockstep_torch_pch)
+    set_target_properties(lockstep_${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_WORKER_MODULES lockstep_${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAUNCHER_MODULES lockstep_${name})
+  endif()
+endfunction()
+
+# lockstep_library(): lockstep::lockstep, the one target that examples and clients link. Stands for
+# all modules of the worker tower, so it comes after them.
+function(lockstep_library)
+  get_property(modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
+  add_library(lockstep_library INTERFACE)
+  add_library(lockstep::lockstep ALIAS lockstep_library)
+  set_target_properties(lockstep_library PROPERTIES EXPORT_NAME lockstep)
+  list(TRANSFORM modules REPLACE "^lockstep_" "lockstep::")
+  target_link_libraries(lockstep_library INTERFACE ${modules})
+endfunction()
+
+# A program shares the precompiled header of the modules, which is position independent code; GCC
+# takes it only for more of the same.
+function(lockstep_share_precompiled name header)
+  target_compile_options(${name} PRIVATE -fPIC)
+  target_precompile_headers(${name} REUSE_FROM ${header})
+endfunction()
+
+# lockstep_program(NAME SOURCES ...)
+#
+# A training program, bin/NAME: what a client would write, with our warnings.
+function(lockstep_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE lockstep::lockstep lockstep::torch_build
+                                        lockstep::warnings)
+  lockstep_share_precompiled(${name} lockstep_torch_pch)
+endfunction()
+
+# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|gang|...] [TORCH] [SEPARATE])
+#
+# One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to
+# load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes.
+function(lockstep_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE" "LABEL" "SOURCES;DEPS;LIBS")
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  list(TRANSFORM arg_DEPS PREPEND lockstep::)
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_include_directories(
+    ${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(
+    ${name} PRIVATE LOCKSTEP_BIN_DIR="${CMAKE_BINARY_DIR}/bin"
+                    LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} ${arg_LIBS} GTest::gmock_main
+                                        lockstep::warnings)
+  if(arg_TORCH)
+    target_link_libraries(${name} PRIVATE lockstep::torch_build)
+    lockstep_share_precompiled(${name} lockstep_torch_test_pch)
+    # A test spends its time in libtorch, its compiler in the optimizer.
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+  endif()
+  if(arg_TORCH AND NOT arg_SEPARATE)
+    add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"
+                                  "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
+    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)
+  else()
+    gtest_discover_tests(
+      ${name}
+      DISCOVERY_TIMEOUT 60
+      DISCOVERY_MODE PRE_TEST
+      PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)
+  endif()
+endfunction()
+
+# lockstep_bench(NAME SOURCES ... DEPS ... [TORCH])
+#
+# One benchmark, bench/NAME, on Google Benchmark. Never a test.
+function(lockstep_bench name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPS;LIBS")
+  list(TRANSFORM arg_DEPS PREPEND lockstep::)
+  add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} ${arg_LIBS} benchmark::benchmark_main
+                                        lockstep::warnings)
+  if(arg_TORCH)
+    target_link_libraries(${name} PRIVATE lockstep::torch_build)
+    lockstep_share_precompiled(${name} lockstep_torch_pch)
+  endif()
+  add_dependencies(lockstep_benchmarks ${name})
+endfunction()

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a client of an installed lockstep writes: here a gang of one, and one collective.
+#include <lockstep/lockstep.h>
+
+#include <iostream>
+
+int main(int argc, char** argv) {
+  const lockstep::Program program{.about = "Adds up one number per worker"};
+  return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+    torch::Tensor sum = torch::ones({1});
+    session.communicator().all_reduce(sum);
+    std::cout << "workers: " << session.world_size() << ", sum: " << sum.item<float>() << '\n';
+  });
+}

@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the launcher as on a machine without libtorch, and looks at every header it has read.
+#
+#   launcher_only_builds.sh SOURCE SCRATCH
+set -euo pipefail
+
+cd "$1"
+scratch=$2
+cmake --preset launcher-only -B "$scratch" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF
+cmake --build "$scratch" --target lockstep
+"$scratch/bin/lockstep" --version
+
+if ninja -C "$scratch" -t deps | grep -E '/(torch|ATen|c10|caffe2)/'; then
+  echo "the launcher reads the headers of libtorch above" >&2
+  exit 1
+fi

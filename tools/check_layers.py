@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that the tree obeys tools/layers.txt; the test `layering`.
+
+    tools/check_layers.py [--root DIR]
+
+Prints one line per offence, FILE:LINE: what is wrong, and leaves with 1 if there is any.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import re
+import sys
+
+LAYERS_FILE = "tools/layers.txt"
+SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
+OUTER_RINGS = ("apps", "examples", "bench", "tests")
+FREE_RINGS = ("bench", "tests")  # may call the system and read the environment
+NO_TORCH_TOWERS = ("ground", "launcher")
+GETENV_HOME = "src/os/environment.cpp"
+SHIM_FOLDER = "missing_headers"  # stands in for libtorch's own headers; nobody's module
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|gloo)/")
+TORCH_NAME = re.compile(r"(?<![\w:])(torch|c10|c10d|at)\s*::")
+ENVIRONMENT_CALL = re.compile(r"\b(getenv|secure_getenv|setenv|unsetenv|putenv)\s*\(")
+SYSTEM_HEADER = re.compile(
+    r"^((sys|net|netinet|arpa|linux|asm)/.*"
+    r"|(unistd|fcntl|poll|signal|spawn|dirent|netdb|ifaddrs|pthread|dlfcn|sched|pwd|grp|termios"
+    r"|syscall|malloc|link|glob|ftw|wait|mqueue|semaphore|execinfo|numa|sysexits|syslog|utime)\.h)$"
+)
+
+
+@dataclasses.dataclass
+class Layers:
+    """What layers.txt says."""
+
+    towers: dict = dataclasses.field(default_factory=dict)  # module -> ground, launcher, worker
+    allowed: dict = dataclasses.field(default_factory=dict)  # module or ring -> names it may include
+    owners: dict = dataclasses.field(default_factory=dict)  # public header -> module
+    exceptions: dict = dataclasses.field(default_factory=dict)  # file -> system headers it may use
+    lines: dict = dataclasses.field(default_factory=dict)  # (kind, name) -> its line number
+
+
+class Report:
+    def __init__(self):
+        self.offences = []
+
+    def add(self, path, line, sentence):
+        self.offences.append((str(path), line, sentence))
+
+
+def read_layers(path, report):
+    layers = Layers()
+    section = None
+    for number, raw in enumerate(path.read_text().splitlines(), 1):
+        text = raw.split("#", 1)[0].strip()
+        if not text:
+            continue
+        if text.startswith("["):
+            section = text.strip("[]")
+            continue
+        if ":" not in text or section is None:
+            report.add(LAYERS_FILE, number, f"cannot read '{text}'")
+            continue
+        left, right = (part.strip() for part in text.split(":", 1))
+        if section in ("ground", "launcher", "worker"):
+            layers.towers[left] = section
+            layers.allowed[left] = right.split()
+            layers.lines["module", left] = number
+        elif section == "rings":
+            layers.allowed[left] = right.split()
+        elif section == "owners":
+            for header in right.split():
+                layers.owners[header] = left
+                layers.lines["header", header] = number
+        elif section == "exceptions":
+            layers.exceptions[left] = right.split()
+            layers.lines["exception", left] = number
+            if "#" not in raw:
+                report.add(LAYERS_FILE, number, f"the exception for {left} does not say why")
+        else:
+            report.add(LAYERS_FILE, number, f"no section is called [{section}]")
+    return layers
+
+
+def check_table(layers, report):
+    """The table by itself: known names, two separate towers, no way back to the start."""
+    for module, tower in layers.towers.items():
+        line = layers.lines["module", module]
+        for name in layers.allowed[module]:
+            if name not in layers.towers:
+                report.add(LAYERS_FILE, line, f"{module} may include '{name}', which is no module")
+            elif layers.towers[name] not in ("ground", tower):
+                report.add(LAYERS_FILE, line, f"{module} ({tower} tower) may not see {name} "
+                                       f"({layers.towers[name]} tower)")
+    cycle = find_cycle(layers)
+    if cycle:
+        report.add(LAYERS_FILE, layers.lines["module", cycle[0]], "the table has a cycle: " + " -> ".join(cycle))
+    for header, owner in layers.owners.items():
+        if owner not in layers.towers:
+            report.add(LAYERS_FILE, layers.lines["header", header], f"the owner '{owner}' is no module")
+
+
+def find_cycle(layers):
+    done = set()
+
+    def walk(module, trail):
+        if module in trail:
+            return trail[trail.index(module):] + [module]
+        if module in done:
+            return None
+        done.add(module)
+        for name in layers.allowed.get(module, []):
+            if name in layers.towers:
+                cycle = walk(name, trail + [module])
+                if cycle:
+                    return cycle
+        return None
+
+    for module in layers.towers:
+        cycle = walk(module, [])
+        if cycle:
+            return cycle
+    return None
+
+
+def stands_on(layers, upper, lower, seen=None):
+    """Whether the module `upper` reaches `lower` along the table."""
+    seen = set() if seen is None else seen
+    for name in layers.allowed.get(upper, []):
+        if name == lower:
+            return True
+        if name not in seen:
+            seen.add(name)
+            if stands_on(layers, name, lower, seen):
+                return True
+    return False
+
+
+def without_comments_and_strings(text):
+    """The text with comments and literals blanked out; line numbers stay."""
+    pattern = re.compile(
+        r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"'
+        r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
+        re.DOTALL)
+    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+class TreeCheck:
+    """Walks the sources of one tree."""
+
+    def __init__(self, root, layers, report):
+        self.root = root
+        self.layers = layers
+        self.report = report
+        self.files = 0
+        self.includes = 0
+
+    def run(self):
+        for path in self.sources("src"):
+            module = path.relative_to(self.root / "src").parts[0]
+            if module in self.layers.towers:
+                self.check_file(path, module, is_public=False)
+        for path in self.sources("include"):
+            owner = self.layers.owners.get(path.stem)
+            if owner is None:
+                self.report.add(self.name(path), 1, "this public header has no owner in layers.txt")
+            else:
+                self.check_file(path, owner, is_public=True)
+        for ring in OUTER_RINGS:
+            for path in self.sources(ring):
+                self.check_file(path, ring, is_public=False)
+        self.check_modules()
+
+    def sources(self, folder):
+        found = (path for path in (self.root / folder).rglob("*")
+                 if path.suffix in SOURCE_SUFFIXES and SHIM_FOLDER not in path.parts)
+        return sorted(found)
+
+    def name(self, path):
+        return path.relative_to(self.root)
+
+    def check_file(self, path, home, is_public):
+        self.files += 1
+        text = path.read_text(encoding="utf-8", errors="replace")
+        headers = []
+        for number, line in enumerate(text.splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                headers.append(match.group(2))
+                self.check_include(path, number, home, is_public, match.group(1), match.group(2))
+        self.includes += len(headers)
+        if path.suffix == ".cpp" and home in self.layers.towers:
+            self.check_own_header(path, home, headers)
+        self.check_words(path, home, without_comments_and_strings(text))
+
+    def check_include(self, path, number, home, is_public, bracket, header):
+        def offend(sentence):
+            self.report.add(self.name(path), number, sentence)
+
+        first, _, rest = header.partition("/")
+        allowed = self.layers.allowed.get(home, [])
+        if first == "lockstep" and rest:
+            owner = self.layers.owners.get(pathlib.PurePath(rest).stem)
+            if owner is None:
+                offend(f"{header} has no owner in layers.txt")
+            elif home not in OUTER_RINGS:
+                self.check_edge(offend, home, owner, header)
+            elif home == "apps" and owner not in allowed and not self.below_any(allowed, owner):
+                offend(f"apps may not include {header}, which belongs to {owner}")
+        elif rest and (first in self.layers.towers or (self.root / "src" / header).exists()):
+            if first not in self.layers.towers:
+                offend(f"{header} is of '{first}', which layers.txt does not list")
+            elif is_public:
+                offend(f"a public header may not include {header} of src/")
+            elif home in OUTER_RINGS:
+                if "ANY" not in allowed and first not in allowed:
+                    offend(f"{home} may not include {header}; it may include "
+                           f"{' '.join(allowed).replace('PUBLIC', 'public headers')}")
+            else:
+                self.check_edge(offend, home, first, header)
+        elif bracket == '"' and home not in OUTER_RINGS:
+            offend(f'"{header}" is not written from the root of src/ or include/')
+        elif bracket == "<":
+            self.check_foreign(offend, path, home, header)
+
+    def check_own_header(self, path, home, headers):
+        """A source begins with its own header: so the build proves that the header is whole."""
+        own = [f"{home}/{path.stem}.h"]
+        if not path.with_suffix(".h").exists():
+            own = [f"lockstep/{path.stem}.h"]
+            if self.layers.owners.get(path.stem) != home:
+                return
+        if headers[:1] != own:
+            self.report.add(self.name(path), 1, f"does not include its own {own[0]} first")
+
+    def below_any(self, uppers, lower):
+        return any(stands_on(self.layers, upper, lower) for upper in uppers)
+
+    def check_edge(self, offend, home, target, header):
+        if target == home or target in self.layers.allowed.get(home, []):
+            return
+        towers = (self.layers.towers[home], self.layers.towers[target])
+        if stands_on(self.layers, target, home):
+            offend(f"{header} goes up: {target} stands on {home}")
+        elif "ground" not in towers and towers[0] != towers[1]:
+            offend(f"{header} is of the other tower: {home} is {towers[0]}, {target} is {towers[1]}")
+        else:
+            offend(f"{home} may not include {header}: layers.txt does not list {target} for {home}")
+
+    def check_foreign(self, offend, path, home, header):
+        if self.tower_has_no_torch(home) and TORCH_HEADER.match(header):
+            offend(f"<{header}> names libtorch, which {home} must not need")
+        if home in FREE_RINGS or home == "os" or not SYSTEM_HEADER.match(header):
+            return
+        if header not in self.layers.exceptions.get(str(self.name(path)), []):
+            offend(f"<{header}> belongs in os/ (or in [exceptions] of layers.txt, with its reason)")
+
+    def tower_has_no_torch(self, home):
+        return home == "apps" or self.layers.towers.get(home) in NO_TORCH_TOWERS
+
+    def check_words(self, path, home, code):
+        for number, line in enumerate(code.splitlines(), 1):
+            if self.tower_has_no_torch(home):
+                match = TORCH_NAME.search(line)
+                if match:
+                    self.report.add(self.name(path), number,
+                                    f"{match.group(1)}:: is of libtorch, which {home} must not need")
+            match = ENVIRONMENT_CALL.search(line)
+            if match and home not in FREE_RINGS and str(self.name(path)) != GETENV_HOME:
+                self.report.add(self.name(path), number,
+                                f"{match.group(1)} belongs in {GETENV_HOME} alone")
+
+    def check_modules(self):
+        """Folders against table, and each module's CMakeLists.txt against both."""
+        folders = {path.name for path in (self.root / "src").iterdir() if path.is_dir()}
+        for module in sorted(folders - set(self.layers.towers)):
+            self.report.add(f"src/{module}", 1, "this module is not listed in layers.txt")
+        for module in sorted(set(self.layers.towers) - folders):
+            self.report.add(LAYERS_FILE, self.layers.lines["module", module],
+                            f"there is no module src/{module}")
+        for module in sorted(folders & set(self.layers.towers)):
+            self.check_cmake(module)
+        for header, owner in sorted(self.layers.owners.items()):
+            if not (self.root / "include/lockstep" / f"{header}.h").exists():
+                self.report.add(LAYERS_FILE, self.layers.lines["header", header],
+                                f"{owner} owns lockstep/{header}.h, which does not exist")
+        for name in self.layers.exceptions:
+            if not (self.root / name).exists():
+                self.report.add(LAYERS_FILE, self.layers.lines["exception", name],
+                                f"the exception is for {name}, which does not exist")
+
+    def check_cmake(self, module):
+        path = self.root / "src" / module / "CMakeLists.txt"
+        if not path.exists():
+            self.report.add(self.name(path), 1, "is missing")
+            return
+        text = re.sub(r"#[^\n]*", "", path.read_text())
+        call = re.search(r"lockstep_module\s*\(([^)]*)\)", text)
+        if not call or call.group(1).split()[:1] != [module]:
+            self.report.add(self.name(path), 1, f"does not call lockstep_module({module} ...)")
+            return
+        line = text[:call.start()].count("\n") + 1
+        lists = {"": []}
+        key = ""
+        for word in call.group(1).split()[1:]:
+            if word in ("SOURCES", "DEPS", "LIBS", "TORCH"):
+                key = word
+                lists[key] = []
+            else:
+                lists[key].append(word)
+        deps, allowed = lists.get("DEPS", []), self.layers.allowed[module]
+        if set(deps) != set(allowed):
+            self.report.add(self.name(path), line,
+                            f"DEPS are '{' '.join(deps)}', layers.txt says '{' '.join(allowed)}'")
+        if "TORCH" in lists and self.tower_has_no_torch(module):
+            self.report.add(self.name(path), line, f"TORCH, which {module} must not need")
+        words = set(re.findall(r"[\w./]+", text))
+        for source in sorted((self.root / "src" / module).glob("*.c*")):
+            if source.suffix in (".cpp", ".cc", ".cu") and source.name not in words:
+                self.report.add(self.name(path), line, f"does not name {source.name}")
+
+
+def check(root):
+    report = Report()
+    layers = read_layers(root / LAYERS_FILE, report)
+    check_table(layers, report)
+    tree = TreeCheck(root, layers, report)
+    if not report.offences:
+        tree.run()
+    return tree, report.offences
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks the tree against tools/layers.txt.")
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent, metavar="DIR")
+    tree, offences = check(parser.parse_args().root.resolve())
+    for path, line, sentence in offences:
+        print(f"{path}:{line}: {sentence}", file=sys.stderr)
+    print(f"layering: {tree.files} files, {tree.includes} includes, {len(offences)} offences")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds and tests lockstep on a machine that has a GPU and a CUDA wheel of PyTorch, and perhaps
+# neither a network nor Debian's packages.
+#
+#   tools/device.sh pack            here: gathers headers and GoogleTest into build-deps/
+#   tools/device.sh [CTEST OPTION]  there: builds into build-device/, runs the tests, counts
+#
+# Carry build-deps/ along with the tree. JOBS sets the number of compilers [all cores]; TARGETS what
+# is built [all].
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Copies the folders and files named, as the compiler finds them, into build-deps/include.
+pack_headers() {
+  local header found
+  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp CLI/CLI.hpp xxhash.h zlib.h zconf.h; do
+    found=$(echo "#include <$header>" | g++ -std=c++20 -M -x c++ - |
+      awk -v end="/$header" '{ for (i = 1; i <= NF; ++i)
+        if (!found && substr($i, length($i) - length(end) + 1) == end) found = $i }
+        END { print found }')
+    if [[ $header == */* ]]; then
+      cp -rL "$(dirname "$found")" build-deps/include/
+    else
+      cp -L "$found" build-deps/include/
+    fi
+  done
+}
+
+pack() {
+  tools/setup.sh launcher training test
+  rm -rf build-deps
+  mkdir -p build-deps/include
+  pack_headers
+  cp -r /usr/src/googletest build-deps/googletest
+  du -sh build-deps
+}
+
+require() {
+  if ! command -v "$1" >/dev/null; then
+    echo "device: there is no $1 on this machine" >&2
+    exit 69
+  fi
+}
+
+configure() {
+  local torch options
+  torch=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')
+  python3 -c 'import torch
+print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices",
+      torch.cuda.device_count())'
+  options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_PREFIX_PATH=$torch${CMAKE_PREFIX_PATH:+;$CMAKE_PREFIX_PATH}"
+    -DLOCKSTEP_BENCH=OFF -DLOCKSTEP_WERROR=OFF)
+  if [[ -d build-deps ]]; then
+    options+=(-DLOCKSTEP_HEADER_ONLY_DEPS=ON)
+  fi
+  if command -v ninja >/dev/null; then
+    options+=(-G Ninja)
+  fi
+  if command -v nvidia-smi >/dev/null; then
+    local capability
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | head -n 1)
+    options+=("-DTORCH_CUDA_ARCH_LIST=$capability" "-DCMAKE_CUDA_ARCHITECTURES=${capability//./}")
+  fi
+  cmake -S . -B build-device "${options[@]}"
+}
+
+run() {
+  if ! command -v nvcc >/dev/null && [[ -x /usr/local/cuda/bin/nvcc ]]; then
+    PATH=$PATH:/usr/local/cuda/bin
+  fi
+  require cmake
+  require python3
+  local started=$SECONDS targets=()
+  configure
+  echo "device: configured in $((SECONDS - started)) s"
+  started=$SECONDS
+  if [[ -n ${TARGETS:-} ]]; then
+    read -ra targets <<<"--target $TARGETS"
+  fi
+  cmake --build build-device --parallel "${JOBS:-$(nproc)}" "${targets[@]}"
+  echo "device: built in $((SECONDS - started)) s"
+  tools/run_tests.sh build-device 4 -LE house "$@"
+}
+
+case ${1:-} in
+  pack) pack ;;
+  -h | --help) sed -n '3,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" ;;
+  *) run "$@" ;;
+esac

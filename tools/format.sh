@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Puts every C++ file of ours into the house format; with --check only says which are not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mapfile -d '' files < <(find include src apps examples tests bench -type d -name missing_headers \
+  -prune -o -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 | sort -z)
+if [[ ${1:-} == --check ]]; then
+  clang-format --dry-run -Werror "${files[@]}"
+  echo "format: ${#files[@]} files as they should be"
+else
+  clang-format -i "${files[@]}"
+fi

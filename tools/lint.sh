@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every check that needs no build of the worker tower. Says all that is wrong, not only the first.
+#
+#   tools/lint.sh [JOBS]
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+jobs=${1:-$(nproc)}
+failed=()
+
+check() {
+  local name=$1
+  shift
+  "$@" || failed+=("$name")
+}
+
+shell_scripts() {
+  mapfile -t scripts < <(find tools tests bench examples .ci -type f -print0 |
+    xargs -0 grep -lE '^#!/bin/(ba)?sh' | sort)
+  if command -v shellcheck >/dev/null; then
+    shellcheck "${scripts[@]}" && echo "shellcheck: ${#scripts[@]} scripts"
+  else
+    echo "shellcheck: not here, skipped"
+  fi
+}
+
+python_files() {
+  find tools tests bench examples -name '*.py' -print0 |
+    PYTHONDONTWRITEBYTECODE=1 xargs -0 python3 -c '
+import ast, sys
+for name in sys.argv[1:]:
+    ast.parse(open(name).read(), name)
+print(f"python: {len(sys.argv) - 1} files")'
+}
+
+tidy() {
+  cmake --preset tidy --log-level=WARNING >/dev/null &&
+    python3 tools/tidy.py --build build-tidy --jobs "$jobs"
+}
+
+check format tools/format.sh --check
+check layering python3 tools/check_layers.py
+check shellcheck shell_scripts
+check python python_files
+check clang-tidy tidy
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+  echo "lint: failed: ${failed[*]}" >&2
+  exit 1
+fi
+echo "lint: all well"

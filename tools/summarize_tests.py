@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what ctest ran, test case by test case, and says why something was skipped.
+
+    tools/summarize_tests.py RESULTS
+
+RESULTS holds ctest.xml, written by ctest, and NAME.xml for every test NAME that is a whole
+GoogleTest binary. The last line reads `N passed, N failed, N skipped`.
+"""
+
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def reason_in_output(text):
+    """Why a test was skipped, from what it printed: GoogleTest's words, or else the last line."""
+    match = re.search(r": Skipped\n(.*?)\n\s*\n?\[  SKIPPED", text, re.DOTALL)
+    lines = (match.group(1) if match else text).strip().splitlines() or ["no reason given"]
+    return " ".join(lines) if match else lines[-1]
+
+
+def cases_of_binary(path):
+    """(name, outcome, reason) of each case in one GoogleTest report."""
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        skipped = case.find("skipped")
+        if case.find("failure") is not None:
+            yield name, "failed", ""
+        elif skipped is not None:
+            lines = (skipped.get("message") or "no reason given").strip().splitlines()
+            has_place = len(lines) > 1 and re.search(r":\d+$", lines[0])
+            yield name, "skipped", " ".join(lines[1:] if has_place else lines)
+        elif case.get("status") == "notrun":
+            yield name, "skipped", "disabled"
+        else:
+            yield name, "passed", ""
+
+
+def outcomes(results):
+    for test in ElementTree.parse(results / "ctest.xml").iter("testcase"):
+        name, status = test.get("name"), test.get("status")
+        output = test.findtext("system-out") or ""
+        report = results / f"{name}.xml"
+        if report.exists():
+            cases = list(cases_of_binary(report))
+            yield from cases
+            if status == "fail" and not any(outcome == "failed" for _, outcome, _ in cases):
+                yield f"{name} (the process itself)", "failed", ""
+        elif status == "run":
+            yield name, "passed", ""
+        elif status == "fail":
+            yield name, "failed", ""
+        elif status == "disabled":
+            yield name, "skipped", "disabled"
+        elif test.find("skipped") is not None:
+            yield name, "skipped", reason_in_output(output)
+        else:
+            yield name, "failed", ""
+
+
+def main():
+    found = list(outcomes(pathlib.Path(sys.argv[1])))
+    skipped = [(name, reason) for name, outcome, reason in found if outcome == "skipped"]
+    failed = [name for name, outcome, _ in found if outcome == "failed"]
+    if skipped:
+        print("\nSkipped:")
+        for name, reason in sorted(skipped):
+            print(f"  {name}: {reason}")
+    if failed:
+        print("\nFailed:")
+        for name in sorted(failed):
+            print(f"  {name}")
+    passed = len(found) - len(skipped) - len(failed)
+    print(f"\n{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

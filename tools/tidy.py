@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs clang-tidy over every source in a compile_commands.json, several at a time.
+
+    tools/tidy.py --build DIR [--jobs N]
+
+A file that was clean is not looked at again until it, a header of ours that it reaches, .clang-tidy
+or clang-tidy itself changes; what is known to be clean lies in DIR/tidy-cache.
+
+clang-tidy spends nearly all its time in the headers of third parties, so the sources of a folder are
+given to it together, as one file that includes them. Where they cannot be read together, because
+two unnamed namespaces share a name, they are given in several groups.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import itertools
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+BATCH = 8
+ONE_CHEAP_CHECK = "-*,misc-throw-by-value-catch-by-reference"  # does it compile?
+NO_FALSE_ALARM = "-bugprone-suspicious-include"  # including sources is what we do here
+
+
+def reached(path, seen):
+    """The file and all headers of ours that it includes, directly or not."""
+    if path in seen:
+        return
+    seen.add(path)
+    for header in INCLUDE.findall(path.read_text()):
+        for root in (ROOT / "src", ROOT / "include", path.parent):
+            if (root / header).is_file():
+                reached((root / header).resolve(), seen)
+                break
+
+
+def flags_of(entry):
+    """The compiler's arguments without program, input and output."""
+    words = shlex.split(entry["command"])[1:]
+    drop = {index for index, word in enumerate(words) if word in ("-c", "-o", entry["file"])}
+    drop |= {index + 1 for index, word in enumerate(words) if word == "-o"}
+    return [word for index, word in enumerate(words) if index not in drop]
+
+
+class Tidy:
+    def __init__(self, build):
+        self.build = build
+        self.cache = build / "tidy-cache"
+        self.cache.mkdir(exist_ok=True)
+        version = subprocess.run(["clang-tidy", "--version"], stdout=subprocess.PIPE, check=True)
+        self.common = version.stdout + (ROOT / ".clang-tidy").read_bytes()
+
+    def mark_of(self, entry):
+        files = set()
+        reached(pathlib.Path(entry["file"]), files)
+        digest = hashlib.sha256(self.common + entry["command"].encode())
+        for path in sorted(files):
+            digest.update(path.read_bytes())
+        return self.cache / digest.hexdigest()
+
+    def run(self, entries):
+        """Findings of these entries, as text; empty when all are clean."""
+        findings = ""
+        for group in self.groups_of(entries):
+            findings += self.conclude(group, self.call_together(group, NO_FALSE_ALARM))
+        return findings
+
+    def groups_of(self, entries):
+        """As few groups as will do: in each, all sources can be read one after the other."""
+        if self.can_be_read(entries):
+            return [entries]
+        groups = []
+        for entry in entries:
+            home = next((group for group in groups if self.can_be_read([*group, entry])), None)
+            if home is None:
+                groups.append([entry])
+            else:
+                home.append(entry)
+        return groups
+
+    def can_be_read(self, entries):
+        return len(entries) == 1 or self.call_together(entries, ONE_CHEAP_CHECK).returncode == 0
+
+    def conclude(self, entries, done):
+        if done.returncode != 0:
+            return done.stdout or done.stderr
+        for entry in entries:
+            self.mark_of(entry).touch()
+        return ""
+
+    def call_together(self, entries, checks):
+        if len(entries) == 1:
+            return self.call(entries[0]["file"], flags_of(entries[0]), checks)
+        name = hashlib.sha256(" ".join(entry["file"] for entry in entries).encode()).hexdigest()
+        source = self.build / f"tidy-{name[:16]}.cpp"
+        source.write_text("".join(f'#include "{entry["file"]}"\n' for entry in entries))
+        try:
+            return self.call(source, flags_of(entries[0]), checks)
+        finally:
+            source.unlink()
+
+    @staticmethod
+    def call(source, flags, checks):
+        return subprocess.run(
+            ["clang-tidy", "--quiet", f"--config-file={ROOT / '.clang-tidy'}", f"--checks={checks}",
+             str(source), "--", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def batches_of(entries):
+    """Entries of one folder with the same flags, a few at a time."""
+    def kind(entry):
+        return str(pathlib.Path(entry["file"]).parent), flags_of(entry)
+
+    for _, group in itertools.groupby(sorted(entries, key=kind), key=kind):
+        group = list(group)
+        for start in range(0, len(group), BATCH):
+            yield group[start:start + BATCH]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="clang-tidy, in parallel and remembered.")
+    parser.add_argument("--build", type=pathlib.Path, required=True, metavar="DIR")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N")
+    arguments = parser.parse_args()
+
+    tidy = Tidy(arguments.build.resolve())
+    entries = json.loads((tidy.build / "compile_commands.json").read_text())
+    unknown = [entry for entry in entries if not tidy.mark_of(entry).exists()]
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        findings = "".join(pool.map(tidy.run, list(batches_of(unknown))))
+    if findings:
+        print(findings.rstrip())
+    print(f"clang-tidy: {len(entries)} files, {len(entries) - len(unknown)} known to be clean, "
+          f"{'findings above' if findings else 'no findings'}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
