@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+// One line to stderr: time, level letter, who speaks, text. Any thread may call.
+namespace lockstep::log {
+
+enum class Level { Debug, Info, Warn, Error };
+
+// Sets once, at the start of a process, the least level shown and who speaks ("rank 3").
+void open(Level least, std::string_view speaker);
+
+void write(Level level, std::string_view text);
+
+template <typename... Args>
+void debug(fmt::format_string<Args...> form, Args&&... args) {
+  write(Level::Debug, fmt::format(form, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void info(fmt::format_string<Args...> form, Args&&... args) {
+  write(Level::Info, fmt::format(form, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void warn(fmt::format_string<Args...> form, Args&&... args) {
+  write(Level::Warn, fmt::format(form, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void error(fmt::format_string<Args...> form, Args&&... args) {
+  write(Level::Error, fmt::format(form, std::forward<Args>(args)...));
+}
+
+}  // namespace lockstep::log

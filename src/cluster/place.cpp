@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/place.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/error.h"
+
+namespace lockstep::cluster {
+namespace {
+
+constexpr int kMostWorkers = 1 << 20;
+
+int require_number(const os::Environment& environment, std::string_view name, int least) {
+  const auto value = contract::find_number(environment, name, least, kMostWorkers);
+  if (!value) {
+    throw Error(ExitCode::Usage, "cannot find my place in the gang")
+        .fact("found", "some of Open MPI's variables", "environment")
+        .fact("missing", name, "environment")
+        .hint("start the program with mpirun or lockstep run, or unset OMPI_COMM_WORLD_*");
+  }
+  return *value;
+}
+
+// Open MPI tells no node number. With its default mapping, by slot, ranks fill one node after the
+// other, so that the node is rank / local size; nothing here may depend on it across nodes.
+std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& environment) {
+  constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK";
+  constexpr std::string_view kSize = "OMPI_COMM_WORLD_SIZE";
+  if (!os::find_variable(environment, kRank) && !os::find_variable(environment, kSize)) {
+    return std::nullopt;
+  }
+  contract::WorkerPlace place = contract::place_alone(environment);
+  place.rank = require_number(environment, kRank, 0);
+  place.world_size = require_number(environment, kSize, 1);
+  place.local_rank = require_number(environment, "OMPI_COMM_WORLD_LOCAL_RANK", 0);
+  place.local_world_size = require_number(environment, "OMPI_COMM_WORLD_LOCAL_SIZE", 1);
+  place.nodes = (place.world_size + place.local_world_size - 1) / place.local_world_size;
+  place.node_rank = place.rank / place.local_world_size;
+  return place;
+}
+
+}  // namespace
+
+Placement read_placement(const os::Environment& environment) {
+  if (const auto place = contract::find_place(environment)) {
+    return {*place, Origin::Launcher};
+  }
+  if (const auto place = find_open_mpi_place(environment)) {
+    return {*place, Origin::OpenMpi};
+  }
+  return {contract::place_alone(environment), Origin::Alone};
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lockstep::contract {
+
+// What a worker reports of its training: one JSON line, docs/events.md.
+struct Event {
+  using Value = std::variant<int64_t, double, std::string>;
+
+  std::string kind;  // "start", "step", "evaluation", "checkpoint", "end"
+  double time = 0;   // seconds since the epoch
+  int rank = 0;
+  std::vector<std::pair<std::string, Value>> fields = {};
+
+  bool operator==(const Event&) const = default;
+};
+
+std::string to_json(const Event& event);
+
+// Throws an Error that quotes the line if it is no event.
+Event parse_event(std::string_view line);
+
+}  // namespace lockstep::contract

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace lockstep::os {
+
+// A file's bytes in memory, read only, shared with every process that maps the same file.
+//
+// The file must not be shortened while it is mapped. Any thread may read.
+class MappedFile {
+ public:
+  // Throws an Error (74) that names the file and the reason.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const uint8_t> bytes() const { return bytes_; }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+}  // namespace lockstep::os

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::os {
+
+// Lets the C library keep freed memory instead of giving it back to the kernel at once. Training
+// frees and asks again for the same large blocks in each step; zeroing their pages anew each time
+// costs up to 40 % of a step. False where the C library has no such choice.
+bool keep_freed_memory();
+
+// The most memory that this process has had resident.
+uint64_t peak_resident_bytes();
+
+// A symbol of any library of this process, or null. For what a linked library may or may not offer.
+void* find_symbol(const char* name);
+
+}  // namespace lockstep::os

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/process.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <set>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "os/pipe.h"
+#include "os/system_error.h"
+
+namespace lockstep::os {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// By number: the C library's own wrappers are young, and its first header of them was not C++.
+int open_process(int pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+void send_signal(int process_fd, int signal) {
+  ::syscall(SYS_pidfd_send_signal, process_fd, signal, nullptr, 0);
+}
+
+ExitStatus to_status(const siginfo_t& news) {
+  return news.si_code == CLD_EXITED ? ExitStatus{.code = news.si_status, .signal = 0}
+                                    : ExitStatus{.code = 0, .signal = news.si_status};
+}
+
+// A word of execve's tables. They are not const in C's signature, and not changed.
+std::vector<char*> to_table(std::vector<std::string>& words) {
+  std::vector<char*> table;
+  table.reserve(words.size() + 1);
+  for (std::string& word : words) {
+    table.push_back(word.data());
+  }
+  table.push_back(nullptr);
+  return table;
+}
+
+std::vector<std::string> to_entries(const Environment& environment) {
+  std::vector<std::string> entries;
+  entries.reserve(environment.size());
+  for (const auto& [name, value] : environment) {
+    entries.push_back(fmt::format("{}={}", name, value));
+  }
+  return entries;
+}
+
+// All that happens between fork and exec; every call here is async-signal-safe, nothing allocates.
+class ChildSide {
+ public:
+  ChildSide(const Command& command, int report)
+      : command_(command),
+        report_(report),
+        parent_(::getpid()),
+        arguments_(command.arguments),
+        entries_(to_entries(command.environment)),
+        argv_(to_table(arguments_)),
+        envp_(to_table(entries_)) {}
+
+  [[noreturn]] void become_program() const {
+    if (command_.has_own_group) {
+      ::setpgid(0, 0);
+    }
+    if (command_.dies_with_parent) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent_) {
+        ::_exit(128 + SIGKILL);
+      }
+    }
+    reset_signals();
+    place_streams();
+    for (const int number : command_.inherited) {
+      ::fcntl(number, F_SETFD, 0);
+    }
+    if (!command_.directory.empty() && ::chdir(command_.directory.c_str()) != 0) {
+      give_up();
+    }
+    ::execve(command_.executable.c_str(), argv_.data(), envp_.data());
+    give_up();
+  }
+
+ private:
+  static void reset_signals() {
+    for (int number = 1; number < NSIG; ++number) {
+      ::signal(number, SIG_DFL);
+    }
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  }
+
+  // The three may be each other's numbers: copy all of them out of the way first.
+  void place_streams() const {
+    constexpr int kAbove = 10;
+    const int input = command_.stdin_fd >= 0 ? command_.stdin_fd : ::open("/dev/null", O_RDONLY);
+    const std::array<int, 3> wanted = {input, command_.stdout_fd, command_.stderr_fd};
+    std::array<int, 3> copies{};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      copies.at(i) = ::fcntl(wanted.at(i), F_DUPFD_CLOEXEC, kAbove);
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      ::dup2(copies.at(i), static_cast<int>(i));
+    }
+  }
+
+  [[noreturn]] void give_up() const {
+    const int fault = errno;
+    [[maybe_unused]] const auto written = ::write(report_, &fault, sizeof(fault));
+    ::_exit(127);
+  }
+
+  const Command& command_;
+  int report_;
+  int parent_;
+  std::vector<std::string> arguments_;
+  std::vector<std::string> entries_;
+  std::vector<char*> argv_;
+  std::vector<char*> envp_;
+};
+
+std::set<int> children_of(int parent) {
+  std::set<int> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const auto pid = find_integer(entry.path().filename().string());
+    if (!pid) {
+      continue;
+    }
+    // "PID (name) STATE PPID": the name may hold anything, so read from the last parenthesis.
+    std::ifstream file(entry.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    const size_t end = line.rfind(") ");
+    if (end == std::string::npos) {
+      continue;
+    }
+    const std::vector<std::string> words = split(std::string_view(line).substr(end + 2), ' ');
+    if (words.size() > 1 && words[0] != "Z" && find_integer(words[1]) == parent) {
+      children.insert(static_cast<int>(*pid));
+    }
+  }
+  return children;
+}
+
+}  // namespace
+
+Child::Child(int pid) : pid_(pid), fd_(open_process(pid)) {
+  if (!fd_.is_open()) {
+    throw system_error(ExitCode::Unavailable, fmt::format("cannot watch process {}", pid), errno);
+  }
+}
+
+void Child::signal(int number) const {
+  if (!status_) {
+    send_signal(fd_.number(), number);
+  }
+}
+
+void Child::signal_group(int number) const {
+  // The group's number cannot become another's before its leader's exit has been taken.
+  if (!status_ && ::kill(-pid_, number) != 0) {
+    signal(number);
+  }
+}
+
+std::optional<ExitStatus> Child::find_exit() {
+  siginfo_t news{};
+  if (!status_ &&
+      ::waitid(P_PIDFD, static_cast<id_t>(fd_.number()), &news, WEXITED | WNOHANG) == 0 &&
+      news.si_pid != 0) {
+    status_ = to_status(news);
+  }
+  return status_;
+}
+
+ExitStatus Child::wait() {
+  siginfo_t news{};
+  while (!status_) {
+    if (::waitid(P_PIDFD, static_cast<id_t>(fd_.number()), &news, WEXITED) == 0) {
+      status_ = to_status(news);
+    } else if (errno != EINTR) {
+      throw system_error(ExitCode::Bug, fmt::format("cannot wait for process {}", pid_), errno);
+    }
+  }
+  return *status_;
+}
+
+Child start(const Command& command) {
+  Pipe report = make_pipe();
+  const ChildSide child_side(command, report.in.number());
+  const int pid = fork_process();
+  if (pid == 0) {
+    child_side.become_program();
+  }
+  if (command.has_own_group) {
+    ::setpgid(pid, pid);  // on both sides, so that neither must wait for the other
+  }
+  report.in.close();
+  Child child(pid);
+  int fault = 0;
+  if (::read(report.out.number(), &fault, sizeof(fault)) == static_cast<ssize_t>(sizeof(fault))) {
+    child.wait();
+    throw system_error(ExitCode::Usage, fmt::format("cannot run '{}'", command.executable), fault);
+  }
+  return child;
+}
+
+int fork_process() {
+  const int pid = ::fork();
+  if (pid < 0) {
+    throw system_error(ExitCode::Unavailable, "cannot start another process", errno);
+  }
+  return pid;
+}
+
+void set_parent_death_signal(int signal) {
+  ::prctl(PR_SET_PDEATHSIG, signal);
+}
+
+int parent_process_id() {
+  return ::getppid();
+}
+
+bool wait_for_parent(int pid, std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  while (::getppid() != pid) {
+    if (Clock::now() > deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+void lead_own_group() {
+  ::setpgid(0, 0);
+}
+
+void become_subreaper() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+void reap_strangers(const std::vector<int>& known) {
+  for (;;) {
+    siginfo_t news{};
+    if (::waitid(P_ALL, 0, &news, WEXITED | WNOHANG | WNOWAIT) != 0 || news.si_pid == 0 ||
+        std::find(known.begin(), known.end(), news.si_pid) != known.end()) {
+      return;
+    }
+    ::waitid(P_PID, static_cast<id_t>(news.si_pid), &news, WEXITED | WNOHANG);
+  }
+}
+
+int kill_all_children(std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  std::set<int> killed;
+  for (;;) {
+    reap_strangers({});
+    siginfo_t news{};
+    const bool has_children = ::waitid(P_ALL, 0, &news, WEXITED | WNOHANG | WNOWAIT) == 0;
+    if (!has_children || Clock::now() > deadline) {
+      return static_cast<int>(killed.size());
+    }
+    for (const int pid : children_of(::getpid())) {
+      ::kill(pid, SIGKILL);
+      killed.insert(pid);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void leave(int code) {
+  ::_exit(code);
+}
+
+}  // namespace lockstep::os

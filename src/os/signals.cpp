@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/signals.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "os/system_error.h"
+
+namespace lockstep::os {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+SignalFd::SignalFd(std::initializer_list<int> signals) : former_{} {
+  sigset_t wanted;
+  ::sigemptyset(&wanted);
+  for (const int signal : signals) {
+    if (!is_ignored(signal)) {
+      ::sigaddset(&wanted, signal);
+    }
+  }
+  ::pthread_sigmask(SIG_BLOCK, &wanted, &former_);
+  fd_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_.is_open()) {
+    const int fault = errno;
+    ::pthread_sigmask(SIG_SETMASK, &former_, nullptr);
+    throw system_error(ExitCode::Unavailable, "cannot watch signals", fault);
+  }
+}
+
+SignalFd::~SignalFd() {
+  ::pthread_sigmask(SIG_SETMASK, &former_, nullptr);
+}
+
+std::optional<int> SignalFd::find_pending() {
+  signalfd_siginfo news{};
+  if (::read(fd_.number(), &news, sizeof(news)) != static_cast<ssize_t>(sizeof(news))) {
+    return std::nullopt;
+  }
+  return static_cast<int>(news.ssi_signo);
+}
+
+void ignore_signal(int signal) {
+  ::signal(signal, SIG_IGN);
+}
+
+void restore_signal(int signal) {
+  ::signal(signal, SIG_DFL);
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+}  // namespace lockstep::os

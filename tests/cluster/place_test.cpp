@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/place.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+os::Environment open_mpi(const char* rank, const char* local_rank) {
+  return {{"OMPI_COMM_WORLD_RANK", rank},
+          {"OMPI_COMM_WORLD_SIZE", "4"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", local_rank},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+}
+
+TEST(Placement, IsAGangOfOneWhenNobodyTells) {
+  const Placement mine = read_placement({{"HOME", "/"}});
+
+  EXPECT_EQ(mine.origin, Origin::Alone);
+  EXPECT_EQ(mine.place, contract::WorkerPlace{});
+}
+
+TEST(Placement, IsWhatTheLauncherTells) {
+  contract::WorkerPlace told;
+  told.rank = told.local_rank = 1;
+  told.world_size = told.local_world_size = 2;
+  told.master_port = 1234;
+
+  EXPECT_EQ(read_placement(contract::to_environment(told)), (Placement{told, Origin::Launcher}));
+}
+
+TEST(Placement, IsWhatOpenMpiTells) {
+  const Placement mine = read_placement(open_mpi("3", "1"));
+
+  EXPECT_EQ(mine.origin, Origin::OpenMpi);
+  EXPECT_EQ(mine.place.rank, 3);
+  EXPECT_EQ(mine.place.world_size, 4);
+  EXPECT_EQ(mine.place.local_rank, 1);
+  EXPECT_EQ(mine.place.local_world_size, 2);
+  EXPECT_EQ(mine.place.nodes, 2);
+  EXPECT_EQ(mine.place.node_rank, 1);
+}
+
+TEST(Placement, PrefersTheLauncherToOpenMpi) {
+  os::Environment both = open_mpi("3", "1");
+  both.merge(contract::to_environment({}));
+
+  EXPECT_EQ(read_placement(both).origin, Origin::Launcher);
+}
+
+TEST(Placement, KeepsTheRunDirectoryUnderOpenMpi) {
+  os::Environment variables = open_mpi("0", "0");
+  variables.emplace("LOCKSTEP_RUN_DIR", "/runs/a");
+
+  EXPECT_EQ(read_placement(variables).place.run_directory, "/runs/a");
+}
+
+TEST(Placement, NamesTheVariableOfOpenMpiThatIsMissingOrWrong) {
+  os::Environment incomplete = open_mpi("0", "0");
+  incomplete.erase("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+  EXPECT_THAT([&] { read_placement(incomplete); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("cannot find my place in the gang"),
+                                         HasSubstr("missing: OMPI_COMM_WORLD_LOCAL_SIZE"))));
+  EXPECT_THAT([] { read_placement(open_mpi("x", "0")); },
+              ThrowsMessage<Error>(HasSubstr("cannot read OMPI_COMM_WORLD_RANK='x'")));
+}
+
+}  // namespace
+}  // namespace lockstep::cluster

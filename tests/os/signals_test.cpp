@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/signals.h"
+
+#include <gmock/gmock.h>
+
+#include "os/pipe.h"
+
+namespace lockstep::os {
+namespace {
+
+using ::testing::Optional;
+
+TEST(SignalFd, HoldsSignalsUntilTheyAreRead) {
+  SignalFd signals({SIGTERM, SIGUSR1});
+  EXPECT_EQ(signals.find_pending(), std::nullopt);
+
+  ::raise(SIGUSR1);
+  ::raise(SIGTERM);
+  Watch watch{.fd = signals.fd()};
+  wait_for({&watch, 1}, std::chrono::seconds(5));
+
+  EXPECT_TRUE(watch.is_ready);
+  EXPECT_THAT(signals.find_pending(), Optional(SIGUSR1));
+  EXPECT_THAT(signals.find_pending(), Optional(SIGTERM));
+  EXPECT_EQ(signals.find_pending(), std::nullopt);
+}
+
+TEST(SignalFd, GivesTheFormerMaskBack) {
+  { const SignalFd signals({SIGUSR2}); }
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+
+  EXPECT_EQ(::sigismember(&mask, SIGUSR2), 0);
+}
+
+TEST(SignalFd, LeavesIgnoredWhatTheProcessWasStartedToIgnore) {
+  ignore_signal(SIGHUP);
+  SignalFd signals({SIGHUP, SIGUSR1});
+
+  ::raise(SIGHUP);
+  EXPECT_EQ(signals.find_pending(), std::nullopt);
+
+  restore_signal(SIGHUP);
+  SignalFd afterwards({SIGHUP});
+  ::raise(SIGHUP);
+  EXPECT_THAT(afterwards.find_pending(), Optional(SIGHUP));
+}
+
+TEST(SignalName, IsTheUsualOne) {
+  EXPECT_EQ(signal_name(SIGKILL), "SIGKILL");
+  EXPECT_EQ(signal_name(SIGSEGV), "SIGSEGV");
+  EXPECT_EQ(signal_name(60), "signal 60");
+}
+
+}  // namespace
+}  // namespace lockstep::os
