@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/guard.h"
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fmt/format.h>
+
+#include "os/peer_watch.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "os/signals.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr std::chrono::seconds kCleanUpTime(5);
+
+os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
+  for (;;) {
+    std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()}, os::Watch{.fd = agent.fd()}};
+    os::wait_for(watches, std::nullopt);
+    while (const auto signal = signals.find_pending()) {
+      agent.signal(*signal);
+    }
+    if (const auto status = agent.find_exit()) {
+      return *status;
+    }
+    os::reap_strangers({agent.pid()});
+  }
+}
+
+}  // namespace
+
+std::optional<int> guard() {
+  std::fflush(nullptr);
+  os::become_subreaper();
+  os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT});
+  const int guard_pid = os::process_id();
+  const int agent_pid = os::fork_process();
+  if (agent_pid == 0) {
+    os::restore_signal(SIGQUIT);  // a shell's background job is started to ignore it
+    // A group of its own: Ctrl-C then comes once, through the guard, and not twice.
+    os::lead_own_group();
+    os::set_parent_death_signal(SIGQUIT);
+    if (os::parent_process_id() != guard_pid) {
+      os::leave(128 + SIGKILL);
+    }
+    return std::nullopt;
+  }
+  os::Child agent(agent_pid);
+  const os::ExitStatus status = wait_and_forward(agent, signals);
+  const int killed = os::kill_all_children(kCleanUpTime);
+  if (status.signal != 0) {
+    os::write_all(2,
+                  fmt::format("lockstep: error: the agent was killed by {}; its workers are dead, "
+                              "and {} more processes\n",
+                              os::signal_name(status.signal),
+                              killed));
+  }
+  return status.shell_code();
+}
+
+}  // namespace lockstep::agent

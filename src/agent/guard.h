@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+namespace lockstep::agent {
+
+// Splits this process in two, so that no single death leaves processes behind.
+//
+// The parent stays as guard: it passes signals on, waits, kills every descendant that is left and
+// returns the exit code. The child gets nothing back and goes on as the agent; it is told by
+// SIGQUIT when the guard has died. Call it before the first thread.
+std::optional<int> guard();
+
+}  // namespace lockstep::agent

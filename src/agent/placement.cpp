@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/placement.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/text.h"
+#include "lockstep/error.h"
+#include "os/command.h"
+#include "os/socket.h"
+
+namespace lockstep::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> find_similar_file(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::vector<std::string> names;
+  std::error_code ignored;  // no such folder: nothing similar in it
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    names.push_back(entry.path().filename().string());
+  }
+  const auto closest = find_closest(path.filename().string(), names);
+  if (!closest) {
+    return std::nullopt;
+  }
+  return path.has_parent_path() ? (folder / *closest).string() : *closest;
+}
+
+void require_file(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is a directory", path))
+        .fact("asked", path, "command line")
+        .hint("the program in it");
+  }
+  if (fs::exists(path, ignored)) {
+    return;
+  }
+  throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such file", path))
+      .fact("asked", path, "command line")
+      .hint(find_similar_file(path).value_or("a path from here: " + fs::current_path().string()));
+}
+
+std::string require_python(const std::string& script, const os::Environment& environment) {
+  require_file(script);
+  if (!os::is_readable(script)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it may not be read", script))
+        .fact("asked", script, "command line")
+        .hint(fmt::format("chmod u+r {}", quote_for_shell(script)));
+  }
+  const auto python = os::find_program("python3", environment);
+  if (!python) {
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': there is no python3", script))
+        .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+        .hint("activate the Python environment of the program first");
+  }
+  return python->string();
+}
+
+[[noreturn]] void refuse_unknown_name(const std::string& name, const os::Environment& environment) {
+  const fs::path here = fs::path(".") / name;
+  std::error_code ignored;
+  throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such program in PATH", name))
+      .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+      .hint(fs::exists(here, ignored)
+                ? here.string()
+                : fmt::format("the path of the program, for example ./{}", name));
+}
+
+bool is_free(const std::string& host, int port) {
+  try {
+    return os::is_port_free(host, port);
+  } catch (Error& error) {
+    error.fact("asked", "--master-addr " + host, "command line");
+    error.hint("drop --master-addr: workers of one machine meet at 127.0.0.1");
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string require_program(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  const std::string& name = plan.command.at(0);
+  if (name == "python3" && plan.command.size() > 1 && plan.command[1].ends_with(".py")) {
+    return require_python(plan.command[1], environment);
+  }
+  if (const auto program = os::find_program(name, environment)) {
+    return program->string();
+  }
+  if (name.find('/') == std::string::npos) {
+    refuse_unknown_name(name, environment);
+  }
+  require_file(name);
+  throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is not executable", name))
+      .fact("asked", name, "command line")
+      .hint(fmt::format("chmod +x {}", quote_for_shell(name)));
+}
+
+void require_port(const plan::LaunchPlan& plan) {
+  const std::string& host = plan.master_addr.value;
+  const int port = plan.master_port.value;
+  if (!is_free(host, port)) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot use port {}: it is in use", port))
+        .fact("asked", fmt::format("{}:{}", host, port), plan::describe(plan.master_port.source))
+        .fact("found", "another program listens there", "this machine")
+        .hint("drop --master-port: a free port is found for you");
+  }
+}
+
+}  // namespace lockstep::agent

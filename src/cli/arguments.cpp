@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/arguments.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <optional>
+#include <string_view>
+
+#include "base/text.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+    for (const std::string& name : option->get_snames()) {
+      names.push_back("-" + name);
+    }
+  }
+  return names;
+}
+
+// The closest option; failing that, one that begins as the word does, for words cut short.
+std::optional<std::string> find_meant(const std::string& word,
+                                      const std::vector<std::string>& options) {
+  constexpr size_t kLeastCommon = 5;  // "--abc"
+  if (const auto closest = find_closest(word, options)) {
+    return closest;
+  }
+  const auto found = std::find_if(options.begin(), options.end(), [&word](const auto& option) {
+    const auto differ = std::mismatch(word.begin(), word.end(), option.begin(), option.end());
+    const auto common = static_cast<size_t>(differ.first - word.begin());
+    return common >= kLeastCommon && common + 2 >= word.size();
+  });
+  return found == options.end() ? std::nullopt : std::optional(*found);
+}
+
+// One pass over the words, from the command's own options down to its program.
+class Reader {
+ public:
+  Reader(const CLI::App& app, const std::vector<std::string>& words) : words_(words) {
+    result_.chosen = &app;
+  }
+
+  Arguments read() {
+    while (at_ < words_.size() && result_.program.empty()) {
+      const std::string& word = words_[at_];
+      if (word == "--") {
+        ++at_;
+        take_rest();
+      } else if (word.size() > 1 && word.front() == '-') {
+        take_option(word);
+      } else {
+        take_plain(word);
+      }
+    }
+    result_.is_incomplete =
+        !result_.wants_help && !is_version_ && !subcommands_of(*result_.chosen).empty();
+    return result_;
+  }
+
+ private:
+  void take_option(const std::string& word) {
+    const size_t equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    if (name.starts_with("--")) {
+      std::replace(name.begin(), name.end(), '_', '-');
+    }
+    const CLI::Option* option = result_.chosen->get_option_no_throw(name);
+    if (option == nullptr) {
+      refuse_option(word.substr(0, equals), name);
+    }
+    ++at_;
+    result_.wants_help = result_.wants_help || option == result_.chosen->get_help_ptr();
+    is_version_ = is_version_ || option->check_lname("version");
+    if (option->get_expected_max() == 0) {
+      result_.words.push_back(name);
+      return;
+    }
+    std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (equals == std::string::npos && at_ < words_.size()) {
+      value = words_[at_++];
+    }
+    if (value.empty()) {
+      throw Error(ExitCode::Usage, fmt::format("cannot understand {}: its value is missing", name))
+          .fact("expected", fmt::format("{} {}", name, option->get_type_name()))
+          .hint(full_name(*result_.chosen) + " --help");
+    }
+    result_.words.push_back(fmt::format("{}={}", name, value));
+  }
+
+  void take_plain(const std::string& word) {
+    if (result_.chosen->get_prefix_command()) {
+      take_rest();
+      return;
+    }
+    const auto subcommands = subcommands_of(*result_.chosen);
+    if (!subcommands.empty()) {
+      take_subcommand(word, subcommands);
+      return;
+    }
+    const auto& options = result_.chosen->get_options();
+    const auto places = std::count_if(options.begin(), options.end(), [](const auto* option) {
+      return option->get_positional();
+    });
+    if (plain_words_ == places) {
+      throw Error(ExitCode::Usage, fmt::format("cannot understand '{}'", word))
+          .fact("found", fmt::format("'{}', one word too many", word), "command line")
+          .hint(full_name(*result_.chosen) + " --help");
+    }
+    ++plain_words_;
+    result_.words.push_back(word);
+    ++at_;
+  }
+
+  void take_subcommand(const std::string& word, const std::vector<const CLI::App*>& choices) {
+    std::vector<std::string> names;
+    for (const CLI::App* choice : choices) {
+      if (choice->get_name() == word) {
+        result_.chosen = choice;
+        result_.words.push_back(word);
+        ++at_;
+        return;
+      }
+      names.push_back(choice->get_name());
+    }
+    const std::string name = full_name(*result_.chosen);
+    throw Error(ExitCode::Usage, fmt::format("cannot understand '{} {}'", name, word))
+        .fact("there are", join(names, ", "))
+        .hint(fmt::format("{} {}", name, find_closest(word, names).value_or("--help")));
+  }
+
+  void take_rest() {
+    auto& rest = result_.chosen->get_prefix_command() ? result_.program : result_.words;
+    rest.insert(rest.end(), words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
+    at_ = words_.size();
+  }
+
+  [[noreturn]] void refuse_option(const std::string& written, const std::string& name) const {
+    const std::string command = full_name(*result_.chosen);
+    const auto closest = find_meant(name, option_names(*result_.chosen));
+    throw Error(ExitCode::Usage, fmt::format("cannot understand the option '{}'", written))
+        .fact(
+            "found", fmt::format("'{}', which {} does not have", written, command), "command line")
+        .hint(closest.value_or(command + " --help"));
+  }
+
+  const std::vector<std::string>& words_;
+  size_t at_ = 0;
+  std::ptrdiff_t plain_words_ = 0;
+  bool is_version_ = false;
+  Arguments result_;
+};
+
+}  // namespace
+
+Arguments read_arguments(const CLI::App& app, const std::vector<std::string>& words) {
+  return Reader(app, words).read();
+}
+
+}  // namespace lockstep::cli

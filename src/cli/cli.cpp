@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cli.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <fmt/format.h>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/arguments.h"
+#include "cli/help.h"
+#include "cli/subcommands.h"
+#include "lockstep/error.h"
+#include "os/signals.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Train one model on many processors with one command\n"
+    "\n"
+    "Usage:\n"
+    "  lockstep SUBCOMMAND [OPTIONS]";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  lockstep run --nproc-per-node 2 build/bin/mnist -s ddp\n"
+    "  lockstep data fetch mnist\n"
+    "\n"
+    "Exit codes:\n"
+    "  0    done\n"
+    "  64   what was asked cannot be done as asked\n"
+    "  69   something that is needed is unavailable\n"
+    "  70   a bug of lockstep\n"
+    "  74   a file could not be read or written\n"
+    "\n"
+    "lockstep SUBCOMMAND --help tells more about each.\n";
+
+int dispatch(const std::vector<std::string>& words, const std::string& command_time) {
+  CLI::App app(kDescription, "lockstep");
+  Call call{.program = {}, .command_time = command_time, .exit_code = 0};
+  app.footer(kFooter);
+  app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION, "Show the version")
+      ->group("Help");
+  app.require_subcommand(0, 1);
+  add_run(app, call);
+  add_data(app, call);
+  polish(app);
+
+  Arguments arguments = read_arguments(app, words);
+  call.program = arguments.program;
+  if (arguments.wants_help) {
+    fmt::print("{}", help_page(*arguments.chosen));
+    return 0;
+  }
+  if (arguments.is_incomplete) {
+    fmt::print(stderr, "{}", help_page(*arguments.chosen));
+    return static_cast<int>(ExitCode::Usage);
+  }
+  try {
+    std::vector<std::string> reversed(arguments.words.rbegin(), arguments.words.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
+  } catch (const CLI::ParseError& fault) {
+    throw Error(ExitCode::Usage, "cannot understand the command line")
+        .fact("reason", fault.what())
+        .hint("lockstep --help");
+  }
+  return call.exit_code;
+}
+
+std::string now() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{:.3f}", std::chrono::duration<double>(since_epoch).count());
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  os::restore_signal(SIGCHLD);  // where it is ignored, nobody learns how a child has ended
+  try {
+    return dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), now());
+  } catch (const Error& error) {
+    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& fault) {
+    fmt::print(stderr, "lockstep: error: a bug of lockstep: {}\n", fault.what());
+    return static_cast<int>(ExitCode::Bug);
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace lockstep::cli {
+
+// What the subcommands share with the command line as a whole.
+struct Call {
+  std::vector<std::string> program;  // what follows the options of `lockstep run`
+  std::string command_time;          // when the command was typed, in seconds since the epoch
+  int exit_code = 0;                 // left by the subcommand
+};
+
+// Each declares its subcommand; what it does runs when the line has been read. `call` must outlive
+// `app`'s parsing.
+void add_run(CLI::App& app, Call& call);
+void add_data(CLI::App& app, Call& call);
+
+}  // namespace lockstep::cli

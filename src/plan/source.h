@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+
+namespace lockstep::plan {
+
+// Where a value of the plan was learnt.
+enum class Origin { Flag, Variable, Probe, Default };
+
+struct Source {
+  Origin origin = Origin::Default;
+  std::string detail;  // "--grace", "OMP_NUM_THREADS", "free on this machine"
+
+  bool operator==(const Source&) const = default;
+};
+
+// "flag --grace", "variable OMP_NUM_THREADS", "probe: free on this machine", "default".
+std::string describe(const Source& source);
+
+// A value that remembers where it comes from.
+template <typename T>
+struct Sourced {
+  T value{};
+  Source source;
+
+  bool operator==(const Sourced&) const = default;
+};
+
+template <typename T>
+Sourced<T> from_flag(T value, std::string flag) {
+  return {std::move(value), {Origin::Flag, std::move(flag)}};
+}
+template <typename T>
+Sourced<T> from_probe(T value, std::string what) {
+  return {std::move(value), {Origin::Probe, std::move(what)}};
+}
+template <typename T>
+Sourced<T> from_default(T value, std::string why = "") {
+  return {std::move(value), {Origin::Default, std::move(why)}};
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/placement.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+#include "os/files.h"
+
+namespace lockstep::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+plan::LaunchPlan plan_for(std::vector<std::string> command) {
+  plan::LaunchPlan plan;
+  plan.command = std::move(command);
+  return plan;
+}
+
+class RequireProgram : public ::testing::Test {
+ protected:
+  RequireProgram() { std::ofstream(path("train.py")) << "pass\n"; }
+
+  std::string path(const std::string& name) { return (directory_.path() / name).string(); }
+  auto refuse(std::vector<std::string> command) {
+    return [this, command] {
+      require_program(plan_for(command), {{"PATH", path("bin")}});
+    };
+  }
+
+ private:
+  os::TemporaryDirectory directory_;
+};
+
+TEST_F(RequireProgram, FindsItInPathOrByItsPath) {
+  EXPECT_EQ(require_program(plan_for({"sh", "-c", ""}), {{"PATH", "/nowhere:/bin"}}), "/bin/sh");
+  EXPECT_EQ(require_program(plan_for({"/bin/sh"}), {}), "/bin/sh");
+  EXPECT_THAT(require_program(plan_for({"python3", path("train.py")}), os::environment()),
+              HasSubstr("python3"));
+}
+
+TEST_F(RequireProgram, ProposesTheFileThatWasPerhapsMeant) {
+  EXPECT_THAT(refuse({path("trian.py.x")}), ThrowsMessage<Error>(HasSubstr("': no such file")));
+  EXPECT_THAT(refuse({"python3", path("trian.py")}),
+              ThrowsMessage<Error>(AllOf(HasSubstr("trian.py': no such file"),
+                                         HasSubstr("try:   " + path("train.py")))));
+}
+
+TEST_F(RequireProgram, SaysWhatIsWrongWithAFileThatIsThere) {
+  EXPECT_THAT(refuse({path("")}), ThrowsMessage<Error>(HasSubstr("it is a directory")));
+  std::ofstream(path("notes.txt")) << "text\n";
+  EXPECT_THAT(refuse({path("notes.txt")}),
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("notes.txt': it is not executable"), HasSubstr("chmod +x"))));
+}
+
+TEST_F(RequireProgram, SaysWhatIsNotInPath) {
+  EXPECT_THAT(refuse({"no-such-program"}),
+              ThrowsMessage<Error>(AllOf(HasSubstr("'no-such-program': no such program in PATH"),
+                                         HasSubstr("for example ./no-such-program"))));
+  EXPECT_THAT(refuse({"python3", path("train.py")}),
+              ThrowsMessage<Error>(HasSubstr("there is no python3")));
+}
+
+}  // namespace
+}  // namespace lockstep::agent
