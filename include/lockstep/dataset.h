@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <torch/types.h>
+
+#include "lockstep/batch.h"
+
+namespace lockstep {
+
+// Samples that are numbered from 0 and never change.
+//
+// All calls are const and may come from several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+
+  // Sample number `index`, without a batch dimension. Throws an Error outside 0 <= index < size().
+  virtual Example example(int64_t index) const = 0;
+
+  // The samples `indices`, in that order; a number may come more than once. Stacks example()s;
+  // a data set that can do better overrides it. No indices give an empty Batch.
+  virtual Batch batch(std::span<const int64_t> indices) const;
+};
+
+// Shared, because a chain of data sets, a loader's threads and the program all hold on to it.
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
+// The rows of two tensors of the same length, which it keeps without a copy.
+DatasetPtr tensors(torch::Tensor input, torch::Tensor target);
+
+// Every sample of `dataset` changed by `change`, each time it is asked for, on the thread that
+// asks.
+DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change);
+
+// The same where `change` takes a whole batch at once, which costs far less per sample. It must
+// treat each sample alike, whichever others are in the batch, and keep their number.
+DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change);
+
+// The first `count` samples; throws an Error if there are fewer.
+DatasetPtr take(DatasetPtr dataset, int64_t count);
+
+// Part `index` of `count`: samples index, index + count, index + 2 * count ... The parts are
+// disjoint, cover the data set and differ in size by at most one.
+DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count);
+
+// The same samples in an order that depends on `seed` and the size alone, on every platform.
+DatasetPtr shuffle(DatasetPtr dataset, uint64_t seed);
+
+}  // namespace lockstep

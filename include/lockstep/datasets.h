@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "lockstep/dataset.h"
+
+namespace lockstep {
+
+// What one trains on, what one tests on, and where both came from, for people.
+struct DatasetPair {
+  DatasetPtr train;
+  DatasetPtr test;
+  std::string origin;
+};
+
+// The handwritten digits of MNIST: input float32 [N, 1, 28, 28] with the usual normalisation
+// (x / 255 - 0.1307) / 0.3081, target int64 [N] from 0 to 9.
+//
+// Looks for the four IDX files, plain or .gz, in data_dir/mnist, data_dir and data_dir/MNIST/raw.
+// Plain files are mapped and shared by all workers of a machine. Throws an Error that lists where
+// it looked, or that names the byte at which a file is not what it should be.
+DatasetPair mnist(const std::filesystem::path& data_dir);
+
+// Images of digits drawn by this program, in the format of mnist(), for machines without data.
+//
+// Sample i depends on `seed` and i alone, to the bit, on every platform; train and test differ.
+DatasetPair generated_digits(int64_t train_count, int64_t test_count, uint64_t seed);
+
+}  // namespace lockstep

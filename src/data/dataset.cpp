@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/dataset.h"
+
+#include <fmt/format.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/check_index.h"
+#include "data/random.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+
+Batch Dataset::batch(std::span<const int64_t> indices) const {
+  if (indices.empty()) {
+    return {};
+  }
+  std::vector<torch::Tensor> inputs;
+  std::vector<torch::Tensor> targets;
+  inputs.reserve(indices.size());
+  targets.reserve(indices.size());
+  for (const int64_t index : indices) {
+    Example one = example(index);
+    inputs.push_back(std::move(one.input));
+    targets.push_back(std::move(one.target));
+  }
+  return {torch::stack(inputs), torch::stack(targets)};
+}
+
+namespace {
+
+class TensorDataset : public Dataset {
+ public:
+  TensorDataset(torch::Tensor input, torch::Tensor target)
+      : input_(std::move(input)), target_(std::move(target)) {}
+
+  int64_t size() const override { return input_.size(0); }
+
+  Example example(int64_t index) const override {
+    data::check_index(index, size());
+    return {input_[index], target_[index]};
+  }
+
+  Batch batch(std::span<const int64_t> indices) const override {
+    for (const int64_t index : indices) {
+      data::check_index(index, size());
+    }
+    const torch::Tensor rows =
+        torch::tensor(c10::ArrayRef<int64_t>(indices.data(), indices.size()), torch::kInt64)
+            .to(input_.device());
+    return {input_.index_select(0, rows), target_.index_select(0, rows)};
+  }
+
+ private:
+  torch::Tensor input_;
+  torch::Tensor target_;
+};
+
+class MappedDataset : public Dataset {
+ public:
+  MappedDataset(DatasetPtr base, std::function<Example(Example)> change)
+      : base_(std::move(base)), change_(std::move(change)) {}
+
+  int64_t size() const override { return base_->size(); }
+  Example example(int64_t index) const override { return change_(base_->example(index)); }
+
+ private:
+  DatasetPtr base_;
+  std::function<Example(Example)> change_;
+};
+
+class BatchMappedDataset : public Dataset {
+ public:
+  BatchMappedDataset(DatasetPtr base, std::function<Batch(Batch)> change)
+      : base_(std::move(base)), change_(std::move(change)) {}
+
+  int64_t size() const override { return base_->size(); }
+
+  Example example(int64_t index) const override {
+    const Batch one = batch(std::span(&index, 1));
+    return {one.input[0], one.target[0]};
+  }
+
+  Batch batch(std::span<const int64_t> indices) const override {
+    Batch changed = change_(base_->batch(indices));
+    if (changed.size() != static_cast<int64_t>(indices.size())) {
+      throw Error(ExitCode::Usage, "cannot map batches: the function changed their size")
+          .fact("given", std::to_string(indices.size()))
+          .fact("returned", std::to_string(changed.size()));
+    }
+    return changed;
+  }
+
+ private:
+  DatasetPtr base_;
+  std::function<Batch(Batch)> change_;
+};
+
+// Some samples of another data set under new numbers: a batch is one batch there.
+class ReindexedDataset : public Dataset {
+ public:
+  explicit ReindexedDataset(DatasetPtr base) : base_(std::move(base)) {}
+
+  Example example(int64_t index) const override {
+    data::check_index(index, size());
+    return base_->example(base_index(index));
+  }
+
+  Batch batch(std::span<const int64_t> indices) const override {
+    std::vector<int64_t> theirs;
+    theirs.reserve(indices.size());
+    for (const int64_t index : indices) {
+      data::check_index(index, size());
+      theirs.push_back(base_index(index));
+    }
+    return base_->batch(theirs);
+  }
+
+ private:
+  virtual int64_t base_index(int64_t index) const = 0;
+
+  DatasetPtr base_;
+};
+
+class StridedDataset : public ReindexedDataset {
+ public:
+  StridedDataset(DatasetPtr base, int64_t first, int64_t stride, int64_t size)
+      : ReindexedDataset(std::move(base)), first_(first), stride_(stride), size_(size) {}
+
+  int64_t size() const override { return size_; }
+
+ private:
+  int64_t base_index(int64_t index) const override { return first_ + index * stride_; }
+
+  int64_t first_;
+  int64_t stride_;
+  int64_t size_;
+};
+
+class ShuffledDataset : public ReindexedDataset {
+ public:
+  ShuffledDataset(DatasetPtr base, std::vector<int64_t> order)
+      : ReindexedDataset(std::move(base)), order_(std::move(order)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(order_.size()); }
+
+ private:
+  int64_t base_index(int64_t index) const override { return order_[static_cast<size_t>(index)]; }
+
+  std::vector<int64_t> order_;
+};
+
+// Apart from the epochs of a DistributedSampler, which count from 0.
+constexpr uint64_t kShuffleStream = ~uint64_t{0};
+
+int64_t rows(const torch::Tensor& tensor) {
+  return tensor.defined() && tensor.dim() > 0 ? tensor.size(0) : 0;
+}
+
+}  // namespace
+
+DatasetPtr tensors(torch::Tensor input, torch::Tensor target) {
+  if (rows(input) < 1 || rows(input) != rows(target)) {
+    throw Error(ExitCode::Usage, "cannot make a data set of tensors with different numbers of rows")
+        .fact("input", std::to_string(rows(input)))
+        .fact("target", std::to_string(rows(target)));
+  }
+  return std::make_shared<TensorDataset>(std::move(input), std::move(target));
+}
+
+DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change) {
+  return std::make_shared<MappedDataset>(std::move(dataset), std::move(change));
+}
+
+DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change) {
+  return std::make_shared<BatchMappedDataset>(std::move(dataset), std::move(change));
+}
+
+DatasetPtr take(DatasetPtr dataset, int64_t count) {
+  if (count < 0 || count > dataset->size()) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot take {} samples: the data set has {}", count, dataset->size()));
+  }
+  return std::make_shared<StridedDataset>(std::move(dataset), 0, 1, count);
+}
+
+DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count) {
+  if (index < 0 || index >= count) {
+    throw Error(
+        ExitCode::Usage,
+        fmt::format("cannot give part {} of {} of a data set: parts count from 0", index, count));
+  }
+  // Samples index, index + count ... below size: one for every whole `count` after `index`.
+  const int64_t size = (dataset->size() - index + count - 1) / count;
+  return std::make_shared<StridedDataset>(std::move(dataset), index, count, size);
+}
+
+DatasetPtr shuffle(DatasetPtr dataset, uint64_t seed) {
+  auto order = data::permutation(dataset->size(), data::Random(seed, kShuffleStream));
+  return std::make_shared<ShuffledDataset>(std::move(dataset), std::move(order));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/loader.h"
+
+#include <algorithm>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/thread_name.h>
+#include <condition_variable>
+#include <exception>
+#include <fmt/format.h>
+#include <mutex>
+#include <stop_token>
+#include <string_view>
+#include <thread>
+#include <torch/cuda.h>
+#include <utility>
+
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+void require(bool is_true, std::string_view what, int64_t found, std::string_view expected) {
+  if (!is_true) {
+    throw Error(ExitCode::Usage, fmt::format("cannot load batches: {} is {}", what, found))
+        .fact("expected", expected);
+  }
+}
+
+void check(const LoaderOptions& options, int64_t steps) {
+  require(steps >= 0, "the number of steps", steps, "0 or more");
+  require(options.first_step >= 0 && options.first_step <= steps,
+          "the first step",
+          options.first_step,
+          fmt::format("0 to {}, the number of steps", steps));
+  require(options.threads >= 0, "the number of threads", options.threads, "0 or more");
+  require(options.prefetch >= 1, "the number of batches ahead", options.prefetch, "1 or more");
+  if (options.pin_memory && !torch::cuda::is_available()) {
+    throw Error(ExitCode::Usage, "cannot pin memory: libtorch finds no GPU")
+        .hint("LoaderOptions{.pin_memory = false}");
+  }
+}
+
+// The GPU that is current on this thread, if memory is to be pinned for one.
+std::optional<c10::Device> find_pinning_device(bool pin_memory) {
+  if (!pin_memory) {
+    return std::nullopt;
+  }
+  return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
+}
+
+}  // namespace
+
+// A ring of as many places as batches are made ahead; step s lives in place s % prefetch.
+//
+// Steps [taken_, claimed_) are in the ring, being made or ready. A maker claims the next step while
+// the ring has room for it; next() takes them in order. Both sides sleep on condition variables,
+// and a wake-up, which costs more than a small batch, is kept rare: makers are woken when half of
+// the ring is free, the taker only if it really waits.
+class Loader::Pipeline {
+ public:
+  Pipeline(DatasetPtr dataset, int64_t steps, IndexSource indices, const LoaderOptions& options)
+      : dataset_(std::move(dataset)),
+        indices_(std::move(indices)),
+        steps_(steps),
+        pins_for_(find_pinning_device(options.pin_memory)),
+        claimed_(options.first_step),
+        taken_(options.first_step),
+        ring_(static_cast<size_t>(options.prefetch)) {
+    for (int i = 0; i < options.threads; ++i) {
+      threads_.emplace_back([this, i](const std::stop_token& stop) {
+        c10::setThreadName(fmt::format("loader-{}", i));
+        make_batches(stop);
+      });
+    }
+  }
+
+  ~Pipeline() {
+    for (std::jthread& thread : threads_) {
+      thread.request_stop();
+    }
+  }
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  std::optional<Batch> next() {
+    if (taken_ == steps_) {
+      return std::nullopt;
+    }
+    std::unique_lock lock(mutex_);
+    Place& mine = place(taken_);
+    if (!mine.is_ready) {
+      wait_for(mine, lock);
+    }
+    // A failed step stays where it is, so that asking again fails again.
+    if (mine.failure) {
+      std::rethrow_exception(mine.failure);
+    }
+    mine.is_ready = false;
+    Batch batch = std::move(mine.batch);
+    ++taken_;
+    const int64_t free_places = capacity() - (claimed_ - taken_);
+    const bool wakes_makers = claimed_ < steps_ && 2 * free_places >= capacity();
+    lock.unlock();
+    if (wakes_makers) {
+      room_.notify_all();
+    }
+    return batch;
+  }
+
+ private:
+  struct Place {
+    bool is_ready = false;
+    Batch batch;
+    std::exception_ptr failure;
+  };
+
+  int64_t capacity() const { return static_cast<int64_t>(ring_.size()); }
+  Place& place(int64_t step) { return ring_[static_cast<size_t>(step % capacity())]; }
+  bool has_room() const { return claimed_ < std::min(steps_, taken_ + capacity()); }
+
+  void wait_for(const Place& wanted, std::unique_lock<std::mutex>& lock) {
+    if (threads_.empty()) {
+      place(taken_) = make(claimed_++);
+      return;
+    }
+    room_.notify_all();
+    is_waited_for_ = true;
+    ready_.wait(lock, [&] { return wanted.is_ready; });
+    is_waited_for_ = false;
+  }
+
+  void make_batches(const std::stop_token& stop) {
+    c10::OptionalDeviceGuard pins_here;
+    if (pins_for_) {
+      pins_here.reset_device(*pins_for_);
+    }
+    std::unique_lock lock(mutex_);
+    while (room_.wait(lock, stop, [this] { return has_room(); }) && !stop.stop_requested()) {
+      const int64_t step = claimed_++;
+      lock.unlock();
+      Place made = make(step);
+      lock.lock();
+      place(step) = std::move(made);
+      if (is_waited_for_ && step == taken_) {
+        ready_.notify_one();
+      }
+    }
+  }
+
+  Place make(int64_t step) const {
+    Place made;
+    made.is_ready = true;
+    try {
+      made.batch = dataset_->batch(indices_(step));
+      if (pins_for_ && made.batch.size() > 0) {
+        made.batch = {made.batch.input.pin_memory(), made.batch.target.pin_memory()};
+      }
+    } catch (...) {
+      made.failure = std::current_exception();
+    }
+    return made;
+  }
+
+  const DatasetPtr dataset_;
+  const IndexSource indices_;
+  const int64_t steps_;
+  const std::optional<c10::Device> pins_for_;
+
+  std::mutex mutex_;
+  std::condition_variable_any room_;
+  std::condition_variable ready_;
+  int64_t claimed_;
+  int64_t taken_;
+  bool is_waited_for_ = false;
+  std::vector<Place> ring_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above until they are joined
+};
+
+Loader::Loader(DatasetPtr dataset, int64_t steps, IndexSource indices, LoaderOptions options) {
+  check(options, steps);
+  pipeline_ = std::make_unique<Pipeline>(std::move(dataset), steps, std::move(indices), options);
+}
+
+Loader::Loader(DatasetPtr dataset, const DistributedSampler& sampler, LoaderOptions options)
+    : Loader(
+          std::move(dataset),
+          sampler.steps(),
+          [sampler](int64_t step) { return sampler.indices(step); },
+          options) {}
+
+Loader::Loader(DatasetPtr dataset, const EvaluationSampler& sampler, LoaderOptions options)
+    : Loader(
+          std::move(dataset),
+          sampler.steps(),
+          [sampler](int64_t step) { return sampler.indices(step); },
+          options) {}
+
+Loader::~Loader() = default;
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+
+std::optional<Batch> Loader::next() {
+  return pipeline_->next();
+}
+
+}  // namespace lockstep

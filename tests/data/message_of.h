@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "lockstep/error.h"
+
+namespace lockstep {
+
+// The whole text of the Error that `body` throws, after its exit code: "74 cannot read ...".
+inline std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/sampler.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "data/message_of.h"
+#include "data/random.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+using Indices = std::vector<int64_t>;
+
+constexpr SamplerOptions kHundred = {.dataset_size = 100,
+                                     .global_batch = 24,
+                                     .rank = 0,
+                                     .world_size = 1,
+                                     .tail = Tail::Pad,
+                                     .seed = 7};
+
+// Step `step` of epoch `epoch` over all ranks of a gang, rank 0 first.
+Indices global_batch(SamplerOptions options, int world_size, int64_t epoch, int64_t step) {
+  Indices all;
+  options.world_size = world_size;
+  for (options.rank = 0; options.rank < world_size; ++options.rank) {
+    DistributedSampler sampler(options);
+    sampler.set_epoch(epoch);
+    const Indices mine = sampler.indices(step);
+    all.insert(all.end(), mine.begin(), mine.end());
+  }
+  return all;
+}
+
+Indices sorted(Indices indices) {
+  std::ranges::sort(indices);
+  return indices;
+}
+
+Indices up_to(int64_t size) {
+  Indices indices(static_cast<size_t>(size));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+TEST(Random, GivesTheNumbersOfSplitMix64) {
+  // The order of samples is part of a run's format: these numbers never change.
+  data::Random random(0, 0);
+
+  EXPECT_EQ(random.next(), 0xa706dd2f4d197e6fU);
+  EXPECT_EQ(random.next(), 0xb382a305f4414f5eU);
+  EXPECT_THAT(data::permutation(10, data::Random(1, 2)), ElementsAre(7, 8, 3, 0, 1, 5, 9, 6, 2, 4));
+}
+
+TEST(Random, ReachesEveryNumberBelowTheBoundAboutEquallyOften) {
+  data::Random random(3, 4);
+  std::vector<int> seen(7);
+  for (int i = 0; i < 70000; ++i) {
+    ++seen[random.below(7)];
+  }
+
+  EXPECT_THAT(seen, ::testing::Each(::testing::AllOf(::testing::Gt(9600), ::testing::Lt(10400))));
+}
+
+TEST(DistributedSampler, GivesTheSameGlobalBatchInTheSameOrderForEveryWorldSize) {
+  for (const Tail tail : {Tail::Drop, Tail::Pad}) {
+    for (const bool shuffle : {true, false}) {
+      SamplerOptions options = kHundred;
+      options.tail = tail;
+      options.shuffle = shuffle;
+      const int64_t steps = DistributedSampler(options).steps();
+      for (int world_size = 1; world_size <= 8; ++world_size) {
+        for (int64_t step = 0; step < steps; ++step) {
+          SCOPED_TRACE(fmt::format("{} workers, step {}", world_size, step));
+          EXPECT_EQ(global_batch(options, world_size, 3, step), global_batch(options, 1, 3, step));
+        }
+      }
+    }
+  }
+}
+
+TEST(DistributedSampler, ShowsEverySampleOnceInAnEpochThatDividesEvenly) {
+  SamplerOptions options = kHundred;
+  options.global_batch = 20;
+  for (int world_size = 1; world_size <= 8; ++world_size) {
+    Indices epoch;
+    for (int64_t step = 0; step < 5; ++step) {
+      const Indices batch = global_batch(options, world_size, 0, step);
+      epoch.insert(epoch.end(), batch.begin(), batch.end());
+    }
+
+    EXPECT_EQ(sorted(epoch), up_to(100)) << world_size << " workers";
+  }
+}
+
+TEST(DistributedSampler, GivesRanksPartsThatDifferByOneSampleAtMost) {
+  SamplerOptions options = kHundred;
+  options.world_size = 7;
+  std::vector<size_t> sizes;
+  for (options.rank = 0; options.rank < 7; ++options.rank) {
+    sizes.push_back(DistributedSampler(options).indices(0).size());
+  }
+
+  EXPECT_THAT(sizes, ElementsAre(3, 3, 4, 3, 4, 3, 4));
+}
+
+TEST(DistributedSampler, DropsTheLastIncompleteBatch) {
+  SamplerOptions options = kHundred;
+  options.tail = Tail::Drop;
+  const DistributedSampler sampler(options);
+  std::set<int64_t> seen;
+  for (int64_t step = 0; step < sampler.steps(); ++step) {
+    const Indices batch = sampler.indices(step);
+    seen.insert(batch.begin(), batch.end());
+  }
+
+  EXPECT_EQ(sampler.steps(), 4);
+  EXPECT_EQ(seen.size(), 96U);
+}
+
+TEST(DistributedSampler, PadsTheLastBatchFromTheStartOfTheOrder) {
+  const DistributedSampler sampler(kHundred);
+  const Indices first = sampler.indices(0);
+  const Indices last = sampler.indices(4);
+
+  EXPECT_EQ(sampler.steps(), 5);
+  EXPECT_EQ(sampler.global_size(4), 24);
+  ASSERT_EQ(last.size(), 24U);
+  EXPECT_EQ(Indices(last.begin() + 4, last.end()), Indices(first.begin(), first.begin() + 20));
+}
+
+TEST(DistributedSampler, PadsABatchLargerThanTheDataSetByGoingRoundAgain) {
+  const DistributedSampler sampler({.dataset_size = 3,
+                                    .global_batch = 8,
+                                    .rank = 1,
+                                    .world_size = 2,
+                                    .tail = Tail::Pad,
+                                    .shuffle = false});
+
+  EXPECT_EQ(sampler.steps(), 1);
+  EXPECT_THAT(sampler.indices(0), ElementsAre(1, 2, 0, 1));
+}
+
+TEST(DistributedSampler, ChangesTheOrderWithTheEpochAndTheSeedOnly) {
+  DistributedSampler sampler(kHundred);
+  const Indices epoch_0 = sampler.indices(0);
+  sampler.set_epoch(1);
+  const Indices epoch_1 = sampler.indices(0);
+  sampler.set_epoch(0);
+  SamplerOptions other_seed = kHundred;
+  other_seed.seed = 8;
+
+  EXPECT_THAT(epoch_1, Not(epoch_0));
+  EXPECT_EQ(sampler.indices(0), epoch_0);
+  EXPECT_THAT(DistributedSampler(other_seed).indices(0), Not(epoch_0));
+}
+
+TEST(DistributedSampler, KeepsTheOrderThatOlderRunsHad) {
+  // A resumed run must meet the same samples: this order never changes.
+  SamplerOptions options = kHundred;
+  options.global_batch = 8;
+  DistributedSampler sampler(options);
+  sampler.set_epoch(2);
+
+  EXPECT_THAT(sampler.indices(0), ElementsAre(48, 79, 36, 16, 47, 58, 34, 13));
+}
+
+TEST(DistributedSampler, LeavesCopiesInTheirEpoch) {
+  DistributedSampler sampler(kHundred);
+  const DistributedSampler copy = sampler;
+  const Indices before = copy.indices(0);
+  sampler.set_epoch(5);
+
+  EXPECT_EQ(copy.indices(0), before);
+  EXPECT_EQ(copy.epoch(), 0);
+}
+
+TEST(DistributedSampler, TakesSamplesInTheirOwnOrderWithoutShuffle) {
+  SamplerOptions options = kHundred;
+  options.shuffle = false;
+  options.global_batch = 6;
+  options.world_size = 2;
+  options.rank = 1;
+  DistributedSampler sampler(options);
+  sampler.set_epoch(9);
+
+  EXPECT_THAT(sampler.indices(1), ElementsAre(9, 10, 11));
+}
+
+struct Refusal {
+  int64_t dataset_size;
+  int64_t global_batch;
+  int rank;
+  int world_size;
+  Tail tail;
+  const char* message;
+};
+
+TEST(DistributedSampler, RefusesWhatCannotBeSharedOut) {
+  const Refusal refusals[] = {
+      {3,
+       64,
+       0,
+       4,
+       Tail::Pad,
+       "64 cannot train: more workers than samples\n"
+       "  workers: 4\n"
+       "  samples: 3\n"
+       "  try:     at most 3 workers"},
+      {100,
+       3,
+       0,
+       4,
+       Tail::Pad,
+       "64 cannot train: the global batch is smaller than the gang\n"
+       "  global batch: 3\n"
+       "  workers:      4\n"
+       "  try:          a global batch of at least 4, or at most 3 workers"},
+      {100,
+       128,
+       0,
+       4,
+       Tail::Drop,
+       "64 cannot train: the data set does not fill one global batch\n"
+       "  samples:      100\n"
+       "  global batch: 128\n"
+       "  try:          a global batch of at most 100, or pad the last batch"},
+      {0,
+       8,
+       0,
+       1,
+       Tail::Pad,
+       "64 cannot train: the data set has no samples\n"
+       "  samples: 0"},
+      {100,
+       0,
+       0,
+       1,
+       Tail::Pad,
+       "64 cannot train with an empty batch\n"
+       "  global batch: 0\n"
+       "  try:          a batch size of at least 1"},
+      {100,
+       -8,
+       0,
+       1,
+       Tail::Drop,
+       "64 cannot train with an empty batch\n"
+       "  global batch: -8\n"
+       "  try:          a batch size of at least 1"},
+      {100,
+       8,
+       4,
+       4,
+       Tail::Pad,
+       "64 cannot share out samples: no such place in a gang\n"
+       "  rank:    4\n"
+       "  workers: 4"},
+      {100,
+       8,
+       0,
+       0,
+       Tail::Pad,
+       "64 cannot share out samples: no such place in a gang\n"
+       "  rank:    0\n"
+       "  workers: 0"},
+      {100,
+       8,
+       0,
+       1,
+       Tail{},
+       "64 cannot share out samples: no choice made for the last batch\n"
+       "  try: SamplerOptions{.tail = Tail::Drop} or Tail::Pad"},
+  };
+
+  for (const Refusal& bad : refusals) {
+    EXPECT_EQ(message_of([&] {
+                DistributedSampler({.dataset_size = bad.dataset_size,
+                                    .global_batch = bad.global_batch,
+                                    .rank = bad.rank,
+                                    .world_size = bad.world_size,
+                                    .tail = bad.tail});
+              }),
+              bad.message);
+  }
+}
+
+TEST(DistributedSampler, RefusesStepsAndEpochsThatDoNotExist) {
+  DistributedSampler sampler(kHundred);
+
+  EXPECT_EQ(message_of([&] { sampler.indices(5); }),
+            "64 cannot give samples for step 5: there are 5 steps");
+  EXPECT_EQ(message_of([&] { sampler.global_size(-1); }),
+            "64 cannot give samples for step -1: there are 5 steps");
+  EXPECT_EQ(message_of([&] { sampler.set_epoch(-1); }),
+            "64 cannot go to epoch -1: epochs count from 0");
+}
+
+TEST(EvaluationSampler, CoversEverySampleExactlyOnceForEveryWorldSize) {
+  for (const int64_t size : {1, 2, 5, 64, 100, 101}) {
+    for (int world_size = 1; world_size <= 8; ++world_size) {
+      for (const int64_t batch : {1, 7, 1000}) {
+        SCOPED_TRACE(fmt::format("{} samples, {} workers, batch {}", size, world_size, batch));
+        Indices all;
+        for (int rank = 0; rank < world_size; ++rank) {
+          const EvaluationSampler sampler({size, batch, rank, world_size});
+          Indices mine;
+          for (int64_t step = 0; step < sampler.steps(); ++step) {
+            const Indices indices = sampler.indices(step);
+            EXPECT_THAT(indices, Not(IsEmpty()));
+            EXPECT_LE(static_cast<int64_t>(indices.size()), batch);
+            mine.insert(mine.end(), indices.begin(), indices.end());
+          }
+          EXPECT_EQ(static_cast<int64_t>(mine.size()), sampler.size());
+          all.insert(all.end(), mine.begin(), mine.end());
+        }
+
+        EXPECT_EQ(all, up_to(size));
+      }
+    }
+  }
+}
+
+TEST(EvaluationSampler, LeavesARankWithoutSamplesWhenThereAreMoreWorkers) {
+  const EvaluationSampler sampler({.dataset_size = 1, .batch = 8, .rank = 0, .world_size = 3});
+
+  EXPECT_EQ(sampler.size(), 0);
+  EXPECT_EQ(sampler.steps(), 0);
+}
+
+TEST(EvaluationSampler, RefusesWhatCannotBeEvaluated) {
+  EXPECT_EQ(message_of([] {
+              EvaluationSampler({100, 0, 0, 1});
+            }),
+            "64 cannot evaluate: no samples, or an empty batch\n"
+            "  samples: 100\n"
+            "  batch:   0");
+  EXPECT_EQ(message_of([] {
+              EvaluationSampler({0, 8, 0, 1});
+            }),
+            "64 cannot evaluate: no samples, or an empty batch\n"
+            "  samples: 0\n"
+            "  batch:   8");
+  EXPECT_EQ(message_of([] {
+              EvaluationSampler({100, 8, -1, 1});
+            }),
+            "64 cannot share out samples: no such place in a gang\n"
+            "  rank:    -1\n"
+            "  workers: 1");
+}
+
+}  // namespace
+}  // namespace lockstep
