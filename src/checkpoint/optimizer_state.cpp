@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <map>
+#include <sstream>
+#include <type_traits>
+
+#include "checkpoint/describe.h"
+#include "lockstep/checkpoint.h"
+
+// An optimizer's state as a value:
+//
+//   {"kind": "Adam",
+//    "state": {"conv1.weight": {"step": 938, "exp_avg": ..., "exp_avg_sq": ...}, ...},
+//    "param_groups": [{"lr": 0.001, "betas": (0.9, 0.999), ..., "params": ["conv1.weight", ...]}]}
+namespace lockstep {
+namespace checkpoint {
+namespace {
+
+using Dict = c10::impl::GenericDict;
+using ByName = std::map<std::string, torch::Tensor>;
+
+// libtorch 1.13 keys the state by the address of the parameter as text, 2.x by the address.
+using StateMap = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
+
+template <typename Map>
+typename Map::key_type state_key(const torch::Tensor& parameter) {
+  if constexpr (std::is_same_v<typename Map::key_type, std::string>) {
+    std::ostringstream text;
+    text << parameter.unsafeGetTensorImpl();
+    return text.str();
+  } else {
+    return parameter.unsafeGetTensorImpl();
+  }
+}
+
+Dict new_dict() {
+  return Dict(c10::StringType::get(), c10::AnyType::get());
+}
+
+// Puts the fields of an object into a dict.
+class Save {
+ public:
+  void operator()(const char* name, double value) { dict_.insert(name, value); }
+  void operator()(const char* name, bool value) { dict_.insert(name, value); }
+  void operator()(const char* name, int64_t value) { dict_.insert(name, value); }
+  void operator()(const char* name, const std::tuple<double, double>& value) {
+    dict_.insert(name, c10::ivalue::Tuple::create({std::get<0>(value), std::get<1>(value)}));
+  }
+  // An absent tensor is an absent key, as in Python.
+  void operator()(const char* name, const torch::Tensor& value) {
+    if (value.defined()) {
+      dict_.insert(name, value);
+    }
+  }
+
+  Dict take() { return std::move(dict_); }
+
+ private:
+  Dict dict_ = new_dict();
+};
+
+// Gets them back, checked. `like` is the parameter that tensors must match.
+class Load {
+ public:
+  Load(Dict dict, std::string where, const torch::Tensor& like, std::string_view source)
+      : dict_(std::move(dict)), where_(std::move(where)), like_(like), source_(source) {}
+
+  void operator()(const char* name, double& value) {
+    value = find(name, &c10::IValue::isDouble).toDouble();
+  }
+  void operator()(const char* name, bool& value) {
+    value = find(name, &c10::IValue::isBool).toBool();
+  }
+  void operator()(const char* name, int64_t& value) {
+    value = find(name, &c10::IValue::isInt).toInt();
+  }
+  void operator()(const char* name, std::tuple<double, double>& value) {
+    const c10::IValue pair = find(name, &c10::IValue::isTuple);
+    const auto& elements = pair.toTupleRef().elements();
+    if (elements.size() != 2 || !elements[0].isDouble() || !elements[1].isDouble()) {
+      refuse(name, "is not two numbers");
+    }
+    value = {elements[0].toDouble(), elements[1].toDouble()};
+  }
+  void operator()(const char* name, torch::Tensor& value) {
+    if (!dict_.contains(name)) {
+      return;
+    }
+    const torch::Tensor found = find(name, &c10::IValue::isTensor).toTensor();
+    if (found.sizes() != like_.sizes() || found.scalar_type() != like_.scalar_type()) {
+      refuse(name, fmt::format("is {}, the parameter is {}", describe(found), describe(like_)));
+    }
+    // A copy, for what was loaded may be shared; of the parameter's memory format, on its device.
+    value = torch::empty_like(like_, like_.options().requires_grad(false));
+    value.copy_(found);
+  }
+
+ private:
+  c10::IValue find(const char* name, bool (c10::IValue::*is_of_type)() const) const {
+    if (!dict_.contains(name)) {
+      refuse(name, "is missing");
+    }
+    c10::IValue value = dict_.at(name);
+    if (!(value.*is_of_type)()) {
+      refuse(name, fmt::format("is a {}", value.tagKind()));
+    }
+    return value;
+  }
+
+  [[noreturn]] void refuse(const char* name, std::string_view why) const {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot load {}: it does not fit this optimizer", source_))
+        .fact("differs", fmt::format("\"{}\" of {} {}", name, where_, why));
+  }
+
+  Dict dict_;
+  std::string where_;
+  torch::Tensor like_;
+  std::string_view source_;
+};
+
+// What each kind of optimizer has, named once for both ways.
+struct Sgd {
+  using Optimizer = torch::optim::SGD;
+  using Options = torch::optim::SGDOptions;
+  using State = torch::optim::SGDParamState;
+  static constexpr const char* kName = "SGD";
+
+  template <typename Archive>
+  static void options(Options& o, Archive& archive) {
+    archive("lr", o.lr());
+    archive("momentum", o.momentum());
+    archive("dampening", o.dampening());
+    archive("weight_decay", o.weight_decay());
+    archive("nesterov", o.nesterov());
+  }
+  template <typename Archive>
+  static void state(State& s, Archive& archive) {
+    archive("momentum_buffer", s.momentum_buffer());
+  }
+};
+
+template <typename OptimizerType, typename OptionsType, typename StateType>
+struct AdamLike {
+  using Optimizer = OptimizerType;
+  using Options = OptionsType;
+  using State = StateType;
+
+  template <typename Archive>
+  static void options(Options& o, Archive& archive) {
+    archive("lr", o.lr());
+    archive("betas", o.betas());
+    archive("eps", o.eps());
+    archive("weight_decay", o.weight_decay());
+    archive("amsgrad", o.amsgrad());
+  }
+  template <typename Archive>
+  static void state(State& s, Archive& archive) {
+    archive("step", s.step());
+    archive("exp_avg", s.exp_avg());
+    archive("exp_avg_sq", s.exp_avg_sq());
+    archive("max_exp_avg_sq", s.max_exp_avg_sq());
+  }
+};
+
+struct Adam
+    : AdamLike<torch::optim::Adam, torch::optim::AdamOptions, torch::optim::AdamParamState> {
+  static constexpr const char* kName = "Adam";
+};
+struct AdamW
+    : AdamLike<torch::optim::AdamW, torch::optim::AdamWOptions, torch::optim::AdamWParamState> {
+  static constexpr const char* kName = "AdamW";
+};
+
+// Calls `body` with the Kind that the optimizer is of.
+template <typename Body>
+auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
+  if (dynamic_cast<const torch::optim::SGD*>(&optimizer) != nullptr) {
+    return body(Sgd());
+  }
+  if (dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr) {
+    return body(AdamW());
+  }
+  if (dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr) {
+    return body(Adam());
+  }
+  throw Error(ExitCode::Usage, "cannot save or load the state of this optimizer")
+      .fact("known", "SGD, Adam, AdamW");
+}
+
+std::string name_of(const torch::Tensor& parameter, const NamedTensors& parameters) {
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.unsafeGetTensorImpl() == parameter.unsafeGetTensorImpl()) {
+      return name;
+    }
+  }
+  throw Error(ExitCode::Usage, "cannot name a parameter of the optimizer: it is none of the model")
+      .fact("parameter", describe(parameter));
+}
+
+template <typename Kind>
+c10::IValue collect(const torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
+  Dict states = new_dict();
+  c10::impl::GenericList groups(c10::AnyType::get());
+  for (const auto& group : optimizer.param_groups()) {
+    auto options = dynamic_cast<const typename Kind::Options&>(group.options());
+    Save saved_options;
+    Kind::options(options, saved_options);
+    c10::impl::GenericList names(c10::AnyType::get());
+    for (const torch::Tensor& parameter : group.params()) {
+      const std::string name = name_of(parameter, parameters);
+      names.push_back(name);
+      const auto found = optimizer.state().find(state_key<StateMap>(parameter));
+      if (found != optimizer.state().end()) {
+        auto state = dynamic_cast<const typename Kind::State&>(*found->second);
+        Save saved_state;
+        Kind::state(state, saved_state);
+        states.insert(name, saved_state.take());
+      }
+    }
+    Dict saved = saved_options.take();
+    saved.insert("params", names);
+    groups.push_back(saved);
+  }
+  Dict root = new_dict();
+  root.insert("kind", Kind::kName);
+  root.insert("state", states);
+  root.insert("param_groups", groups);
+  return root;
+}
+
+[[noreturn]] void refuse(std::string_view source,
+                         std::string_view why,
+                         std::string_view file,
+                         std::string_view program) {
+  throw Error(ExitCode::Usage, fmt::format("cannot load {}: {}", source, why))
+      .fact("file", file)
+      .fact("program", program);
+}
+
+// The entry of a dict, where it is of the wanted type.
+c10::IValue entry(const c10::IValue& dict,
+                  const char* name,
+                  bool (c10::IValue::*is_of_type)() const,
+                  std::string_view source) {
+  if (dict.isGenericDict() && dict.toGenericDict().contains(name)) {
+    c10::IValue value = dict.toGenericDict().at(name);
+    if ((value.*is_of_type)()) {
+      return value;
+    }
+  }
+  throw Error(ExitCode::Usage,
+              fmt::format("cannot load {}: it holds no optimizer state of lockstep", source))
+      .fact("missing", fmt::format("\"{}\"", name));
+}
+
+std::string join_names(const c10::IValue& list) {
+  std::string text;
+  for (const c10::IValue& name : list.toListRef()) {
+    text += (text.empty() ? "" : ", ") + (name.isString() ? name.toStringRef() : "?");
+  }
+  return text;
+}
+
+// Makes every new object before it puts the first one in place.
+template <typename Kind>
+void apply(torch::optim::Optimizer& optimizer,
+           const NamedTensors& parameters,
+           const c10::IValue& value,
+           std::string_view source) {
+  const Dict states = entry(value, "state", &c10::IValue::isGenericDict, source).toGenericDict();
+  const c10::IValue list = entry(value, "param_groups", &c10::IValue::isList, source);
+  const auto saved_groups = list.toListRef();
+  if (saved_groups.size() != optimizer.param_groups().size()) {
+    refuse(source,
+           "it has another number of parameter groups",
+           std::to_string(saved_groups.size()),
+           std::to_string(optimizer.param_groups().size()));
+  }
+  std::vector<typename Kind::Options> new_options;
+  StateMap new_states;
+  for (size_t i = 0; i < saved_groups.size(); ++i) {
+    const auto& group = optimizer.param_groups()[i];
+    const c10::IValue& saved = saved_groups[i];
+    c10::impl::GenericList names(c10::AnyType::get());
+    for (const torch::Tensor& parameter : group.params()) {
+      names.push_back(name_of(parameter, parameters));
+    }
+    const std::string expected = join_names(names);
+    const std::string found = join_names(entry(saved, "params", &c10::IValue::isList, source));
+    if (found != expected) {
+      refuse(source, fmt::format("group {} has other parameters", i), found, expected);
+    }
+    new_options.push_back(dynamic_cast<const typename Kind::Options&>(group.options()));
+    Load load_options(saved.toGenericDict(), fmt::format("group {}", i), {}, source);
+    Kind::options(new_options.back(), load_options);
+    for (const torch::Tensor& parameter : group.params()) {
+      const std::string name = name_of(parameter, parameters);
+      if (!states.contains(name)) {
+        continue;
+      }
+      auto state = std::make_unique<typename Kind::State>();
+      Load load_state(
+          entry(states, name.c_str(), &c10::IValue::isGenericDict, source).toGenericDict(),
+          name,
+          parameter,
+          source);
+      Kind::state(*state, load_state);
+      new_states[state_key<StateMap>(parameter)] = std::move(state);
+    }
+  }
+
+  for (size_t i = 0; i < new_options.size(); ++i) {
+    dynamic_cast<typename Kind::Options&>(optimizer.param_groups()[i].options()) = new_options[i];
+  }
+  optimizer.state() = std::move(new_states);
+}
+
+}  // namespace
+}  // namespace checkpoint
+
+c10::IValue collect_optimizer(const torch::optim::Optimizer& optimizer,
+                              const NamedTensors& parameters) {
+  return checkpoint::with_kind(optimizer, [&]<typename Kind>(Kind) {
+    return checkpoint::collect<Kind>(optimizer, parameters);
+  });
+}
+
+void apply_optimizer(torch::optim::Optimizer& optimizer,
+                     const NamedTensors& parameters,
+                     const c10::IValue& state,
+                     std::string_view source) {
+  const torch::NoGradGuard no_grad;
+  checkpoint::with_kind(optimizer, [&]<typename Kind>(Kind) {
+    const std::string kind =
+        checkpoint::entry(state, "kind", &c10::IValue::isString, source).toStringRef();
+    if (kind != Kind::kName) {
+      checkpoint::refuse(source, "it is of another optimizer", kind, Kind::kName);
+    }
+    checkpoint::apply<Kind>(optimizer, parameters, state, source);
+  });
+}
+
+}  // namespace lockstep

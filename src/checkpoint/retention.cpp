@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <set>
+
+#include "base/log.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
+#include "lockstep/checkpoint.h"
+#include "os/files.h"
+
+namespace lockstep {
+namespace checkpoint {
+namespace {
+
+std::optional<double> find_metric(const CheckpointEntry& entry, const std::string& name) {
+  const std::filesystem::path file = entry.directory / kStateFile;
+  try {
+    const CheckpointState state = parse_state(os::read_file(file), file);
+    const auto found = state.metrics.find(name);
+    if (found != state.metrics.end() && !std::isnan(found->second)) {
+      return found->second;
+    }
+  } catch (const Error& error) {
+    log::warn("a checkpoint cannot be the best: {}", error.what());
+  }
+  return std::nullopt;
+}
+
+std::optional<CheckpointEntry> find_best(const std::vector<CheckpointEntry>& entries,
+                                         const Retention& retention) {
+  std::optional<CheckpointEntry> best;
+  double best_value = 0;
+  for (const CheckpointEntry& entry : entries) {
+    const std::optional<double> value = find_metric(entry, *retention.best_metric);
+    if (!value) {
+      continue;
+    }
+    if (!best || (retention.best_is_max ? *value > best_value : *value < best_value)) {
+      best = entry;
+      best_value = *value;
+    }
+  }
+  return best;
+}
+
+void point_at_best(const std::filesystem::path& root, const CheckpointEntry& best) {
+  const std::filesystem::path name = best.directory.filename();
+  std::error_code no_link;
+  if (std::filesystem::read_symlink(root / kBestLink, no_link) != name) {
+    os::replace_link(root / kBestLink, name);
+  }
+}
+
+bool is_sound(const CheckpointEntry& entry) {
+  try {
+    const CheckpointReader verified(entry.directory);
+    return true;
+  } catch (const Error& error) {
+    log::warn("a checkpoint to be kept is damaged: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+}  // namespace checkpoint
+
+std::vector<CheckpointEntry> prune_checkpoints(const std::filesystem::path& root,
+                                               const Retention& retention) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  const auto keep = static_cast<size_t>(std::max(1, retention.keep_last));
+  std::vector<CheckpointEntry> drop(
+      entries.begin(), entries.end() - static_cast<ptrdiff_t>(std::min(keep, entries.size())));
+  std::vector<CheckpointEntry> stay(entries.begin() + static_cast<ptrdiff_t>(drop.size()),
+                                    entries.end());
+  if (retention.best_metric) {
+    if (const auto best = checkpoint::find_best(entries, retention)) {
+      checkpoint::point_at_best(root, *best);
+      if (std::erase(drop, *best) != 0) {
+        stay.insert(stay.begin(), *best);
+      }
+    }
+  }
+  if (drop.empty()) {
+    return {};
+  }
+  // The newest is the cheapest to verify: it was just written and is still in memory.
+  if (std::none_of(stay.rbegin(), stay.rend(), checkpoint::is_sound)) {
+    log::warn("nothing is deleted under {}: none of the checkpoints to be kept is sound",
+              root.string());
+    return {};
+  }
+  for (const CheckpointEntry& entry : drop) {
+    checkpoint::discard(entry.directory);
+  }
+  return drop;
+}
+
+}  // namespace lockstep
