@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/communicator.h"
+
+#include <cstring>
+#include <map>
+
+#include "base/check.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+bool reduces_natively(torch::ScalarType type) {
+  return type == torch::kFloat32 || type == torch::kFloat64 || type == torch::kInt32 ||
+         type == torch::kInt64 || type == torch::kUInt8;
+}
+
+// The tensor in the form that transports take: on the CPU, contiguous, of a type that they reduce.
+torch::Tensor staged(const torch::Tensor& tensor, bool reduces) {
+  torch::Tensor plain = tensor.detach().to(torch::kCPU).contiguous();
+  if (reduces && !reduces_natively(plain.scalar_type())) {
+    plain = plain.to(plain.is_floating_point() ? torch::kFloat32 : torch::kInt64);
+  }
+  return plain;
+}
+
+void put_back(torch::Tensor& tensor, const torch::Tensor& plain) {
+  if (!plain.is_same(tensor) && plain.data_ptr() != tensor.data_ptr()) {
+    torch::NoGradGuard no_grad;
+    tensor.detach().copy_(plain);
+  }
+}
+
+torch::Tensor bytes_to_tensor(const std::string& bytes) {
+  auto tensor = torch::empty({static_cast<int64_t>(bytes.size())}, torch::kUInt8);
+  std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  return tensor;
+}
+
+std::string tensor_to_bytes(const torch::Tensor& tensor, int64_t count) {
+  return {static_cast<const char*>(tensor.data_ptr()), static_cast<size_t>(count)};
+}
+
+}  // namespace
+
+void Communicator::all_reduce(torch::Tensor& tensor, Reduction reduction) {
+  if (tensor.numel() == 0) {
+    return;
+  }
+  torch::Tensor plain = staged(tensor, true);
+  do_all_reduce(plain, reduction);
+  put_back(tensor, plain);
+}
+
+void Communicator::broadcast(torch::Tensor& tensor, int root) {
+  LOCKSTEP_CHECK(root >= 0 && root < size());
+  if (tensor.numel() == 0) {
+    return;
+  }
+  torch::Tensor plain = staged(tensor, false);
+  do_broadcast(plain, root);
+  put_back(tensor, plain);
+}
+
+void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
+  if (size() == 1) {
+    return;
+  }
+  torch::NoGradGuard no_grad;
+  std::map<torch::ScalarType, std::vector<torch::Tensor>> by_type;
+  for (const torch::Tensor& tensor : tensors) {
+    if (tensor.defined() && tensor.numel() > 0) {
+      by_type[tensor.scalar_type()].push_back(tensor.detach());
+    }
+  }
+  for (auto& [type, group] : by_type) {
+    std::vector<torch::Tensor> flat;
+    flat.reserve(group.size());
+    for (const torch::Tensor& tensor : group) {
+      flat.push_back(tensor.reshape({-1}));
+    }
+    torch::Tensor all = group.size() == 1 ? flat.front() : torch::cat(flat);
+    broadcast(all, root);
+    int64_t offset = 0;
+    for (torch::Tensor& tensor : group) {
+      if (rank() != root || group.size() == 1) {
+        tensor.copy_(all.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+      }
+      offset += tensor.numel();
+    }
+  }
+}
+
+torch::Tensor Communicator::all_gather(const torch::Tensor& tensor) {
+  const torch::Tensor plain = staged(tensor, false);
+  std::vector<int64_t> shape = plain.sizes().vec();
+  shape.insert(shape.begin(), size());
+  torch::Tensor output = torch::empty(shape, plain.options());
+  if (plain.numel() > 0) {
+    torch::Tensor flat = output.view({-1});
+    do_all_gather(flat, plain.view({-1}));
+  }
+  return output.to(tensor.device());
+}
+
+torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
+  if (tensor.dim() == 0 || tensor.size(0) != size()) {
+    throw Error(ExitCode::Bug, "cannot reduce-scatter: the tensor has no slice for each worker")
+        .fact("workers", std::to_string(size()))
+        .fact("slices", tensor.dim() == 0 ? "none" : std::to_string(tensor.size(0)));
+  }
+  const torch::Tensor plain = staged(tensor, true);
+  torch::Tensor output = torch::empty(plain.sizes().slice(1), plain.options());
+  if (output.numel() > 0) {
+    torch::Tensor flat = output.view({-1});
+    do_reduce_scatter(flat, plain.view({-1}));
+  }
+  return output.to(tensor.options());
+}
+
+std::string Communicator::broadcast_bytes(std::string bytes, int root) {
+  if (size() == 1) {
+    return bytes;
+  }
+  torch::Tensor length = torch::full({1}, static_cast<int64_t>(bytes.size()), torch::kInt64);
+  broadcast(length, root);
+  const auto count = length.item<int64_t>();
+  torch::Tensor payload =
+      rank() == root ? bytes_to_tensor(bytes) : torch::empty({count}, torch::kUInt8);
+  broadcast(payload, root);
+  return tensor_to_bytes(payload, count);
+}
+
+torch::IValue Communicator::broadcast_object(const torch::IValue& value, int root) {
+  if (size() == 1) {
+    return value;
+  }
+  std::string bytes;
+  if (rank() == root) {
+    const std::vector<char> pickled = torch::pickle_save(value);
+    bytes.assign(pickled.begin(), pickled.end());
+  }
+  bytes = broadcast_bytes(std::move(bytes), root);
+  return rank() == root ? value : torch::pickle_load({bytes.begin(), bytes.end()});
+}
+
+std::vector<std::string> Communicator::all_gather_bytes(const std::string& bytes) {
+  const torch::Tensor lengths =
+      all_gather(torch::full({1}, static_cast<int64_t>(bytes.size()), torch::kInt64));
+  const auto longest = lengths.max().item<int64_t>();
+  torch::Tensor padded = torch::zeros({longest}, torch::kUInt8);
+  std::memcpy(padded.data_ptr(), bytes.data(), bytes.size());
+  const torch::Tensor all = all_gather(padded);
+  std::vector<std::string> texts;
+  for (int peer = 0; peer < size(); ++peer) {
+    texts.push_back(tensor_to_bytes(all[peer], lengths[peer].item<int64_t>()));
+  }
+  return texts;
+}
+
+}  // namespace lockstep

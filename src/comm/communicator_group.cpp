@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator_group.h"
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "lockstep/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+// One call under way; done when the transport has finished it.
+class CallWork final : public c10d::Work {
+ public:
+  CallWork(int rank, c10d::OpType type, std::vector<at::Tensor> tensors)
+      : c10d::Work(rank, type),
+        tensors_(std::move(tensors)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()))) {}
+
+  void run(const std::function<void()>& call) {
+    try {
+      call();
+      finish();
+      future_->markCompleted(c10::IValue(tensors_));
+    } catch (...) {
+      finish(std::current_exception());
+      future_->setError(std::current_exception());
+    }
+  }
+
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  std::vector<at::Tensor> result() override { return tensors_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// Does one thing after another on a thread of its own.
+class Queue {
+ public:
+  Queue() : thread_([this](const std::stop_token& stop) { loop(stop); }) {}
+
+  void push(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    more_.notify_one();
+  }
+
+ private:
+  void loop(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (more_.wait(lock, stop, [this] { return !tasks_.empty(); })) {
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any more_;
+  std::deque<std::function<void()>> tasks_;
+  std::jthread thread_;
+};
+
+Reduction to_reduction(const c10d::ReduceOp& op) {
+  if (op == c10d::ReduceOp::SUM) {
+    return Reduction::Sum;
+  }
+  if (op == c10d::ReduceOp::MAX) {
+    return Reduction::Max;
+  }
+  if (op == c10d::ReduceOp::MIN) {
+    return Reduction::Min;
+  }
+  throw Error(ExitCode::Bug, "cannot all-reduce: only sum, max and min exist here");
+}
+
+class CommunicatorTransport final : public compat::Transport {
+ public:
+  CommunicatorTransport(Communicator& communicator, Overlap overlap)
+      : compat::Transport(communicator.rank(), communicator.size()), communicator_(communicator) {
+    if (overlap == Overlap::OwnThread) {
+      queue_ = std::make_unique<Queue>();
+    }
+  }
+
+  const std::string getBackendName() const override { return std::string(communicator_.kind()); }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    return start(c10d::OpType::ALLREDUCE,
+                 tensors,
+                 [this, tensors, reduction = to_reduction(options.reduceOp)]() mutable {
+                   for (at::Tensor& tensor : tensors) {
+                     communicator_.all_reduce(tensor, reduction);
+                   }
+                 });
+  }
+
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    return start(c10d::OpType::BROADCAST,
+                 tensors,
+                 [this, tensors, root = static_cast<int>(options.rootRank)]() mutable {
+                   for (at::Tensor& tensor : tensors) {
+                     communicator_.broadcast(tensor, root);
+                   }
+                 });
+  }
+
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& /*options*/) override {
+    return start(c10d::OpType::ALLGATHER, outputs.at(0), [this, outputs, inputs]() mutable {
+      const at::Tensor all = communicator_.all_gather(inputs.at(0));
+      for (size_t peer = 0; peer < outputs.at(0).size(); ++peer) {
+        outputs[0][peer].copy_(all[static_cast<int64_t>(peer)]);
+      }
+    });
+  }
+
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& /*options*/) override {
+    return start(c10d::OpType::BARRIER, {}, [this] { communicator_.barrier(); });
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> start(c10d::OpType type,
+                                       std::vector<at::Tensor> tensors,
+                                       std::function<void()> call) {
+    auto work = c10::make_intrusive<CallWork>(communicator_.rank(), type, std::move(tensors));
+    if (queue_ != nullptr) {
+      queue_->push([work, call = std::move(call)] { work->run(call); });
+    } else {
+      work->run(call);
+    }
+    return work;
+  }
+
+  Communicator& communicator_;
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace
+
+compat::ProcessGroupPtr make_process_group(Communicator& communicator, Overlap overlap) {
+  return compat::to_process_group(
+      c10::make_intrusive<c10d::HashStore>(),
+      communicator.rank(),
+      communicator.size(),
+      c10::make_intrusive<CommunicatorTransport>(communicator, overlap));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one place that knows how libtorch's versions differ (1.13 to 2.14). Differences are found by
+// what the compiler sees, not by version numbers, so that the versions between work too.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/torch.h>
+
+namespace lockstep::comm::compat {
+
+using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// From 2.0 on a ProcessGroup sends each call to the Backend of the tensor's device; before, a
+// transport was itself a ProcessGroup.
+template <typename Group>
+concept SendsToBackends = requires(Group& group) {
+  group.setDefaultBackend(Group::BackendType::GLOO);
+};
+
+template <typename Group>
+struct TransportOf {
+  using Type = Group;
+};
+template <SendsToBackends Group>
+struct TransportOf<Group> {
+  using Type = c10d::Backend;
+};
+
+// What a transport derives from.
+using Transport = TransportOf<c10d::ProcessGroup>::Type;
+
+template <typename Kind, typename Group = c10d::ProcessGroup>
+c10::intrusive_ptr<Group> to_process_group(const StorePtr& store,
+                                           int rank,
+                                           int size,
+                                           c10::intrusive_ptr<Kind> transport) {
+  if constexpr (SendsToBackends<Group>) {
+    // Gloo's place is as good as any for a transport over CPU tensors: the type only labels it.
+    auto group = c10::make_intrusive<Group>(store, rank, size);
+    const c10::intrusive_ptr<c10d::Backend> backend = std::move(transport);
+    group->setBackend(c10::DeviceType::CPU, Group::BackendType::GLOO, backend);
+    group->setDefaultBackend(Group::BackendType::GLOO);
+    return group;
+  } else {
+    return transport;
+  }
+}
+
+struct ReducerOptions {
+  std::vector<at::Tensor> parameters;
+  std::vector<std::string> names;
+  ProcessGroupPtr group;
+  int64_t first_bucket_bytes = 0;
+  int64_t bucket_bytes = 0;
+  bool find_unused = false;
+};
+
+// Newer reducers take no list of bucket limits, and three options more.
+template <typename Reducer = c10d::Reducer>
+std::shared_ptr<Reducer> make_reducer(const ReducerOptions& options) {
+  using Indices = std::vector<std::vector<size_t>>;
+  using Names = std::unordered_map<size_t, std::string>;
+  const std::vector<bool> sparse(options.parameters.size(), false);
+  // The first buckets do not matter: they are rebuilt in the order in which gradients come, after
+  // the first backward. Only with unused parameters are they kept.
+  std::vector<size_t> limits = {static_cast<size_t>(std::numeric_limits<int64_t>::max())};
+  if (options.find_unused) {
+    limits = {static_cast<size_t>(options.first_bucket_bytes),
+              static_cast<size_t>(options.bucket_bytes)};
+  }
+  auto [buckets, bucket_limits] =
+      c10d::compute_bucket_assignment_by_size(options.parameters, limits, sparse);
+  // Gradients come in the reverse order of parameters.
+  const Indices reversed(buckets.rbegin(), buckets.rend());
+  const std::vector<size_t> reversed_limits(bucket_limits.rbegin(), bucket_limits.rend());
+  Names names;
+  for (size_t i = 0; i < options.names.size(); ++i) {
+    names.emplace(i, options.names[i]);
+  }
+  if constexpr (std::is_constructible_v<Reducer,
+                                        std::vector<at::Tensor>,
+                                        Indices,
+                                        std::vector<size_t>,
+                                        ProcessGroupPtr,
+                                        std::vector<bool>,
+                                        int64_t,
+                                        bool,
+                                        bool,
+                                        Names,
+                                        int64_t>) {
+    return std::make_shared<Reducer>(options.parameters,
+                                     reversed,
+                                     reversed_limits,
+                                     options.group,
+                                     sparse,
+                                     options.bucket_bytes,
+                                     options.find_unused,
+                                     /*gradient_as_bucket_view=*/true,
+                                     names,
+                                     options.first_bucket_bytes);
+  } else {
+    return std::make_shared<Reducer>(options.parameters,
+                                     reversed,
+                                     options.group,
+                                     sparse,
+                                     options.bucket_bytes,
+                                     options.find_unused,
+                                     /*gradient_as_bucket_view=*/true,
+                                     names,
+                                     options.first_bucket_bytes,
+                                     /*skip_all_reduce_unused_params=*/false,
+                                     /*use_python_reducer=*/false,
+                                     std::vector<int64_t>{});
+  }
+}
+
+// 2.x asks for libuv by default, and throws where it was built without.
+template <typename Options>
+void avoid_libuv(Options& options) {
+  if constexpr (requires { options.useLibUV; }) {
+    options.useLibUV = false;
+  }
+}
+
+}  // namespace lockstep::comm::compat

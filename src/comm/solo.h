@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/communicator.h"
+
+namespace lockstep::comm {
+
+// A gang of one: every collective is the identity.
+class Solo final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string_view kind() const override { return "solo"; }
+  void barrier() override {}
+
+ protected:
+  void do_all_reduce(torch::Tensor& /*tensor*/, Reduction /*reduction*/) override {}
+  void do_broadcast(torch::Tensor& /*tensor*/, int /*root*/) override {}
+  void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
+    output.copy_(input);
+  }
+  void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
+    output.copy_(input);
+  }
+};
+
+}  // namespace lockstep::comm

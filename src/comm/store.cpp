@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/store.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "lockstep/error.h"
+#include "os/socket.h"
+
+namespace lockstep::comm {
+
+compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::milliseconds timeout) {
+  const std::string endpoint = fmt::format("{}:{}", place.master_addr, place.master_port);
+  const bool serves = place.rank == 0;
+  if (serves && !os::is_port_free("0.0.0.0", place.master_port)) {
+    throw Error(ExitCode::Unavailable,
+                fmt::format("cannot serve the gang on {}: the port is in use", endpoint))
+        .fact("port", std::to_string(place.master_port), "MASTER_PORT")
+        .hint("start with lockstep run, which finds a free port, or set another MASTER_PORT");
+  }
+  // A client of libtorch that comes before the server listens sleeps a whole second; wait here.
+  if (!serves && !os::wait_for_port(place.master_addr, place.master_port, timeout)) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot reach rank 0 on {}", endpoint))
+        .fact("waited",
+              format_duration(std::chrono::duration<double>(timeout).count()),
+              fmt::format("rank {}", place.rank))
+        .hint("check that rank 0 runs, and that MASTER_ADDR is an address that this node reaches");
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(place.master_port);
+  options.isServer = serves;
+  options.numWorkers = static_cast<size_t>(place.world_size);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  compat::avoid_libuv(options);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
+  } catch (const std::exception& fault) {
+    const std::string reason = fault.what();
+    throw Error(ExitCode::Unavailable, fmt::format("cannot join the gang's store on {}", endpoint))
+        .fact("reason", reason.substr(0, reason.find('\n')), "libtorch's TCPStore");
+  }
+}
+
+}  // namespace lockstep::comm

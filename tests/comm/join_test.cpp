@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/join.h"
+
+#include <gmock/gmock.h>
+
+#include "comm/lost_peer.h"
+#include "comm/process_group.h"
+#include "comm/store.h"
+#include "lockstep/error.h"
+#include "os/socket.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no Error";
+}
+
+cluster::Placement two_workers() {
+  cluster::Placement placement;
+  placement.place.world_size = 2;
+  placement.place.local_world_size = 2;
+  placement.origin = cluster::Origin::Launcher;
+  return placement;
+}
+
+TEST(JoinGang, IsSoloForOneWorker) {
+  EXPECT_EQ(join_gang({}, {})->kind(), "solo");
+}
+
+TEST(JoinGang, ListsTheTransportsWhenOneIsMisspelt) {
+  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "glo"}); }),
+            "cannot use transport 'glo'\n"
+            "  there are: auto, shared-memory, gloo, mpi\n"
+            "  try:       --transport gloo");
+}
+
+TEST(JoinGang, WantsMpirunForMpi) {
+  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "mpi"}); }),
+            "cannot use transport 'mpi': mpirun did not start this program\n"
+            "  try: mpirun -np 2 PROGRAM, or drop --transport mpi");
+}
+
+TEST(JoinStore, TellsThatThePortIsInUse) {
+  contract::WorkerPlace place;
+  place.world_size = 2;
+  place.master_port = os::free_port();
+  const auto first = join_store(place, std::chrono::seconds(5));
+
+  EXPECT_EQ(message_of([&] { join_store(place, std::chrono::seconds(5)); }),
+            fmt::format("cannot serve the gang on 127.0.0.1:{0}: the port is in use\n"
+                        "  port: {0}  (MASTER_PORT)\n"
+                        "  try:  start with lockstep run, which finds a free port, or set another "
+                        "MASTER_PORT",
+                        place.master_port));
+}
+
+TEST(JoinStore, TellsThatNobodyAnswers) {
+  contract::WorkerPlace place;
+  place.rank = 1;
+  place.world_size = 2;
+  place.master_port = os::free_port();
+
+  EXPECT_EQ(message_of([&] { join_store(place, std::chrono::milliseconds(200)); }),
+            fmt::format("cannot reach rank 0 on 127.0.0.1:{}\n"
+                        "  waited: 0.2 s  (rank 1)\n"
+                        "  try:    check that rank 0 runs, and that MASTER_ADDR is an address that "
+                        "this node reaches",
+                        place.master_port));
+}
+
+TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {
+  if (!has_gloo()) {
+    GTEST_SKIP() << "built without gloo";
+  }
+  contract::WorkerPlace place;
+  place.world_size = 2;
+  place.interface = "nosuch0";
+  place.master_port = os::free_port();
+  const auto store = join_store(place, std::chrono::seconds(5));
+
+  EXPECT_THAT(message_of([&] { join_gloo(store, place, std::chrono::seconds(5)); }),
+              ::testing::MatchesRegex(
+                  "cannot use the network interface 'nosuch0'\n"
+                  "  asked:     nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
+                  "  there are: .*lo.*  .this node, rank 0.\n"
+                  "  try:       name one of these, or unset the variable"));
+}
+
+TEST(LostPeer, TurnsLibtorchsTextsIntoAnErrorThatAsksForAnotherAttempt) {
+  const std::runtime_error gloo("[../gloo/transport/tcp/pair.cc:589] Connection reset by peer\nx");
+  try {
+    throw_if_lost_peer("all-reduce", gloo);
+    FAIL() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::TryAgain);
+    EXPECT_STREQ(error.what(),
+                 "cannot finish all-reduce: a peer is gone\n"
+                 "  reason: [../gloo/transport/tcp/pair.cc:589] Connection reset by peer  "
+                 "(libtorch)");
+  }
+}
+
+TEST(LostPeer, LeavesOtherFaultsAlone) {
+  throw_if_lost_peer("all-reduce", std::runtime_error("mat1 and mat2 shapes cannot be multiplied"));
+  throw_if_lost_peer("all-reduce", Error(ExitCode::Usage, "timed out, but ours"));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

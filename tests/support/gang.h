@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "comm/thread_gang.h"
+
+namespace lockstep {
+
+// Runs `body` on `size` ranks, which are threads of this process; rethrows the first exception. In
+// the body use EXPECT_, not ASSERT_.
+inline void gang(int size, const std::function<void(Communicator&)>& body) {
+  comm::run_thread_gang(size, body);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "contract/run_directory.h"
+#include "os/command.h"
+#include "os/environment.h"
+#include "os/files.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "support/golden.h"
+
+namespace lockstep::testing {
+
+struct Result {
+  os::ExitStatus status;
+  std::string output;
+  std::string errors;
+};
+
+// The real launcher in an empty directory of its own.
+class Launcher {
+ public:
+  // `lockstep ARGUMENTS`, to its end.
+  Result run(std::vector<std::string> arguments) {
+    start(std::move(arguments));
+    return wait();
+  }
+
+  // `lockstep ARGUMENTS`, left running.
+  void start(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "lockstep");
+    const os::Fd output = os::open_for_append(path("stdout"));
+    const os::Fd errors = os::open_for_append(path("stderr"));
+    process_.emplace(os::start({.executable = executable,
+                                .arguments = std::move(arguments),
+                                .environment = environment,
+                                .stdout_fd = output.number(),
+                                .stderr_fd = errors.number(),
+                                .inherited = {},
+                                .directory = directory_.path().string(),
+                                .has_own_group = true}));
+  }
+
+  Result wait() {
+    Result result;
+    result.status = process_->wait();
+    result.output = read_text(path("stdout"));
+    result.errors = read_text(path("stderr"));
+    std::filesystem::remove(path("stdout"));
+    std::filesystem::remove(path("stderr"));
+    return result;
+  }
+
+  // Waits, ten seconds at most, until a file of this name is there; its text.
+  std::string wait_for_file(const std::string& name) const {
+    for (int turn = 0; turn < 2000 && !std::filesystem::exists(path(name)); ++turn) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return read_text(path(name));
+  }
+
+  // Writes an executable script.
+  void write_script(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    std::filesystem::permissions(path(name), std::filesystem::perms::owner_all);
+  }
+
+  std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }
+  contract::RunDirectory run_directory() const { return contract::RunDirectory(path("run")); }
+  os::Child& process() { return *process_; }
+
+  os::Environment environment = clean_environment();
+  std::string executable = LOCKSTEP_BIN_DIR "/lockstep";
+
+ private:
+  // Without what an outer launcher may have left.
+  static os::Environment clean_environment() {
+    os::Environment variables = os::environment();
+    for (const char* name : {"RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "LOCKSTEP_DATA_DIR"}) {
+      variables.erase(name);
+    }
+    return variables;
+  }
+
+  os::TemporaryDirectory directory_{"launcher-test"};
+  std::optional<os::Child> process_;
+};
+
+inline bool is_alive(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  return !line.empty() && line.find(") Z") == std::string::npos;
+}
+
+// Whether it ends within ten seconds.
+inline bool ends_soon(int pid) {
+  for (int turn = 0; turn < 2000 && is_alive(pid); ++turn) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return !is_alive(pid);
+}
+
+// A text without what differs from run to run: words `from` become `to`.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+}  // namespace lockstep::testing

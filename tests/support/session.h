@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "train/session_parts.h"
+
+namespace lockstep {
+
+// A Session of one rank of a gang, as run() would have made it, on the CPU and without signals.
+inline Session make_session(Communicator& comm,
+                            const std::filesystem::path& run_dir,
+                            train::Flags flags = {}) {
+  auto parts = std::make_unique<train::SessionParts>();
+  parts->flags = std::move(flags);
+  parts->flags.convolution = "im2col";
+  parts->placement.place.rank = comm.rank();
+  parts->placement.place.world_size = comm.size();
+  parts->communicator = &comm;
+  parts->run_dir = contract::RunDirectory(run_dir);
+  parts->events.emplace(parts->run_dir.events(comm.rank()));
+  return Session(std::move(parts));
+}
+
+}  // namespace lockstep
