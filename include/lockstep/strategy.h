@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <torch/torch.h>
+
+#include "lockstep/batch.h"
+#include "lockstep/communicator.h"
+
+namespace lockstep {
+
+// What a loss function gives back: the mean loss over its batch, and, if it wants the accuracy to
+// be counted, one score per sample and class.
+struct Loss {
+  Loss() = default;
+  // A plain tensor is a loss without scores.
+  Loss(torch::Tensor mean_loss, torch::Tensor class_scores = {})  // NOLINT(google-explicit-constructor)
+      : value(std::move(mean_loss)), scores(std::move(class_scores)) {}
+
+  torch::Tensor value;
+  torch::Tensor scores;
+};
+
+// The loss of *a* model over a batch, not of *the* model: a strategy may call it on a replica.
+using LossFunction = std::function<Loss(torch::nn::Module&, const Batch&)>;
+
+// Makes a LossFunction of any callable that takes the model by its own type, such as
+// [](auto& model, const Batch& batch) { ... model.forward(batch.input) ... }.
+template <typename Model, typename Callable>
+LossFunction loss_of(Callable callable) {
+  return [callable = std::move(callable)](torch::nn::Module& model, const Batch& batch) -> Loss {
+    return callable(dynamic_cast<Model&>(model), batch);
+  };
+}
+
+// Cross entropy of a classifier's scores, ready for Trainer::fit.
+struct CrossEntropy {
+  template <typename Model>
+  Loss operator()(Model& model, const Batch& batch) const {
+    torch::Tensor scores = model.forward(batch.input);
+    return {torch::nn::functional::cross_entropy(scores, batch.target), scores};
+  }
+};
+
+// One share of a worker's part of a global batch.
+struct MicroBatch {
+  // What the gradient of this share's mean loss counts for, so that the average over the gang of
+  // all shares is the gradient of the mean over the global batch: samples of the share x workers /
+  // samples of the global batch.
+  double weight = 1;
+  // The last share of its step: the exchange with the other workers begins during its backward.
+  bool last = true;
+};
+
+struct StepOptions {
+  // Clips the norm of all gradients together to this; 0: not at all.
+  double clip_norm = 0;
+};
+
+// How a gang of workers turns its batches into one optimizer step.
+//
+// Chosen by name (-s), never by an `if` in client code. All workers of a gang make the same calls
+// in the same order; one thread drives a Strategy.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // The name that the user types after -s, for example "ddp".
+  virtual std::string_view name() const = 0;
+
+  // Takes charge of `model` and `optimizer`, which must outlive the Strategy. On return every
+  // worker holds the parameters and buffers of rank 0. Throws an Error that names the first
+  // difference, and both ranks, if the workers' models differ in names, shapes or types.
+  virtual void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) = 0;
+
+  // Adds the gradient of `loss` over `batch` to the pending step. Returns the local loss,
+  // detached; the exchange with the other workers may still be in flight.
+  virtual Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) = 0;
+
+  // Applies one optimizer step with the gradient averaged over the gang, and clears it. Returns the
+  // gradient's norm if it was clipped, else 0.
+  virtual double step(const StepOptions& options) = 0;
+
+  double step() { return step(StepOptions{}); }
+};
+
+struct StrategyOptions {
+  // Parameters that take no part in a loss on some workers or in some steps are allowed; costs a
+  // walk over the graph in each step.
+  bool find_unused_parameters = false;
+  // Buffers, such as batch norm's averages, follow rank 0 before each step.
+  bool broadcast_buffers = true;
+  // Gradients travel in packets of this size; the first is small so that the exchange begins early.
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  int64_t bucket_bytes = int64_t{25} << 20;
+};
+
+// The strategy of that name. Throws an Error that lists the names if there is none, or if it cannot
+// train this gang. `communicator` must outlive it.
+std::unique_ptr<Strategy> make_strategy(std::string_view name,
+                                        Communicator& communicator,
+                                        const StrategyOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/optimizer.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+[[noreturn]] void throw_unknown(std::string_view what,
+                                std::string_view flag,
+                                std::string_view name,
+                                const std::vector<std::string>& names) {
+  throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}'", what, name))
+      .fact("asked", fmt::format("{} {}", flag, name), "command line")
+      .fact("there are", join(names, ", "))
+      .hint(fmt::format("{} {}", flag, find_closest(name, names).value_or(names.front())));
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
+                                                        const OptimizerOptions& options) {
+  const auto betas = std::make_tuple(options.beta1, options.beta2);
+  if (options.name == "sgd") {
+    return std::make_unique<torch::optim::SGD>(
+        std::move(parameters),
+        torch::optim::SGDOptions(options.lr)
+            .momentum(options.momentum)
+            .weight_decay(options.weight_decay));
+  }
+  if (options.name == "adam") {
+    return std::make_unique<torch::optim::Adam>(
+        std::move(parameters),
+        torch::optim::AdamOptions(options.lr)
+            .betas(betas)
+            .eps(options.epsilon)
+            .weight_decay(options.weight_decay));
+  }
+  if (options.name == "adamw") {
+    return std::make_unique<torch::optim::AdamW>(
+        std::move(parameters),
+        torch::optim::AdamWOptions(options.lr)
+            .betas(betas)
+            .eps(options.epsilon)
+            .weight_decay(options.weight_decay));
+  }
+  throw_unknown("optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw"});
+}
+
+double clip_gradients(const std::vector<torch::Tensor>& parameters, double most) {
+  torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> norms;
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) {
+      norms.push_back(parameter.grad().norm());
+    }
+  }
+  if (norms.empty()) {
+    return 0;
+  }
+  const auto norm = torch::stack(norms).norm().item<double>();
+  const double factor = most / (norm + 1e-6);
+  if (factor < 1) {
+    for (const torch::Tensor& parameter : parameters) {
+      if (parameter.grad().defined()) {
+        parameter.grad().mul_(factor);
+      }
+    }
+  }
+  return norm;
+}
+
+std::vector<double> learning_rates(torch::optim::Optimizer& optimizer) {
+  std::vector<double> rates;
+  for (auto& group : optimizer.param_groups()) {
+    rates.push_back(group.options().get_lr());
+  }
+  return rates;
+}
+
+void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<double>& rates) {
+  LOCKSTEP_CHECK(rates.size() == optimizer.param_groups().size());
+  for (size_t i = 0; i < rates.size(); ++i) {
+    optimizer.param_groups()[i].options().set_lr(rates[i]);
+  }
+}
+
+LrScaling parse_lr_scaling(std::string_view name) {
+  if (name == "none") {
+    return LrScaling::None;
+  }
+  if (name == "linear") {
+    return LrScaling::Linear;
+  }
+  if (name == "sqrt") {
+    return LrScaling::Sqrt;
+  }
+  throw_unknown("learning-rate scaling", "--scale-lr", name, {"none", "linear", "sqrt"});
+}
+
+double lr_factor(LrScaling scaling, int workers) {
+  switch (scaling) {
+    case LrScaling::Linear:
+      return workers;
+    case LrScaling::Sqrt:
+      return std::sqrt(workers);
+    case LrScaling::None:
+      break;
+  }
+  return 1;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/strategy_kind.h"
+#include "lockstep/strategy.h"
+#include "strategy/ddp.h"
+#include "strategy/single.h"
+
+namespace lockstep {
+
+// The one switch over strategies in the house.
+std::unique_ptr<Strategy> make_strategy(std::string_view name,
+                                        Communicator& communicator,
+                                        const StrategyOptions& options) {
+  switch (contract::parse_strategy(name)) {
+    case contract::StrategyKind::Single:
+      return strategy::make_single(communicator);
+    case contract::StrategyKind::Ddp:
+      break;
+  }
+  return strategy::make_ddp(communicator, options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/optimizer.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ThrowsMessage;
+
+torch::Tensor parameter_with_gradient(double value) {
+  torch::Tensor parameter = torch::zeros({2}, torch::requires_grad());
+  parameter.mutable_grad() = torch::full({2}, value);
+  return parameter;
+}
+
+TEST(MakeOptimizer, GivesEachKindItsOptions) {
+  const std::vector<torch::Tensor> parameters = {parameter_with_gradient(1)};
+  const auto sgd = make_optimizer(parameters, {.name = "sgd", .lr = 0.1, .momentum = 0.5});
+  const auto adam = make_optimizer(parameters, {.name = "adam", .lr = 0.2, .beta2 = 0.99});
+  const auto adamw = make_optimizer(parameters, {.name = "adamw", .lr = 0.3, .weight_decay = 0.01});
+
+  EXPECT_DOUBLE_EQ(static_cast<torch::optim::SGDOptions&>(sgd->defaults()).momentum(), 0.5);
+  EXPECT_DOUBLE_EQ(
+      std::get<1>(static_cast<torch::optim::AdamOptions&>(adam->defaults()).betas()), 0.99);
+  EXPECT_DOUBLE_EQ(
+      static_cast<torch::optim::AdamWOptions&>(adamw->defaults()).weight_decay(), 0.01);
+  EXPECT_THAT(learning_rates(*adamw), ::testing::ElementsAre(0.3));
+}
+
+TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
+  EXPECT_THAT([] { make_optimizer({}, {.name = "adm"}); },
+              ThrowsMessage<Error>("cannot use optimizer 'adm'\n"
+                                   "  asked:     --optimizer adm  (command line)\n"
+                                   "  there are: sgd, adam, adamw\n"
+                                   "  try:       --optimizer adam"));
+}
+
+TEST(LearningRates, AreSetPerGroup) {
+  torch::optim::SGD sgd({torch::optim::OptimizerParamGroup({parameter_with_gradient(1)}),
+                         torch::optim::OptimizerParamGroup({parameter_with_gradient(1)})},
+                        torch::optim::SGDOptions(0.1));
+
+  set_learning_rates(sgd, {0.25, 0.5});
+
+  EXPECT_THAT(learning_rates(sgd), ::testing::ElementsAre(0.25, 0.5));
+}
+
+TEST(ClipGradients, ScalesAllByTheNormOfAllTogether) {
+  const std::vector<torch::Tensor> parameters = {parameter_with_gradient(3),
+                                                 parameter_with_gradient(4),
+                                                 torch::zeros({1}, torch::requires_grad())};
+
+  const double norm = clip_gradients(parameters, 1);
+
+  EXPECT_NEAR(norm, std::sqrt(2 * 9 + 2 * 16), 1e-6);
+  EXPECT_NEAR(parameters[0].grad()[0].item<double>(), 3 / norm, 1e-6);
+  EXPECT_NEAR(parameters[1].grad()[1].item<double>(), 4 / norm, 1e-6);
+}
+
+TEST(ClipGradients, LeavesShortOnesAlone) {
+  const std::vector<torch::Tensor> parameters = {parameter_with_gradient(0.1)};
+
+  clip_gradients(parameters, 1);
+
+  EXPECT_TRUE(parameters[0].grad().equal(torch::full({2}, 0.1)));
+}
+
+TEST(LrScaling, FollowsTheNumberOfWorkersOnlyWhenAsked) {
+  EXPECT_DOUBLE_EQ(lr_factor(parse_lr_scaling("none"), 4), 1);
+  EXPECT_DOUBLE_EQ(lr_factor(parse_lr_scaling("linear"), 4), 4);
+  EXPECT_DOUBLE_EQ(lr_factor(parse_lr_scaling("sqrt"), 4), 2);
+  EXPECT_THAT([] { parse_lr_scaling("liner"); },
+              ThrowsMessage<Error>("cannot use learning-rate scaling 'liner'\n"
+                                   "  asked:     --scale-lr liner  (command line)\n"
+                                   "  there are: none, linear, sqrt\n"
+                                   "  try:       --scale-lr linear"));
+}
+
+}  // namespace
+}  // namespace lockstep
