@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/batch.h"
+#include "lockstep/callback.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/communicator.h"
+#include "lockstep/dataset.h"
+#include "lockstep/datasets.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
+#include "lockstep/metrics.h"
+#include "lockstep/models.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/run.h"
+#include "lockstep/sampler.h"
+#include "lockstep/schedule.h"
+#include "lockstep/session.h"
+#include "lockstep/strategy.h"
+#include "lockstep/trainer.h"

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/agreement.h"
+
+#include <algorithm>
+
+namespace lockstep::train {
+namespace {
+
+constexpr double kSecondsBetween = 0.25;
+constexpr int64_t kMostSteps = 10000;
+
+}  // namespace
+
+Agreed Agreement::talk(int64_t step, const Tally& mine) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_time_).count();
+  const auto steps = static_cast<double>(std::max<int64_t>(1, step - last_step_));
+  const auto pace = static_cast<int64_t>(kSecondsBetween * steps / std::max(seconds, 1e-6));
+  last_time_ = now;
+  last_step_ = step;
+
+  const torch::Tensor words = torch::tensor({mine.loss_sum,
+                                             mine.samples,
+                                             mine.correct,
+                                             mine.scored,
+                                             mine.stop ? 1.0 : 0.0,
+                                             static_cast<double>(pace)},
+                                            torch::kFloat64);
+  const torch::Tensor all = communicator_.all_gather(words);
+  const torch::Tensor sums = all.sum(0);
+  const auto sum = [&sums](int64_t i) { return sums[i].item<double>(); };
+  next_step_ = step + std::clamp<int64_t>(all[0][5].item<int64_t>(), 1, kMostSteps);
+  return {.stop = sum(4) > 0,
+          .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
+          .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1};
+}
+
+}  // namespace lockstep::train

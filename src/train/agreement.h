@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "lockstep/communicator.h"
+
+namespace lockstep::train {
+
+// What the gang knows after it has talked.
+struct Agreed {
+  bool stop = false;       // some worker was asked to end
+  double loss = 0;         // mean over the gang's samples since the last talk
+  double accuracy = -1;    // the same; negative: nothing was scored
+};
+
+// What a worker brings.
+struct Tally {
+  double loss_sum = 0;
+  double samples = 0;
+  double correct = 0;
+  double scored = 0;
+  bool stop = false;
+};
+
+// The gang talks now and then: often enough to stop within a second and to show news, seldom enough
+// to cost nothing. All workers talk after the same step, because rank 0 sets the next one.
+class Agreement {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Agreement(Communicator& communicator) : communicator_(communicator) {}
+
+  // Whether the workers talk after `step`; the first time at once.
+  bool is_due(int64_t step) const { return step >= next_step_; }
+
+  Agreed talk(int64_t step, const Tally& mine);
+
+ private:
+  Communicator& communicator_;
+  int64_t next_step_ = 0;
+  int64_t last_step_ = 0;
+  Clock::time_point last_time_ = Clock::now();
+};
+
+}  // namespace lockstep::train

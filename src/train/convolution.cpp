@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/convolution.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kSamples = 8;
+
+bool has_convolution(torch::nn::Module& model) {
+  const auto modules = model.modules();
+  return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    return module->template as<torch::nn::Conv1d>() != nullptr ||
+           module->template as<torch::nn::Conv2d>() != nullptr ||
+           module->template as<torch::nn::Conv3d>() != nullptr;
+  });
+}
+
+void use(bool onednn) { at::globalContext().setUserEnabledMkldnn(onednn); }
+
+// Gradients are asked for by name, not accumulated: no hook fires and none is left behind.
+double seconds_of_a_pass(torch::nn::Module& model, const LossFunction& loss, const Batch& batch) {
+  std::vector<torch::Tensor> trained;
+  for (const torch::Tensor& parameter : model.parameters()) {
+    if (parameter.requires_grad()) {
+      trained.push_back(parameter);
+    }
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const torch::Tensor value = loss(model, batch).value;
+  torch::autograd::grad({value}, trained, {}, {}, false, /*allow_unused=*/true);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+ConvolutionChoice choose_convolution(std::string_view wanted,
+                                     torch::nn::Module& model,
+                                     const LossFunction& loss,
+                                     const Batch& batch,
+                                     Communicator& communicator) {
+  // oneDNN takes float32 only; everything else goes through im2col anyhow.
+  if (!batch.input.device().is_cpu() || batch.input.scalar_type() != torch::kFloat32 ||
+      !at::globalContext().hasMKLDNN() || !has_convolution(model)) {
+    return {};
+  }
+  if (wanted != "auto") {
+    use(wanted == "onednn");
+    return {std::string(wanted), fmt::format("convolutions by {}, as asked", wanted)};
+  }
+  const torch::Tensor random = at::detail::getDefaultCPUGenerator().get_state().clone();
+  std::vector<torch::Tensor> buffers;
+  for (const torch::Tensor& buffer : model.buffers()) {
+    buffers.push_back(buffer.clone());
+  }
+  const Batch few = batch.slice(0, std::min(batch.size(), kSamples));
+  torch::Tensor times = torch::full({2}, std::numeric_limits<double>::infinity(), torch::kFloat64);
+  // In turns, and the best of each: the first pass starts threads, and others use this machine too.
+  for (int round = 0; round < 3; ++round) {
+    for (const int onednn : {0, 1}) {
+      use(onednn == 1);
+      const double seconds = seconds_of_a_pass(model, loss, few);
+      times[onednn] = std::min(times[onednn].item<double>(), seconds);
+    }
+  }
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_state(random);
+  {
+    torch::NoGradGuard no_grad;
+    const std::vector<torch::Tensor> changed = model.buffers();
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      changed[i].detach().copy_(buffers[i]);
+    }
+  }
+  communicator.all_reduce(times);
+  const auto im2col = times[0].item<double>();
+  const auto onednn = times[1].item<double>();
+  use(onednn < im2col);
+  const double ratio = std::max(onednn, im2col) / std::max(std::min(onednn, im2col), 1e-9);
+  return {onednn < im2col ? "onednn" : "im2col",
+          fmt::format("convolutions by {} ({:.1f}x faster than {} on the first batch)",
+                      onednn < im2col ? "onednn" : "im2col",
+                      ratio,
+                      onednn < im2col ? "im2col" : "onednn")};
+}
+
+}  // namespace lockstep::train

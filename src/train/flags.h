@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "lockstep/session.h"
+#include "lockstep/trainer.h"
+
+namespace lockstep::train {
+
+// What the user typed after a training program's name. Absent: the program's own choice.
+struct Flags {
+  std::optional<std::string> strategy;
+  std::optional<int64_t> epochs;
+  std::optional<int64_t> steps;
+  std::optional<int64_t> global_batch;
+  std::optional<int64_t> batch_size;  // per worker
+  std::optional<int64_t> accumulate;
+  std::optional<double> clip_norm;
+  std::optional<std::string> schedule;
+  std::optional<int64_t> warmup;
+  std::optional<std::string> tail;
+  std::optional<uint64_t> seed;
+  std::optional<int64_t> early_stop;
+
+  std::optional<std::string> optimizer;
+  std::optional<double> lr;
+  std::optional<double> momentum;
+  std::optional<double> weight_decay;
+  std::string scale_lr = "none";
+
+  std::optional<int64_t> validate_every;
+  std::optional<int64_t> checkpoint_every;
+  std::optional<int> keep;
+  bool no_checkpoint = false;
+  std::string resume = "none";  // none, auto, or a directory
+
+  std::optional<std::string> data_dir;
+  std::optional<std::string> run_dir;
+  std::string device = "auto";      // auto, cpu, cuda
+  std::string transport = "auto";   // see comm::JoinOptions
+  std::string convolution = "auto"; // auto, onednn, im2col
+  double timeout = 600;             // seconds
+  std::optional<int> loader_threads;
+  std::optional<double> report_every;
+
+  std::map<std::string, std::string, std::less<>> program;  // the program's own, with defaults
+};
+
+// Reads the command line. Returns nothing after --help, whose text goes to `help`. Throws an Error
+// with the closest match for an option that does not exist.
+std::optional<Flags> parse_flags(int argc, const char* const* argv, const Program& program, std::string& help);
+
+// The program's options with the flags laid over them, the batch size multiplied out; throws an
+// Error where a number makes no sense.
+TrainerOptions resolve(TrainerOptions options, const Flags& flags, int world_size);
+
+}  // namespace lockstep::train

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/loader.h"
+#include "lockstep/metrics.h"
+#include "lockstep/trainer.h"
+#include "train/agreement.h"
+#include "train/checkpointing.h"
+#include "train/progress.h"
+#include "train/session_parts.h"
+
+namespace lockstep::train {
+
+// What is trained, on what, by which measure.
+struct Task {
+  torch::nn::Module& model;
+  torch::optim::Optimizer& optimizer;
+  DatasetPtr train;
+  DatasetPtr test;  // may be null
+  LossFunction loss;
+};
+
+// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang.
+Evaluation evaluate(SessionParts& session,
+                    torch::nn::Module& model,
+                    const DatasetPtr& test,
+                    const LossFunction& loss,
+                    int64_t batch);
+
+// One call of Trainer::fit, from resume to the final table.
+class Loop {
+ public:
+  Loop(SessionParts& session,
+       const TrainerOptions& options,
+       Task task,
+       const std::optional<Schedule>& schedule,
+       std::vector<std::unique_ptr<Callback>>& callbacks);
+
+  TrainResult run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void resume();
+  void introduce();
+  void train_epoch();
+  void train_step(const Batch& batch);
+  void choose_convolution_once(const Batch& batch);
+  void talk();
+  void after_step();
+  void validate();
+  void save();
+  void finish_epoch();
+  void summarise();
+  [[noreturn]] void stop();
+
+  bool is_finished() const;
+  int64_t total_steps() const;
+  bool is_multiple(int64_t every) const { return every > 0 && state_.step % every == 0; }
+  int64_t step_in_epoch() const { return step_in_epoch_; }
+  ProgressView view(const Agreed& news) const;
+  CheckpointState checkpoint_state() const;
+
+  SessionParts& session_;
+  TrainerOptions options_;
+  Task task_;
+  std::vector<std::unique_ptr<Callback>>& callbacks_;
+  DistributedSampler sampler_;
+  Schedule schedule_;
+  std::unique_ptr<Strategy> strategy_;
+  Checkpointing checkpointing_;
+  Agreement agreement_;
+  Progress progress_;
+
+  std::vector<double> base_rates_;
+  TrainState state_;
+  int64_t step_in_epoch_ = 0;
+  std::string convolution_;  // empty: not chosen yet, or nothing to choose
+  bool convolution_chosen_ = false;
+
+  Meter lately_;  // since the last talk
+  Meter epoch_;
+  Throughput throughput_;        // of the whole training
+  Throughput epoch_throughput_;
+  Clock::time_point begun_ = Clock::now();
+  Clock::time_point epoch_begun_ = Clock::now();
+  std::vector<EpochSummary> summaries_;
+  std::string last_checkpoint_;
+  int64_t checkpoint_step_ = -1;
+  int64_t evaluation_step_ = -1;
+  bool stop_agreed_ = false;
+  bool stopped_early_ = false;
+};
+
+}  // namespace lockstep::train

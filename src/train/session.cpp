@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/session.h"
+
+#include <chrono>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "train/session_parts.h"
+
+namespace lockstep {
+namespace train {
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string SessionParts::strategy() const {
+  return flags.strategy.value_or(communicator->size() == 1 ? "single" : "ddp");
+}
+
+bool SessionParts::stop_requested() {
+  while (signals != nullptr && !stop_signal) {
+    stop_signal = signals->find_pending();
+    if (!stop_signal) {
+      break;
+    }
+  }
+  return stop_signal.has_value();
+}
+
+std::optional<double> SessionParts::seconds_since_command() const {
+  return command_time ? std::optional(wall_time() - *command_time) : std::nullopt;
+}
+
+void SessionParts::report(const std::string& kind,
+                          std::vector<std::pair<std::string, contract::Event::Value>> fields) {
+  if (events) {
+    events->write({.kind = kind,
+                   .time = wall_time(),
+                   .rank = communicator->rank(),
+                   .fields = std::move(fields)});
+  }
+}
+
+}  // namespace train
+
+Session::Session(std::unique_ptr<train::SessionParts> parts) : parts_(std::move(parts)) {}
+
+Session::~Session() = default;
+
+Communicator& Session::communicator() const { return *parts_->communicator; }
+
+torch::Device Session::device() const { return parts_->device; }
+
+const std::filesystem::path& Session::data_dir() const { return parts_->data_dir; }
+
+const std::filesystem::path& Session::run_dir() const { return parts_->run_dir.root(); }
+
+const std::string& Session::option(std::string_view name) const {
+  const auto found = parts_->flags.program.find(name);
+  LOCKSTEP_CHECK(found != parts_->flags.program.end());
+  return found->second;
+}
+
+std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
+    std::vector<torch::Tensor> parameters, OptimizerOptions otherwise) const {
+  const train::Flags& flags = parts_->flags;
+  otherwise.name = flags.optimizer.value_or(otherwise.name);
+  otherwise.lr = flags.lr.value_or(otherwise.lr);
+  otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
+  otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);
+  const double factor = lr_factor(parse_lr_scaling(flags.scale_lr), world_size());
+  if (factor != 1 && rank() == 0) {
+    log::info("learning rate {} x {:.4g} ({} in {} workers) = {:.4g}",
+              otherwise.lr,
+              factor,
+              flags.scale_lr,
+              world_size(),
+              otherwise.lr * factor);
+  }
+  otherwise.lr *= factor;
+  return lockstep::make_optimizer(std::move(parameters), otherwise);
+}
+
+std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options) const {
+  return lockstep::make_strategy(parts_->strategy(), communicator(), options);
+}
+
+bool Session::stop_requested() const { return parts_->stop_requested(); }
+
+const train::Flags& Session::flags() const { return parts_->flags; }
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cluster/place.h"
+#include "contract/run_directory.h"
+#include "lockstep/session.h"
+#include "metrics/event_writer.h"
+#include "os/signals.h"
+#include "train/flags.h"
+
+namespace lockstep::train {
+
+// What a Session is made of.
+struct SessionParts {
+  Flags flags;
+  cluster::Placement placement;
+  os::SignalFd* signals = nullptr;  // run()'s; null in tests
+  std::unique_ptr<Communicator> owned_communicator;
+  Communicator* communicator = nullptr;
+  torch::Device device = torch::kCPU;
+  std::filesystem::path data_dir;
+  contract::RunDirectory run_dir = contract::RunDirectory("");
+  std::optional<metrics::EventWriter> events;
+  std::optional<int> terminal_columns;    // of the terminal that shows our output, if one does
+  bool is_terminal_ours = false;          // false: the agent draws for us
+  std::optional<double> command_time;     // seconds since the epoch
+  std::optional<int> stop_signal;         // SIGTERM or SIGINT, once it has come
+
+  // "ddp", or "single" for one worker that asked for nothing else.
+  std::string strategy() const;
+
+  // Looks for a signal that asks this run to end.
+  bool stop_requested();
+
+  // Seconds since the command was typed, if that is known.
+  std::optional<double> seconds_since_command() const;
+
+  void report(const std::string& kind,
+              std::vector<std::pair<std::string, contract::Event::Value>> fields);
+};
+
+// Seconds since the epoch.
+double wall_time();
+
+}  // namespace lockstep::train

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/trainer.h"
+
+#include "train/flags.h"
+#include "train/loop.h"
+#include "train/session_parts.h"
+
+namespace lockstep {
+
+Trainer::Trainer(Session& session, const TrainerOptions& options)
+    : session_(session),
+      options_(train::resolve(options, session.flags(), session.world_size())) {
+  if (session.flags().early_stop) {
+    add(std::make_unique<EarlyStop>(static_cast<int>(*session.flags().early_stop)));
+  }
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::add(std::unique_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
+
+void Trainer::set_schedule(const Schedule& schedule) { schedule_ = schedule; }
+
+TrainResult Trainer::fit_any(torch::nn::Module& model,
+                             torch::optim::Optimizer& optimizer,
+                             const DatasetPtr& train,
+                             const DatasetPtr& test,
+                             const LossFunction& loss) {
+  train::Loop loop(session_.parts(),
+                   options_,
+                   {.model = model, .optimizer = optimizer, .train = train, .test = test, .loss = loss},
+                   schedule_,
+                   callbacks_);
+  return loop.run();
+}
+
+Evaluation Trainer::evaluate_any(torch::nn::Module& model,
+                                 const DatasetPtr& test,
+                                 const LossFunction& loss) {
+  return train::evaluate(session_.parts(), model, test, loss, options_.evaluation_batch);
+}
+
+}  // namespace lockstep

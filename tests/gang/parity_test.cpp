@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keystone: training under a strategy is the training of one process. Ranks are threads here;
+// processes_test.cpp has the same over every transport.
+#include <gmock/gmock.h>
+
+#include "gang/drift.h"
+#include "support/gang.h"
+
+namespace lockstep {
+namespace {
+
+class Parity : public ::testing::TestWithParam<std::tuple<std::string, int, int>> {};
+
+TEST_P(Parity, HoldsAgainstOneProcessOnTheSameGlobalBatch) {
+  const auto& [strategy, workers, accumulate] = GetParam();
+  gang(workers, [&, name = strategy, parts = accumulate](Communicator& comm) {
+    const Drift exact = measure_drift(
+        comm, {.type = torch::kFloat64, .accumulate = parts, .strategy = name});
+    const Drift single = measure_drift(
+        comm, {.type = torch::kFloat32, .accumulate = parts, .strategy = name});
+
+    EXPECT_LE(exact.relative, 1e-10);
+    EXPECT_LE(single.relative, 1e-5);
+    EXPECT_TRUE(exact.identical);
+    EXPECT_TRUE(single.identical);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies,
+                         Parity,
+                         ::testing::Combine(::testing::Values("ddp"),
+                                            ::testing::Values(1, 2, 3, 4),
+                                            ::testing::Values(1, 2)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "On" +
+                                  std::to_string(std::get<1>(info.param)) + "WorkersIn" +
+                                  std::to_string(std::get<2>(info.param)) + "MicroBatches";
+                         });
+
+TEST(UnevenParity, HoldsWhenTheBatchDoesNotDivideEvenly) {
+  gang(3, [](Communicator& comm) {
+    const Drift drift = measure_drift(comm, {.type = torch::kFloat64, .global_batch = 20});
+    EXPECT_LE(drift.relative, 1e-10);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gangs of real processes, started as a user starts them.
+#include <csignal>
+
+#include <chrono>
+#include <fstream>
+#include <regex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "lockstep/checkpoint.h"
+#include "os/command.h"
+#include "os/files.h"
+#include "os/socket.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
+const std::string kMnist = LOCKSTEP_BIN_DIR "/mnist";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
+
+// A line of a shell in a directory of its own, with what it said and left.
+class Shell : public ::testing::Test {
+ protected:
+  os::CommandResult sh(const std::string& line) {
+    return os::run_command({"/bin/bash", "-c", line}, directory_.path());
+  }
+
+  os::CommandResult launch(int workers, const std::string& program) {
+    return sh(fmt::format("{} run --nproc-per-node {} --run-dir run -- {}", kLockstep, workers, program));
+  }
+
+  // A short training on generated digits.
+  std::string short_mnist(const std::string& more = "") const {
+    return fmt::format("{} --generated-digits --net mlp --epochs 1 {}", kMnist, more);
+  }
+
+  std::filesystem::path path() const { return directory_.path(); }
+
+ private:
+  os::TemporaryDirectory directory_;
+};
+
+class Transport : public Shell, public ::testing::WithParamInterface<std::tuple<std::string, int>> {
+ protected:
+  bool is_here() {
+    return std::get<0>(GetParam()) != "mpi" || sh("command -v mpirun").status.is_success();
+  }
+
+  os::CommandResult start(const std::string& task) {
+    const auto& [transport, workers] = GetParam();
+    if (transport == "mpi") {
+      return sh(fmt::format(
+          "mpirun --allow-run-as-root --oversubscribe -np {} {} --do {}", workers, kWorker, task));
+    }
+    return launch(workers, fmt::format("{} --do {} --transport {}", kWorker, task, transport));
+  }
+};
+
+TEST_P(Transport, KeepsEveryPromiseOfACommunicator) {
+  if (!is_here()) {
+    GTEST_SKIP() << "mpirun is not installed";
+  }
+  const os::CommandResult result = start("collectives");
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output,
+              HasSubstr(fmt::format("collectives over {} are right", std::get<0>(GetParam()))));
+}
+
+TEST_P(Transport, TrainsAsOneProcessDoes) {
+  if (!is_here()) {
+    GTEST_SKIP() << "mpirun is not installed";
+  }
+  const os::CommandResult result = start("drift");
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  const std::regex line(R"(drift \d+ workers (\w+) .* relative (\S+) (\w+))");
+  int lines = 0;
+  for (std::sregex_iterator it(result.output.begin(), result.output.end(), line), end; it != end; ++it) {
+    EXPECT_LE(std::stod((*it)[2]), (*it)[1] == "Double" ? 1e-10 : 1e-5) << it->str();
+    EXPECT_EQ((*it)[3], "identical") << it->str();
+    ++lines;
+  }
+  EXPECT_EQ(lines, 4) << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every,
+                         Transport,
+                         ::testing::Values(std::tuple("shared-memory", 2),
+                                           std::tuple("shared-memory", 3),
+                                           std::tuple("shared-memory", 4),
+                                           std::tuple("gloo", 2),
+                                           std::tuple("gloo", 3),
+                                           std::tuple("gloo", 4),
+                                           std::tuple("mpi", 2),
+                                           std::tuple("mpi", 3)),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param);
+                           std::erase(name, '-');
+                           return name + std::to_string(std::get<1>(info.param));
+                         });
+
+using Processes = Shell;
+
+TEST_F(Processes, TrainUnderTheLauncherAndLeaveARunDirectory) {
+  const os::CommandResult result = launch(2, short_mnist("-s ddp"));
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("test accuracy"), HasSubstr("epoch   train loss")));
+  for (const char* file : {"plan.json", "logs/attempt-0/rank-0.log", "logs/attempt-0/rank-1.log",
+                           "events/rank-0.jsonl", "events/rank-1.jsonl"}) {
+    EXPECT_TRUE(std::filesystem::exists(path() / "run" / file)) << file;
+  }
+  EXPECT_EQ(list_checkpoints(path() / "run" / "checkpoints").size(), 1U);
+}
+
+TEST_F(Processes, TrainUnderMpirunAlone) {
+  if (!sh("command -v mpirun").status.is_success()) {
+    GTEST_SKIP() << "mpirun is not installed";
+  }
+  const os::CommandResult result =
+      sh("mpirun --allow-run-as-root --oversubscribe -np 2 " + short_mnist("-s ddp"));
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("on 2 workers (mpi)"), HasSubstr("test accuracy")));
+}
+
+TEST_F(Processes, TrainAlone) {
+  const os::CommandResult result = sh(short_mnist());
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("-s single on 1 worker"), HasSubstr("test accuracy")));
+}
+
+// What a user gets for a mistake: the code, one message, and no process left.
+struct Mistake {
+  const char* name;
+  const char* arguments;
+  int code;
+  const char* message;
+};
+
+class BadInput : public Shell, public ::testing::WithParamInterface<Mistake> {};
+
+TEST_P(BadInput, EndsWithOneMessage) {
+  const Mistake& mistake = GetParam();
+  const os::CommandResult result = launch(2, fmt::format("{} {}", kMnist, mistake.arguments));
+
+  EXPECT_EQ(result.status.code, mistake.code) << result.output << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(mistake.message));
+  const size_t first = result.errors.find("lockstep: error: cannot");
+  ASSERT_NE(first, std::string::npos) << result.errors;
+  EXPECT_EQ(sh(fmt::format("pgrep -f {}", (path() / "run").string())).output, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every,
+    BadInput,
+    ::testing::Values(
+        Mistake{"NoDataDirectory", "--data-dir nowhere", 74, "lockstep data fetch mnist"},
+        Mistake{"UnknownStrategy", "-s ddpp", 64, "there are: single, ddp"},
+        Mistake{"EmptyBatch", "--generated-digits --batch-size 0", 64, "cannot train with --batch-size 0"},
+        Mistake{"SingleOnTwoWorkers", "--generated-digits -s single", 64, "cannot train with -s single on 2 workers"},
+        Mistake{"MisspeltOption", "--epoch 3", 64, "try:   --epochs"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(Processes, SayWhichRanksHoldDifferentModels) {
+  const os::CommandResult result = launch(2, kWorker + " --do another-model");
+
+  EXPECT_EQ(result.status.code, 64);
+  EXPECT_THAT(result.errors, HasSubstr("ranks 0 and 1 hold different models"));
+}
+
+TEST_F(Processes, RefuseCorruptData) {
+  std::filesystem::create_directories(path() / "data" / "mnist");
+  for (const char* file : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    std::ofstream(path() / "data" / "mnist" / file) << "this is no IDX file";
+  }
+  const os::CommandResult result = launch(2, kMnist);
+
+  EXPECT_EQ(result.status.code, 74) << result.errors;
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("idx"), HasSubstr("byte 0")));
+}
+
+TEST_F(Processes, TellThatThePortIsTaken) {
+  const os::CommandResult result = sh(fmt::format(
+      "python3 -c 'import socket,subprocess,sys\n"
+      "s=socket.socket(); s.bind((\"127.0.0.1\",0)); s.listen()\n"
+      "sys.exit(subprocess.call([\"{}\",\"run\",\"--nproc-per-node\",\"2\",\"--master-port\","
+      "str(s.getsockname()[1]),\"--\",\"{}\",\"--generated-digits\"]))'",
+      kLockstep,
+      kMnist));
+
+  EXPECT_EQ(result.status.code, 69) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("in use"));
+}
+
+TEST_F(Processes, EndTogetherWhenOneIsKilled) {
+  for (const char* transport : {"shared-memory", "gloo"}) {
+    SCOPED_TRACE(transport);
+    const auto start = std::chrono::steady_clock::now();
+    const os::CommandResult result =
+        launch(3, fmt::format("{} --do lose-a-peer --transport {}", kWorker, transport));
+
+    EXPECT_EQ(result.status.code, 128 + SIGKILL) << result.errors;
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("rank 2"), HasSubstr("SIGKILL")));
+    EXPECT_THAT(result.errors, Not(HasSubstr("lockstep: error: cannot finish")));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_EQ(sh("pgrep -f 'lose-a-pee[r]'").output, "");
+  }
+}
+
+// SIGTERM to the launcher in the middle of training; then --resume auto. The parameters are those
+// of a training that nobody stopped.
+TEST_F(Processes, StopAtAStepOnSigtermAndGoOnBitForBit) {
+  const std::string program =
+      fmt::format("{} --generated-digits --net cnn --epochs 1 --conv im2col --resume auto", kMnist);
+  const os::CommandResult stopped = sh(fmt::format(
+      "{0} run --nproc-per-node 2 --run-dir run -- {1} & pid=$!; "
+      "for i in $(seq 600); do grep -q '\"event\":\"step\"' run/events/rank-0.jsonl 2>/dev/null && break; "
+      "sleep 0.1; done; kill -TERM $pid; wait $pid",
+      kLockstep,
+      program));
+  EXPECT_EQ(stopped.status.code, 75) << stopped.output << stopped.errors;
+  EXPECT_THAT(stopped.output + stopped.errors, HasSubstr("stopped at step"));
+  ASSERT_EQ(list_checkpoints(path() / "run" / "checkpoints").size(), 1U);
+
+  const os::CommandResult resumed = launch(2, program);
+  EXPECT_EQ(resumed.status.code, 0) << resumed.output << resumed.errors;
+  const os::CommandResult whole = sh(fmt::format(
+      "{} run --nproc-per-node 2 --run-dir whole -- {}", kLockstep, program));
+  EXPECT_EQ(whole.status.code, 0) << whole.output << whole.errors;
+
+  const auto last = [](const std::filesystem::path& run) {
+    return load_weights(list_checkpoints(run / "checkpoints").back().directory / "model.pt");
+  };
+  const NamedTensors a = last(path() / "run");
+  const NamedTensors b = last(path() / "whole");
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(a[i].second.equal(b[i].second)) << a[i].first;
+  }
+}
+
+TEST_F(Processes, KeepTheLastCheckpointWhenTheDiskIsFull) {
+  std::filesystem::create_directories(path() / "small");
+  if (!sh("mount -t tmpfs -o size=3m tmpfs small").status.is_success()) {
+    GTEST_SKIP() << "a small tmpfs cannot be mounted here (needs root)";
+  }
+  const os::CommandResult result = sh(fmt::format(
+      "{} run --nproc-per-node 2 --run-dir small/run -- {} --generated-digits --net mlp --epochs 4 "
+      "--checkpoint-every 30 --keep 9",
+      kLockstep,
+      kMnist));
+  const auto kept = list_checkpoints(path() / "small" / "run" / "checkpoints");
+
+  EXPECT_EQ(result.status.code, 74) << result.output << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("No space left on device"));
+  EXPECT_FALSE(kept.empty());
+  for (const CheckpointEntry& entry : kept) {
+    EXPECT_NO_THROW(CheckpointReader reader(entry.directory));
+  }
+  EXPECT_EQ(sh("ls -A small/run/checkpoints | grep -c partial").output, "0\n");
+  sh("umount small");
+}
+
+}  // namespace
+}  // namespace lockstep

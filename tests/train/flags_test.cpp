@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/flags.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Program& program() {
+  static const Program kProgram{.about = "Trains something",
+                                .options = {{"--net", "cnn", "The network", {"cnn", "mlp"}},
+                                            {"--quick", "no", "Less of everything"}}};
+  return kProgram;
+}
+
+Flags parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "bin/mnist");
+  std::string help;
+  return parse_flags(static_cast<int>(words.size()), words.data(), program(), help).value();
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::Usage);
+    return error.what();
+  }
+  return "no Error";
+}
+
+TEST(Flags, LeaveToTheProgramWhatTheUserDoesNotSay) {
+  const Flags flags = parse({});
+  const TrainerOptions options = resolve({.epochs = 7, .global_batch = 96}, flags, 2);
+
+  EXPECT_EQ(options.epochs, 7);
+  EXPECT_EQ(options.global_batch, 96);
+  EXPECT_EQ(flags.program.at("--net"), "cnn");
+  EXPECT_EQ(flags.program.at("--quick"), "no");
+}
+
+TEST(Flags, OverrideTheProgram) {
+  const Flags flags = parse({"--epochs", "3",      "--net",   "mlp",  "--quick",      "--tail",
+                             "pad",      "--steps", "40",     "--schedule", "cosine", "--keep", "5"});
+  const TrainerOptions options = resolve({.epochs = 7}, flags, 2);
+
+  EXPECT_EQ(options.epochs, 3);
+  EXPECT_EQ(options.steps, 40);
+  EXPECT_EQ(options.tail, Tail::Pad);
+  EXPECT_EQ(options.schedule, "cosine");
+  EXPECT_EQ(options.keep_checkpoints, 5);
+  EXPECT_EQ(flags.program.at("--net"), "mlp");
+  EXPECT_EQ(flags.program.at("--quick"), "yes");
+}
+
+TEST(Flags, MultiplyTheBatchOfAWorkerOut) {
+  EXPECT_EQ(resolve({}, parse({"--batch-size", "32"}), 3).global_batch, 96);
+}
+
+struct BadLine {
+  std::vector<const char*> words;
+  const char* message;
+};
+
+TEST(Flags, RefuseWhatMakesNoSense) {
+  const std::vector<BadLine> lines = {
+      {{"-s", "ddpp"},
+       "cannot train with strategy 'ddpp'\n"
+       "  asked:     -s ddpp  (command line)\n"
+       "  there are: single, ddp\n"
+       "  try:       -s ddp"},
+      {{"--batch-size", "0"},
+       "cannot train with --batch-size 0\n"
+       "  expected: a whole number of at least 1\n"
+       "  found:    0  (command line)\n"
+       "  try:      --batch-size 32"},
+      {{"--epochs", "-1"},
+       "cannot train with --epochs -1\n"
+       "  expected: a whole number of at least 1\n"
+       "  found:    -1  (command line)\n"
+       "  try:      --epochs 32"},
+      {{"--global-batch", "64", "--batch-size", "32"},
+       "cannot take both --global-batch and --batch-size\n"
+       "  --global-batch: 64  (command line)\n"
+       "  --batch-size:   32 per worker  (command line)\n"
+       "  try:            --global-batch 64"},
+      {{"--global-batch", "3", "--accumulate", "2"},
+       "cannot share 3 samples among 2 workers x 2 micro-batches\n"
+       "  --global-batch: 3\n"
+       "  workers:        2\n"
+       "  --accumulate:   2\n"
+       "  try:            --global-batch 4"},
+      {{"--epoch", "3"},
+       "cannot understand '--epoch'\n"
+       "  found: --epoch  (command line)\n"
+       "  try:   --epochs"},
+      {{"--net", "mpl"},
+       "cannot use --net 'mpl'\n"
+       "  there are: cnn, mlp\n"
+       "  try:       --net mlp"},
+      {{"--device", "gpu"},
+       "cannot use --device 'gpu'\n"
+       "  there are: auto, cpu, cuda\n"
+       "  try:       --device auto"},
+      {{"--tail", "keep"},
+       "cannot use --tail 'keep'\n"
+       "  there are: drop, pad\n"
+       "  try:       --tail drop"},
+  };
+  for (const BadLine& line : lines) {
+    SCOPED_TRACE(line.words.front());
+    EXPECT_EQ(message_of([&] { resolve({}, parse(line.words), 2); }), line.message);
+  }
+  EXPECT_THAT(message_of([&] { parse({"--epochs", "many"}); }),
+              HasSubstr("cannot read the command line"));
+}
+
+TEST(Flags, AreExplainedByGroups) {
+  std::vector<const char*> words = {"bin/mnist", "--help"};
+  std::string help;
+
+  EXPECT_FALSE(parse_flags(2, words.data(), program(), help).has_value());
+  for (const char* text : {"Trains something", "This program", "Training", "Optimizer", "Files",
+                           "Machine", "--resume", "Exit codes"}) {
+    EXPECT_THAT(help, HasSubstr(text));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train

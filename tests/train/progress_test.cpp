@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/progress.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep::train {
+namespace {
+
+ProgressView half_way() {
+  return {.epoch = 1,
+          .epochs = 2,
+          .step_in_epoch = 50,
+          .steps_per_epoch = 100,
+          .loss = 0.1234,
+          .accuracy = 0.9632,
+          .samples_per_second = 10240,
+          .seconds_left = 12.3};
+}
+
+TEST(FormatBar, FillsTheTerminalAndNoMore) {
+  EXPECT_EQ(format_bar(half_way(), 100),
+            "epoch 1/2 [==========>         ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 images/s  "
+            "12.3 s left");
+  EXPECT_EQ(format_bar(half_way(), 30).size(), 30U);
+}
+
+TEST(FormatLine, SaysTheSameWithoutABar) {
+  EXPECT_EQ(format_line(half_way()),
+            "epoch 1/2  step 50/100  loss 0.1234  accuracy 96.32 %  10 240 images/s  12.3 s left");
+}
+
+TEST(FormatTable, HasARowPerEpoch) {
+  const std::string table = format_table(
+      {{.epoch = 1,
+        .train_loss = 0.25,
+        .test = Evaluation{.loss = 0.1, .accuracy = 0.97, .samples = 10000},
+        .samples_per_second = 4100,
+        .seconds = 14.25},
+       {.epoch = 2, .train_loss = 0.125, .test = std::nullopt, .samples_per_second = 4200, .seconds = 75}});
+
+  EXPECT_EQ(table,
+            " epoch   train loss   test loss   test accuracy    images/s          time\n"
+            "     1       0.2500      0.1000         97.00 %       4 100        14.2 s\n"
+            "     2       0.1250           -               -       4 200   1 min 15 s\n");
+}
+
+}  // namespace
+}  // namespace lockstep::train
