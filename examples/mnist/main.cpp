@@ -25,8 +25,7 @@ int main(int argc, char** argv) {
     const auto net = lockstep::digit_net(session.option("--net"));
     const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.02});
 
-    lockstep::Trainer trainer(session,
-                              {.epochs = 2, .global_batch = 128, .schedule = "cosine"});
+    lockstep::Trainer trainer(session, {.epochs = 2, .global_batch = 128, .schedule = "cosine"});
     trainer.fit(*net, *optimizer, digits.train, digits.test, lockstep::CrossEntropy());
   });
 }

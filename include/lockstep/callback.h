@@ -22,8 +22,8 @@ struct TrainState {
   int64_t step = 0;   // optimizer steps done
   int64_t epoch = 0;  // epochs finished
   int64_t steps_per_epoch = 0;
-  double learning_rate = 0;  // of the step just done
-  double loss = 0;           // mean over the gang since the last report
+  double learning_rate = 0;              // of the step just done
+  double loss = 0;                       // mean over the gang since the last report
   std::optional<Evaluation> evaluation;  // the newest
 };
 

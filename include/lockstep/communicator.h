@@ -3,9 +3,8 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
-
 #include <torch/torch.h>
+#include <vector>
 
 namespace lockstep {
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-
 #include <torch/torch.h>
 
 #include "lockstep/communicator.h"

@@ -3,9 +3,8 @@
 
 #include <memory>
 #include <string>
-#include <vector>
-
 #include <torch/torch.h>
+#include <vector>
 
 namespace lockstep {
 

@@ -4,9 +4,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
-
 #include <torch/torch.h>
+#include <vector>
 
 namespace lockstep {
 

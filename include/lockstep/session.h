@@ -5,9 +5,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
-
 #include <torch/torch.h>
+#include <vector>
 
 #include "lockstep/communicator.h"
 #include "lockstep/optimizer.h"
@@ -22,7 +21,7 @@ struct SessionParts;
 
 // An option of one training program, beside those that every program has.
 struct ProgramOption {
-  std::string name;  // "--net"
+  std::string name;   // "--net"
   std::string value;  // the default; "no" makes it a flag, which is then "yes" when given
   std::string help;
   std::vector<std::string> choices = {};  // empty: any text
@@ -67,6 +66,9 @@ class Session {
 
   // The strategy that -s names, for a loop of one's own; Trainer makes its own.
   std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options = {}) const;
+
+  // Prints a line on stdout, once for the whole gang.
+  void say(const std::string& line) const;
 
   // Whether somebody wants this run to end (SIGTERM, SIGINT) once the step is done. Each worker
   // learns it by itself; Trainer makes the gang agree on the step.

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-
 #include <torch/torch.h>
 
 #include "lockstep/batch.h"
@@ -19,7 +18,8 @@ namespace lockstep {
 struct Loss {
   Loss() = default;
   // A plain tensor is a loss without scores.
-  Loss(torch::Tensor mean_loss, torch::Tensor class_scores = {})  // NOLINT(google-explicit-constructor)
+  Loss(torch::Tensor mean_loss,
+       torch::Tensor class_scores = {})  // NOLINT(google-explicit-constructor)
       : value(std::move(mean_loss)), scores(std::move(class_scores)) {}
 
   torch::Tensor value;
@@ -80,7 +80,9 @@ class Strategy {
 
   // Adds the gradient of `loss` over `batch` to the pending step. Returns the local loss,
   // detached; the exchange with the other workers may still be in flight.
-  virtual Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) = 0;
+  virtual Loss accumulate(const LossFunction& loss,
+                          const Batch& batch,
+                          const MicroBatch& share) = 0;
 
   // Applies one optimizer step with the gradient averaged over the gang, and clears it. Returns the
   // gradient's norm if it was clipped, else 0.

@@ -5,9 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
-
 #include <torch/torch.h>
+#include <vector>
 
 #include "lockstep/callback.h"
 #include "lockstep/dataset.h"
@@ -21,20 +20,20 @@ namespace lockstep {
 // A program's own choices; each has a flag that overrides it.
 struct TrainerOptions {
   int64_t epochs = 1;
-  int64_t steps = 0;           // ends after this many optimizer steps if not 0
-  int64_t global_batch = 64;   // samples of all workers together in one optimizer step
-  int64_t accumulate = 1;      // micro-batches that a worker's part of a step is cut into
-  double clip_norm = 0;        // 0: gradients are not clipped
+  int64_t steps = 0;                  // ends after this many optimizer steps if not 0
+  int64_t global_batch = 64;          // samples of all workers together in one optimizer step
+  int64_t accumulate = 1;             // micro-batches that a worker's part of a step is cut into
+  double clip_norm = 0;               // 0: gradients are not clipped
   std::string schedule = "constant";  // constant, step (x0.1 after each third) or cosine
   int64_t warmup_steps = 0;
-  Tail tail = Tail::Drop;      // what becomes of samples that do not fill the last global batch
+  Tail tail = Tail::Drop;  // what becomes of samples that do not fill the last global batch
   uint64_t seed = 1;
-  int64_t validate_every = 0;    // steps; 0: after each epoch
+  int64_t validate_every = 0;    // steps; 0: after each epoch; -1: never
   int64_t checkpoint_every = 0;  // steps; 0: after each epoch; -1: never
   int keep_checkpoints = 3;      // beside the best by test accuracy, or test loss
   int64_t evaluation_batch = 100;
   int loader_threads = 1;
-  double report_every = 5;       // seconds between lines where there is no terminal
+  double report_every = 5;  // seconds between lines where there is no terminal
   StrategyOptions strategy = {};
 };
 
@@ -42,12 +41,12 @@ struct TrainerOptions {
 struct TrainResult {
   int64_t steps = 0;
   int64_t epochs = 0;
-  double train_loss = 0;              // mean over the last epoch's samples
+  double train_loss = 0;  // mean over the last epoch's samples
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
-  double samples_per_second = 0;      // all workers together, training only
-  double seconds = 0;                 // training and validation
-  bool stopped_early = false;         // by a callback
+  double samples_per_second = 0;  // all workers together, training only
+  double seconds = 0;             // training and validation
+  bool stopped_early = false;     // by a callback
 };
 
 // Trains a model over a data set, under whatever strategy the user chose.
@@ -87,7 +86,9 @@ class Trainer {
                       const DatasetPtr& train,
                       const DatasetPtr& test,
                       const LossFunction& loss);
-  Evaluation evaluate_any(torch::nn::Module& model, const DatasetPtr& test, const LossFunction& loss);
+  Evaluation evaluate_any(torch::nn::Module& model,
+                          const DatasetPtr& test,
+                          const LossFunction& loss);
 
   Session& session_;
   TrainerOptions options_;

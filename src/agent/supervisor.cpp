@@ -124,13 +124,11 @@ void Supervisor::start_seed() {
 
 bool Supervisor::turn(std::optional<milliseconds> timeout) {
   std::vector<os::Watch> watches = {{.fd = signals_.fd()},
-                                    {.fd = display_.waiting_fd(), .for_write = true}};
-  if (seed_) {
-    watches.push_back({.fd = seed_->fd()});
-    watches.push_back({.fd = handover_.number()});
-  }
+                                    {.fd = display_.waiting_fd(), .for_write = true},
+                                    {.fd = seed_ ? seed_->fd() : -1},
+                                    {.fd = seed_ ? handover_.number() : -1}};
+  const size_t others = watches.size();
   const bool may_listen = display_.waiting_bytes() < kMostWaitingBytes;
-  const size_t first = watches.size();
   for (const Worker& worker : workers_) {
     watches.push_back({.fd = may_listen ? worker.stream_fd(0) : -1});
     watches.push_back({.fd = may_listen ? worker.stream_fd(1) : -1});
@@ -139,20 +137,26 @@ bool Supervisor::turn(std::optional<milliseconds> timeout) {
   }
   os::wait_for(watches, timeout);
 
-  bool is_news = false;
   take_signals();
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    for (const size_t stream : {size_t{0}, size_t{1}}) {
-      if (watches[first + 3 * i + stream].is_ready) {
-        workers_[i].read(stream, prefix_of(workers_[i]), display_);
-        is_news = true;
-      }
-    }
-  }
+  const bool is_news = take_output(std::span(watches).subspan(others));
   display_.write_some();
   take_exits();
   if (deadline_ && Clock::now() >= *deadline_) {
     kill_all();
+  }
+  return is_news;
+}
+
+// Three watches for each worker: stdout, stderr, the process.
+bool Supervisor::take_output(std::span<const os::Watch> watches) {
+  bool is_news = false;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    for (const size_t stream : {size_t{0}, size_t{1}}) {
+      if (watches[3 * i + stream].is_ready) {
+        workers_[i].read(stream, prefix_of(workers_[i]), display_);
+        is_news = true;
+      }
+    }
   }
   return is_news;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "agent/verdict.h"
 #include "agent/worker.h"
 #include "os/environment.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/signals.h"
 #include "plan/plan.h"
@@ -55,6 +57,7 @@ class Supervisor {
   // True when a worker has said something, or closed a stream.
   bool turn(std::optional<std::chrono::milliseconds> timeout);
   void take_signals();
+  bool take_output(std::span<const os::Watch> watches);
   void take_handover();
   void take_exits();
   void take_seed_exit();

@@ -2,7 +2,6 @@
 #include "lockstep/error.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -27,7 +26,9 @@ Error& Error::hint(std::string_view text) & {
   return *this;
 }
 
-Error&& Error::hint(std::string_view text) && { return std::move(hint(text)); }
+Error&& Error::hint(std::string_view text) && {
+  return std::move(hint(text));
+}
 
 void Error::render() {
   size_t width = 0;

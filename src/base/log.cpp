@@ -2,10 +2,9 @@
 #include "base/log.h"
 
 #include <memory>
-#include <string>
-
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <string>
 
 namespace lockstep::log {
 namespace {
@@ -25,8 +24,8 @@ spdlog::level::level_enum to_spdlog(Level level) {
 }
 
 std::shared_ptr<spdlog::logger> make_logger(std::string_view speaker) {
-  auto logger = std::make_shared<spdlog::logger>(
-      std::string("lockstep"), std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>(std::string("lockstep"),
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   std::string prefix(speaker);
   if (!prefix.empty()) {
     prefix += ' ';

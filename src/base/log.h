@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 // One line to stderr: time, level letter, who speaks, text. Any thread may call.
 namespace lockstep::log {

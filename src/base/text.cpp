@@ -5,14 +5,14 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <numeric>
-
 #include <fmt/format.h>
+#include <numeric>
 
 namespace lockstep {
 namespace {
 
-// Letters to change, add, remove or swap with their neighbour: the ways in which words are mistyped.
+// Letters to change, add, remove or swap with their neighbour: the ways in which words are
+// mistyped.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);

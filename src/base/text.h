@@ -19,7 +19,8 @@ std::string join(std::span<const std::string> pieces, std::string_view separator
 std::string quote_for_shell(std::string_view word);
 
 // The choice that `word` was probably meant to be, if one is near enough.
-std::optional<std::string> find_closest(std::string_view word, std::span<const std::string> choices);
+std::optional<std::string> find_closest(std::string_view word,
+                                        std::span<const std::string> choices);
 
 // A whole number and nothing else.
 std::optional<int64_t> find_integer(std::string_view text);

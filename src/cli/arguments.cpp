@@ -38,7 +38,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 std::optional<std::string> find_meant(const std::string& word,
                                       const std::vector<std::string>& options) {
   constexpr size_t kLeastCommon = 5;  // "--abc"
-  if (const auto closest = find_closest(word, options)) {
+  if (auto closest = find_closest(word, options)) {
     return closest;
   }
   const auto found = std::find_if(options.begin(), options.end(), [&word](const auto& option) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <torch/torch.h>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -17,7 +18,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/torch.h>
 
 namespace lockstep::comm::compat {
 

@@ -2,7 +2,6 @@
 #include "comm/join.h"
 
 #include <array>
-
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -43,8 +42,8 @@ std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
     throw Error(ExitCode::Usage, fmt::format("cannot use transport '{}'", options.transport))
         .fact("there are", join(names, ", "))
-        .hint(fmt::format("--transport {}",
-                          find_closest(options.transport, names).value_or("auto")));
+        .hint(
+            fmt::format("--transport {}", find_closest(options.transport, names).value_or("auto")));
   }
   if (placement.place.world_size == 1) {
     return std::make_unique<Solo>();

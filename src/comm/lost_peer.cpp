@@ -2,9 +2,8 @@
 #include "comm/lost_peer.h"
 
 #include <array>
-#include <string>
-
 #include <fmt/format.h>
+#include <string>
 
 #include "lockstep/error.h"
 

@@ -14,7 +14,9 @@
 
 namespace lockstep::comm {
 
-bool has_mpi() { return LOCKSTEP_HAVE_MPI != 0; }
+bool has_mpi() {
+  return LOCKSTEP_HAVE_MPI != 0;
+}
 
 #if LOCKSTEP_HAVE_MPI
 namespace {
@@ -114,12 +116,10 @@ class MpiRank final : public Communicator, public LendsProcessGroup {
   }
 
   void do_broadcast(torch::Tensor& tensor, int root) override {
-    in_pieces(tensor.data_ptr(),
-              static_cast<int64_t>(tensor.nbytes()),
-              1,
-              [&](void* piece, int count) {
-                check(MPI_Bcast(piece, count, MPI_BYTE, root, MPI_COMM_WORLD), "broadcast");
-              });
+    in_pieces(
+        tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()), 1, [&](void* piece, int count) {
+          check(MPI_Bcast(piece, count, MPI_BYTE, root, MPI_COMM_WORLD), "broadcast");
+        });
   }
 
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
@@ -169,7 +169,9 @@ class MpiRank final : public Communicator, public LendsProcessGroup {
 
 }  // namespace
 
-std::unique_ptr<Communicator> join_mpi() { return std::make_unique<MpiRank>(); }
+std::unique_ptr<Communicator> join_mpi() {
+  return std::make_unique<MpiRank>();
+}
 
 #else
 

@@ -2,6 +2,7 @@
 #include "comm/process_group.h"
 
 #include <fmt/format.h>
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #if LOCKSTEP_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -15,7 +16,9 @@
 
 namespace lockstep::comm {
 
-bool has_gloo() { return LOCKSTEP_HAVE_GLOO != 0; }
+bool has_gloo() {
+  return LOCKSTEP_HAVE_GLOO != 0;
+}
 
 compat::ProcessGroupPtr process_group_over(Communicator& communicator) {
   if (const auto* lender = dynamic_cast<const LendsProcessGroup*>(&communicator)) {

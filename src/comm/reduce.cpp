@@ -32,11 +32,8 @@ void reduce_typed(T* into, const T* a, const T* b, size_t count, Reduction reduc
 
 template <typename T>
 void reduce_as(void* into, const void* a, const void* b, size_t count, Reduction reduction) {
-  reduce_typed(static_cast<T*>(into),
-               static_cast<const T*>(a),
-               static_cast<const T*>(b),
-               count,
-               reduction);
+  reduce_typed(
+      static_cast<T*>(into), static_cast<const T*>(a), static_cast<const T*>(b), count, reduction);
 }
 
 }  // namespace
@@ -63,11 +60,8 @@ void reduce_pair(void* into,
   }
 }
 
-void reduce_into(void* into,
-                 const void* from,
-                 size_t count,
-                 torch::ScalarType type,
-                 Reduction reduction) {
+void reduce_into(
+    void* into, const void* from, size_t count, torch::ScalarType type, Reduction reduction) {
   reduce_pair(into, into, from, count, type, reduction);
 }
 

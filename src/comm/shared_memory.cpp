@@ -161,11 +161,8 @@ class SharedMemoryRank final : public Communicator {
         if (peer == 0) {
           std::memcpy(into + done * width, slot(0) + mine, count * width);
         } else {
-          reduce_into(into + done * width,
-                      slot(peer) + mine,
-                      count,
-                      input.scalar_type(),
-                      Reduction::Sum);
+          reduce_into(
+              into + done * width, slot(peer) + mine, count, input.scalar_type(), Reduction::Sum);
         }
       }
     }
@@ -186,17 +183,14 @@ class SharedMemoryRank final : public Communicator {
   void reduce_my_part(size_t count, size_t width, torch::ScalarType type, Reduction reduction) {
     const auto [begin, end] = part_of(rank_, count);
     for (int peer = 1; peer < size_; ++peer) {
-      reduce_into(slot(0) + begin * width,
-                  slot(peer) + begin * width,
-                  end - begin,
-                  type,
-                  reduction);
+      reduce_into(
+          slot(0) + begin * width, slot(peer) + begin * width, end - begin, type, reduction);
     }
     progress_[rank_].reduced.store(chunk_, std::memory_order_release);
   }
 
-  // The slot of this chunk was last read two chunks ago. A worker that has laid out the chunk before
-  // this one has finished with that.
+  // The slot of this chunk was last read two chunks ago. A worker that has laid out the chunk
+  // before this one has finished with that.
   void begin_chunk() {
     ++chunk_;
     if (chunk_ > 2) {
@@ -243,7 +237,8 @@ class SharedMemoryRank final : public Communicator {
       // A peer may lay out its last chunk and end; look once more before giving up.
       if (ended && number.load(std::memory_order_acquire) < least) {
         const int lost = *ended < rank_ ? *ended : *ended + 1;
-        throw Error(ExitCode::TryAgain, fmt::format("cannot finish {}: rank {} is gone", call_, lost))
+        throw Error(ExitCode::TryAgain,
+                    fmt::format("cannot finish {}: rank {} is gone", call_, lost))
             .fact("waiting for", fmt::format("rank {}", peer), "shared memory");
       }
       if (now - start > timeout_) {
@@ -266,7 +261,9 @@ class SharedMemoryRank final : public Communicator {
   std::string_view call_;  // for messages
 };
 
-std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::vector<uint8_t> to_bytes(const std::string& text) {
+  return {text.begin(), text.end()};
+}
 
 std::string get_text(c10d::Store& store, const std::string& key) {
   const std::vector<uint8_t> bytes = store.get(key);
@@ -276,7 +273,8 @@ std::string get_text(c10d::Store& store, const std::string& key) {
 // Watches every other worker; nothing if one runs on another machine.
 std::optional<os::PeerWatch> find_peers(c10d::Store& store, int rank, int size) {
   const std::string here = os::machine_identity();
-  store.set(fmt::format("shm/who/{}", rank), to_bytes(fmt::format("{} {}", os::process_id(), here)));
+  store.set(fmt::format("shm/who/{}", rank),
+            to_bytes(fmt::format("{} {}", os::process_id(), here)));
   os::PeerWatch peers;
   bool all_here = true;
   for (int peer = 0; peer < size; ++peer) {

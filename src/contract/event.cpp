@@ -2,6 +2,7 @@
 #include "contract/event.h"
 
 #include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
@@ -9,8 +10,7 @@
 namespace lockstep::contract {
 
 std::string to_json(const Event& event) {
-  nlohmann::ordered_json line = {
-      {"event", event.kind}, {"time", event.time}, {"rank", event.rank}};
+  nlohmann::ordered_json line = {{"event", event.kind}, {"time", event.time}, {"rank", event.rank}};
   for (const auto& [name, value] : event.fields) {
     std::visit([&line, &key = name](const auto& content) { line[key] = content; }, value);
   }

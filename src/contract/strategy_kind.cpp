@@ -2,7 +2,6 @@
 #include "contract/strategy_kind.h"
 
 #include <array>
-
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -27,6 +26,7 @@ std::string_view name_of(StrategyKind kind) {
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
+  names.reserve(kKinds.size());
   for (const StrategyKind kind : kKinds) {
     names.emplace_back(name_of(kind));
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contract/worker_env.h"
 
-#include <limits>
-
 #include <fmt/format.h>
+#include <limits>
 
 #include "base/text.h"
 #include "lockstep/error.h"

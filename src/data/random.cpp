@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/random.h"
 
-#include <numeric>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 namespace lockstep::data {

@@ -6,8 +6,7 @@ namespace lockstep {
 void Meter::add(const torch::Tensor& mean_loss, int64_t samples) {
   torch::NoGradGuard no_grad;
   // A mean of float32 over many batches loses digits if it is added up in float32.
-  const torch::Tensor sum =
-      mean_loss.detach().to(torch::kFloat64) * static_cast<double>(samples);
+  const torch::Tensor sum = mean_loss.detach().to(torch::kFloat64) * static_cast<double>(samples);
   loss_sum_ = loss_sum_.defined() ? loss_sum_.add_(sum) : sum;
   samples_ += samples;
 }
@@ -45,9 +44,13 @@ void Meter::merge(const Meter& other) {
   scored_ += other.scored_;
 }
 
-double Meter::correct() const { return correct_.defined() ? correct_.item<double>() : 0; }
+double Meter::correct() const {
+  return correct_.defined() ? correct_.item<double>() : 0;
+}
 
-void Meter::reset() { *this = Meter(); }
+void Meter::reset() {
+  *this = Meter();
+}
 
 double Meter::loss() const {
   return samples_ == 0 ? 0 : loss_sum_.item<double>() / static_cast<double>(samples_);

@@ -96,6 +96,8 @@ std::shared_ptr<ImageClassifier> digit_net(const std::string& name) {
       .hint(fmt::format("--net {}", find_closest(name, names).value_or(names.front())));
 }
 
-std::vector<std::string> digit_net_names() { return {"cnn", "classic", "mlp"}; }
+std::vector<std::string> digit_net_names() {
+  return {"cnn", "classic", "mlp"};
+}
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #include "lockstep/optimizer.h"
 
 #include <cmath>
-
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -28,27 +27,24 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
                                                         const OptimizerOptions& options) {
   const auto betas = std::make_tuple(options.beta1, options.beta2);
   if (options.name == "sgd") {
-    return std::make_unique<torch::optim::SGD>(
-        std::move(parameters),
-        torch::optim::SGDOptions(options.lr)
-            .momentum(options.momentum)
-            .weight_decay(options.weight_decay));
+    return std::make_unique<torch::optim::SGD>(std::move(parameters),
+                                               torch::optim::SGDOptions(options.lr)
+                                                   .momentum(options.momentum)
+                                                   .weight_decay(options.weight_decay));
   }
   if (options.name == "adam") {
-    return std::make_unique<torch::optim::Adam>(
-        std::move(parameters),
-        torch::optim::AdamOptions(options.lr)
-            .betas(betas)
-            .eps(options.epsilon)
-            .weight_decay(options.weight_decay));
+    return std::make_unique<torch::optim::Adam>(std::move(parameters),
+                                                torch::optim::AdamOptions(options.lr)
+                                                    .betas(betas)
+                                                    .eps(options.epsilon)
+                                                    .weight_decay(options.weight_decay));
   }
   if (options.name == "adamw") {
-    return std::make_unique<torch::optim::AdamW>(
-        std::move(parameters),
-        torch::optim::AdamWOptions(options.lr)
-            .betas(betas)
-            .eps(options.epsilon)
-            .weight_decay(options.weight_decay));
+    return std::make_unique<torch::optim::AdamW>(std::move(parameters),
+                                                 torch::optim::AdamWOptions(options.lr)
+                                                     .betas(betas)
+                                                     .eps(options.epsilon)
+                                                     .weight_decay(options.weight_decay));
   }
   throw_unknown("optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw"});
 }

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
-
 #include <fmt/format.h>
+#include <numbers>
 
 #include "lockstep/error.h"
 

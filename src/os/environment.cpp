@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <string_view>
-
 #include <unistd.h>
 
 namespace lockstep::os {
@@ -29,6 +28,8 @@ void set_variable(const std::string& name, const std::string& value) {
   ::setenv(name.c_str(), value.c_str(), 1);
 }
 
-void unset_variable(const std::string& name) { ::unsetenv(name.c_str()); }
+void unset_variable(const std::string& name) {
+  ::unsetenv(name.c_str());
+}
 
 }  // namespace lockstep::os

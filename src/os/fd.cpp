@@ -2,7 +2,6 @@
 #include "os/fd.h"
 
 #include <cerrno>
-
 #include <unistd.h>
 
 #include "os/system_error.h"

@@ -25,6 +25,8 @@ uint64_t peak_resident_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-void* find_symbol(const char* name) { return ::dlsym(RTLD_DEFAULT, name); }
+void* find_symbol(const char* name) {
+  return ::dlsym(RTLD_DEFAULT, name);
+}
 
 }  // namespace lockstep::os

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <memory>
-
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "os/peer_watch.h"
 
-#include <fstream>
-
 #include <fmt/format.h>
+#include <fstream>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -53,6 +52,8 @@ std::string machine_identity() {
   return fmt::format("{}/{}/{}:{}", boot, processes.st_ino, memory.st_dev, memory.st_ino);
 }
 
-int process_id() { return ::getpid(); }
+int process_id() {
+  return ::getpid();
+}
 
 }  // namespace lockstep::os

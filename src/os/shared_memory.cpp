@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "os/shared_memory.h"
 
-#include <utility>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 namespace lockstep::os {
 namespace {
 
 std::byte* map(int descriptor, size_t bytes) {
-  void* address = ::mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  void* address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
   return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
 }
 
@@ -49,7 +48,9 @@ std::optional<SharedMemory> SharedMemory::open(const std::string& name, size_t b
   return SharedMemory(data, bytes);
 }
 
-void SharedMemory::remove_name(const std::string& name) { ::shm_unlink(name.c_str()); }
+void SharedMemory::remove_name(const std::string& name) {
+  ::shm_unlink(name.c_str());
+}
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}

@@ -19,7 +19,7 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-SignalFd::SignalFd(std::initializer_list<int> signals) : former_{} {
+SignalFd::SignalFd(std::initializer_list<int> signals) {
   sigset_t wanted;
   ::sigemptyset(&wanted);
   for (const int signal : signals) {

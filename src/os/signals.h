@@ -30,7 +30,7 @@ class SignalFd {
   int fd() const { return fd_.number(); }
 
  private:
-  sigset_t former_;
+  sigset_t former_{};
   Fd fd_;
 };
 

@@ -12,6 +12,6 @@ namespace lockstep::plan {
 std::string to_json(const LaunchPlan& plan);
 
 // Throws an Error (74) that tells what is missing or wrong.
-LaunchPlan parse_plan(std::string_view json);
+LaunchPlan parse_plan(std::string_view text);
 
 }  // namespace lockstep::plan

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include <torch/torch.h>
+#include <vector>
 
 #include "lockstep/strategy.h"
 

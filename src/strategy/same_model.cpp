@@ -2,10 +2,9 @@
 #include "strategy/same_model.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "lockstep/error.h"
@@ -48,7 +47,8 @@ void require_same_model(Communicator& communicator, const torch::nn::Module& mod
     const auto line = [](auto position, auto end) {
       return position == end || position->empty() ? std::string("nothing more") : *position;
     };
-    throw Error(ExitCode::Usage, fmt::format("cannot train: ranks 0 and {} hold different models", rank))
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot train: ranks 0 and {} hold different models", rank))
         .fact("rank 0", line(here, first.end()))
         .fact(fmt::format("rank {}", rank), line(there, other.end()))
         .hint("build the model from the same options on every worker");

@@ -28,7 +28,9 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
                                             torch::kFloat64);
   const torch::Tensor all = communicator_.all_gather(words);
   const torch::Tensor sums = all.sum(0);
-  const auto sum = [&sums](int64_t i) { return sums[i].item<double>(); };
+  const auto sum = [&sums](int64_t i) {
+    return sums[i].item<double>();
+  };
   next_step_ = step + std::clamp<int64_t>(all[0][5].item<int64_t>(), 1, kMostSteps);
   return {.stop = sum(4) > 0,
           .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,

@@ -10,9 +10,9 @@ namespace lockstep::train {
 
 // What the gang knows after it has talked.
 struct Agreed {
-  bool stop = false;       // some worker was asked to end
-  double loss = 0;         // mean over the gang's samples since the last talk
-  double accuracy = -1;    // the same; negative: nothing was scored
+  bool stop = false;     // some worker was asked to end
+  double loss = 0;       // mean over the gang's samples since the last talk
+  double accuracy = -1;  // the same; negative: nothing was scored
 };
 
 // What a worker brings.

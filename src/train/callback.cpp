@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstdio>
-
 #include <fmt/format.h>
 
 #include "lockstep/error.h"

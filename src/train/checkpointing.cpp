@@ -109,8 +109,9 @@ std::filesystem::path Checkpointing::save(const CheckpointState& state) {
     writer.add_value(kOptimizerPart, collect_optimizer(optimizer_, weights));
     NamedTensors numbers;
     for (int64_t rank = 0; rank < random.size(0); ++rank) {
-      numbers.emplace_back(fmt::format("{}.rank-{}", session_.device.is_cuda() ? "cuda" : "cpu", rank),
-                           random[rank]);
+      numbers.emplace_back(
+          fmt::format("{}.rank-{}", session_.device.is_cuda() ? "cuda" : "cpu", rank),
+          random[rank]);
     }
     writer.add_tensors(kRandomPart, numbers);
     outcome = writer.commit().string();

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-
 #include <torch/torch.h>
 
 #include "lockstep/checkpoint.h"

@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/convolution.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <algorithm>
 #include <chrono>
-#include <limits>
-
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
+#include <limits>
 
 namespace lockstep::train {
 namespace {
 
 constexpr int64_t kSamples = 8;
 
-bool has_convolution(torch::nn::Module& model) {
-  const auto modules = model.modules();
-  return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
-    return module->template as<torch::nn::Conv1d>() != nullptr ||
-           module->template as<torch::nn::Conv2d>() != nullptr ||
-           module->template as<torch::nn::Conv3d>() != nullptr;
-  });
+bool is_convolution(torch::nn::Module& module) {
+  return module.as<torch::nn::Conv1d>() != nullptr || module.as<torch::nn::Conv2d>() != nullptr ||
+         module.as<torch::nn::Conv3d>() != nullptr;
 }
 
-void use(bool onednn) { at::globalContext().setUserEnabledMkldnn(onednn); }
+// Asks the model itself apart: libtorch lists it among its modules only if a shared_ptr owns it.
+bool has_convolution(torch::nn::Module& model) {
+  const auto modules = model.modules(/*include_self=*/false);
+  return is_convolution(model) ||
+         std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+           return is_convolution(*module);
+         });
+}
+
+void use(bool onednn) {
+  at::globalContext().setUserEnabledMkldnn(onednn);
+}
 
 // Gradients are asked for by name, not accumulated: no hook fires and none is left behind.
 double seconds_of_a_pass(torch::nn::Module& model, const LossFunction& loss, const Batch& batch) {

@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-
 #include <torch/torch.h>
 
 #include "lockstep/communicator.h"

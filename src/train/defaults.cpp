@@ -2,7 +2,6 @@
 #include "train/defaults.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -21,7 +20,8 @@ int choose_threads(const os::Environment& environment, int local_world_size) {
 
 // libtorch's thread count does not reach a BLAS with threads of its own.
 void set_blas_threads(int threads) {
-  for (const char* name : {"openblas_set_num_threads", "MKL_Set_Num_Threads", "bli_thread_set_num_threads"}) {
+  for (const char* name :
+       {"openblas_set_num_threads", "MKL_Set_Num_Threads", "bli_thread_set_num_threads"}) {
     if (void* symbol = os::find_symbol(name)) {
       reinterpret_cast<void (*)(int)>(symbol)(threads);
       return;
@@ -41,9 +41,10 @@ void find_blas(Defaults& defaults) {
     defaults.is_blas_slow = true;
   } else {
     const size_t start = config.find("BLAS_INFO=");
-    defaults.blas = start == std::string::npos
-                        ? "libtorch's BLAS"
-                        : config.substr(start + 10, config.find_first_of(", \n", start) - start - 10);
+    defaults.blas =
+        start == std::string::npos
+            ? "libtorch's BLAS"
+            : config.substr(start + 10, config.find_first_of(", \n", start) - start - 10);
   }
 }
 

@@ -11,8 +11,8 @@ namespace lockstep::train {
 // What a worker sets for itself before training, because libtorch's own defaults are slow or
 // harmful with several workers on a machine.
 struct Defaults {
-  int threads = 1;       // of OpenMP and BLAS
-  std::string blas;      // "OpenBLAS", "MKL", ..., "the reference BLAS"
+  int threads = 1;   // of OpenMP and BLAS
+  std::string blas;  // "OpenBLAS", "MKL", ..., "the reference BLAS"
   bool is_blas_slow = false;
   bool keeps_memory = false;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/flags.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <memory>
 
-#include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "contract/strategy_kind.h"
@@ -66,7 +66,8 @@ void add_training(CLI::App& app, Flags& flags) {
   app.add_option("--seed", flags.seed, "Of weights, order and dropout")
       ->type_name("NUMBER")
       ->group(group);
-  app.add_option("--early-stop", flags.early_stop, "Ends when the test loss has not fallen so often")
+  app.add_option(
+         "--early-stop", flags.early_stop, "Ends when the test loss has not fallen so often")
       ->type_name("COUNT")
       ->group(group);
 }
@@ -97,7 +98,8 @@ void add_files(CLI::App& app, Flags& flags) {
   app.add_option("--data-dir", flags.data_dir, "Data sets [$LOCKSTEP_DATA_DIR, else ./data]")
       ->type_name("DIR")
       ->group(group);
-  app.add_option("--run-dir", flags.run_dir, "Events and checkpoints [from lockstep run, else ./runs/...]")
+  app.add_option(
+         "--run-dir", flags.run_dir, "Events and checkpoints [from lockstep run, else ./runs/...]")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--resume",
@@ -106,7 +108,8 @@ void add_files(CLI::App& app, Flags& flags) {
                  "[none; auto when restarted]")
       ->type_name("WHAT")
       ->group(group);
-  app.add_option("--checkpoint-every", flags.checkpoint_every, "Steps between checkpoints [an epoch]")
+  app.add_option(
+         "--checkpoint-every", flags.checkpoint_every, "Steps between checkpoints [an epoch]")
       ->type_name("STEPS")
       ->group(group);
   app.add_option("--keep", flags.keep, "Checkpoints kept beside the best")
@@ -116,6 +119,7 @@ void add_files(CLI::App& app, Flags& flags) {
   app.add_option("--validate-every", flags.validate_every, "Steps between validations [an epoch]")
       ->type_name("STEPS")
       ->group(group);
+  app.add_flag("--no-validation", flags.no_validation, "Trains only")->group(group);
 }
 
 void add_machine(CLI::App& app, Flags& flags) {
@@ -150,7 +154,8 @@ void add_program(CLI::App& app, Flags& flags, const Program& program) {
     std::string& value = flags.program[option.name];
     value = option.value;
     if (option.value == "no") {
-      app.add_flag_callback(option.name, [&value] { value = "yes"; }, option.help)
+      app.add_flag_callback(
+             option.name, [&value] { value = "yes"; }, option.help)
           ->group("This program");
     } else {
       app.add_option(option.name, value, fmt::format("{} [{}]", option.help, option.value))
@@ -191,7 +196,8 @@ std::optional<Flags> parse_flags(int argc,
                                  const Program& program,
                                  std::string& help) {
   Flags flags;
-  const std::string name = std::filesystem::path(argc > 0 ? argv[0] : "program").filename().string();
+  const std::string name =
+      std::filesystem::path(argc > 0 ? argv[0] : "program").filename().string();
   CLI::App app(program.about, name);
   app.footer(kExitCodes);
   app.allow_extras();
@@ -219,6 +225,7 @@ std::optional<Flags> parse_flags(int argc,
       require_choice(option.name, flags.program.at(option.name), option.choices);
     }
   }
+  flags.device = flags.device == "gpu" ? "cuda" : flags.device;
   require_choice("--device", flags.device, {"auto", "cpu", "cuda"});
   require_choice("--conv", flags.convolution, {"auto", "onednn", "im2col"});
   if (flags.strategy) {
@@ -260,6 +267,9 @@ TrainerOptions resolve(TrainerOptions options, const Flags& flags, int world_siz
   if (flags.no_checkpoint) {
     options.checkpoint_every = -1;
   }
+  if (flags.no_validation) {
+    options.validate_every = -1;
+  }
   if (flags.tail) {
     require_choice("--tail", *flags.tail, {"drop", "pad"});
     options.tail = *flags.tail == "drop" ? Tail::Drop : Tail::Pad;
@@ -270,7 +280,7 @@ TrainerOptions resolve(TrainerOptions options, const Flags& flags, int world_siz
   require_positive("--global-batch", options.global_batch);
   require_positive("--accumulate", options.accumulate);
   require_positive("--warmup", options.warmup_steps, 0);
-  require_positive("--validate-every", options.validate_every, 0);
+  require_positive("--validate-every", options.validate_every, -1);
   require_positive("--checkpoint-every", options.checkpoint_every, -1);
   require_positive("--keep", options.keep_checkpoints);
   require_positive("--loader-threads", options.loader_threads, 0);

@@ -36,14 +36,15 @@ struct Flags {
   std::optional<int64_t> checkpoint_every;
   std::optional<int> keep;
   bool no_checkpoint = false;
+  bool no_validation = false;
   std::string resume = "none";  // none, auto, or a directory
 
   std::optional<std::string> data_dir;
   std::optional<std::string> run_dir;
-  std::string device = "auto";      // auto, cpu, cuda
-  std::string transport = "auto";   // see comm::JoinOptions
-  std::string convolution = "auto"; // auto, onednn, im2col
-  double timeout = 600;             // seconds
+  std::string device = "auto";       // auto, cpu, cuda
+  std::string transport = "auto";    // see comm::JoinOptions
+  std::string convolution = "auto";  // auto, onednn, im2col
+  double timeout = 600;              // seconds
   std::optional<int> loader_threads;
   std::optional<double> report_every;
 
@@ -52,7 +53,10 @@ struct Flags {
 
 // Reads the command line. Returns nothing after --help, whose text goes to `help`. Throws an Error
 // with the closest match for an option that does not exist.
-std::optional<Flags> parse_flags(int argc, const char* const* argv, const Program& program, std::string& help);
+std::optional<Flags> parse_flags(int argc,
+                                 const char* const* argv,
+                                 const Program& program,
+                                 std::string& help);
 
 // The program's options with the flags laid over them, the batch size multiplied out; throws an
 // Error where a number makes no sense.

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/fork_workers.h"
 
-#include <csignal>
-
 #include <chrono>
+#include <csignal>
+#include <fmt/format.h>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "contract/fork_offer.h"
 #include "lockstep/error.h"
 #include "os/fd.h"
-#include "os/process.h"
 #include "os/pipe.h"
+#include "os/process.h"
 
 namespace lockstep::train {
 namespace {

@@ -2,7 +2,6 @@
 #include "train/loop.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -207,23 +206,21 @@ void Loop::introduce() {
                             comm.size() == 1 ? "" : "s",
                             comm.kind(),
                             session_.device.str()));
-  progress_.say(fmt::format("global batch {} = {} per worker x {}{}; {} steps per epoch, {} "
-                            "samples {}; learning rate {:.4g}, {}",
-                            options_.global_batch,
-                            options_.global_batch % comm.size() == 0
-                                ? std::to_string(options_.global_batch / comm.size())
-                                : fmt::format("about {}", options_.global_batch / comm.size()),
-                            comm.size(),
-                            options_.accumulate == 1
-                                ? ""
-                                : fmt::format(", in {} micro-batches", options_.accumulate),
-                            sampler_.steps(),
-                            options_.tail == Tail::Drop
-                                ? task_.train->size() - sampler_.steps() * options_.global_batch
-                                : sampler_.steps() * options_.global_batch - task_.train->size(),
-                            options_.tail == Tail::Drop ? "dropped" : "padded",
-                            base_rates_.front(),
-                            schedule_.text()));
+  progress_.say(fmt::format(
+      "global batch {} = {} per worker x {}{}; {} steps per epoch, {} "
+      "samples {}; learning rate {:.4g}, {}",
+      options_.global_batch,
+      options_.global_batch % comm.size() == 0
+          ? std::to_string(options_.global_batch / comm.size())
+          : fmt::format("about {}", options_.global_batch / comm.size()),
+      comm.size(),
+      options_.accumulate == 1 ? "" : fmt::format(", in {} micro-batches", options_.accumulate),
+      sampler_.steps(),
+      options_.tail == Tail::Drop ? task_.train->size() - sampler_.steps() * options_.global_batch
+                                  : sampler_.steps() * options_.global_batch - task_.train->size(),
+      options_.tail == Tail::Drop ? "dropped" : "padded",
+      base_rates_.front(),
+      schedule_.text()));
 }
 
 void Loop::train_epoch() {
@@ -286,8 +283,8 @@ void Loop::choose_convolution_once(const Batch& batch) {
   convolution_chosen_ = true;
   // A resumed run computes as the first one did, whatever would be faster now.
   const std::string wanted = convolution_.empty() ? session_.flags.convolution : convolution_;
-  const ConvolutionChoice choice = choose_convolution(
-      wanted, task_.model, task_.loss, batch, *session_.communicator);
+  const ConvolutionChoice choice =
+      choose_convolution(wanted, task_.model, task_.loss, batch, *session_.communicator);
   convolution_ = choice.kernel;
   if (!choice.text.empty()) {
     progress_.say(choice.text);
@@ -433,10 +430,8 @@ void Loop::finish_epoch() {
       .samples_per_second = epoch_throughput_.rate(),
       .seconds = std::chrono::duration<double>(Clock::now() - epoch_begun_).count()};
   summaries_.push_back(summary);
-  std::string line = fmt::format("epoch {}/{} done  train loss {:.4f}",
-                                 summary.epoch,
-                                 options_.epochs,
-                                 summary.train_loss);
+  std::string line = fmt::format(
+      "epoch {}/{} done  train loss {:.4f}", summary.epoch, options_.epochs, summary.train_loss);
   if (task_.test != nullptr) {
     line += fmt::format("  test loss {:.4f}", state_.evaluation->loss);
     if (state_.evaluation->accuracy) {
@@ -459,9 +454,8 @@ void Loop::summarise() {
                    {"samples_per_second", throughput_.rate()},
                    {"peak_bytes", static_cast<int64_t>(os::peak_resident_bytes())}});
   if (summaries_.empty()) {
-    progress_.say(fmt::format("nothing left to train: step {} of {} is done",
-                              state_.step,
-                              total_steps()));
+    progress_.say(
+        fmt::format("nothing left to train: step {} of {} is done", state_.step, total_steps()));
     return;
   }
   progress_.say("\n" + format_table(summaries_));
@@ -470,13 +464,13 @@ void Loop::summarise() {
                               *state_.evaluation->accuracy * 100,
                               format_count(state_.evaluation->samples)));
   }
-  progress_.say(fmt::format("speed          {} images/s, {} steps in {}",
-                            format_count(static_cast<int64_t>(throughput_.rate())),
-                            format_count(state_.step),
-                            format_duration(
-                                std::chrono::duration<double>(Clock::now() - begun_).count())));
-  progress_.say(fmt::format("memory         {} at most on rank 0",
-                            format_bytes(os::peak_resident_bytes())));
+  progress_.say(
+      fmt::format("speed          {} images/s, {} steps in {}",
+                  format_count(static_cast<int64_t>(throughput_.rate())),
+                  format_count(state_.step),
+                  format_duration(std::chrono::duration<double>(Clock::now() - begun_).count())));
+  progress_.say(
+      fmt::format("memory         {} at most on rank 0", format_bytes(os::peak_resident_bytes())));
   progress_.say(fmt::format("run directory  {}", session_.run_dir.root().string()));
   if (!last_checkpoint_.empty()) {
     progress_.say(fmt::format("checkpoint     {}", last_checkpoint_));

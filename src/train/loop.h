@@ -84,7 +84,7 @@ class Loop {
 
   Meter lately_;  // since the last talk
   Meter epoch_;
-  Throughput throughput_;        // of the whole training
+  Throughput throughput_;  // of the whole training
   Throughput epoch_throughput_;
   Clock::time_point begun_ = Clock::now();
   Clock::time_point epoch_begun_ = Clock::now();

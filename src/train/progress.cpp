@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -11,7 +10,9 @@
 namespace lockstep::train {
 namespace {
 
-std::string format_percent(double share) { return fmt::format("{:.2f} %", share * 100); }
+std::string format_percent(double share) {
+  return fmt::format("{:.2f} %", share * 100);
+}
 
 std::string format_figures(const ProgressView& view) {
   std::string text = fmt::format("loss {:.4f}", view.loss);
@@ -24,9 +25,9 @@ std::string format_figures(const ProgressView& view) {
 }
 
 double share_done(const ProgressView& view) {
-  return view.steps_per_epoch == 0 ? 1
-                                   : static_cast<double>(view.step_in_epoch) /
-                                         static_cast<double>(view.steps_per_epoch);
+  return view.steps_per_epoch == 0
+             ? 1
+             : static_cast<double>(view.step_in_epoch) / static_cast<double>(view.steps_per_epoch);
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ std::string format_bar(const ProgressView& view, int columns) {
     const std::string full(static_cast<size_t>(done), '=');
     bar = fmt::format("[{:<{}}]", done < width ? full + ">" : full, width);
   }
-  return fmt::format("{}{}{}", head, bar, tail).substr(0, static_cast<size_t>(std::max(1, columns)));
+  return fmt::format("{}{}{}", head, bar, tail)
+      .substr(0, static_cast<size_t>(std::max(1, columns)));
 }
 
 std::string format_line(const ProgressView& view) {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
-
-#include <chrono>
-#include <random>
-#include <thread>
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <random>
+#include <thread>
 
 #include "base/log.h"
 #include "base/text.h"

@@ -2,6 +2,8 @@
 #include "lockstep/session.h"
 
 #include <chrono>
+#include <cstdio>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -48,13 +50,21 @@ Session::Session(std::unique_ptr<train::SessionParts> parts) : parts_(std::move(
 
 Session::~Session() = default;
 
-Communicator& Session::communicator() const { return *parts_->communicator; }
+Communicator& Session::communicator() const {
+  return *parts_->communicator;
+}
 
-torch::Device Session::device() const { return parts_->device; }
+torch::Device Session::device() const {
+  return parts_->device;
+}
 
-const std::filesystem::path& Session::data_dir() const { return parts_->data_dir; }
+const std::filesystem::path& Session::data_dir() const {
+  return parts_->data_dir;
+}
 
-const std::filesystem::path& Session::run_dir() const { return parts_->run_dir.root(); }
+const std::filesystem::path& Session::run_dir() const {
+  return parts_->run_dir.root();
+}
 
 const std::string& Session::option(std::string_view name) const {
   const auto found = parts_->flags.program.find(name);
@@ -86,8 +96,19 @@ std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options)
   return lockstep::make_strategy(parts_->strategy(), communicator(), options);
 }
 
-bool Session::stop_requested() const { return parts_->stop_requested(); }
+void Session::say(const std::string& line) const {
+  if (rank() == 0) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+}
 
-const train::Flags& Session::flags() const { return parts_->flags; }
+bool Session::stop_requested() const {
+  return parts_->stop_requested();
+}
+
+const train::Flags& Session::flags() const {
+  return parts_->flags;
+}
 
 }  // namespace lockstep

@@ -25,10 +25,10 @@ struct SessionParts {
   std::filesystem::path data_dir;
   contract::RunDirectory run_dir = contract::RunDirectory("");
   std::optional<metrics::EventWriter> events;
-  std::optional<int> terminal_columns;    // of the terminal that shows our output, if one does
-  bool is_terminal_ours = false;          // false: the agent draws for us
-  std::optional<double> command_time;     // seconds since the epoch
-  std::optional<int> stop_signal;         // SIGTERM or SIGINT, once it has come
+  std::optional<int> terminal_columns;  // of the terminal that shows our output, if one does
+  bool is_terminal_ours = false;        // false: the agent draws for us
+  std::optional<double> command_time;   // seconds since the epoch
+  std::optional<int> stop_signal;       // SIGTERM or SIGINT, once it has come
 
   // "ddp", or "single" for one worker that asked for nothing else.
   std::string strategy() const;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <csignal>
-
 #include <string_view>
 
 #include "lockstep/error.h"

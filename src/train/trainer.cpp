@@ -8,8 +8,7 @@
 namespace lockstep {
 
 Trainer::Trainer(Session& session, const TrainerOptions& options)
-    : session_(session),
-      options_(train::resolve(options, session.flags(), session.world_size())) {
+    : session_(session), options_(train::resolve(options, session.flags(), session.world_size())) {
   if (session.flags().early_stop) {
     add(std::make_unique<EarlyStop>(static_cast<int>(*session.flags().early_stop)));
   }
@@ -17,9 +16,13 @@ Trainer::Trainer(Session& session, const TrainerOptions& options)
 
 Trainer::~Trainer() = default;
 
-void Trainer::add(std::unique_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
+void Trainer::add(std::unique_ptr<Callback> callback) {
+  callbacks_.push_back(std::move(callback));
+}
 
-void Trainer::set_schedule(const Schedule& schedule) { schedule_ = schedule; }
+void Trainer::set_schedule(const Schedule& schedule) {
+  schedule_ = schedule;
+}
 
 TrainResult Trainer::fit_any(torch::nn::Module& model,
                              torch::optim::Optimizer& optimizer,
@@ -28,7 +31,11 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
                              const LossFunction& loss) {
   train::Loop loop(session_.parts(),
                    options_,
-                   {.model = model, .optimizer = optimizer, .train = train, .test = test, .loss = loss},
+                   {.model = model,
+                    .optimizer = optimizer,
+                    .train = train,
+                    .test = options_.validate_every < 0 ? nullptr : test,
+                    .loss = loss},
                    schedule_,
                    callbacks_);
   return loop.run();

@@ -84,12 +84,12 @@ TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {
   place.master_port = os::free_port();
   const auto store = join_store(place, std::chrono::seconds(5));
 
-  EXPECT_THAT(message_of([&] { join_gloo(store, place, std::chrono::seconds(5)); }),
-              ::testing::MatchesRegex(
-                  "cannot use the network interface 'nosuch0'\n"
-                  "  asked:     nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
-                  "  there are: .*lo.*  .this node, rank 0.\n"
-                  "  try:       name one of these, or unset the variable"));
+  EXPECT_THAT(
+      message_of([&] { join_gloo(store, place, std::chrono::seconds(5)); }),
+      ::testing::MatchesRegex("cannot use the network interface 'nosuch0'\n"
+                              "  asked:     nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
+                              "  there are: .*lo.*  .this node, rank 0.\n"
+                              "  try:       name one of these, or unset the variable"));
 }
 
 TEST(LostPeer, TurnsLibtorchsTextsIntoAnErrorThatAsksForAnotherAttempt) {

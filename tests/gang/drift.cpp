@@ -44,10 +44,11 @@ void step(Strategy& strategy, const Batch& whole, int rank, int size, int accumu
   for (int part = 0; part < accumulate; ++part) {
     const Batch share = whole.slice(begin + (end - begin) * part / accumulate,
                                     begin + (end - begin) * (part + 1) / accumulate);
-    strategy.accumulate(loss_of<Net>(CrossEntropy()),
-                        share,
-                        {.weight = static_cast<double>(share.size() * size) / static_cast<double>(all),
-                         .last = part + 1 == accumulate});
+    strategy.accumulate(
+        loss_of<Net>(CrossEntropy()),
+        share,
+        {.weight = static_cast<double>(share.size() * size) / static_cast<double>(all),
+         .last = part + 1 == accumulate});
   }
   strategy.step();
 }

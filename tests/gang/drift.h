@@ -9,8 +9,8 @@ namespace lockstep {
 
 // How far a gang's training is from that of one process on the same global batches.
 struct Drift {
-  double relative = 0;      // largest difference of a parameter, relative to its tensor's largest
-  bool identical = false;   // parameters are the same on all ranks, to the bit, after every step
+  double relative = 0;     // largest difference of a parameter, relative to its tensor's largest
+  bool identical = false;  // parameters are the same on all ranks, to the bit, after every step
 };
 
 struct DriftOptions {

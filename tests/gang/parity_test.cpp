@@ -15,10 +15,10 @@ class Parity : public ::testing::TestWithParam<std::tuple<std::string, int, int>
 TEST_P(Parity, HoldsAgainstOneProcessOnTheSameGlobalBatch) {
   const auto& [strategy, workers, accumulate] = GetParam();
   gang(workers, [&, name = strategy, parts = accumulate](Communicator& comm) {
-    const Drift exact = measure_drift(
-        comm, {.type = torch::kFloat64, .accumulate = parts, .strategy = name});
-    const Drift single = measure_drift(
-        comm, {.type = torch::kFloat32, .accumulate = parts, .strategy = name});
+    const Drift exact =
+        measure_drift(comm, {.type = torch::kFloat64, .accumulate = parts, .strategy = name});
+    const Drift single =
+        measure_drift(comm, {.type = torch::kFloat32, .accumulate = parts, .strategy = name});
 
     EXPECT_LE(exact.relative, 1e-10);
     EXPECT_LE(single.relative, 1e-5);
@@ -32,10 +32,10 @@ INSTANTIATE_TEST_SUITE_P(Strategies,
                          ::testing::Combine(::testing::Values("ddp"),
                                             ::testing::Values(1, 2, 3, 4),
                                             ::testing::Values(1, 2)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + "On" +
-                                  std::to_string(std::get<1>(info.param)) + "WorkersIn" +
-                                  std::to_string(std::get<2>(info.param)) + "MicroBatches";
+                         [](const auto& each) {
+                           return std::get<0>(each.param) + "On" +
+                                  std::to_string(std::get<1>(each.param)) + "WorkersIn" +
+                                  std::to_string(std::get<2>(each.param)) + "MicroBatches";
                          });
 
 TEST(UnevenParity, HoldsWhenTheBatchDoesNotDivideEvenly) {

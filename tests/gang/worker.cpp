@@ -3,10 +3,8 @@
 // A worker for tests of real processes; processes_test.cpp starts it as a user would start a
 // training program.
 #include <csignal>
-
-#include <iostream>
-
 #include <fmt/format.h>
+#include <iostream>
 #include <lockstep/lockstep.h>
 
 #include "gang/drift.h"
@@ -30,13 +28,14 @@ void print_drift(Session& session) {
       const Drift drift =
           measure_drift(session.communicator(), {.type = type, .accumulate = accumulate});
       if (session.rank() == 0) {
-        std::cout << fmt::format("drift {} workers {} transport {} accumulate {} relative {:.2e} {}\n",
-                                 session.world_size(),
-                                 toString(type),
-                                 session.communicator().kind(),
-                                 accumulate,
-                                 drift.relative,
-                                 drift.identical ? "identical" : "DIFFERENT")
+        std::cout << fmt::format(
+                         "drift {} workers {} transport {} accumulate {} relative {:.2e} {}\n",
+                         session.world_size(),
+                         toString(type),
+                         session.communicator().kind(),
+                         accumulate,
+                         drift.relative,
+                         drift.identical ? "identical" : "DIFFERENT")
                   << std::flush;
       }
     }

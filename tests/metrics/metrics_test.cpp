@@ -2,9 +2,8 @@
 #include "lockstep/metrics.h"
 
 #include <fstream>
-#include <string>
-
 #include <gmock/gmock.h>
+#include <string>
 
 #include "contract/event.h"
 #include "metrics/event_writer.h"

@@ -23,10 +23,10 @@ TEST(MakeOptimizer, GivesEachKindItsOptions) {
   const auto adamw = make_optimizer(parameters, {.name = "adamw", .lr = 0.3, .weight_decay = 0.01});
 
   EXPECT_DOUBLE_EQ(static_cast<torch::optim::SGDOptions&>(sgd->defaults()).momentum(), 0.5);
-  EXPECT_DOUBLE_EQ(
-      std::get<1>(static_cast<torch::optim::AdamOptions&>(adam->defaults()).betas()), 0.99);
-  EXPECT_DOUBLE_EQ(
-      static_cast<torch::optim::AdamWOptions&>(adamw->defaults()).weight_decay(), 0.01);
+  EXPECT_DOUBLE_EQ(std::get<1>(static_cast<torch::optim::AdamOptions&>(adam->defaults()).betas()),
+                   0.99);
+  EXPECT_DOUBLE_EQ(static_cast<torch::optim::AdamWOptions&>(adamw->defaults()).weight_decay(),
+                   0.01);
   EXPECT_THAT(learning_rates(*adamw), ::testing::ElementsAre(0.3));
 }
 

@@ -31,8 +31,8 @@ struct TwoLayers : torch::nn::Module {
 };
 
 Batch batch_of(int seed) {
-  torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(
-      static_cast<uint64_t>(seed));
+  torch::Generator generator =
+      torch::make_generator<torch::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
   return {torch::randn({6, 4}, generator), torch::randint(3, {6}, generator)};
 }
 

@@ -44,8 +44,19 @@ TEST(Flags, LeaveToTheProgramWhatTheUserDoesNotSay) {
 }
 
 TEST(Flags, OverrideTheProgram) {
-  const Flags flags = parse({"--epochs", "3",      "--net",   "mlp",  "--quick",      "--tail",
-                             "pad",      "--steps", "40",     "--schedule", "cosine", "--keep", "5"});
+  const Flags flags = parse({"--epochs",
+                             "3",
+                             "--net",
+                             "mlp",
+                             "--quick",
+                             "--tail",
+                             "pad",
+                             "--steps",
+                             "40",
+                             "--schedule",
+                             "cosine",
+                             "--keep",
+                             "5"});
   const TrainerOptions options = resolve({.epochs = 7}, flags, 2);
 
   EXPECT_EQ(options.epochs, 3);
@@ -102,10 +113,10 @@ TEST(Flags, RefuseWhatMakesNoSense) {
        "cannot use --net 'mpl'\n"
        "  there are: cnn, mlp\n"
        "  try:       --net mlp"},
-      {{"--device", "gpu"},
-       "cannot use --device 'gpu'\n"
+      {{"--device", "cdua"},
+       "cannot use --device 'cdua'\n"
        "  there are: auto, cpu, cuda\n"
-       "  try:       --device auto"},
+       "  try:       --device cuda"},
       {{"--tail", "keep"},
        "cannot use --tail 'keep'\n"
        "  there are: drop, pad\n"
@@ -115,7 +126,9 @@ TEST(Flags, RefuseWhatMakesNoSense) {
     SCOPED_TRACE(line.words.front());
     EXPECT_EQ(message_of([&] { resolve({}, parse(line.words), 2); }), line.message);
   }
-  EXPECT_THAT(message_of([&] { parse({"--epochs", "many"}); }),
+  EXPECT_THAT(message_of([&] {
+                parse({"--epochs", "many"});
+              }),
               HasSubstr("cannot read the command line"));
 }
 
@@ -124,8 +137,14 @@ TEST(Flags, AreExplainedByGroups) {
   std::string help;
 
   EXPECT_FALSE(parse_flags(2, words.data(), program(), help).has_value());
-  for (const char* text : {"Trains something", "This program", "Training", "Optimizer", "Files",
-                           "Machine", "--resume", "Exit codes"}) {
+  for (const char* text : {"Trains something",
+                           "This program",
+                           "Training",
+                           "Optimizer",
+                           "Files",
+                           "Machine",
+                           "--resume",
+                           "Exit codes"}) {
     EXPECT_THAT(help, HasSubstr(text));
   }
 }

@@ -18,9 +18,10 @@ ProgressView half_way() {
 }
 
 TEST(FormatBar, FillsTheTerminalAndNoMore) {
-  EXPECT_EQ(format_bar(half_way(), 100),
-            "epoch 1/2 [==========>         ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 images/s  "
-            "12.3 s left");
+  EXPECT_EQ(
+      format_bar(half_way(), 100),
+      "epoch 1/2 [==========>          ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 images/s  "
+      "12.3 s left");
   EXPECT_EQ(format_bar(half_way(), 30).size(), 30U);
 }
 
@@ -30,18 +31,22 @@ TEST(FormatLine, SaysTheSameWithoutABar) {
 }
 
 TEST(FormatTable, HasARowPerEpoch) {
-  const std::string table = format_table(
-      {{.epoch = 1,
-        .train_loss = 0.25,
-        .test = Evaluation{.loss = 0.1, .accuracy = 0.97, .samples = 10000},
-        .samples_per_second = 4100,
-        .seconds = 14.25},
-       {.epoch = 2, .train_loss = 0.125, .test = std::nullopt, .samples_per_second = 4200, .seconds = 75}});
+  const std::string table =
+      format_table({{.epoch = 1,
+                     .train_loss = 0.25,
+                     .test = Evaluation{.loss = 0.1, .accuracy = 0.97, .samples = 10000},
+                     .samples_per_second = 4100,
+                     .seconds = 14.25},
+                    {.epoch = 2,
+                     .train_loss = 0.125,
+                     .test = std::nullopt,
+                     .samples_per_second = 4200,
+                     .seconds = 75}});
 
   EXPECT_EQ(table,
             " epoch   train loss   test loss   test accuracy    images/s          time\n"
             "     1       0.2500      0.1000         97.00 %       4 100        14.2 s\n"
-            "     2       0.1250           -               -       4 200   1 min 15 s\n");
+            "     2       0.1250           -               -       4 200    1 min 15 s\n");
 }
 
 }  // namespace

@@ -2,9 +2,8 @@
 #include "lockstep/trainer.h"
 
 #include <fstream>
-#include <numeric>
-
 #include <gmock/gmock.h>
+#include <numeric>
 
 #include "comm/solo.h"
 #include "lockstep/checkpoint.h"
@@ -42,7 +41,7 @@ DatasetPtr points(int64_t count) {
   return tensors(input, input.narrow(1, 0, 4).argmax(1));
 }
 
-struct Run {
+struct Recipe {
   train::Flags flags = {};
   TrainerOptions options = {.epochs = 2, .global_batch = 12, .schedule = "cosine"};
   double dropout = 0;
@@ -51,7 +50,9 @@ struct Run {
 };
 
 // Trains and returns every parameter and buffer, one after the other.
-torch::Tensor train_once(Communicator& comm, const std::filesystem::path& directory, const Run& run) {
+torch::Tensor train_once(Communicator& comm,
+                         const std::filesystem::path& directory,
+                         const Recipe& run) {
   Session session = make_session(comm, directory, run.flags);
   torch::manual_seed(5);
   Net net(run.dropout);
@@ -72,15 +73,15 @@ TEST(Trainer, ResumesInTheMiddleOfAnEpochBitForBit) {
     comm::Solo solo;
     const os::TemporaryDirectory whole;
     const os::TemporaryDirectory halves;
-    Run run{.dropout = 0.3, .optimizer = optimizer, .test = points(30)};
+    Recipe run{.dropout = 0.3, .optimizer = optimizer, .test = points(30)};
     const torch::Tensor uninterrupted = train_once(solo, whole.path(), run);
 
     // 8 steps in an epoch: 11 steps end in the middle of the second one.
-    Run first = run;
+    Recipe first = run;
     first.options.checkpoint_every = 11;
     train_once(solo, halves.path(), first);
-    std::filesystem::remove_all(halves.path() / "checkpoints" / "step-00000016");
-    Run second = run;
+    os::remove_tree(halves.path() / "checkpoints" / "step-00000016");
+    Recipe second = run;
     second.flags.resume = "auto";
     const torch::Tensor resumed = train_once(solo, halves.path(), second);
 
@@ -91,7 +92,7 @@ TEST(Trainer, ResumesInTheMiddleOfAnEpochBitForBit) {
 TEST(Trainer, ResumesAGangBitForBit) {
   const os::TemporaryDirectory whole;
   const os::TemporaryDirectory halves;
-  Run run;
+  Recipe run;
   run.options.accumulate = 2;
   torch::Tensor uninterrupted;
   gang(2, [&](Communicator& comm) {
@@ -101,15 +102,15 @@ TEST(Trainer, ResumesAGangBitForBit) {
     }
   });
 
-  Run first = run;
+  Recipe first = run;
   first.options.checkpoint_every = 5;
   gang(2, [&](Communicator& comm) { train_once(comm, halves.path(), first); });
   for (const auto& entry : list_checkpoints(halves.path() / "checkpoints")) {
     if (entry.step > 5) {
-      std::filesystem::remove_all(entry.directory);
+      os::remove_tree(entry.directory);
     }
   }
-  Run second = run;
+  Recipe second = run;
   second.flags.resume = "auto";
   gang(2, [&](Communicator& comm) {
     const torch::Tensor resumed = train_once(comm, halves.path(), second);
@@ -121,7 +122,7 @@ TEST(Trainer, SkipsADamagedCheckpointAndUsesTheOneBefore) {
   comm::Solo solo;
   const os::TemporaryDirectory whole;
   const os::TemporaryDirectory damaged;
-  Run run;
+  Recipe run;
   const torch::Tensor uninterrupted = train_once(solo, whole.path(), run);
   run.options.checkpoint_every = 6;
   train_once(solo, damaged.path(), run);
@@ -132,7 +133,7 @@ TEST(Trainer, SkipsADamagedCheckpointAndUsesTheOneBefore) {
   }
 
   ::testing::internal::CaptureStderr();
-  Run second = run;
+  Recipe second = run;
   second.flags.resume = "auto";
   const torch::Tensor resumed = train_once(solo, damaged.path(), second);
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -162,13 +163,13 @@ TEST(Trainer, RefusesTheCheckpointOfAnotherModel) {
 TEST(Trainer, GoesOnWithAnotherNumberOfWorkers) {
   const os::TemporaryDirectory whole;
   const os::TemporaryDirectory directory;
-  Run run{.optimizer = "sgd"};
+  Recipe run{.optimizer = "sgd"};
   run.options.checkpoint_every = 6;
   comm::Solo solo;
   train_once(solo, directory.path(), run);
   for (const auto& entry : list_checkpoints(directory.path() / "checkpoints")) {
     if (entry.step > 6) {
-      std::filesystem::remove_all(entry.directory);
+      os::remove_tree(entry.directory);
     }
   }
   run.flags.resume = "auto";
@@ -205,7 +206,7 @@ TEST(Trainer, EvaluatesEverySampleExactlyOnce) {
 TEST(Trainer, ValidatesAndSavesWhenAskedAndKeepsTheBest) {
   comm::Solo solo;
   const os::TemporaryDirectory directory;
-  Run run{.test = points(30)};
+  Recipe run{.test = points(30)};
   run.options.validate_every = 4;
   run.options.checkpoint_every = 4;
   run.options.keep_checkpoints = 2;

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""lockstep against PyTorch's torchrun + DistributedDataParallel on MNIST, two workers each.
+
+The two sides take turns, so that a noisy machine is noisy for both. Prints a table of medians with
+their range, and the ratios; --json FILE keeps every single run. Never a test.
+"""
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WARMUP = 20
+
+
+def run(command, environment=None):
+    start = time.time()
+    result = subprocess.run(command, env={**os.environ, **(environment or {})},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wall = time.time() - start
+    if result.returncode != 0:
+        sys.exit(f"failed with {result.returncode}: {' '.join(command)}\n{result.stdout[-2000:]}"
+                 f"{result.stderr[-4000:]}")
+    return start, wall, result.stdout
+
+
+def run_python(options, net, steps, onednn):
+    # Debian's torchrun 1.13 cannot parse its own default of -r and -t; these mean the same.
+    command = [options.torchrun, "-r", "9:1", "-t", "9:1", "--standalone", "--nnodes=1",
+               "--nproc_per_node=2", os.path.join(HERE, "mnist_peer.py"), "--net", net, "--steps",
+               str(steps), "--warmup", str(min(WARMUP, steps)), "--data-dir", options.data_dir]
+    start, wall, text = run(command + (["--onednn"] if onednn else []), {"OMP_NUM_THREADS": "1"})
+    ranks = [json.loads(line[line.index("{"):]) for line in text.splitlines() if '"first"' in line]
+    return {"first": max(r["first"] for r in ranks) - start, "wall": wall,
+            "rate": statistics.mean(r["rate"] for r in ranks), "peak": max(r["peak"] for r in ranks)}
+
+
+def run_lockstep(options, net, steps, onednn):
+    directory = tempfile.mkdtemp(prefix="lockstep-bench")
+    command = [os.path.join(options.bin, "lockstep"), "run", "--nproc-per-node", "2", "--run-dir",
+               directory, "--", os.path.join(options.bin, "mnist"), "-s", "ddp", "--net", net,
+               "--global-batch", "128", "--steps", str(steps), "--epochs", "1000",
+               "--no-checkpoint", "--no-validation", "--data-dir", options.data_dir]
+    start, wall, _ = run(command)
+    first, rates, peaks = [], [], []
+    for rank in range(2):
+        with open(os.path.join(directory, "events", f"rank-{rank}.jsonl"), encoding="utf-8") as file:
+            events = [json.loads(line) for line in file]
+        first += [e["time"] - start for e in events if e["event"] == "first_step"]
+        peaks += [e["peak_bytes"] for e in events if e["event"] == "end"]
+        marks = [(e["step"], e["time"]) for e in events if e["event"] == "step"
+                 and e["step"] >= WARMUP]
+        if len(marks) > 1:
+            rates.append((marks[-1][0] - marks[0][0]) * 128 / (marks[-1][1] - marks[0][1]))
+    shutil.rmtree(directory)
+    return {"first": max(first), "wall": wall, "rate": statistics.mean(rates) if rates else 0,
+            "peak": max(peaks)}
+
+
+def show(values, form):
+    return f"{form(statistics.median(values))} [{form(min(values))}-{form(max(values))}]"
+
+
+def compare(options, title, net, steps, onednn, figures):
+    sides = {"python": run_python, "lockstep": run_lockstep}
+    runs = {name: [] for name in sides}
+    for _ in range(options.repeat):
+        for name, side in sides.items():
+            runs[name].append(side(options, net, steps, onednn))
+            time.sleep(0.5)
+    for key, label, form, better in figures:
+        python = [r[key] for r in runs["python"]]
+        ours = [r[key] for r in runs["lockstep"]]
+        ratio = statistics.median(ours) / statistics.median(python)
+        print(f"| {title}: {label} | {show(python, form)} | {show(ours, form)} | {ratio:.2f}x | "
+              f"{better} |", flush=True)
+    return {"title": title, "net": net, "steps": steps, "onednn": onednn, **runs}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", default="build/bin", help="where lockstep and mnist are")
+    parser.add_argument("--data-dir", default="data", help="where mnist/ is")
+    parser.add_argument("--torchrun", default=shutil.which("torchrun") or "torchrun")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", help="keeps every run here")
+    options = parser.parse_args()
+    if not os.path.exists(os.path.join(options.data_dir, "mnist", "train-images-idx3-ubyte")):
+        sys.exit(f"no MNIST in {options.data_dir}: lockstep data fetch mnist")
+    try:
+        subprocess.run([options.torchrun, "--help"], stdout=subprocess.DEVNULL, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        sys.exit("no torchrun to compare with: apt-get install python3-torch")
+
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE,
+                            text=True, cwd=HERE).stdout.strip()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, commit {commit}, median [range] of "
+          f"{options.repeat}, two workers, batch 64 each\n")
+    print("| what | torchrun + DDP | lockstep -s ddp | lockstep / torchrun | expected |")
+    print("|---|---|---|---|---|")
+    seconds = lambda v: f"{v:.2f} s"
+    rate = lambda v: f"{v:,.0f}".replace(",", " ")
+    mebibytes = lambda v: f"{v / 2**20:.0f} MiB"
+    all_runs = [
+        compare(options, "start, cnn", "cnn", 1, False, [
+            ("first", "command to first step", seconds, "at most 0.25x"),
+            ("wall", "whole command of one step", seconds, "")]),
+        compare(options, "cnn", "cnn", 250, False, [
+            ("rate", "images/s", rate, "at least 1.25x"),
+            ("peak", "peak memory per worker", mebibytes, "at most 0.9x")]),
+        compare(options, "classic", "classic", 80, False, [
+            ("rate", "images/s", rate, "at least 1.25x"),
+            ("peak", "peak memory per worker", mebibytes, "at most 0.9x")]),
+        compare(options, "mlp", "mlp", 6000, False, [
+            ("rate", "images/s", rate, "at least 4x"),
+            ("peak", "peak memory per worker", mebibytes, "at most 0.9x")]),
+        compare(options, "cnn, Python as installed (oneDNN on)", "cnn", 120, True, [
+            ("rate", "images/s", rate, "")]),
+    ]
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(all_runs, file, indent=1)
+    print("\nPython's oneDNN is off except in the last row: on arm64 that makes Python 3x faster.")
+
+
+if __name__ == "__main__":
+    main()

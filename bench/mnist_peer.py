@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The peer of examples/mnist: the same networks and data with PyTorch's own DistributedDataParallel.
+
+Started by torchrun, as a user would; bench/mnist_bench.py runs both and compares. Prints one JSON
+line per rank.
+"""
+import argparse
+import json
+import os
+import resource
+import time
+
+import numpy
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+class Cnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer1 = self.block(1, 16)
+        self.layer2 = self.block(16, 32)
+        self.fc = nn.Linear(7 * 7 * 32, 10)
+
+    @staticmethod
+    def block(inputs, outputs):
+        return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.BatchNorm2d(outputs),
+                             nn.ReLU(), nn.MaxPool2d(2))
+
+    def forward(self, x):
+        return self.fc(self.layer2(self.layer1(x)).flatten(1))
+
+
+class Classic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3)
+        self.conv2 = nn.Conv2d(32, 64, 3)
+        self.dropout1 = nn.Dropout(0.25)
+        self.dropout2 = nn.Dropout(0.5)
+        self.fc1 = nn.Linear(9216, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.relu(self.conv2(F.relu(self.conv1(x))))
+        x = self.dropout1(F.max_pool2d(x, 2)).flatten(1)
+        return self.fc2(self.dropout2(F.relu(self.fc1(x))))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(784, 128)
+        self.fc2 = nn.Linear(128, 64)
+        self.fc3 = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
+
+
+def read_idx(path, header):
+    with open(path, "rb") as file:
+        return numpy.frombuffer(file.read(), dtype=numpy.uint8, offset=header)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--net", default="cnn")
+    parser.add_argument("--data-dir", default="data")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--warmup", type=int, default=20)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--onednn", action="store_true", help="as installed: libtorch's own choice")
+    options = parser.parse_args()
+    if not options.onednn:
+        torch._C._set_mkldnn_enabled(False)
+
+    dist.init_process_group("gloo")
+    folder = os.path.join(options.data_dir, "mnist")
+    images = read_idx(os.path.join(folder, "train-images-idx3-ubyte"), 16).reshape(-1, 1, 28, 28)
+    labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte"), 8)
+    images = (torch.from_numpy(images.astype(numpy.float32)) / 255 - 0.1307) / 0.3081
+    data = TensorDataset(images, torch.from_numpy(labels.astype(numpy.int64)))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=options.batch_size, sampler=sampler, drop_last=True)
+
+    torch.manual_seed(1)
+    net = DistributedDataParallel({"cnn": Cnn, "classic": Classic, "mlp": Mlp}[options.net]())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+    step = 0
+    epoch = 0
+    first = begin = end = 0.0
+    while step < options.steps:
+        sampler.set_epoch(epoch)
+        epoch += 1
+        for x, y in loader:
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            step += 1
+            if step == 1:
+                first = time.time()
+            if step == options.warmup:
+                begin = time.time()
+            if step == options.steps:
+                end = time.time()
+                break
+    workers = dist.get_world_size()
+    samples = (options.steps - options.warmup) * options.batch_size * workers
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"first": first, "rate": samples / (end - begin) if end > begin else 0,
+                      "peak": peak}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
