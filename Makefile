@@ -9,7 +9,7 @@ JOBS      ?= $(shell nproc)
 TEST_JOBS ?= 2
 PREFIX    ?= /usr/local
 
-CONFIGURE = cmake --preset release -B $(BUILD) --log-level=WARNING
+CONFIGURE = cmake --preset release -B $(BUILD) --log-level=WARNING >/dev/null
 NINJA     = cmake --build $(BUILD) --parallel $(JOBS)
 LOCKSTEP  = $(BUILD)/bin/lockstep
 

@@ -12,3 +12,12 @@ echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc)
 
 echo "== loader_bench"
 "$build/bench/loader_bench" --benchmark_repetitions=3 --benchmark_report_aggregates_only=true
+
+echo "== mnist_bench"
+data=${LOCKSTEP_DATA_DIR:-data}
+if "$build/bin/lockstep" data fetch mnist; then
+  python3 "$(dirname "$0")/mnist_bench.py" --bin "$build/bin" --data-dir "$data" \
+    --json "$build/mnist_bench.json"
+else
+  echo "mnist_bench: left out, it needs the real MNIST" >&2
+fi

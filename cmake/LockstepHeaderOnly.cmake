@@ -12,6 +12,10 @@ function(lockstep_header_only target header)
   endif()
 endfunction()
 
+# Before all others: PyTorch's wheels bring a part of another fmt among their own headers, and a mix
+# of two does not compile.
+include_directories(BEFORE "${LOCKSTEP_DEPS_DIR}/include")
+
 lockstep_header_only(fmt::fmt fmt/format.h FMT_HEADER_ONLY)
 lockstep_header_only(spdlog::spdlog spdlog/spdlog.h FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)
 lockstep_header_only(nlohmann_json::nlohmann_json nlohmann/json.hpp)

@@ -87,7 +87,9 @@ function(lockstep_test name)
   if(arg_TORCH AND NOT arg_SEPARATE)
     add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"
                                   "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
-    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)
+    # Ranks that are threads of one process must not each have a thread per core.
+    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300
+                                            ENVIRONMENT OMP_NUM_THREADS=1)
   else()
     gtest_discover_tests(
       ${name}

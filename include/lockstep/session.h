@@ -70,8 +70,9 @@ class Session {
   // Prints a line on stdout, once for the whole gang.
   void say(const std::string& line) const;
 
-  // Whether somebody wants this run to end (SIGTERM, SIGINT) once the step is done. Each worker
-  // learns it by itself; Trainer makes the gang agree on the step.
+  // Whether somebody wants this run to end (SIGTERM, SIGINT) during Trainer::fit. Each worker
+  // learns it by itself; Trainer makes the gang agree on the step. Outside fit a signal ends the
+  // process.
   bool stop_requested() const;
 
   // What the flags say; for Trainer.

@@ -49,10 +49,12 @@ c10::intrusive_ptr<Group> to_process_group(const StorePtr& store,
                                            int size,
                                            c10::intrusive_ptr<Kind> transport) {
   if constexpr (SendsToBackends<Group>) {
-    // Gloo's place is as good as any for a transport over CPU tensors: the type only labels it.
+    // Gloo's place is as good as any: the type only labels it. Tensors of a GPU take the same way;
+    // a Communicator brings them through the CPU.
     auto group = c10::make_intrusive<Group>(store, rank, size);
     const c10::intrusive_ptr<c10d::Backend> backend = std::move(transport);
     group->setBackend(c10::DeviceType::CPU, Group::BackendType::GLOO, backend);
+    group->setBackend(c10::DeviceType::CUDA, Group::BackendType::GLOO, backend);
     group->setDefaultBackend(Group::BackendType::GLOO);
     return group;
   } else {

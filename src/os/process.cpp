@@ -27,7 +27,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // By number: the C library's own wrappers are young, and its first header of them was not C++.
-int open_process(int pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+int open_process(int pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
 
 void send_signal(int process_fd, int signal) {
   ::syscall(SYS_pidfd_send_signal, process_fd, signal, nullptr, 0);

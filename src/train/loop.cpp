@@ -121,6 +121,7 @@ bool Loop::is_finished() const {
 }
 
 TrainResult Loop::run() {
+  const StopRequest::Patience patience(session_.stop);
   task_.model.to(session_.device);
   task_.model.train();
   seed_worker(session_, options_.seed);
@@ -324,7 +325,7 @@ void Loop::talk() {
                    .samples = static_cast<double>(lately_.samples()),
                    .correct = lately_.correct(),
                    .scored = static_cast<double>(lately_.scored()),
-                   .stop = session_.stop_requested()};
+                   .stop = session_.find_stop_signal().has_value()};
   const Agreed news = agreement_.talk(state_.step, mine);
   epoch_.merge(lately_);
   lately_.reset();
@@ -479,7 +480,7 @@ void Loop::summarise() {
 
 void Loop::stop() {
   save();
-  const int signal = session_.stop_signal.value_or(SIGTERM);
+  const int signal = session_.find_stop_signal().value_or(SIGTERM);
   throw Stopped(signal,
                 fmt::format("stopped at step {} of {}{}",
                             state_.step,

@@ -2,7 +2,6 @@
 #include "lockstep/run.h"
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -78,13 +77,13 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
 
 std::unique_ptr<SessionParts> open_session(train::Flags flags,
                                            const cluster::Placement& placement,
-                                           os::SignalFd& signals,
+                                           train::StopRequest& stop,
                                            const std::string& program) {
   const os::Environment environment = os::environment();
   auto parts = std::make_unique<SessionParts>();
   parts->flags = std::move(flags);
   parts->placement = placement;
-  parts->signals = &signals;
+  parts->stop = &stop;
   const train::Defaults defaults =
       train::set_defaults(environment, placement.place.local_world_size);
   parts->owned_communicator = comm::join_gang(
@@ -114,19 +113,13 @@ std::unique_ptr<SessionParts> open_session(train::Flags flags,
 }
 
 // Says why this worker ends. When a launcher watches, a failure that all workers share is rank 0's
-// to tell, and one that follows from another's is nobody's: the others wait to be stopped, and
-// speak only if that does not happen.
-void report(const Error& fault, const cluster::Placement& placement, os::SignalFd& signals) {
+// to tell, and one that follows from another's is nobody's: the others wait to be stopped, which
+// ends them on the spot, and speak only if that does not happen.
+void report(const Error& fault, const cluster::Placement& placement) {
   const bool is_watched = placement.origin != cluster::Origin::Alone;
   const bool speaks_first = placement.place.rank == 0 && fault.code() != ExitCode::TryAgain;
   if (is_watched && !speaks_first) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
-    while (std::chrono::steady_clock::now() < end) {
-      if (signals.find_pending()) {
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   }
   std::fflush(stdout);
   fmt::print(stderr, "lockstep: error: {}\n", fault.what());
@@ -144,10 +137,10 @@ int finish(const train::Stopped& news, const cluster::Placement& placement) {
 
 int run(int argc, char** argv, const Program& program, const std::function<void(Session&)>& body) {
   cluster::Placement placement;
-  std::optional<os::SignalFd> signals;
+  std::optional<train::StopRequest> stop;
   try {
     train::accept_fork_offer(os::environment());
-    signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT});
+    stop.emplace();
     const os::Environment environment = os::environment();
     placement = cluster::read_placement(environment);
     log::open(parse_level(environment),
@@ -161,7 +154,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       return 0;
     }
     const std::string name = std::filesystem::path(argv[0]).filename().string();
-    Session session(open_session(std::move(*flags), placement, *signals, name));
+    Session session(open_session(std::move(*flags), placement, *stop, name));
     body(session);
     // Rank 0 serves the store that the others may still read.
     session.communicator().barrier();
@@ -170,17 +163,13 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
   } catch (const train::Stopped& news) {
     return finish(news, placement);
   } catch (const Error& fault) {
-    if (signals) {
-      report(fault, placement, *signals);
-    } else {
-      fmt::print(stderr, "lockstep: error: {}\n", fault.what());
-    }
+    report(fault, placement);
     return static_cast<int>(fault.code());
   } catch (const std::exception& fault) {
     const std::string text = fault.what();
     const Error wrapped = Error(ExitCode::Bug, "cannot go on: an exception left the program")
                               .fact("reason", text.substr(0, text.find('\n')));
-    report(wrapped, placement, *signals);
+    report(wrapped, placement);
     return static_cast<int>(ExitCode::Bug);
   }
 }

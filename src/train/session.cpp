@@ -20,14 +20,8 @@ std::string SessionParts::strategy() const {
   return flags.strategy.value_or(communicator->size() == 1 ? "single" : "ddp");
 }
 
-bool SessionParts::stop_requested() {
-  while (signals != nullptr && !stop_signal) {
-    stop_signal = signals->find_pending();
-    if (!stop_signal) {
-      break;
-    }
-  }
-  return stop_signal.has_value();
+std::optional<int> SessionParts::find_stop_signal() const {
+  return stop == nullptr ? std::nullopt : stop->find_signal();
 }
 
 std::optional<double> SessionParts::seconds_since_command() const {
@@ -104,7 +98,7 @@ void Session::say(const std::string& line) const {
 }
 
 bool Session::stop_requested() const {
-  return parts_->stop_requested();
+  return parts_->find_stop_signal().has_value();
 }
 
 const train::Flags& Session::flags() const {

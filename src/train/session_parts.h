@@ -9,8 +9,8 @@
 #include "contract/run_directory.h"
 #include "lockstep/session.h"
 #include "metrics/event_writer.h"
-#include "os/signals.h"
 #include "train/flags.h"
+#include "train/stop_request.h"
 
 namespace lockstep::train {
 
@@ -18,7 +18,7 @@ namespace lockstep::train {
 struct SessionParts {
   Flags flags;
   cluster::Placement placement;
-  os::SignalFd* signals = nullptr;  // run()'s; null in tests
+  StopRequest* stop = nullptr;  // run()'s; null in tests
   std::unique_ptr<Communicator> owned_communicator;
   Communicator* communicator = nullptr;
   torch::Device device = torch::kCPU;
@@ -28,13 +28,12 @@ struct SessionParts {
   std::optional<int> terminal_columns;  // of the terminal that shows our output, if one does
   bool is_terminal_ours = false;        // false: the agent draws for us
   std::optional<double> command_time;   // seconds since the epoch
-  std::optional<int> stop_signal;       // SIGTERM or SIGINT, once it has come
 
   // "ddp", or "single" for one worker that asked for nothing else.
   std::string strategy() const;
 
-  // Looks for a signal that asks this run to end.
-  bool stop_requested();
+  // The signal that asks this run to end, if one has come.
+  std::optional<int> find_stop_signal() const;
 
   // Seconds since the command was typed, if that is known.
   std::optional<double> seconds_since_command() const;

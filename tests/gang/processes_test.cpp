@@ -9,6 +9,8 @@
 #include <regex>
 #include <thread>
 
+#include "comm/mpi.h"
+#include "comm/process_group.h"
 #include "lockstep/checkpoint.h"
 #include "os/command.h"
 #include "os/files.h"
@@ -51,7 +53,10 @@ class Shell : public ::testing::Test {
 class Transport : public Shell, public ::testing::WithParamInterface<std::tuple<std::string, int>> {
  protected:
   bool is_here() {
-    return std::get<0>(GetParam()) != "mpi" || sh("command -v mpirun").status.is_success();
+    const std::string& transport = std::get<0>(GetParam());
+    return transport == "gloo"  ? comm::has_gloo()
+           : transport == "mpi" ? comm::has_mpi() && sh("command -v mpirun").status.is_success()
+                                : true;
   }
 
   os::CommandResult start(const std::string& task) {
@@ -66,7 +71,7 @@ class Transport : public Shell, public ::testing::WithParamInterface<std::tuple<
 
 TEST_P(Transport, KeepsEveryPromiseOfACommunicator) {
   if (!is_here()) {
-    GTEST_SKIP() << "mpirun is not installed";
+    GTEST_SKIP() << "this build or machine has no " << std::get<0>(GetParam());
   }
   const os::CommandResult result = start("collectives");
 
@@ -77,7 +82,7 @@ TEST_P(Transport, KeepsEveryPromiseOfACommunicator) {
 
 TEST_P(Transport, TrainsAsOneProcessDoes) {
   if (!is_here()) {
-    GTEST_SKIP() << "mpirun is not installed";
+    GTEST_SKIP() << "this build or machine has no " << std::get<0>(GetParam());
   }
   const os::CommandResult result = start("drift");
 
@@ -127,8 +132,8 @@ TEST_F(Processes, TrainUnderTheLauncherAndLeaveARunDirectory) {
 }
 
 TEST_F(Processes, TrainUnderMpirunAlone) {
-  if (!sh("command -v mpirun").status.is_success()) {
-    GTEST_SKIP() << "mpirun is not installed";
+  if (!comm::has_mpi() || !sh("command -v mpirun").status.is_success()) {
+    GTEST_SKIP() << "this build or machine has no mpi";
   }
   const os::CommandResult result =
       sh("mpirun --allow-run-as-root --oversubscribe -np 2 " + short_mnist("-s ddp"));
@@ -217,8 +222,11 @@ TEST_F(Processes, TellThatThePortIsTaken) {
 }
 
 TEST_F(Processes, EndTogetherWhenOneIsKilled) {
-  for (const char* transport : {"shared-memory", "gloo"}) {
+  for (const std::string transport : {"shared-memory", "gloo"}) {
     SCOPED_TRACE(transport);
+    if (transport == "gloo" && !comm::has_gloo()) {
+      continue;
+    }
     const auto start = std::chrono::steady_clock::now();
     const os::CommandResult result =
         launch(3, fmt::format("{} --do lose-a-peer --transport {}", kWorker, transport));
@@ -234,8 +242,9 @@ TEST_F(Processes, EndTogetherWhenOneIsKilled) {
 // SIGTERM to the launcher in the middle of training; then --resume auto. The parameters are those
 // of a training that nobody stopped.
 TEST_F(Processes, StopAtAStepOnSigtermAndGoOnBitForBit) {
-  const std::string program =
-      fmt::format("{} --generated-digits --net cnn --epochs 1 --conv im2col --resume auto", kMnist);
+  const std::string program = fmt::format(
+      "{} --generated-digits --net cnn --epochs 1 --conv im2col --device cpu --resume auto",
+      kMnist);
   const os::CommandResult stopped =
       sh(fmt::format("{0} run --nproc-per-node 2 --run-dir run -- {1} & pid=$!; "
                      "for i in $(seq 600); do grep -q '\"event\":\"step\"' run/events/rank-0.jsonl "

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a client of an installed lockstep writes: here a gang of one, and one collective.
-#include <lockstep/lockstep.h>
-
 #include <iostream>
+#include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
   const lockstep::Program program{.about = "Adds up one number per worker"};
