@@ -2,8 +2,10 @@
 #include "os/memory.h"
 
 #include <dlfcn.h>
+#include <filesystem>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <system_error>
 
 namespace lockstep::os {
 
@@ -27,6 +29,17 @@ uint64_t peak_resident_bytes() {
 
 void* find_symbol(const char* name) {
   return ::dlsym(RTLD_DEFAULT, name);
+}
+
+std::string library_of(const char* symbol) {
+  Dl_info info{};
+  const void* address = find_symbol(symbol);
+  if (address == nullptr || ::dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
+    return "";
+  }
+  std::error_code fault;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, fault);
+  return fault ? info.dli_fname : file.string();
 }
 
 }  // namespace lockstep::os

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep::os {
 
@@ -15,5 +16,9 @@ uint64_t peak_resident_bytes();
 
 // A symbol of any library of this process, or null. For what a linked library may or may not offer.
 void* find_symbol(const char* name);
+
+// The file, links followed, of the library that a call of this symbol goes to; empty if none has
+// it.
+std::string library_of(const char* symbol);
 
 }  // namespace lockstep::os

@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kSamples = 8;
+constexpr int64_t kSamples = 4;
 
 bool is_convolution(torch::nn::Module& module) {
   return module.as<torch::nn::Conv1d>() != nullptr || module.as<torch::nn::Conv2d>() != nullptr ||
@@ -68,7 +68,7 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
   const Batch few = batch.slice(0, std::min(batch.size(), kSamples));
   torch::Tensor times = torch::full({2}, std::numeric_limits<double>::infinity(), torch::kFloat64);
   // In turns, and the best of each: the first pass starts threads, and others use this machine too.
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 2; ++round) {
     for (const int onednn : {0, 1}) {
       use(onednn == 1);
       const double seconds = seconds_of_a_pass(model, loss, few);

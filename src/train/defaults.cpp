@@ -29,22 +29,24 @@ void set_blas_threads(int threads) {
   }
 }
 
-// "generic" in libtorch's configuration means that the system's libblas.so.3 decides.
+// "generic" in libtorch's configuration means that the system's libblas.so.3 decides, which is the
+// library that answers to the name; others may be loaded beside it.
 void find_blas(Defaults& defaults) {
   const std::string config = torch::show_config();
-  if (os::find_symbol("openblas_get_config") != nullptr) {
+  const size_t start = config.find("BLAS_INFO=");
+  const std::string built =
+      start == std::string::npos
+          ? "libtorch's BLAS"
+          : config.substr(start + 10, config.find_first_of(", \n", start) - start - 10);
+  const std::string library = os::library_of("sgemm_");
+  defaults.blas = built;
+  if (library.find("openblas") != std::string::npos) {
     defaults.blas = "OpenBLAS";
-  } else if (os::find_symbol("bli_info_get_version_str") != nullptr) {
+  } else if (library.find("blis") != std::string::npos) {
     defaults.blas = "BLIS";
-  } else if (config.find("BLAS_INFO=generic") != std::string::npos) {
+  } else if (built == "generic" && library.find("libblas.so") != std::string::npos) {
     defaults.blas = "the reference BLAS";
     defaults.is_blas_slow = true;
-  } else {
-    const size_t start = config.find("BLAS_INFO=");
-    defaults.blas =
-        start == std::string::npos
-            ? "libtorch's BLAS"
-            : config.substr(start + 10, config.find_first_of(", \n", start) - start - 10);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "os/memory.h"
 #include "os/signals.h"
 #include "train/convolution.h"
+#include "train/evaluate.h"
 #include "train/stopped.h"
 
 namespace lockstep::train {
@@ -59,35 +60,6 @@ int64_t count_parameters(const torch::nn::Module& model) {
 }
 
 }  // namespace
-
-Evaluation evaluate(SessionParts& session,
-                    torch::nn::Module& model,
-                    const DatasetPtr& test,
-                    const LossFunction& loss,
-                    int64_t batch_size) {
-  torch::NoGradGuard no_grad;
-  const bool was_training = model.is_training();
-  model.eval();
-  // Batch norm's averages differ from worker to worker; rank 0's are the model's.
-  session.communicator->broadcast(model.buffers());
-  const EvaluationSampler sampler({.dataset_size = test->size(),
-                                   .batch = batch_size,
-                                   .rank = session.communicator->rank(),
-                                   .world_size = session.communicator->size()});
-  Loader loader(test, sampler, {.pin_memory = session.device.is_cuda()});
-  Meter meter;
-  while (const std::optional<Batch> next = loader.next()) {
-    const Batch batch = next->to(session.device, true);
-    const Loss result = loss(model, batch);
-    meter.add(result.value, batch.size());
-    if (result.scores.defined()) {
-      meter.add_scores(result.scores, batch.target);
-    }
-  }
-  meter.all_reduce(*session.communicator);
-  model.train(was_training);
-  return {.loss = meter.loss(), .accuracy = meter.accuracy(), .samples = meter.samples()};
-}
 
 Loop::Loop(SessionParts& session,
            const TrainerOptions& options,
@@ -242,11 +214,7 @@ void Loop::train_epoch() {
     train_step(batch->to(session_.device, true));
     after_step();
   }
-  if (step_in_epoch_ >= sampler_.steps()) {
-    finish_epoch();
-  } else if (is_finished() && task_.test != nullptr) {
-    finish_epoch();
-  }
+  finish_epoch();
 }
 
 void Loop::train_step(const Batch& batch) {

@@ -24,13 +24,6 @@ struct Task {
   LossFunction loss;
 };
 
-// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang.
-Evaluation evaluate(SessionParts& session,
-                    torch::nn::Module& model,
-                    const DatasetPtr& test,
-                    const LossFunction& loss,
-                    int64_t batch);
-
 // One call of Trainer::fit, from resume to the final table.
 class Loop {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/trainer.h"
 
+#include "train/evaluate.h"
 #include "train/flags.h"
 #include "train/loop.h"
 #include "train/session_parts.h"

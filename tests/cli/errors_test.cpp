@@ -72,7 +72,7 @@ TEST(Errors, SayWhatIsWrongWhoSaysSoAndWhatToTypeInstead) {
   }
 
   const std::string here = std::filesystem::canonical(launcher.path(".")).string();
-  expect_golden(replaced(text, here, "/work/here"), "errors.txt");
+  expect_golden(replaced(text, here, "/home/me"), "errors.txt");
   EXPECT_FALSE(std::filesystem::exists(launcher.path("started")));
 }
 

@@ -221,6 +221,32 @@ TEST_F(Processes, TellThatThePortIsTaken) {
   EXPECT_THAT(result.errors, HasSubstr("in use"));
 }
 
+TEST_F(Processes, EndAtOnceOnSigtermWhileTheyWaitForTheirGang) {
+  const os::CommandResult result = sh(fmt::format(
+      "RANK=1 WORLD_SIZE=2 MASTER_PORT={} {} --generated-digits & pid=$!; sleep 2; "
+      "kill -TERM $pid; for i in $(seq 20); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done; "
+      "kill -0 $pid 2>/dev/null && echo still there; wait $pid",
+      os::free_port(),
+      kMnist));
+
+  EXPECT_EQ(result.status.code, 128 + SIGTERM) << result.errors;
+  EXPECT_THAT(result.output, Not(HasSubstr("still there")));
+}
+
+TEST_F(Processes, WarnWhenTheReferenceBlasIsLinked) {
+  const std::string found =
+      sh("ldconfig -p | grep -q openblas && ls -d /usr/lib/*/blas | head -n 1").output;
+  if (found.empty()) {
+    GTEST_SKIP() << "OpenBLAS and the reference BLAS are not both installed";
+  }
+  const os::CommandResult result = sh(fmt::format("LD_LIBRARY_PATH={} {} --steps 2 --no-validation",
+                                                  found.substr(0, found.find('\n')),
+                                                  short_mnist()));
+
+  EXPECT_EQ(result.status.code, 0) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("the reference BLAS is linked, up to 8x slower"));
+}
+
 TEST_F(Processes, EndTogetherWhenOneIsKilled) {
   for (const std::string transport : {"shared-memory", "gloo"}) {
     SCOPED_TRACE(transport);

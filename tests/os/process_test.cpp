@@ -37,7 +37,7 @@ TEST(Child, TellsHowItEnded) {
 }
 
 TEST(Child, TellsNothingWhileItRuns) {
-  Child child = start(shell("sleep 60"));
+  Child child = start(shell("exec sleep 60"));
   EXPECT_EQ(child.find_exit(), std::nullopt);
 
   child.signal_group(SIGKILL);
@@ -123,7 +123,7 @@ TEST(DiesWithParent, HoldsWhenTheParentIsKilled) {
   Pipe told = make_pipe();
   const int parent = fork_process();
   if (parent == 0) {
-    const Child child = start(shell("sleep 60"));
+    const Child child = start(shell("exec sleep 60"));
     write_all(told.in.number(), std::to_string(child.pid()) + "\n");
     std::this_thread::sleep_for(std::chrono::seconds(60));
     leave(0);

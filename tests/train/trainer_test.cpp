@@ -265,6 +265,29 @@ TEST(Trainer, LogsTheLearningRateOfEveryStep) {
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "checkpoints"));
 }
 
+TEST(Trainer, SavesAndSumsUpWhenItEndsWithinAnEpoch) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  Session session = make_session(solo, directory.path());
+  Net net(0);
+  torch::optim::SGD sgd(net.parameters(), 0.1);
+  Trainer trainer(session, {.epochs = 3, .steps = 11, .global_batch = 12});
+
+  const TrainResult result = trainer.fit(net, sgd, points(100), nullptr, CrossEntropy());
+
+  EXPECT_EQ(result.steps, 11);
+  EXPECT_EQ(result.epochs, 1);
+  EXPECT_GT(result.train_loss, 0);
+  EXPECT_EQ(list_checkpoints(directory.path() / "checkpoints").back().step, 11);
+}
+
+TEST(OwnLoop, StandsInTheDocumentationAsItIsBuilt) {
+  const std::string page = os::read_file(LOCKSTEP_SOURCE_DIR "/docs/training.md");
+  const std::string program = os::read_file(LOCKSTEP_SOURCE_DIR "/examples/own_loop/main.cpp");
+
+  EXPECT_THAT(page, HasSubstr(program.substr(program.find("#include"))));
+}
+
 TEST(Trainer, RefusesMoreWorkersThanSamples) {
   gang(4, [](Communicator& comm) {
     const os::TemporaryDirectory directory;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/callback.h"
+#include "lockstep/dataset.h"
+#include "lockstep/strategy.h"
+#include "train/session_parts.h"
+
+namespace lockstep::train {
+
+// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang.
+Evaluation evaluate(SessionParts& session,
+                    torch::nn::Module& model,
+                    const DatasetPtr& test,
+                    const LossFunction& loss,
+                    int64_t batch);
+
+}  // namespace lockstep::train
