@@ -50,7 +50,10 @@ class Throughput {
   void add(int64_t samples, Clock::time_point now = Clock::now());
 
   // Takes time out that was not spent on samples (validation, say).
-  void pause(Clock::duration time) { start_ += time; }
+  void pause(Clock::duration time) {
+    start_ += time;
+    last_ += time;
+  }
 
   double rate() const;
 

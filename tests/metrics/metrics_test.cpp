@@ -64,6 +64,9 @@ TEST(Throughput, LeavesPausesOut) {
   throughput.add(50, start + seconds(10));
 
   EXPECT_DOUBLE_EQ(throughput.rate(), 10);
+
+  throughput.pause(seconds(3));
+  EXPECT_DOUBLE_EQ(throughput.rate(), 10);
 }
 
 TEST(EventWriter, AppendsOneLinePerEventThatReadsBack) {
