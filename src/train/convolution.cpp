@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
-#include <limits>
 
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kSamples = 4;
+constexpr int64_t kWarmupSamples = 4;
 
 bool is_convolution(torch::nn::Module& module) {
   return module.as<torch::nn::Conv1d>() != nullptr || module.as<torch::nn::Conv2d>() != nullptr ||
@@ -65,14 +64,14 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
   for (const torch::Tensor& buffer : model.buffers()) {
     buffers.push_back(buffer.clone());
   }
-  const Batch few = batch.slice(0, std::min(batch.size(), kSamples));
-  torch::Tensor times = torch::full({2}, std::numeric_limits<double>::infinity(), torch::kFloat64);
-  // In turns, and the best of each: the first pass starts threads, and others use this machine too.
-  for (int round = 0; round < 2; ++round) {
+  torch::Tensor times = torch::zeros({2}, torch::kFloat64);
+  // A few samples first, which start threads and build kernels; then the whole batch, for what is
+  // faster on a few samples may be far slower on many.
+  for (const int64_t samples : {std::min(batch.size(), kWarmupSamples), batch.size()}) {
+    const Batch some = batch.slice(0, samples);
     for (const int onednn : {0, 1}) {
       use(onednn == 1);
-      const double seconds = seconds_of_a_pass(model, loss, few);
-      times[onednn] = std::min(times[onednn].item<double>(), seconds);
+      times[onednn] = seconds_of_a_pass(model, loss, some);
     }
   }
   at::Generator generator = at::detail::getDefaultCPUGenerator();

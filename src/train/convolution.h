@@ -12,8 +12,8 @@ namespace lockstep::train {
 
 // Decides how this process computes convolutions on the CPU, and sets it: "onednn" or "im2col"
 // (matrix product by the BLAS). On arm64, Debian's oneDNN is 3x slower; on x86_64 it is mostly
-// faster. `wanted` is one of them, or "auto": both are timed on a few samples of `batch` and the
-// gang keeps the faster; model, gradients and random numbers stay as they were.
+// faster. `wanted` is one of them, or "auto": both are timed on `batch` and the gang
+// keeps the faster; model, gradients and random numbers stay as they were.
 //
 // Returns a line for people; empty where the model has no convolution or runs on a GPU.
 struct ConvolutionChoice {
