@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sourced by tools/slurm-lab: whether a lab can be had on this machine at all.
+# shellcheck disable=SC2154  # settings.sh sets them
+
+# The first program that is needed and not here.
+find_missing_program() {
+  local program
+  local needed=(slurmctld slurmd srun sinfo munged ip bridge unshare nsenter setpriv pivot_root
+    mknod mkfifo flock)
+  [[ $block != drop && $block != reject ]] || needed+=(nft)
+  [[ $with_ssh == no ]] || needed+=(sshd ssh ssh-keygen)
+  for program in "${needed[@]}"; do
+    if ! command -v "$program" >/dev/null; then
+      echo "$program"
+      return
+    fi
+  done
+}
+
+# Makes, out of sight, one of each thing that a lab is made of.
+try_namespaces() {
+  unshare --net --pid --fork --kill-child --mount --uts --ipc /bin/bash -e <<'TRIAL'
+hostname rack
+ip link add bridge0 type bridge
+ip link add here type veth peer name there
+mount -n -t tmpfs tmpfs /tmp
+mkdir /tmp/upper /tmp/work /tmp/root
+mount -n -t overlay overlay -o lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work /tmp/root
+mount -n -t proc proc /tmp/root/proc
+mknod /tmp/null c 1 3
+TRIAL
+}
+
+# Why there can be no lab here, as one line; nothing when there can be one.
+reason_against_lab() {
+  if [[ $(uname -s) != Linux ]]; then
+    echo "it needs Linux"
+    return
+  fi
+  if [[ $EUID -ne 0 ]]; then
+    echo "it needs root, for namespaces and overlay mounts"
+    return
+  fi
+  local missing
+  missing=$(find_missing_program)
+  if [[ -n $missing ]]; then
+    echo "$missing is not installed; type: tools/setup.sh slurm"
+    return
+  fi
+  local trial
+  if ! trial=$(try_namespaces 2>&1); then
+    echo "namespaces, bridges or overlay mounts are not to be had: $(tail -n 1 <<<"$trial")"
+  fi
+}
