@@ -4,10 +4,10 @@
 #   LOCKSTEP_TRAINING         the worker tower is there
 #   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
 #                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
-#   LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI
+#   LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI
 #                             AUTO: use it where it is found; ON: it must be there; OFF: without it
 #
-# Sets LOCKSTEP_HAVE_GLOO and LOCKSTEP_HAVE_MPI to 0 or 1. All targets made here are imported ones:
+# Sets LOCKSTEP_HAVE_HWLOC, LOCKSTEP_HAVE_GLOO and LOCKSTEP_HAVE_MPI to 0 or 1. All targets made here are imported ones:
 # an installed lockstep refers to them by name, never by a path of the machine that built it.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -20,6 +20,65 @@ else()
   find_package(spdlog REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_package(CLI11 REQUIRED)
+endif()
+
+# ZeroMQ with its C++ header, and libsodium beneath its CURVE: the control plane of a run on several
+# nodes. lockstep::zmq is nothing where they are not.
+set(LOCKSTEP_HAVE_ZMQ 0)
+if(LOCKSTEP_WANT_ZMQ STREQUAL "ON"
+   OR NOT (LOCKSTEP_WANT_ZMQ STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
+  find_path(LOCKSTEP_ZMQ_INCLUDE zmq.hpp)
+  find_library(LOCKSTEP_ZMQ_LIBRARY zmq)
+  find_path(LOCKSTEP_SODIUM_INCLUDE sodium.h)
+  find_library(LOCKSTEP_SODIUM_LIBRARY sodium)
+  mark_as_advanced(LOCKSTEP_ZMQ_INCLUDE LOCKSTEP_ZMQ_LIBRARY LOCKSTEP_SODIUM_INCLUDE
+                   LOCKSTEP_SODIUM_LIBRARY)
+  if(LOCKSTEP_ZMQ_INCLUDE AND LOCKSTEP_ZMQ_LIBRARY AND LOCKSTEP_SODIUM_INCLUDE
+     AND LOCKSTEP_SODIUM_LIBRARY)
+    set(LOCKSTEP_HAVE_ZMQ 1)
+  else()
+    message(FATAL_ERROR "ZeroMQ and libsodium are not found (Debian: libzmq3-dev cppzmq-dev "
+                        "libsodium-dev); -DLOCKSTEP_WANT_ZMQ=OFF builds for one node only")
+  endif()
+endif()
+if(NOT TARGET lockstep::zmq)
+  add_library(lockstep::zmq INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_ZMQ)
+    target_include_directories(lockstep::zmq SYSTEM INTERFACE "${LOCKSTEP_ZMQ_INCLUDE}"
+                                                              "${LOCKSTEP_SODIUM_INCLUDE}")
+    target_link_libraries(lockstep::zmq INTERFACE "${LOCKSTEP_ZMQ_LIBRARY}"
+                                                  "${LOCKSTEP_SODIUM_LIBRARY}")
+  endif()
+endif()
+
+# hwloc from 2.1 on, by its headers: its own package configuration is not everywhere.
+set(LOCKSTEP_HAVE_HWLOC 0)
+if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"
+   OR NOT (LOCKSTEP_WANT_HWLOC STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
+  find_path(LOCKSTEP_HWLOC_INCLUDE hwloc.h)
+  find_library(LOCKSTEP_HWLOC_LIBRARY hwloc)
+  mark_as_advanced(LOCKSTEP_HWLOC_INCLUDE LOCKSTEP_HWLOC_LIBRARY)
+  if(LOCKSTEP_HWLOC_INCLUDE AND LOCKSTEP_HWLOC_LIBRARY)
+    file(STRINGS "${LOCKSTEP_HWLOC_INCLUDE}/hwloc.h" hwloc_version REGEX "define HWLOC_API_VERSION")
+    string(REGEX REPLACE ".*(0x[0-9a-f]+).*" "\\1" hwloc_version "${hwloc_version}")
+    math(EXPR hwloc_version "${hwloc_version}")
+    math(EXPR hwloc_least "0x00020100")
+    if(hwloc_version GREATER_EQUAL hwloc_least)
+      set(LOCKSTEP_HAVE_HWLOC 1)
+    endif()
+  endif()
+  if(LOCKSTEP_WANT_HWLOC STREQUAL "ON" AND NOT LOCKSTEP_HAVE_HWLOC)
+    message(FATAL_ERROR "hwloc is wanted and not found (Debian: libhwloc-dev)")
+  endif()
+endif()
+
+# lockstep::hwloc: nothing where hwloc is not.
+if(NOT TARGET lockstep::hwloc)
+  add_library(lockstep::hwloc INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_HWLOC)
+    target_include_directories(lockstep::hwloc SYSTEM INTERFACE "${LOCKSTEP_HWLOC_INCLUDE}")
+    target_link_libraries(lockstep::hwloc INTERFACE "${LOCKSTEP_HWLOC_LIBRARY}")
+  endif()
 endif()
 
 if(NOT LOCKSTEP_TRAINING)

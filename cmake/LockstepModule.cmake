@@ -58,12 +58,18 @@ function(lockstep_program name)
   lockstep_share_precompiled(${name} lockstep_torch_pch)
 endfunction()
 
-# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|gang|...] [TORCH] [SEPARATE])
+# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|gang|...] [TORCH] [SEPARATE]
+#               [TOGETHER] [TIMEOUT SECONDS])
 #
 # One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to
-# load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes.
+# load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes. Another
+# one is so if its cases share what is dear to make: TOGETHER.
 function(lockstep_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE" "LABEL" "SOURCES;DEPS;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE;TOGETHER" "LABEL;TIMEOUT"
+                        "SOURCES;DEPS;LIBS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -84,18 +90,18 @@ function(lockstep_test name)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
   endif()
-  if(arg_TORCH AND NOT arg_SEPARATE)
+  if(arg_TOGETHER OR (arg_TORCH AND NOT arg_SEPARATE))
     add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"
                                   "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
     # Ranks that are threads of one process must not each have a thread per core.
-    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300
+    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
                                             ENVIRONMENT OMP_NUM_THREADS=1)
   else()
     gtest_discover_tests(
       ${name}
       DISCOVERY_TIMEOUT 60
       DISCOVERY_MODE PRE_TEST
-      PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300)
+      PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
   endif()
 endfunction()
 

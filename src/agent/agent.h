@@ -6,9 +6,13 @@
 
 namespace lockstep::agent {
 
-// Runs the part of `plan` that falls to `node`: the run directory, the workers, their supervision,
-// the report of a failure. Returns the exit code of the run; throws an Error when the workers
-// cannot be started.
-int run(const plan::LaunchPlan& plan, int node, const os::Environment& environment);
+// Runs `plan` in the way that it says: on this machine, as the leader of agents that are started
+// through srun or ssh, as one of several peers, or by becoming a worker, in which case it does not
+// return. Returns the exit code of the run; throws an Error when it cannot begin.
+int run(const plan::LaunchPlan& plan, const os::Environment& environment);
+
+// An agent that srun or ssh has started: joins the leader of which the environment, or standard
+// input, tells, and does what it says. Returns the exit code of this process.
+int serve(os::Environment environment, bool from_stdin);
 
 }  // namespace lockstep::agent

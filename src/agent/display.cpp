@@ -2,7 +2,7 @@
 #include "agent/display.h"
 
 #include <algorithm>
-#include <chrono>
+#include <fmt/format.h>
 
 #include "os/pipe.h"
 #include "os/terminal.h"
@@ -10,131 +10,216 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::string_view kClearLine = "\r\x1b[2K";
-constexpr size_t kMostPerPiece = size_t{1} << 18;
-constexpr size_t kMostPerCall = size_t{1} << 20;
+using std::chrono::milliseconds;
 
-bool is_ready(int fd) {
-  os::Watch watch{.fd = fd, .for_write = true, .is_ready = false};
-  os::wait_for({&watch, 1}, std::chrono::milliseconds(0));
-  return watch.is_ready;
+constexpr std::string_view kClearLine = "\r\x1b[2K";
+constexpr std::string_view kPlain = "\x1b[0m";
+constexpr std::string_view kDim = "\x1b[2m";
+// Cyan, green, yellow, magenta, blue: red is for errors.
+constexpr std::array<std::string_view, 5> kColours = {
+    "\x1b[36m", "\x1b[32m", "\x1b[33m", "\x1b[35m", "\x1b[34m"};
+
+// Beyond either in one window, lines are shown without waiting for twins: it would cost a core.
+constexpr size_t kMostBytesOfRank = size_t{128} << 10;
+constexpr size_t kMostWork = 200000;
+constexpr std::chrono::seconds kStatusTime(2);
+constexpr size_t kMostWaitingForStatus = size_t{64} << 10;
+
+// The next line of `lines`, without its '\n'; takes it off.
+std::string_view take_line(std::string_view& lines) {
+  const size_t end = lines.find('\n');
+  const std::string_view line = lines.substr(0, end);
+  lines.remove_prefix(end == std::string_view::npos ? lines.size() : end + 1);
+  return line;
 }
 
-// A piece that a pipe takes without blocking, cut after a line where it holds one.
-std::string_view next_piece(std::string_view text) {
-  if (text.size() <= os::kAtomicBytes) {
-    return text;
-  }
-  const std::string_view piece = text.substr(0, os::kAtomicBytes);
-  const size_t end = piece.rfind('\n');
-  return end == std::string_view::npos ? piece : piece.substr(0, end + 1);
+bool may_colour(const os::Environment& environment) {
+  return os::find_variable(environment, "NO_COLOR").value_or("").empty() &&
+         os::find_variable(environment, "TERM").value_or("dumb") != "dumb";
 }
 
 }  // namespace
 
-Display Display::of_this_process() {
+Display Display::of_this_process(int world_size, const os::Environment& environment) {
   constexpr int kUsualColumns = 80;
-  const auto target = [](int fd) {
-    return Target{.fd = fd,
-                  .is_terminal = os::is_terminal(fd),
-                  .is_file = os::is_regular_file(fd),
-                  .is_gone = false};
-  };
-  return {
-      target(1),
-      target(2),
-      os::find_terminal_columns(1).value_or(os::find_terminal_columns(2).value_or(kUsualColumns))};
+  const auto columns =
+      os::find_terminal_columns(1).value_or(os::find_terminal_columns(2).value_or(kUsualColumns));
+  return {{.fd = 1, .kind = Outlet::kind_of(1)},
+          {.fd = 2, .kind = Outlet::kind_of(2)},
+          {.world_size = world_size, .columns = columns, .has_colours = may_colour(environment)}};
 }
 
-Display::Display(Target out, Target err, int columns) : out_(out), err_(err), columns_(columns) {}
+Display::Display(Target out, Target err, const Options& options)
+    : options_(options), out_(out.fd, out.kind), collapse_(options.world_size) {
+  if (!os::is_same_file(out.fd, err.fd)) {
+    err_ = std::make_unique<Outlet>(err.fd, err.kind);
+  }
+}
 
-Display::Target* Display::screen() {
-  if (out_.is_terminal) {
+void Display::set_world_size(int world_size) {
+  options_.world_size = world_size;
+  collapse_.set_world_size(world_size);
+}
+
+Outlet& Display::outlet(Stream stream) {
+  return stream == Stream::Out || err_ == nullptr ? out_ : *err_;
+}
+
+Outlet* Display::screen() {
+  if (out_.is_terminal()) {
     return &out_;
   }
-  return err_.is_terminal ? &err_ : nullptr;
+  return outlet(Stream::Err).is_terminal() ? &outlet(Stream::Err) : nullptr;
 }
 
-void Display::add(Target& target, std::string_view text) {
-  if (target.is_gone || text.empty()) {
+std::string Display::prefix(const RankSet& ranks, const Outlet& to) const {
+  if (options_.world_size == 1) {
+    return "";
+  }
+  std::string plain = fmt::format("[{}]: ", to_string(ranks));
+  if (!options_.has_colours || !to.is_terminal()) {
+    return plain;
+  }
+  const auto lowest = static_cast<size_t>(ranks.ranges().front().first);
+  return fmt::format(
+      "{}{}{}", ranks.size() > 1 ? kDim : kColours[lowest % kColours.size()], plain, kPlain);
+}
+
+// Whether this rank, or all together, say more than can be compared line by line.
+bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
+  const auto index = static_cast<size_t>(rank);
+  if (index >= meters_.size()) {
+    meters_.resize(index + 1);
+  }
+  const int64_t window = now.time_since_epoch() / Collapse::kWindow;
+  for (Meter* meter : {&meters_[index], &work_}) {
+    if (meter->window != window) {
+      *meter = {.window = window, .amount = 0};
+    }
+  }
+  meters_[index].amount += bytes;
+  return meters_[index].amount > kMostBytesOfRank || work_.amount > kMostWork;
+}
+
+// Returns what was too much.
+std::string_view Display::collapse_some(int rank, Stream stream, std::string_view lines) {
+  const Clock::time_point now = Clock::now();
+  if (!is_flood(rank, lines.size(), now)) {
+    const size_t before = collapse_.work() - work_.amount;
+    while (!lines.empty() && work_.amount <= kMostWork) {
+      collapse_.add(rank, stream, take_line(lines), now);
+      work_.amount = collapse_.work() - before;
+    }
+  }
+  if (!lines.empty()) {
+    collapse_.release(rank, stream);
+  }
+  show_ready(now);
+  return lines;
+}
+
+void Display::take_lines(int rank, Stream stream, std::string_view lines) {
+  Outlet& to = outlet(stream);
+  if (to.is_nobody()) {
     return;
   }
-  if (pieces_.empty() || pieces_.back().target != &target ||
-      pieces_.back().text.size() > kMostPerPiece) {
-    pieces_.push_back({&target, {}});
-  }
-  pieces_.back().text += text;
-  waiting_bytes_ += text.size();
-}
-
-void Display::add_lines(Stream stream, std::string_view lines) {
-  Target& target = stream == Stream::Out ? out_ : err_;
-  const bool is_over_status = !status_.empty() && target.is_terminal;
-  if (is_over_status) {
-    add(target, kClearLine);
-  }
-  add(target, lines);
-  if (is_over_status) {
-    add(*screen(), status_);
+  const std::string_view rest =
+      options_.world_size == 1 ? lines : collapse_some(rank, stream, lines);
+  if (!rest.empty()) {
+    add_lines(to, prefix(RankSet(rank), to), rest);
   }
 }
 
-void Display::show_status(std::string_view text) {
-  Target* const target = screen();
-  if (target == nullptr || text.empty()) {
+void Display::show_ready(Clock::time_point now) {
+  while (const auto line = collapse_.find_ready(now)) {
+    Outlet& to = outlet(line->stream);
+    add_lines(to, prefix(line->ranks, to), line->text.empty() ? "\n" : line->text);
+  }
+}
+
+void Display::add_lines(Outlet& to, std::string_view prefix, std::string_view lines) {
+  const bool is_over_status = !status_.empty() && &to == screen();
+  if (is_over_status) {
+    to.add(kClearLine);
+  }
+  to.add_lines(prefix, lines);
+  if (is_over_status) {
+    to.add(status_);
+  }
+}
+
+void Display::take_status(int rank, std::string_view text) {
+  Outlet* const target = screen();
+  const Clock::time_point now = Clock::now();
+  const bool is_of_other = rank > status_rank_ && now < status_time_ + kStatusTime;
+  if (target == nullptr || text.empty() || is_of_other ||
+      target->waiting_bytes() > kMostWaitingForStatus) {
     return;
   }
-  status_ = cut_to_columns(text, columns_ - 1);
-  add(*target, kClearLine);
-  add(*target, status_);
+  status_rank_ = rank;
+  status_time_ = now;
+  status_ =
+      cut_to_columns(prefix(RankSet(rank), *target) + std::string(text), options_.columns - 1);
+  target->add(kClearLine);
+  target->add(status_);
 }
 
 void Display::clear_status() {
-  if (!status_.empty()) {
-    add(*screen(), kClearLine);
-    status_.clear();
+  if (!status_.empty() && screen() != nullptr) {
+    screen()->add(kClearLine);
   }
+  status_.clear();
 }
 
-bool Display::write_front() {
-  Piece& front = pieces_.front();
-  const std::string_view left = std::string_view(front.text).substr(written_of_front_);
-  std::optional<size_t> count = left.size();
-  if (!front.target->is_gone) {
-    if (!front.target->is_file && !is_ready(front.target->fd)) {
-      return false;
-    }
-    count = os::write_some(front.target->fd, front.target->is_file ? left : next_piece(left));
-  }
-  if (!count) {
-    front.target->is_gone = true;
-    return true;
-  }
-  written_of_front_ += *count;
-  waiting_bytes_ -= *count;
-  if (written_of_front_ == front.text.size()) {
-    pieces_.pop_front();
-    written_of_front_ = 0;
-  }
-  return *count > 0;
+void Display::say(std::string_view text) {
+  show(fmt::format("lockstep: {}\n", text));
+}
+
+void Display::show(std::string_view lines) {
+  collapse_.release_all();
+  show_ready(Clock::now());
+  Outlet& to = outlet(Stream::Err);
+  const bool is_over_status = !status_.empty() && &to == screen();
+  to.add(is_over_status ? kClearLine : "");
+  to.add(lines);
+  to.add(is_over_status ? status_ : "");
+}
+
+void Display::flush() {
+  collapse_.release_all();
+  show_ready(Clock::now());
+  out_.tell_dropped();
+  outlet(Stream::Err).tell_dropped();
 }
 
 void Display::write_some() {
-  const size_t enough = waiting_bytes_ - std::min(waiting_bytes_, kMostPerCall);
-  while (!pieces_.empty() && waiting_bytes_ >= enough && write_front()) {
+  show_ready(Clock::now());
+  out_.write_some();
+  if (err_ != nullptr) {
+    err_->write_some();
   }
 }
 
 void Display::give_up() {
-  out_.is_gone = true;
-  err_.is_gone = true;
-  pieces_.clear();
-  written_of_front_ = 0;
-  waiting_bytes_ = 0;
+  out_.give_up();
+  outlet(Stream::Err).give_up();
 }
 
-int Display::waiting_fd() const {
-  return pieces_.empty() ? -1 : pieces_.front().target->fd;
+std::optional<milliseconds> Display::time_to_next() const {
+  const auto next = collapse_.next_time();
+  if (!next) {
+    return std::nullopt;
+  }
+  const auto now = Clock::now();
+  return *next <= now ? milliseconds(0) : std::chrono::ceil<milliseconds>(*next - now);
+}
+
+std::array<int, 2> Display::waiting_fds() const {
+  return {out_.waiting_fd(), err_ == nullptr ? -1 : err_->waiting_fd()};
+}
+
+size_t Display::waiting_bytes() const {
+  return out_.waiting_bytes() + (err_ == nullptr ? 0 : err_->waiting_bytes());
 }
 
 std::string cut_to_columns(std::string_view text, int columns) {

@@ -7,8 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include <nlohmann/json.hpp>
-
+#include "agent/advice.h"
 #include "base/text.h"
 #include "lockstep/error.h"
 #include "os/signals.h"
@@ -17,6 +16,12 @@ namespace lockstep::agent {
 namespace {
 
 constexpr size_t kBoxWidth = 78;
+// Of one line of a worker's in the box; the log has the rest.
+constexpr size_t kMostOfLine = 500;
+// Of the end of a log, in search of an exception.
+constexpr size_t kLinesToSearch = 400;
+constexpr std::streamoff kBytesToSearch = 1 << 16;
+constexpr size_t kMostNodes = 4;
 
 // What the code says by our contract; nothing for a program's own codes.
 std::string meaning_of(int code) {
@@ -36,81 +41,212 @@ std::string meaning_of(int code) {
   }
 }
 
+std::string count_workers(int count) {
+  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
+}
+
+// The end of a terminal's escape sequence that begins at `at`.
+size_t end_of_escape(std::string_view line, size_t at) {
+  if (at + 1 >= line.size() || line[at + 1] != '[') {
+    return std::min(at + 2, line.size());
+  }
+  const auto* const end =
+      std::find_if(line.begin() + at + 2, line.end(), [](char c) { return c >= '@' && c <= '~'; });
+  return std::min(static_cast<size_t>(end - line.begin()) + 1, line.size());
+}
+
+// A worker's line as it may stand in a box: no colours, nothing that moves the cursor, not endless.
+std::string to_plain(std::string_view line) {
+  while (line.ends_with('\r')) {
+    line.remove_suffix(1);
+  }
+  line.remove_prefix(line.rfind('\r') + 1);  // what a progress bar has drawn over
+  std::string plain;
+  for (size_t at = 0; at < line.size() && plain.size() < kMostOfLine;) {
+    if (line[at] == '\x1b') {
+      at = end_of_escape(line, at);
+      continue;
+    }
+    const bool is_control = static_cast<unsigned char>(line[at]) < ' ' && line[at] != '\t';
+    plain += is_control ? ' ' : line[at];
+    ++at;
+  }
+  if (plain.size() == kMostOfLine) {
+    // Not within a character of UTF-8.
+    while (!plain.empty() && (static_cast<unsigned char>(plain.back()) & 0xc0U) == 0x80U) {
+      plain.pop_back();
+    }
+    plain.pop_back();
+    plain += " ...";
+  }
+  return plain;
+}
+
+// A row of the box; a long text goes on beneath itself.
 std::string row(std::string_view label, std::string_view text) {
-  return fmt::format("| {:<6} {}\n", label, text);
+  constexpr std::string_view kStart = "| {:<6} {}\n";
+  constexpr size_t kRoom = kBoxWidth - 9;
+  std::string rows;
+  do {
+    size_t length = text.size();
+    if (length > kRoom) {
+      const size_t blank = text.rfind(' ', kRoom);
+      // A word that has no room, as a path has none, stays whole.
+      length = blank == std::string_view::npos || blank == 0 ? text.find(' ', 1) : blank;
+      length = std::min(length, text.size());
+    }
+    rows += fmt::format(fmt::runtime(kStart), label, text.substr(0, length));
+    text.remove_prefix(length);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    label = "";
+  } while (!text.empty());
+  return rows;
+}
+
+std::string describe(const PythonFrame& frame) {
+  return fmt::format(
+      "{}:{}{}", frame.file, frame.line, frame.function.empty() ? "" : " in " + frame.function);
+}
+
+std::string exception_rows(const PythonException& exception) {
+  std::string rows = row("why", to_plain(exception.text));
+  if (exception.raised_at) {
+    rows += row("", "at " + describe(*exception.raised_at));
+  }
+  if (exception.called_from) {
+    rows += row("", "called from " + describe(*exception.called_from));
+  }
+  return rows;
+}
+
+std::string describe_time(const Failure& failure) {
+  std::string text;
+  if (failure.seconds > 0) {
+    text = format_duration(failure.seconds) + " after the start";
+  }
+  if (failure.attempt > 0 || failure.max_restarts > 0) {
+    text += fmt::format("{}attempt {} of {}",
+                        text.empty() ? "" : ", ",
+                        failure.attempt + 1,
+                        std::max(failure.attempt, failure.max_restarts) + 1);
+  }
+  return text;
+}
+
+std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
+  int total = 0;
+  std::vector<std::string> places;
+  for (const StoppedWorkers& group : stopped) {
+    total += group.count;
+    places.push_back(fmt::format("{} on {}", group.count, group.node));
+  }
+  if (places.size() == 1) {
+    return fmt::format(
+        "{} stopped because of it, on {}", count_workers(total), stopped.front().node);
+  }
+  if (places.size() > kMostNodes) {
+    const size_t rest = places.size() - kMostNodes;
+    places.resize(kMostNodes);
+    places.push_back(fmt::format("the rest on {} more node{}", rest, rest == 1 ? "" : "s"));
+  }
+  return fmt::format("{} stopped because of it: {}", count_workers(total), join(places, ", "));
 }
 
 }  // namespace
 
+OutOfMemory judge_memory(const Failure& failure) {
+  if (failure.out_of_memory != OutOfMemory::No) {
+    return failure.out_of_memory;
+  }
+  const bool is_killed = failure.status.signal == SIGKILL;
+  return is_killed && failure.may_be_out_of_memory ? OutOfMemory::Perhaps : OutOfMemory::No;
+}
+
 std::string describe_death(const Failure& failure) {
+  if (!failure.cause.empty()) {
+    return failure.cause;
+  }
   const os::ExitStatus status = failure.status;
   if (status.signal == 0) {
     return fmt::format("left with code {}{}", status.code, meaning_of(status.code));
   }
-  if (status.signal == SIGKILL) {
-    return failure.may_be_out_of_memory
-               ? "was killed by SIGKILL, perhaps by the kernel's OOM killer: out of memory"
-               : "was killed by SIGKILL";
+  if (status.signal != SIGKILL) {
+    return fmt::format("died by {}", os::signal_name(status.signal));
   }
-  return fmt::format("died by {}", os::signal_name(status.signal));
+  switch (judge_memory(failure)) {
+    case OutOfMemory::Yes:
+      return "was killed by SIGKILL, by the kernel's OOM killer: out of memory";
+    case OutOfMemory::Perhaps:
+      return "was killed by SIGKILL, perhaps by the kernel's OOM killer: out of memory";
+    case OutOfMemory::No:
+      break;
+  }
+  return "was killed by SIGKILL";
 }
 
 std::string to_box(const Failure& failure) {
   const std::string title = fmt::format("+-- {} failed ", failure.who);
   std::string box = fmt::format("{:-<{}}\n", title, kBoxWidth);
-  box += row("how", describe_death(failure));
-  box += row("where",
-             fmt::format("local rank {} on {}, process {}, attempt {}",
-                         failure.local_rank,
-                         failure.node,
-                         failure.pid,
-                         failure.attempt));
-  if (!failure.note.empty()) {
-    box += row("note", failure.note);
+  const auto add = [&box](std::string_view label, const std::string& text) {
+    if (!text.empty()) {
+      box += row(label, text);
+    }
+  };
+  add("how", describe_death(failure));
+  if (failure.exception) {
+    box += exception_rows(*failure.exception);
   }
-  box += row("log", failure.log.string());
-  if (failure.last_lines.empty()) {
-    box += row("said", "nothing");
-  } else {
+  if (failure.pid != 0) {
+    add("where",
+        fmt::format(
+            "local rank {} on {}, process {}", failure.local_rank, failure.node, failure.pid));
+  }
+  add("when", describe_time(failure));
+  if (!failure.stopped.empty()) {
+    add("also", describe_stopped(failure.stopped));
+  }
+  add("note", failure.note);
+  if (!failure.last_lines.empty()) {
     box += "| its last lines:\n";
+  } else if (failure.pid != 0) {
+    add("said", "nothing");
   }
   for (const std::string& line : failure.last_lines) {
-    box += fmt::format("|   {}\n", line);
+    box += fmt::format("|   {}\n", to_plain(line));
   }
+  // Last of all, as that is what stands just above the prompt.
+  add("log", failure.log.string());
+  add("try", advise(failure).text);
   return box + fmt::format("{:-<{}}\n", "+", kBoxWidth);
 }
 
-std::string to_json(const Failure& failure) {
-  using Json = nlohmann::ordered_json;
-  Json json = {{"format", 1},
-               {"who", failure.who},
-               {"rank", failure.rank},
-               {"local_rank", failure.local_rank},
-               {"node", failure.node},
-               {"pid", failure.pid},
-               {"attempt", failure.attempt},
-               {"how", describe_death(failure)},
-               {"exit_code", failure.status.shell_code()},
-               {"signal", nullptr},
-               {"may_be_out_of_memory", failure.may_be_out_of_memory},
-               {"note", failure.note},
-               {"log", failure.log.string()},
-               {"last_lines", failure.last_lines}};
-  if (failure.status.signal != 0) {
-    json["signal"] = os::signal_name(failure.status.signal);
+void add_last_words(Failure& failure, const std::filesystem::path& error_file, size_t most) {
+  std::vector<std::string> lines = read_last_lines(failure.log, std::max(most, kLinesToSearch));
+  std::ifstream file(error_file, std::ios::binary);
+  if (!error_file.empty() && file) {
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    failure.exception = find_recorded_exception(text);
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  // Whoever was killed may have told of an exception long before, and survived it.
+  const bool may_have_thrown = failure.status.signal == 0 || failure.status.signal == SIGABRT;
+  if (!failure.exception && may_have_thrown) {
+    failure.exception = find_exception(lines);
+  }
+  if (lines.size() > most) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  }
+  failure.last_lines = std::move(lines);
 }
 
 std::vector<std::string> read_last_lines(const std::filesystem::path& path, size_t most) {
-  constexpr std::streamoff kEnoughBytes = 1 << 16;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) {
     return {};
   }
   const std::streamoff size = file.tellg();
-  const bool is_cut = size > kEnoughBytes;
-  file.seekg(is_cut ? size - kEnoughBytes : 0);
+  const bool is_cut = size > kBytesToSearch;
+  file.seekg(is_cut ? size - kBytesToSearch : 0);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (text.ends_with('\n')) {
     text.pop_back();

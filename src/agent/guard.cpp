@@ -6,7 +6,9 @@
 #include <csignal>
 #include <cstdio>
 #include <fmt/format.h>
+#include <thread>
 
+#include "agent/arrival.h"
 #include "os/peer_watch.h"
 #include "os/pipe.h"
 #include "os/process.h"
@@ -16,13 +18,24 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::chrono::seconds kCleanUpTime(5);
+// So that the agent has first what Slurm sends it directly.
+constexpr std::chrono::milliseconds kAfterSlurm(30);
 
 os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
   for (;;) {
     std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()}, os::Watch{.fd = agent.fd()}};
     os::wait_for(watches, std::nullopt);
-    while (const auto signal = signals.find_pending()) {
-      agent.signal(*signal);
+    while (const auto signal = signals.find_arrival()) {
+      if (is_from_slurm(*signal)) {
+        std::this_thread::sleep_for(kAfterSlurm);
+        agent.signal_with(signal->number, kFromSlurm);
+      } else {
+        agent.signal(signal->number);
+      }
+      if (signal->number == SIGTSTP) {
+        os::stop_self();  // Ctrl-Z: the agent has stopped the workers, and this is what a shell
+                          // sees
+      }
     }
     if (const auto status = agent.find_exit()) {
       return *status;
@@ -36,7 +49,7 @@ os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
 std::optional<int> guard() {
   std::fflush(nullptr);
   os::become_subreaper();
-  os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT});
+  os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT});
   const int guard_pid = os::process_id();
   const int agent_pid = os::fork_process();
   if (agent_pid == 0) {

@@ -5,16 +5,16 @@
 
 namespace lockstep::agent {
 
-void LineSplitter::take_line(std::string_view rest, Output& output) {
-  output.lines += unfinished_;
-  output.lines += rest;
+void LineSplitter::take_line(std::string_view rest) {
+  joined_ += unfinished_;
+  joined_ += rest;
   unfinished_.clear();
   follows_return_ = false;
 }
 
 size_t LineSplitter::take_return(std::string_view chunk, size_t start, size_t end, Output& output) {
   if (end + 1 < chunk.size() && chunk[end + 1] == '\n') {
-    take_line(chunk.substr(start, end + 2 - start), output);
+    take_line(chunk.substr(start, end + 2 - start));
     return end + 2;
   }
   unfinished_ += chunk.substr(start, end - start);
@@ -30,15 +30,27 @@ size_t LineSplitter::take_return(std::string_view chunk, size_t start, size_t en
   return end + 1;
 }
 
-LineSplitter::Output LineSplitter::feed(std::string_view chunk) {
-  Output output;
-  if (chunk.empty()) {
-    return output;
+// No '\r' is in the chunk, nor in what came just before it.
+void LineSplitter::take_plain(std::string_view chunk, Output& output) {
+  const size_t last = chunk.rfind('\n');
+  if (last == std::string_view::npos) {
+    unfinished_ += chunk;
+    return;
   }
+  size_t start = 0;
+  if (!unfinished_.empty()) {
+    start = chunk.find('\n') + 1;
+    take_line(chunk.substr(0, start));
+  }
+  output.lines[1] = chunk.substr(start, last + 1 - start);
+  unfinished_ = chunk.substr(last + 1);
+}
+
+void LineSplitter::take_with_returns(std::string_view chunk, Output& output) {
   size_t start = 0;
   if (std::exchange(ends_with_return_, false)) {
     if (chunk.front() == '\n') {
-      take_line("\r\n", output);
+      take_line("\r\n");
       start = 1;
     } else {
       unfinished_.clear();
@@ -46,11 +58,10 @@ LineSplitter::Output LineSplitter::feed(std::string_view chunk) {
     }
   }
   for (;;) {
-    // Most output has no '\r' at all: then every whole line is taken at once.
     const size_t back = chunk.find('\r', start);
     const size_t last = chunk.substr(0, back).rfind('\n');
     if (last != std::string_view::npos && last >= start) {
-      take_line(chunk.substr(start, last + 1 - start), output);
+      take_line(chunk.substr(start, last + 1 - start));
       start = last + 1;
     }
     if (back == std::string_view::npos) {
@@ -62,9 +73,23 @@ LineSplitter::Output LineSplitter::feed(std::string_view chunk) {
   if (follows_return_ && !unfinished_.empty()) {
     output.status = unfinished_;  // a bar that is drawn with '\r' first, as tqdm does
   }
-  if (unfinished_.size() > kLongestLine) {
-    take_line("", output);
+}
+
+LineSplitter::Output LineSplitter::feed(std::string_view chunk) {
+  Output output;
+  joined_.clear();
+  if (chunk.empty()) {
+    return output;
   }
+  if (follows_return_ || ends_with_return_ || chunk.find('\r') != std::string_view::npos) {
+    take_with_returns(chunk, output);
+  } else {
+    take_plain(chunk, output);
+  }
+  if (unfinished_.size() > kLongestLine && output.lines[1].empty()) {
+    take_line("");
+  }
+  output.lines[0] = joined_;
   return output;
 }
 
@@ -73,19 +98,6 @@ std::string LineSplitter::finish() {
   const bool is_status = std::exchange(ends_with_return_, false);
   std::string rest = std::exchange(unfinished_, {});
   return is_status ? std::string() : rest;
-}
-
-std::string prefix_lines(std::string_view prefix, std::string_view lines) {
-  std::string text;
-  text.reserve(lines.size() + lines.size() / 4 + prefix.size());
-  while (!lines.empty()) {
-    const size_t end = lines.find('\n');
-    text += prefix;
-    text += lines.substr(0, end);
-    text += '\n';
-    lines.remove_prefix(end == std::string_view::npos ? lines.size() : end + 1);
-  }
-  return text;
 }
 
 }  // namespace lockstep::agent

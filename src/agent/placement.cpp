@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cluster/binding.h"
+#include "cluster/gpus.h"
 #include "lockstep/error.h"
 #include "os/command.h"
 #include "os/socket.h"
@@ -85,10 +87,11 @@ bool is_free(const std::string& host, int port) {
 
 }  // namespace
 
-std::string require_program(const plan::LaunchPlan& plan, const os::Environment& environment) {
-  const std::string& name = plan.command.at(0);
-  if (name == "python3" && plan.command.size() > 1 && plan.command[1].ends_with(".py")) {
-    return require_python(plan.command[1], environment);
+std::string require_program(const std::vector<std::string>& command,
+                            const os::Environment& environment) {
+  const std::string& name = command.at(0);
+  if (name == "python3" && command.size() > 1 && command[1].ends_with(".py")) {
+    return require_python(command[1], environment);
   }
   if (const auto program = os::find_program(name, environment)) {
     return program->string();
@@ -102,15 +105,79 @@ std::string require_program(const plan::LaunchPlan& plan, const os::Environment&
       .hint(fmt::format("chmod +x {}", quote_for_shell(name)));
 }
 
-void require_port(const plan::LaunchPlan& plan) {
-  const std::string& host = plan.master_addr.value;
-  const int port = plan.master_port.value;
+void require_port(const std::string& host, int port) {
   if (!is_free(host, port)) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot use port {}: it is in use", port))
-        .fact("asked", fmt::format("{}:{}", host, port), plan::describe(plan.master_port.source))
+        .fact("asked", fmt::format("{}:{}", host.empty() ? "*" : host, port), "flag --master-port")
         .fact("found", "another program listens there", "this machine")
         .hint("drop --master-port: a free port is found for you");
   }
+}
+
+int own_workers(const plan::LaunchPlan& plan, const Join& join) {
+  const auto node = static_cast<size_t>(plan.meeting.node.value_or(0));
+  const int planned = plan.nodes.at(std::min(node, plan.nodes.size() - 1)).workers.value;
+  if (plan.way.value == plan::Way::Task) {
+    return plan.meeting.local_world_size;
+  }
+  if (planned > 0) {
+    return planned;
+  }
+  switch (plan.worker_rule) {
+    case plan::WorkerRule::Cpu:
+      return join.cores;
+    case plan::WorkerRule::Gpu:
+      return join.gpus;
+    case plan::WorkerRule::Auto:
+      return join.gpus > 0 ? join.gpus : join.cores;
+    case plan::WorkerRule::Number:
+      break;
+  }
+  return 0;
+}
+
+std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
+                                         const os::Environment& environment) {
+  std::vector<WorkerDevices> devices(static_cast<size_t>(order.workers));
+  std::vector<std::string> visible;
+  for (const int gpu : order.gpus) {
+    visible.push_back(std::to_string(gpu));
+  }
+  const auto set = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  if (visible.empty() && set) {
+    visible = split(*set, ',');
+  }
+  for (int gpu = 0; visible.empty() && gpu < cluster::visible_gpus(environment); ++gpu) {
+    visible.push_back(std::to_string(gpu));
+  }
+  std::vector<int> gpu_of_worker;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const std::string own = visible.empty() ? "" : visible[i % visible.size()];
+    gpu_of_worker.push_back(static_cast<int>(find_integer(own).value_or(-1)));
+    if (order.bind == plan::Bind::Gpu && !visible.empty()) {
+      devices[i].gpus = own;
+    } else if (!order.gpus.empty()) {
+      devices[i].gpus = join(visible, ",");
+    }
+  }
+  if (order.bind != plan::Bind::None) {
+    const auto shares = cluster::share_cores(static_cast<int>(devices.size()), gpu_of_worker);
+    for (size_t i = 0; i < devices.size(); ++i) {
+      devices[i].cpus = shares.at(i);
+    }
+  }
+  return devices;
+}
+
+std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
+                                          const contract::WorkerPlace& place) {
+  std::vector<std::string> arguments = order.command;
+  if (!order.local_rank_flag.empty()) {
+    const auto behind = std::min(static_cast<size_t>(order.program_word) + 1, arguments.size());
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(behind),
+                     fmt::format("{}={}", order.local_rank_flag, place.local_rank));
+  }
+  return arguments;
 }
 
 }  // namespace lockstep::agent

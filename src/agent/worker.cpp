@@ -1,37 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/worker.h"
 
+#include <algorithm>
+#include <array>
 #include <csignal>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
+#include "os/files.h"
+#include "os/pipe.h"
 
 namespace lockstep::agent {
 namespace {
 
-constexpr int kPipeBytes = 1 << 18;
-constexpr size_t kChunkBytes = size_t{1} << 17;
+// The kernel gives each user 64 MiB of pipes before it makes new ones tiny: a node's workers take a
+// quarter of that at most, unless the kernel's own default is more.
+constexpr int kMostPipeBytes = 1 << 20;
+constexpr int kUsualPipeBytes = 1 << 16;
+constexpr int kAllPipesBytes = 16 << 20;
+constexpr size_t kChunkBytes = size_t{1} << 18;
 
-Display::Stream shown_on(size_t stream) {
-  return stream == 0 ? Display::Stream::Out : Display::Stream::Err;
+int pipe_bytes(int workers) {
+  return std::clamp(kAllPipesBytes / (2 * std::max(workers, 1)), kUsualPipeBytes, kMostPipeBytes);
 }
 
 }  // namespace
 
-Worker::Worker(contract::WorkerPlace place, const std::filesystem::path& log)
-    : place_(std::move(place)), log_path_(log), log_(os::open_for_append(log)) {
-  for (Stream& stream : streams_) {
+Worker::Worker(contract::WorkerPlace place, LogFiles files)
+    : place_(std::move(place)), files_(std::move(files)) {
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    Channel& channel = channels_.at(i);
     os::Pipe pipe = os::make_pipe();
-    os::enlarge_pipe(pipe.out.number(), kPipeBytes);
+    if (pipe_bytes(place_.local_world_size) > kUsualPipeBytes) {
+      os::enlarge_pipe(pipe.out.number(), pipe_bytes(place_.local_world_size));
+    }
     os::set_nonblocking(pipe.out.number());
-    stream.outer = std::move(pipe.out);
-    stream.inner = std::move(pipe.in);
+    channel.outer = std::move(pipe.out);
+    channel.inner = std::move(pipe.in);
+    channel.is_shown = files_.streams.at(i).is_shown;
   }
 }
 
+void Worker::open_logs() {
+  log_ = open_log(files_.log);
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    const LogFiles::OfStream& further = files_.streams.at(i);
+    for (const auto& path : {further.torchrun, further.horovod}) {
+      if (!path.empty()) {
+        channels_.at(i).further.push_back(open_log(path));
+      }
+    }
+  }
+}
+
+Worker::Log Worker::open_log(const std::filesystem::path& path) {
+  if (path.empty()) {
+    return {};
+  }
+  os::make_directories(path.parent_path());
+  return {.path = path, .file = os::open_for_append(path)};
+}
+
 void Worker::close_inner_ends() {
-  for (Stream& stream : streams_) {
-    stream.inner.close();
+  for (Channel& channel : channels_) {
+    channel.inner.close();
   }
 }
 
@@ -46,38 +79,69 @@ void Worker::send(int signal) {
   }
 }
 
-void Worker::keep(std::string_view lines) {
-  if (log_.is_open() && !os::write_all(log_.number(), lines)) {
+void Worker::append(Log& log, std::string_view lines) const {
+  if (log.file.is_open() && !os::write_all(log.file.number(), lines)) {
     log::warn(
-        "agent: cannot write {}; the log of rank {} ends here", log_path_.string(), place_.rank);
-    log_.close();
+        "agent: cannot write {}; the log of rank {} ends here", log.path.string(), place_.rank);
+    log.file.close();
   }
 }
 
-void Worker::read(size_t stream, std::string_view prefix, Display& display) {
-  Stream& from = streams_.at(stream);
-  std::string chunk;
-  const os::ReadResult result = os::read_some(from.outer.number(), chunk, kChunkBytes);
-  LineSplitter::Output output = from.splitter.feed(chunk);
+void Worker::take(Stream stream, std::string_view lines, LineSink& sink) {
+  if (lines.empty()) {
+    return;
+  }
+  append(log_, lines);
+  for (Log& log : channel(stream).further) {
+    append(log, lines);
+  }
+  if (channel(stream).is_shown) {
+    sink.take_lines(place_.rank, stream, lines);
+  }
+}
+
+bool Worker::read(Stream stream, LineSink& sink) {
+  Channel& from = channel(stream);
+  const auto buffer = std::make_unique_for_overwrite<std::array<char, kChunkBytes>>();
+  size_t count = 0;
+  const os::ReadResult result = os::read_some(from.outer.number(), *buffer, count);
+  bytes_said_ += static_cast<int64_t>(count);
+  const LineSplitter::Output output = from.splitter.feed({buffer->data(), count});
+  for (const std::string_view lines : output.lines) {
+    take(stream, lines, sink);
+  }
+  if (output.status && from.is_shown) {
+    sink.take_status(place_.rank, *output.status);
+  }
   if (result == os::ReadResult::End) {
-    output.lines += from.splitter.finish();
+    take(stream, from.splitter.finish(), sink);
     from.outer.close();
   }
-  if (!output.lines.empty()) {
-    keep(output.lines);
-    display.add_lines(shown_on(stream), prefix_lines(prefix, output.lines));
-  }
-  if (output.status) {
-    display.show_status(std::string(prefix) + *output.status);
+  return result != os::ReadResult::Nothing;
+}
+
+void Worker::finish_streams(LineSink& sink) {
+  for (const Stream stream : {Stream::Out, Stream::Err}) {
+    Channel& from = channel(stream);
+    // A stranger that goes on writing does not hold us for ever.
+    for (int turns = 0; from.outer.is_open() && turns < 2 * kMostPipeBytes / kUsualPipeBytes;
+         ++turns) {
+      if (!read(stream, sink)) {
+        break;
+      }
+    }
+    take(stream, from.splitter.finish(), sink);
+    from.outer.close();
   }
 }
 
-void Worker::finish_streams(std::string_view prefix, Display& display) {
-  for (size_t stream = 0; stream < streams_.size(); ++stream) {
-    const std::string lines = streams_.at(stream).splitter.finish();
-    keep(lines);
-    display.add_lines(shown_on(stream), prefix_lines(prefix, lines));
-    streams_.at(stream).outer.close();
+void Worker::note_sent(int signal) {
+  sent_ = sent_ == SIGKILL ? SIGKILL : signal;
+}
+
+void Worker::pass(int signal) const {
+  if (is_running()) {
+    process_->signal_group(signal);
   }
 }
 
@@ -88,6 +152,12 @@ std::optional<os::ExitStatus> Worker::find_new_exit() {
   const auto status = process_->find_exit();
   has_ended_ = status.has_value();
   return status;
+}
+
+bool Worker::has_open_streams() const {
+  return std::any_of(channels_.begin(), channels_.end(), [](const Channel& channel) {
+    return channel.outer.is_open();
+  });
 }
 
 }  // namespace lockstep::agent

@@ -2,28 +2,35 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
+#include <string_view>
+#include <vector>
 
-#include "agent/display.h"
+#include "agent/line_sink.h"
 #include "agent/line_splitter.h"
+#include "agent/log_files.h"
 #include "contract/worker_env.h"
 #include "os/fd.h"
-#include "os/pipe.h"
 #include "os/process.h"
 
 namespace lockstep::agent {
 
-// One worker of this node: its process, what it says, and its log.
+// One worker of this node: its process, what it says, and its logs.
 class Worker {
  public:
-  // Makes the pipes and opens the log; the process comes later.
-  Worker(contract::WorkerPlace place, const std::filesystem::path& log);
+  // Makes the pipes; the process comes later.
+  Worker(contract::WorkerPlace place, LogFiles files);
+
+  // Opens the logs, with the directories that they need, before the first read(). Apart from the
+  // rest, because a shared file system takes its time, and the process need not wait for it. Throws
+  // an Error when a log cannot be opened.
+  void open_logs();
 
   // The ends that the process gets as its stdout and stderr, until close_inner_ends().
-  int stdout_fd() const { return streams_[0].inner.number(); }
-  int stderr_fd() const { return streams_[1].inner.number(); }
+  int stdout_fd() const { return channels_[0].inner.number(); }
+  int stderr_fd() const { return channels_[1].inner.number(); }
   void close_inner_ends();
 
   // The process runs.
@@ -32,12 +39,18 @@ class Worker {
   // Sends to the worker's process group and remembers it.
   void send(int signal);
 
-  // Reads what stream 0 (stdout) or 1 (stderr) holds; lines go to the log, and with `prefix` to the
-  // display.
-  void read(size_t stream, std::string_view prefix, Display& display);
+  // Somebody else has sent it.
+  void note_sent(int signal);
 
-  // Takes a last line without '\n', and forgets the streams.
-  void finish_streams(std::string_view prefix, Display& display);
+  // Passes a signal on that stops nobody by our will.
+  void pass(int signal) const;
+
+  // Reads what a stream holds, once; lines go to the logs and, where the user wants to see this
+  // stream, to the sink. False when nothing came.
+  bool read(Stream stream, LineSink& sink);
+
+  // Reads what the streams still hold, takes a last line without '\n', and forgets the streams.
+  void finish_streams(LineSink& sink);
 
   // How the process ended, told once, when it has just been noticed.
   std::optional<os::ExitStatus> find_new_exit();
@@ -47,24 +60,46 @@ class Worker {
   bool is_running() const { return process_.has_value() && !has_ended_; }
   int pid() const { return process_ ? process_->pid() : 0; }
   int process_fd() const { return process_ ? process_->fd() : -1; }
-  int stream_fd(size_t stream) const { return streams_.at(stream).outer.number(); }
   int sent() const { return sent_; }
 
+  // -1 when the stream has ended.
+  int stream_fd(Stream stream) const { return channel(stream).outer.number(); }
+  bool has_open_streams() const;
+
+  // All that came so far, on both streams.
+  int64_t bytes_said() const { return bytes_said_; }
+
+  // Where read_last_lines finds what it said.
+  const std::filesystem::path& log() const { return log_.path; }
+
  private:
-  struct Stream {
+  // A file that stops growing, with a warning, when it cannot be written.
+  struct Log {
+    std::filesystem::path path;
+    os::Fd file;
+  };
+  struct Channel {
     os::Fd outer;  // ours
     os::Fd inner;  // the process's
     LineSplitter splitter;
+    std::vector<Log> further;  // torchrun's and horovodrun's files
+    bool is_shown = true;
   };
-  void keep(std::string_view lines);
+
+  static Log open_log(const std::filesystem::path& path);
+  const Channel& channel(Stream stream) const { return channels_[stream == Stream::Out ? 0 : 1]; }
+  Channel& channel(Stream stream) { return channels_[stream == Stream::Out ? 0 : 1]; }
+  void append(Log& log, std::string_view lines) const;
+  void take(Stream stream, std::string_view lines, LineSink& sink);
 
   contract::WorkerPlace place_;
-  std::filesystem::path log_path_;
-  os::Fd log_;
-  std::array<Stream, 2> streams_;
+  LogFiles files_;
+  Log log_;
+  std::array<Channel, 2> channels_;
   std::optional<os::Child> process_;
   bool has_ended_ = false;
   int sent_ = 0;
+  int64_t bytes_said_ = 0;
 };
 
 }  // namespace lockstep::agent

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/text.h"
+#include "cli/spellings.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -77,30 +79,98 @@ class Reader {
   void take_option(const std::string& word) {
     const size_t equals = word.find('=');
     std::string name = word.substr(0, equals);
+    std::optional<std::string> value;
+    if (equals != std::string::npos) {
+      value = word.substr(equals + 1);
+    }
     if (name.starts_with("--")) {
       std::replace(name.begin(), name.end(), '_', '-');
     }
-    const CLI::Option* option = result_.chosen->get_option_no_throw(name);
-    if (option == nullptr) {
+    const CLI::Option* option = find_option(name);
+    if (option == nullptr && !word.starts_with("--")) {
+      // "-r3": the value hangs on the letter.
+      option = result_.chosen->get_option_no_throw(word.substr(0, 2));
+      value = word.substr(2);
+    }
+    if (option == nullptr ||
+        (word.size() > 2 && option->get_expected_max() == 0 && !word.starts_with("--"))) {
       refuse_option(word.substr(0, equals), name);
     }
     ++at_;
     result_.wants_help = result_.wants_help || option == result_.chosen->get_help_ptr();
     is_version_ = is_version_ || option->check_lname("version");
     if (option->get_expected_max() == 0) {
-      result_.words.push_back(name);
+      require_no_value(*option, value);
+      result_.words.push_back(name_of(*option));
       return;
     }
-    std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (equals == std::string::npos && at_ < words_.size()) {
+    take_value(*option, word.substr(0, equals), std::move(value));
+  }
+
+  void take_value(const CLI::Option& option,
+                  const std::string& written,
+                  std::optional<std::string> value) {
+    if (!value && at_ < words_.size()) {
       value = words_[at_++];
     }
-    if (value.empty()) {
-      throw Error(ExitCode::Usage, fmt::format("cannot understand {}: its value is missing", name))
-          .fact("expected", fmt::format("{} {}", name, option->get_type_name()))
+    if (!value || value->empty()) {
+      throw Error(ExitCode::Usage,
+                  fmt::format("cannot understand {}: its value is missing", written))
+          .fact("expected", fmt::format("{} {}", written, option.get_type_name()))
           .hint(full_name(*result_.chosen) + " --help");
     }
-    result_.words.push_back(fmt::format("{}={}", name, value));
+    const std::string name = name_of(option);
+    result_.words.push_back(name + (name.starts_with("--") ? "=" : "") + *value);
+  }
+
+  void require_no_value(const CLI::Option& option, const std::optional<std::string>& value) const {
+    if (value) {
+      throw Error(ExitCode::Usage,
+                  fmt::format("cannot understand {}: it takes no value", name_of(option)))
+          .fact("found", fmt::format("'{}'", *value), "command line")
+          .hint(name_of(option));
+    }
+  }
+
+  // By its name, another launcher's name for it, or the only one that begins so.
+  const CLI::Option* find_option(const std::string& name) const {
+    if (const CLI::Option* option = result_.chosen->get_option_no_throw(name)) {
+      return option;
+    }
+    if (!result_.chosen->get_prefix_command()) {
+      return nullptr;
+    }
+    if (const auto alias = find_alias(name)) {
+      return result_.chosen->get_option_no_throw(std::string(*alias));
+    }
+    if (const Foreign* foreign = find_foreign(name)) {
+      throw Error(ExitCode::Usage, fmt::format("cannot honour {}: {}", name, foreign->why))
+          .fact("found", fmt::format("an option of {}", foreign->owner), "command line")
+          .hint(foreign->instead);
+    }
+    return find_begun(name);
+  }
+
+  const CLI::Option* find_begun(const std::string& name) const {
+    constexpr size_t kLeast = 4;  // "--ab"
+    std::vector<std::string> begun;
+    for (const std::string& one : option_names(*result_.chosen)) {
+      if (name.size() >= kLeast && name.starts_with("--") && one.starts_with(name)) {
+        begun.push_back(one);
+      }
+    }
+    if (begun.size() > 1) {
+      throw Error(ExitCode::Usage, fmt::format("cannot understand the option '{}'", name))
+          .fact("found", fmt::format("'{}', which may be any of these", name), "command line")
+          .hint(join(begun, ", "));
+    }
+    return begun.empty() ? nullptr : result_.chosen->get_option_no_throw(begun.front());
+  }
+
+  // As CLI11 shall see it: long where there is a long one.
+  static std::string name_of(const CLI::Option& option) {
+    return option.get_lnames().empty() ? "-" + option.get_snames().front()
+                                       : "--" + option.get_lnames().front();
   }
 
   void take_plain(const std::string& word) {
@@ -136,7 +206,9 @@ class Reader {
         ++at_;
         return;
       }
-      names.push_back(choice->get_name());
+      if (!choice->get_group().empty()) {  // else it is for lockstep's own use
+        names.push_back(choice->get_name());
+      }
     }
     const std::string name = full_name(*result_.chosen);
     throw Error(ExitCode::Usage, fmt::format("cannot understand '{} {}'", name, word))

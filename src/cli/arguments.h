@@ -19,8 +19,9 @@ struct Arguments {
 
 // Reads the words as far as their form goes. For a command that takes a program (its name says so
 // to CLI11 through prefix_command), the first word that is no option, or all that follows `--`, is
-// the program. Options may be spelt with '_' for '-'. Throws an Error (64) with the closest match
-// for an option or a subcommand that does not exist.
+// the program; its options may also be cut short where that leaves no doubt, as argparse allows,
+// and have the other launchers' names. Options may be spelt with '_' for '-'. Throws an Error (64)
+// with the closest match for an option or a subcommand that does not exist.
 Arguments read_arguments(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace lockstep::cli

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fmt/format.h>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep run --nproc-per-node 2 build/bin/mnist -s ddp\n"
+    "  salloc -N 2 lockstep run train.py\n"
     "  lockstep data fetch mnist\n"
     "\n"
     "Exit codes:\n"
@@ -40,16 +42,50 @@ constexpr const char* kFooter =
     "\n"
     "lockstep SUBCOMMAND --help tells more about each.\n";
 
-int dispatch(const std::vector<std::string>& words, const std::string& command_time) {
-  CLI::App app(kDescription, "lockstep");
-  Call call{.program = {}, .command_time = command_time, .exit_code = 0};
-  app.footer(kFooter);
+// The launcher whose name a link to lockstep has.
+plan::Dialect dialect_of(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  for (const plan::Dialect dialect : {plan::Dialect::Torchrun,
+                                      plan::Dialect::TorchLaunch,
+                                      plan::Dialect::Horovodrun,
+                                      plan::Dialect::Deepspeed}) {
+    if (name == plan::command_of(dialect)) {
+      return dialect;
+    }
+  }
+  return plan::Dialect::Lockstep;
+}
+
+// What messages begin with.
+std::string name_of(plan::Dialect dialect) {
+  return dialect == plan::Dialect::Lockstep ? "lockstep" : std::string(plan::command_of(dialect));
+}
+
+void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
   app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION, "Show the version")
       ->group("Help");
-  app.require_subcommand(0, 1);
-  add_run(app, call);
-  add_data(app, call);
+  if (dialect == plan::Dialect::Lockstep) {
+    app.description(kDescription);
+    app.footer(kFooter);
+    app.require_subcommand(0, 1);
+    add_run(app, call);
+    add_status(app, call);
+    add_logs(app, call);
+    add_cancel(app, call);
+    add_data(app, call);
+    add_agent(app, call);
+  } else {
+    become_run(app, call, dialect);
+  }
   polish(app);
+}
+
+int dispatch(const std::vector<std::string>& words,
+             const std::string& command_time,
+             plan::Dialect dialect) {
+  CLI::App app("", name_of(dialect));
+  Call call{.program = {}, .command_time = command_time, .exit_code = 0};
+  declare(app, call, dialect);
 
   Arguments arguments = read_arguments(app, words);
   call.program = arguments.program;
@@ -69,7 +105,7 @@ int dispatch(const std::vector<std::string>& words, const std::string& command_t
   } catch (const CLI::ParseError& fault) {
     throw Error(ExitCode::Usage, "cannot understand the command line")
         .fact("reason", fault.what())
-        .hint("lockstep --help");
+        .hint(name_of(dialect) + " --help");
   }
   return call.exit_code;
 }
@@ -83,13 +119,15 @@ std::string now() {
 
 int run(int argc, const char* const* argv) {
   os::restore_signal(SIGCHLD);  // where it is ignored, nobody learns how a child has ended
+  const plan::Dialect dialect = dialect_of(argc > 0 ? argv[0] : "lockstep");
   try {
-    return dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), now());
+    return dispatch(
+        std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), now(), dialect);
   } catch (const Error& error) {
-    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    fmt::print(stderr, "{}: error: {}\n", name_of(dialect), error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& fault) {
-    fmt::print(stderr, "lockstep: error: a bug of lockstep: {}\n", fault.what());
+    fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", name_of(dialect), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }
 }

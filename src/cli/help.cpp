@@ -80,7 +80,9 @@ std::string help_page(const CLI::App& app) {
     found->second.push_back(std::move(entry));
   };
   for (const CLI::App* choice : app.get_subcommands([](const CLI::App*) { return true; })) {
-    add("Subcommands", {choice->get_name(), first_line(choice->get_description())});
+    if (!choice->get_group().empty()) {  // else it is for lockstep's own use
+      add("Subcommands", {choice->get_name(), first_line(choice->get_description())});
+    }
   }
   for (const CLI::Option* option : app.get_options()) {
     if (option != app.get_help_ptr()) {

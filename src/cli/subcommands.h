@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "plan/request.h"
+
 namespace lockstep::cli {
 
 // What the subcommands share with the command line as a whole.
@@ -17,7 +19,14 @@ struct Call {
 
 // Each declares its subcommand; what it does runs when the line has been read. `call` must outlive
 // `app`'s parsing.
+void add_agent(CLI::App& app, Call& call);
 void add_run(CLI::App& app, Call& call);
+void add_status(CLI::App& app, Call& call);
+void add_logs(CLI::App& app, Call& call);
+void add_cancel(CLI::App& app, Call& call);
 void add_data(CLI::App& app, Call& call);
+
+// Makes `app` itself `lockstep run`, under another launcher's name and with its dialect.
+void become_run(CLI::App& app, Call& call, plan::Dialect dialect);
 
 }  // namespace lockstep::cli

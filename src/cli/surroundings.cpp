@@ -7,9 +7,10 @@
 
 #include "cluster/cores.h"
 #include "cluster/gpus.h"
+#include "cluster/slurm_env.h"
+#include "cluster/task_place.h"
 #include "os/environment.h"
 #include "os/host.h"
-#include "os/socket.h"
 #include "os/terminal.h"
 
 namespace lockstep::cli {
@@ -21,10 +22,15 @@ plan::Surroundings read_surroundings() {
   here.directory = std::filesystem::current_path().string();
   here.cores = cluster::granted_cores();
   here.gpus = cluster::visible_gpus(here.environment);
-  here.free_port = os::free_port();
   here.terminal_columns = os::find_terminal_columns(1);
   here.timestamp = os::local_timestamp();
   here.short_id = fmt::format("{:04x}", std::random_device()() & 0xffffU);
+  here.is_nested = cluster::is_inside_worker(here.environment);
+  if (!here.is_nested) {
+    here.task = cluster::find_task_place(here.environment);
+    here.step = cluster::find_slurm_step(here.environment);
+    here.job = cluster::find_slurm_job(here.environment);
+  }
   return here;
 }
 

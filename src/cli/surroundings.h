@@ -5,7 +5,8 @@
 
 namespace lockstep::cli {
 
-// Looks around on this machine: cores, GPUs, a free port, the terminal, the clock.
+// Looks around on this machine: cores, GPUs, the terminal, the clock, and what Slurm or another
+// launcher says.
 plan::Surroundings read_surroundings();
 
 }  // namespace lockstep::cli

@@ -23,12 +23,25 @@ int require_number(const os::Environment& environment, std::string_view name, in
   return *value;
 }
 
+// What only a launcher with a server for MPI can set: Open MPI 4 and older, Open MPI 5, srun with
+// PMIx.
+bool has_mpi_server(const os::Environment& environment) {
+  return environment.contains("OMPI_MCA_ess_base_jobid") || environment.contains("PMIX_NAMESPACE");
+}
+
+// Open MPI's variables may also be our launcher's, for programs that only look up their rank. They
+// outlive RANK and WORLD_SIZE where a worker drops these to run something alone.
+bool are_our_own(const os::Environment& environment) {
+  return environment.contains(contract::kRunId) && !has_mpi_server(environment);
+}
+
 // Open MPI tells no node number. With its default mapping, by slot, ranks fill one node after the
 // other, so that the node is rank / local size; nothing here may depend on it across nodes.
 std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& environment) {
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK";
   constexpr std::string_view kSize = "OMPI_COMM_WORLD_SIZE";
-  if (!os::find_variable(environment, kRank) && !os::find_variable(environment, kSize)) {
+  const bool is_told = environment.contains(kRank) || environment.contains(kSize);
+  if (!is_told || are_our_own(environment)) {
     return std::nullopt;
   }
   contract::WorkerPlace place = contract::place_alone(environment);
@@ -45,12 +58,12 @@ std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& 
 
 Placement read_placement(const os::Environment& environment) {
   if (const auto place = contract::find_place(environment)) {
-    return {*place, Origin::Launcher};
+    return {*place, Origin::Launcher, has_mpi_server(environment)};
   }
   if (const auto place = find_open_mpi_place(environment)) {
-    return {*place, Origin::OpenMpi};
+    return {*place, Origin::OpenMpi, true};
   }
-  return {contract::place_alone(environment), Origin::Alone};
+  return {contract::place_alone(environment), Origin::Alone, false};
 }
 
 }  // namespace lockstep::cluster

@@ -48,9 +48,9 @@ std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
   if (placement.place.world_size == 1) {
     return std::make_unique<Solo>();
   }
-  const bool under_mpirun = placement.origin == cluster::Origin::OpenMpi;
-  if (options.transport == "mpi" || (options.transport == "auto" && under_mpirun)) {
-    if (!under_mpirun) {
+  const bool is_mpis = placement.origin == cluster::Origin::OpenMpi;
+  if (options.transport == "mpi" || (options.transport == "auto" && is_mpis)) {
+    if (!is_mpis && !placement.is_under_mpi) {
       throw Error(ExitCode::Usage, "cannot use transport 'mpi': mpirun did not start this program")
           .hint("mpirun -np 2 PROGRAM, or drop --transport mpi");
     }

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 namespace lockstep::contract {
 
 // Where the files of one run lie. Both towers name them through this class only.
 //
 //   RUN/plan.json                    what was started
+//   RUN/state.json                   how it is doing, contract/run_state.h
+//   RUN/cancel                       somebody wants it to stop
 //   RUN/logs/attempt-0/rank-3.log    what a worker said (stdout and stderr)
+//   RUN/logs/attempt-0/rank-3.error  the exception of a Python worker that reports one, as JSON
 //   RUN/events/rank-3.jsonl          what a worker reports: one JSON line per event
 //   RUN/failure.json                 why the run failed, if it did
 //   RUN/checkpoints/step-00000100/   complete only with its COMPLETE marker
@@ -18,10 +23,18 @@ class RunDirectory {
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path plan() const { return root_ / "plan.json"; }
+  std::filesystem::path state() const { return root_ / "state.json"; }
+  std::filesystem::path cancel() const { return root_ / "cancel"; }
   std::filesystem::path failure() const { return root_ / "failure.json"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   std::filesystem::path log(int attempt, int rank) const;
+  std::filesystem::path error(int attempt, int rank) const;
   std::filesystem::path events(int rank) const;
+
+  // What is there now, ascending: the attempts that have logs, and the ranks that have one in an
+  // attempt.
+  std::vector<int> find_attempts() const;
+  std::vector<int> find_logged_ranks(int attempt) const;
 
  private:
   std::filesystem::path root_;

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "lockstep/error.h"
 
@@ -20,12 +22,13 @@ constexpr std::string_view kMasterAddr = "MASTER_ADDR";
 constexpr std::string_view kMasterPort = "MASTER_PORT";
 constexpr std::string_view kInterface = "LOCKSTEP_INTERFACE";
 constexpr std::string_view kGlooInterface = "GLOO_SOCKET_IFNAME";
-constexpr std::string_view kRunId = "LOCKSTEP_RUN_ID";
 constexpr std::string_view kTorchRunId = "TORCHELASTIC_RUN_ID";
 constexpr std::string_view kRunDirectory = "LOCKSTEP_RUN_DIR";
 constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 constexpr int kMostWorkers = 1 << 20;
+// execve refuses a single string of more than 128 KiB; a gang too large for that is told nothing.
+constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
 
 std::string text_or(const os::Environment& environment,
                     std::string_view name,
@@ -40,6 +43,99 @@ void require_below(std::string_view name, int value, std::string_view bound_name
         .fact(bound_name, std::to_string(bound), "environment")
         .hint("lockstep run sets both; unset the one that is left over from another launcher");
   }
+}
+
+// Fills one set of variables.
+class Setter {
+ public:
+  explicit Setter(os::Environment& variables) : variables_(variables) {}
+
+  void operator()(std::string_view name, std::string value) const {
+    variables_.insert_or_assign(std::string(name), std::move(value));
+  }
+  void operator()(std::string_view name, int value) const { (*this)(name, std::to_string(value)); }
+
+  // Sets nothing where there is nothing to tell.
+  void if_any(std::string_view name, const std::string& value) const {
+    if (!value.empty()) {
+      (*this)(name, value);
+    }
+  }
+
+ private:
+  os::Environment& variables_;
+};
+
+// torchrun's; torch.distributed.launch's are among them.
+void tell_torch(const WorkerPlace& place, const Setter& set) {
+  set(kRank, place.rank);
+  set(kWorldSize, place.world_size);
+  set(kLocalRank, place.local_rank);
+  set(kLocalWorldSize, place.local_world_size);
+  set(kNodeRank, place.node_rank);
+  set(kNodes, place.nodes);
+  set(kMasterAddr, place.master_addr);
+  set(kMasterPort, place.master_port);
+  set("ROLE_NAME", place.role);
+  // A run has one role, so that a worker's number in it is its rank.
+  set("ROLE_RANK", place.rank);
+  set("ROLE_WORLD_SIZE", place.world_size);
+  set(kTorchRunId, place.run_id.empty() ? "none" : place.run_id);
+  set(kAttempt, place.attempt);
+  set(kMaxRestarts, place.max_restarts);
+  // Workers make their own store on MASTER_ADDR:MASTER_PORT; there is no agent's store to join.
+  set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  set.if_any("TORCHELASTIC_ERROR_FILE", place.error_file);
+}
+
+void tell_horovod(const WorkerPlace& place, const Setter& set) {
+  set.if_any("HOROVOD_HOSTNAME", place.node);
+  set("HOROVOD_RANK", place.rank);
+  set("HOROVOD_SIZE", place.world_size);
+  set("HOROVOD_LOCAL_RANK", place.local_rank);
+  set("HOROVOD_LOCAL_SIZE", place.local_world_size);
+  set("HOROVOD_CROSS_RANK", place.cross_rank);
+  set("HOROVOD_CROSS_SIZE", place.cross_size);
+  if (place.horovod_port != 0) {
+    set("HOROVOD_GLOO_RENDEZVOUS_ADDR", place.horovod_addr);
+    set("HOROVOD_GLOO_RENDEZVOUS_PORT", place.horovod_port);
+  }
+}
+
+// Beside torch.distributed.launch's.
+void tell_deepspeed(const WorkerPlace& place, const Setter& set) {
+  set("LOCAL_SIZE", place.local_world_size);
+  set("CROSS_RANK", place.cross_rank);
+  set("CROSS_SIZE", place.cross_size);
+}
+
+// For programs that read them to find their rank; MPI itself goes by what only mpirun can set.
+void tell_open_mpi(const WorkerPlace& place, const Setter& set) {
+  set("OMPI_COMM_WORLD_RANK", place.rank);
+  set("OMPI_COMM_WORLD_SIZE", place.world_size);
+  set("OMPI_COMM_WORLD_LOCAL_RANK", place.local_rank);
+  set("OMPI_COMM_WORLD_LOCAL_SIZE", place.local_world_size);
+  // Among all processes of mpirun's on the node; with one run there, the local rank.
+  set("OMPI_COMM_WORLD_NODE_RANK", place.local_rank);
+  set("OMPI_UNIVERSE_SIZE", place.world_size);
+}
+
+std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
+  // Counted before it is built: every worker of a gang far too large would build it in vain.
+  size_t bytes = 0;
+  for (const std::string& worker : place.tensorflow_cluster) {
+    bytes += worker.size() + 3;
+  }
+  if (bytes == 0 || bytes > kMostTensorflowBytes) {
+    return std::nullopt;
+  }
+  const nlohmann::ordered_json config = {{"cluster", {{"worker", place.tensorflow_cluster}}},
+                                         {"task", {{"type", "worker"}, {"index", place.rank}}}};
+  std::string text = config.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (text.size() >= kMostTensorflowBytes) {
+    return std::nullopt;
+  }
+  return text;
 }
 
 }  // namespace
@@ -64,40 +160,61 @@ std::optional<int> find_number(const os::Environment& environment,
 
 os::Environment to_environment(const WorkerPlace& place) {
   os::Environment variables;
-  const auto set = [&variables](std::string_view name, std::string value) {
-    variables.insert_or_assign(std::string(name), std::move(value));
-  };
-  set(kRank, std::to_string(place.rank));
-  set(kWorldSize, std::to_string(place.world_size));
-  set(kLocalRank, std::to_string(place.local_rank));
-  set(kLocalWorldSize, std::to_string(place.local_world_size));
-  set(kNodeRank, std::to_string(place.node_rank));
-  set(kNodes, std::to_string(place.nodes));
-  set(kMasterAddr, place.master_addr);
-  set(kMasterPort, std::to_string(place.master_port));
-  set("ROLE_NAME", "default");
-  set("ROLE_RANK", std::to_string(place.rank));
-  set("ROLE_WORLD_SIZE", std::to_string(place.world_size));
-  set(kTorchRunId, place.run_id.empty() ? "none" : place.run_id);
-  set(kAttempt, std::to_string(place.attempt));
-  set(kMaxRestarts, std::to_string(place.max_restarts));
-  // Workers make their own store on MASTER_ADDR:MASTER_PORT; there is no agent's store to join.
-  set("TORCHELASTIC_USE_AGENT_STORE", "False");
-  set(kRunId, place.run_id);
-  if (!place.run_directory.empty()) {
-    set(kRunDirectory, place.run_directory);
+  const Setter set(variables);
+  tell_torch(place, set);
+  tell_horovod(place, set);
+  tell_deepspeed(place, set);
+  tell_open_mpi(place, set);
+  if (auto text = find_tensorflow_config(place)) {
+    set("TF_CONFIG", std::move(*text));
   }
+  set(kRunId, place.run_id);
+  set.if_any(kRunDirectory, place.run_directory);
+  set.if_any(kInterface, place.interface);
+  return variables;
+}
+
+os::Environment gentle_environment(const WorkerPlace& place) {
+  os::Environment variables;
+  const Setter set(variables);
+  // A collective that fails ends its worker instead of blocking it for ever; torchrun does so too.
+  set("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   if (!place.interface.empty()) {
-    set(kInterface, place.interface);
+    // NCCL takes a bare name for the beginning of one: "ib0" would also be "ib0.8001".
+    set("NCCL_SOCKET_IFNAME", "=" + place.interface);
     set(kGlooInterface, place.interface);
+    set("TP_SOCKET_IFNAME", place.interface);
+  }
+  if (place.roce_gid_index) {
+    set("NCCL_IB_GID_INDEX", *place.roce_gid_index);
+  }
+  if (place.horovod_port != 0) {
+    set("HOROVOD_CONTROLLER", "gloo");
+    set("HOROVOD_CPU_OPERATIONS", "gloo");
+    // Without a name Horovod takes the address that the host name resolves to.
+    set.if_any("HOROVOD_GLOO_IFACE",
+               place.interface.empty() && place.nodes == 1 ? "lo" : place.interface);
   }
   return variables;
+}
+
+std::vector<std::string> place_variables() {
+  WorkerPlace place;
+  place.interface = place.run_directory = place.node = place.error_file = "x";
+  place.horovod_addr = "x";
+  place.horovod_port = 1;
+  place.tensorflow_cluster = {"x:1"};
+  std::vector<std::string> names;
+  for (const auto& [name, value] : to_environment(place)) {
+    names.push_back(name);
+  }
+  return names;
 }
 
 WorkerPlace place_alone(const os::Environment& environment) {
   WorkerPlace place;
   place.master_addr = text_or(environment, kMasterAddr, "127.0.0.1");
-  place.interface = text_or(environment, kInterface, text_or(environment, kGlooInterface, ""));
+  place.interface = text_or(environment, kGlooInterface, text_or(environment, kInterface, ""));
   place.run_id = text_or(environment, kRunId, text_or(environment, kTorchRunId, ""));
   place.run_directory = text_or(environment, kRunDirectory, "");
   return place;

@@ -137,6 +137,10 @@ std::string read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
+bool is_usable(const std::filesystem::path& path) {
+  return ::access(path.c_str(), R_OK | W_OK) == 0;
+}
+
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   Fd file = open_or_refuse("create", path, O_WRONLY | O_CREAT | O_TRUNC);
   write_all(file, bytes, path);
@@ -239,6 +243,50 @@ TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
 
 TemporaryDirectory::~TemporaryDirectory() {
   remove_below(AT_FDCWD, path_.c_str());
+}
+
+void replace_file(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path beside = name_beside(path);
+  try {
+    write_all(open_or_refuse("create", beside, O_WRONLY | O_CREAT | O_TRUNC), text, beside);
+    rename_path(beside, path);
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+}
+
+void write_private(const std::filesystem::path& path, std::string_view text) {
+  constexpr mode_t kOnlyMine = 0600;
+  const std::filesystem::path beside = name_beside(path);
+  ::unlink(beside.c_str());
+  const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOnlyMine));
+  if (!file.is_open()) {
+    refuse("write", path, errno);
+  }
+  const auto written = retry([&] { return ::write(file.number(), text.data(), text.size()); });
+  if (written != static_cast<ssize_t>(text.size())) {
+    const int error = written < 0 ? errno : ENOSPC;
+    ::unlink(beside.c_str());
+    refuse("write", path, error);
+  }
+  rename_path(beside, path);
+}
+
+std::optional<std::string> find_private(const std::filesystem::path& path) {
+  constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_uid != ::geteuid() || (status.st_mode & kOthers) != 0) {
+    return std::nullopt;
+  }
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  const auto count = retry([&] { return ::read(file.number(), text.data(), text.size()); });
+  if (count != status.st_size) {
+    return std::nullopt;
+  }
+  return text;
 }
 
 }  // namespace lockstep::os

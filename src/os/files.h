@@ -33,6 +33,10 @@ class InputFile {
 
 std::string read_file(const std::filesystem::path& path);
 
+// Whether this process may read and write it; of a device also whether its cgroup lets it, and
+// without opening it.
+bool is_usable(const std::filesystem::path& path);
+
 // Makes or overwrites `path`; on return the bytes are on the disk, its name perhaps not yet.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
@@ -84,5 +88,14 @@ class TemporaryDirectory {
  private:
   std::filesystem::path path_;
 };
+
+// Replaces a file, for readers at any moment all of it or nothing; does not wait for the disk.
+void replace_file(const std::filesystem::path& path, std::string_view text);
+
+// Writes a file that only this user may read, all of it or nothing. Throws an Error (74).
+void write_private(const std::filesystem::path& path, std::string_view text);
+
+// The text of a file that is this user's and that nobody else may read or write; nothing otherwise.
+std::optional<std::string> find_private(const std::filesystem::path& path);
 
 }  // namespace lockstep::os

@@ -4,7 +4,11 @@
 #include <array>
 #include <climits>
 #include <ctime>
+#include <filesystem>
 #include <fmt/format.h>
+#include <memory>
+#include <netdb.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace lockstep::os {
@@ -28,6 +32,32 @@ std::string local_timestamp() {
                      moment.tm_hour,
                      moment.tm_min,
                      moment.tm_sec);
+}
+
+std::vector<std::string> addresses_of(const std::string& name) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &wanted, &list) != 0) {
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    if (::getnameinfo(
+            one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) ==
+        0) {
+      addresses.emplace_back(text.data());
+    }
+  }
+  return addresses;
+}
+
+std::string own_executable() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
 }
 
 }  // namespace lockstep::os

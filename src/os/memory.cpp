@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <filesystem>
+#include <fstream>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <system_error>
+#include <unistd.h>
 
 namespace lockstep::os {
 
@@ -25,6 +27,14 @@ uint64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t all = 0;
+  uint64_t resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 void* find_symbol(const char* name) {

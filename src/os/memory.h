@@ -14,6 +14,9 @@ bool keep_freed_memory();
 // The most memory that this process has had resident.
 uint64_t peak_resident_bytes();
 
+// What is resident now.
+uint64_t resident_bytes();
+
 // A symbol of any library of this process, or null. For what a linked library may or may not offer.
 void* find_symbol(const char* name);
 

@@ -32,19 +32,26 @@ void set_nonblocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-ReadResult read_some(int fd, std::string& buffer, size_t most) {
-  const size_t before = buffer.size();
-  buffer.resize(before + most);
-  ssize_t count = -1;
+ReadResult read_some(int fd, std::span<char> buffer, size_t& count) {
+  ssize_t got = -1;
   do {
-    count = ::read(fd, buffer.data() + before, most);
-  } while (count < 0 && errno == EINTR);
-  const bool may_come = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-  buffer.resize(before + static_cast<size_t>(count > 0 ? count : 0));
-  if (count > 0) {
+    got = ::read(fd, buffer.data(), buffer.size());
+  } while (got < 0 && errno == EINTR);
+  const bool may_come = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  count = got > 0 ? static_cast<size_t>(got) : 0;
+  if (got > 0) {
     return ReadResult::Some;
   }
   return may_come ? ReadResult::Nothing : ReadResult::End;
+}
+
+ReadResult read_some(int fd, std::string& buffer, size_t most) {
+  const size_t before = buffer.size();
+  buffer.resize(before + most);
+  size_t count = 0;
+  const ReadResult result = read_some(fd, std::span(buffer).subspan(before), count);
+  buffer.resize(before + count);
+  return result;
 }
 
 std::optional<size_t> write_some(int fd, std::string_view text) {
@@ -100,6 +107,25 @@ Fd open_for_append(const std::filesystem::path& path) {
 bool is_regular_file(int fd) {
   struct stat status {};
   return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool is_null_device(int fd) {
+  struct stat status {};
+  struct stat null {};
+  return ::fstat(fd, &status) == 0 && ::stat("/dev/null", &null) == 0 && S_ISCHR(status.st_mode) &&
+         status.st_rdev == null.st_rdev;
+}
+
+bool is_same_file(int one, int other) {
+  struct stat first {};
+  struct stat second {};
+  return one == other || (::fstat(one, &first) == 0 && ::fstat(other, &second) == 0 &&
+                          first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+}
+
+Fd find_nonblocking_twin(int fd) {
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  return Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
 }
 
 Fd make_memory_file(std::string_view text) {

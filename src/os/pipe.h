@@ -35,6 +35,9 @@ enum class ReadResult { Some, Nothing, End };
 // that does not block); End: the other side has closed, or an error that is as good as that.
 ReadResult read_some(int fd, std::string& buffer, size_t most);
 
+// The same into memory of the caller's; tells how many bytes came in `count`.
+ReadResult read_some(int fd, std::span<char> buffer, size_t& count);
+
 // Writes what the descriptor takes now; the count, or nothing when its reader has gone for good.
 // Never blocks where `is_writable` was told by wait_for, provided `text` is at most kAtomicBytes.
 std::optional<size_t> write_some(int fd, std::string_view text);
@@ -59,6 +62,17 @@ Fd open_for_append(const std::filesystem::path& path);
 
 // A file that never makes a writer wait for a reader.
 bool is_regular_file(int fd);
+
+// /dev/null: what is written there is gone.
+bool is_null_device(int fd);
+
+// Whether both lead to the same file, pipe or terminal.
+bool is_same_file(int one, int other);
+
+// The same pipe or terminal as `fd`, opened once more for writing so that it never blocks: the flag
+// of `fd` itself is shared with other programs. Closed when there is no such thing (a socket,
+// another user's terminal).
+Fd find_nonblocking_twin(int fd);
 
 // An anonymous file in memory that holds `text`, to be read from its beginning.
 Fd make_memory_file(std::string_view text);

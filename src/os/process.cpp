@@ -12,6 +12,7 @@
 #include <fstream>
 #include <set>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -19,6 +20,7 @@
 
 #include "base/text.h"
 #include "os/pipe.h"
+#include "os/processors.h"
 #include "os/system_error.h"
 
 namespace lockstep::os {
@@ -60,6 +62,14 @@ std::vector<std::string> to_entries(const Environment& environment) {
   return entries;
 }
 
+// What went wrong between fork and exec, for the parent.
+struct Fault {
+  enum class Step { Run, Bind };
+
+  Step step = Step::Run;
+  int reason = 0;  // an errno
+};
+
 // All that happens between fork and exec; every call here is async-signal-safe, nothing allocates.
 class ChildSide {
  public:
@@ -70,7 +80,8 @@ class ChildSide {
         arguments_(command.arguments),
         entries_(to_entries(command.environment)),
         argv_(to_table(arguments_)),
-        envp_(to_table(entries_)) {}
+        envp_(to_table(entries_)),
+        mask_(command.cpus) {}
 
   [[noreturn]] void become_program() const {
     if (command_.has_own_group) {
@@ -82,16 +93,25 @@ class ChildSide {
         ::_exit(128 + SIGKILL);
       }
     }
+    if (!mask_.is_empty() && !mask_.apply()) {
+      give_up(Fault::Step::Bind);
+    }
     reset_signals();
+    if (command_.descriptor_limit != 0) {
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = command_.descriptor_limit;
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
     place_streams();
     for (const int number : command_.inherited) {
       ::fcntl(number, F_SETFD, 0);
     }
     if (!command_.directory.empty() && ::chdir(command_.directory.c_str()) != 0) {
-      give_up();
+      give_up(Fault::Step::Run);
     }
     ::execve(command_.executable.c_str(), argv_.data(), envp_.data());
-    give_up();
+    give_up(Fault::Step::Run);
   }
 
  private:
@@ -118,8 +138,8 @@ class ChildSide {
     }
   }
 
-  [[noreturn]] void give_up() const {
-    const int fault = errno;
+  [[noreturn]] void give_up(Fault::Step step) const {
+    const Fault fault{.step = step, .reason = errno};
     [[maybe_unused]] const auto written = ::write(report_, &fault, sizeof(fault));
     ::_exit(127);
   }
@@ -131,7 +151,17 @@ class ChildSide {
   std::vector<std::string> entries_;
   std::vector<char*> argv_;
   std::vector<char*> envp_;
+  ProcessorMask mask_;
 };
+
+Error to_error(const Fault& fault, const Command& command) {
+  const std::string sentence = fault.step == Fault::Step::Bind
+                                   ? fmt::format("cannot bind '{}' to processors {}",
+                                                 command.executable,
+                                                 format_processors(command.cpus))
+                                   : fmt::format("cannot run '{}'", command.executable);
+  return system_error(ExitCode::Usage, sentence, fault.reason);
+}
 
 std::set<int> children_of(int parent) {
   std::set<int> children;
@@ -177,6 +207,18 @@ void Child::signal_group(int number) const {
   }
 }
 
+void Child::signal_with(int number, int word) const {
+  if (!status_) {
+    siginfo_t news{};
+    news.si_signo = number;
+    news.si_code = SI_QUEUE;
+    news.si_pid = ::getpid();
+    news.si_uid = ::getuid();
+    news.si_value.sival_int = word;
+    ::syscall(SYS_pidfd_send_signal, fd_.number(), number, &news, 0);
+  }
+}
+
 std::optional<ExitStatus> Child::find_exit() {
   siginfo_t news{};
   if (!status_ &&
@@ -202,19 +244,24 @@ ExitStatus Child::wait() {
 Child start(const Command& command) {
   Pipe report = make_pipe();
   const ChildSide child_side(command, report.in.number());
-  const int pid = fork_process();
+  // Shares our memory until exec, for which we wait anyway: a copy's page tables cost more than all
+  // the rest. The child changes nothing of it but its own frames.
+  const int pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (pid == 0) {
     child_side.become_program();
+  }
+  if (pid < 0) {
+    throw system_error(ExitCode::Unavailable, "cannot start another process", errno);
   }
   if (command.has_own_group) {
     ::setpgid(pid, pid);  // on both sides, so that neither must wait for the other
   }
   report.in.close();
   Child child(pid);
-  int fault = 0;
+  Fault fault;
   if (::read(report.out.number(), &fault, sizeof(fault)) == static_cast<ssize_t>(sizeof(fault))) {
     child.wait();
-    throw system_error(ExitCode::Usage, fmt::format("cannot run '{}'", command.executable), fault);
+    throw to_error(fault, command);
   }
   return child;
 }
@@ -233,6 +280,13 @@ void set_parent_death_signal(int signal) {
 
 int parent_process_id() {
   return ::getppid();
+}
+
+std::string process_name(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return name;
 }
 
 bool wait_for_parent(int pid, std::chrono::milliseconds timeout) {
@@ -281,6 +335,41 @@ int kill_all_children(std::chrono::milliseconds timeout) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void become(const std::string& executable,
+            std::vector<std::string> arguments,
+            const Environment& environment) {
+  std::vector<std::string> entries = to_entries(environment);
+  const std::vector<char*> argv = to_table(arguments);
+  const std::vector<char*> envp = to_table(entries);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(executable.c_str(), argv.data(), envp.data());
+  throw system_error(ExitCode::Usage, fmt::format("cannot run '{}'", executable), errno);
+}
+
+uint64_t raise_descriptor_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t former = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return former;
+}
+
+double cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+void stop_self() {
+  ::raise(SIGSTOP);
 }
 
 void leave(int code) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct Command {
   std::string directory;          // empty: this one
   bool has_own_group = false;     // leads a process group of its own
   bool dies_with_parent = false;  // gets SIGKILL when the thread that started it ends
+  std::vector<int> cpus = {};     // the only processors that it may use; empty: those of its parent
+  uint64_t descriptor_limit = 0;  // how many it may have open; 0: as many as we
 };
 
 // A child process of ours, known by a descriptor, which is never another process by mistake.
@@ -49,6 +52,9 @@ class Child {
   // Sends to the process, or, where it leads one, to its whole group. Harmless once it has ended.
   void signal(int number) const;
   void signal_group(int number) const;
+
+  // Sends with a word, which SignalFd tells the receiver.
+  void signal_with(int number, int word) const;
 
   // How it ended, if it has; afterwards the process is gone from the system's table.
   std::optional<ExitStatus> find_exit();
@@ -79,6 +85,9 @@ void set_parent_death_signal(int signal);
 
 int parent_process_id();
 
+// What a process is called ("slurmstepd"); empty when there is none.
+std::string process_name(int pid);
+
 // Waits until `pid` is this process's parent, as happens when everyone between has left; false
 // after `timeout`.
 bool wait_for_parent(int pid, std::chrono::milliseconds timeout);
@@ -95,6 +104,22 @@ void reap_strangers(const std::vector<int>& known);
 // Kills every child of this process, and those that come to it as orphans, until there are none or
 // `timeout` has passed. Returns how many were killed. Needs become_subreaper().
 int kill_all_children(std::chrono::milliseconds timeout);
+
+// Becomes another program: this process, its descriptors without close-on-exec, its directory.
+// Throws an Error when that cannot be done.
+[[noreturn]] void become(const std::string& executable,
+                         std::vector<std::string> arguments,
+                         const Environment& environment);
+
+// Lets this process have as many descriptors open as the system allows; how many it was before, for
+// the programs that it starts: some look at each that they could have.
+uint64_t raise_descriptor_limit();
+
+// CPU time that this process has used.
+double cpu_seconds();
+
+// Stops this process until somebody sends it SIGCONT.
+void stop_self();
 
 // Leaves at once: no destructors, no atexit handlers. For a forked child.
 [[noreturn]] void leave(int code);

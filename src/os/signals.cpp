@@ -37,15 +37,25 @@ SignalFd::SignalFd(std::initializer_list<int> signals) {
 }
 
 SignalFd::~SignalFd() {
+  if (is_kept_) {
+    return;
+  }
   ::pthread_sigmask(SIG_SETMASK, &former_, nullptr);
 }
 
-std::optional<int> SignalFd::find_pending() {
+std::optional<SignalFd::Arrival> SignalFd::find_arrival() {
   signalfd_siginfo news{};
   if (::read(fd_.number(), &news, sizeof(news)) != static_cast<ssize_t>(sizeof(news))) {
     return std::nullopt;
   }
-  return static_cast<int>(news.ssi_signo);
+  return Arrival{.number = static_cast<int>(news.ssi_signo),
+                 .sender = static_cast<int>(news.ssi_pid),
+                 .word = news.ssi_code == SI_QUEUE ? news.ssi_int : 0};
+}
+
+std::optional<int> SignalFd::find_pending() {
+  const auto arrival = find_arrival();
+  return arrival ? std::optional(arrival->number) : std::nullopt;
 }
 
 void ignore_signal(int signal) {

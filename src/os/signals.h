@@ -23,14 +23,27 @@ class SignalFd {
   SignalFd& operator=(const SignalFd&) = delete;
   ~SignalFd();
 
+  // A signal, who sent it (0: the kernel, or nobody of this process namespace), and the number that
+  // a sender may have put with it.
+  struct Arrival {
+    int number = 0;
+    int sender = 0;
+    int word = 0;
+  };
+
   // The next signal that has come, without waiting.
   std::optional<int> find_pending();
+  std::optional<Arrival> find_arrival();
+
+  // Leaves the signals blocked for good: whoever asks this process to stop now comes too late.
+  void keep_blocked() { is_kept_ = true; }
 
   // Readable while a signal waits.
   int fd() const { return fd_.number(); }
 
  private:
   sigset_t former_{};
+  bool is_kept_ = false;
   Fd fd_;
 };
 

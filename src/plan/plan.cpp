@@ -2,7 +2,6 @@
 #include "plan/plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <numeric>
@@ -10,145 +9,241 @@
 #include <utility>
 
 #include "base/text.h"
-#include "contract/fork_offer.h"
+#include "contract/worker_env.h"
 #include "lockstep/error.h"
+#include "plan/conflicts.h"
+#include "plan/ground.h"
+#include "plan/program.h"
+#include "plan/read.h"
+#include "plan/workers.h"
 
 namespace lockstep::plan {
 namespace {
 
-constexpr int kMostWorkersPerNode = 4096;
 constexpr std::string_view kThreads = "OMP_NUM_THREADS";
 
-Error refuse(std::string_view flag, std::string_view text, std::string_view expected) {
-  return Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", flag, text))
-      .fact("expected", expected)
-      .fact("found", fmt::format("'{}'", text), "command line");
+Sourced<std::string> read_text(const Wish& wish, std::string_view flag, std::string otherwise) {
+  return wish ? Sourced<std::string>{wish->text, source_of(*wish, flag)}
+              : from_default(std::move(otherwise));
 }
 
-Sourced<int> read_workers(const Request& request, const Surroundings& here) {
-  const std::string flag = "--nproc-per-node";
-  if (!request.nproc_per_node) {
-    return from_default(1);
+// The nodes with their workers; those that -np leaves empty are left out.
+void place_nodes(LaunchPlan& plan, Ground& ground, const WorkerCounts& counts) {
+  std::vector<cluster::Host> used;
+  for (size_t i = 0; i < ground.hosts.size(); ++i) {
+    cluster::Host& host = ground.hosts[i];
+    if (counts.per_node[i].value > 0 || counts.rule != WorkerRule::Number) {
+      plan.nodes.push_back(
+          {.name = host.name, .workers = counts.per_node[i], .variables = {}, .gpus = host.gpus});
+      used.push_back(std::move(host));
+    }
   }
-  const std::string& text = *request.nproc_per_node;
-  if (text == "gpu" && here.gpus == 0) {
-    throw Error(ExitCode::Usage, "cannot start one worker per GPU: there is none here")
-        .fact("asked", "--nproc-per-node gpu", "command line")
+  ground.hosts = std::move(used);
+  plan.worker_rule = counts.rule;
+}
+
+void read_place(LaunchPlan& plan,
+                const Request& request,
+                const Surroundings& here,
+                const Sizes& sizes,
+                Ground& ground) {
+  place_nodes(plan, ground, count_workers(request, here, sizes, ground));
+  settle(ground, here);
+  plan.nodes.front().name = ground.hosts.front().name;
+  plan.way = ground.way;
+  plan.min_nodes = {std::min(ground.min_nodes, static_cast<int>(plan.nodes.size())),
+                    sizes.nodes ? sizes.nodes->source : ground.way.source};
+  plan.meeting = ground.meeting;
+  plan.may_share_gpus = request.may_share_gpus;
+  if (!request.rdzv_id) {
+    return;
+  }
+  if (plan.way.value == Way::Task || (plan.way.value == Way::Peers && !ground.is_by_hand)) {
+    plan.remarks.push_back(fmt::format("{} is not needed: {} tells all processes who they are",
+                                       said(*request.rdzv_id, "--rdzv-id"),
+                                       ground.told_by));
+  } else {
+    plan.meeting.name = request.rdzv_id->text;
+  }
+}
+
+// What the run is called: the program, and what makes two runs differ. Tasks that become workers
+// have no leader who could tell them, so theirs is made of what they all know.
+void read_name(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  const std::string& program = request.program.front();
+  const std::string name =
+      to_file_name(request.is_module ? program : std::filesystem::path(program).stem().string());
+  plan.run_id = plan.way.value == Way::Task
+                    ? fmt::format("{}-{}", name, plan.meeting.name)
+                    : fmt::format("{}-{}-{}", name, here.timestamp, here.short_id);
+  plan.run_directory =
+      request.run_dir
+          ? read_path(*request.run_dir, "--run-dir", here.directory)
+          : from_default((std::filesystem::path(here.directory) / "runs" / plan.run_id).string());
+}
+
+void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_meeting) {
+  const NumberRule port_rule{.flag = "--master-port",
+                             .least = 1,
+                             .most = 65535,
+                             .hint = "drop the flag: a free port is found for you"};
+  plan.master_addr = plan.way.value == Way::Here ? from_default<std::string>("127.0.0.1")
+                                                 : from_default<std::string>("");
+  plan.master_port = from_default(0);
+  if (request.master_addr && !is_spent_on_meeting) {
+    plan.master_addr = {read_host(*request.master_addr, "--master-addr"),
+                        source_of(*request.master_addr, "--master-addr")};
+  }
+  if (request.master_port && !is_spent_on_meeting) {
+    plan.master_port = read_number(*request.master_port, port_rule);
+  }
+}
+
+void read_interfaces(LaunchPlan& plan, const Request& request) {
+  plan.interfaces = read_text(request.network_interfaces, "--network-interfaces", "");
+  for (const std::string& name : split(plan.interfaces.value, ',')) {
+    if (name.empty() || name.find_first_of(" /") != std::string::npos) {
+      throw not_understood(
+          *request.network_interfaces, "--network-interfaces", "names with commas between them")
+          .hint("--network-interfaces eth0,ib0");
+    }
+  }
+  plan.local_addr = from_default<std::string>("");
+  if (request.local_addr) {
+    plan.local_addr = {read_host(*request.local_addr, "--local-addr"),
+                       source_of(*request.local_addr, "--local-addr")};
+  }
+}
+
+void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  plan.ssh_port = from_default(0, "what ssh is set up for");
+  plan.ssh_identity = from_default<std::string>("", "what ssh is set up for");
+  if (request.ssh_port) {
+    plan.ssh_port = read_number(*request.ssh_port,
+                                {.flag = "--ssh-port", .least = 1, .most = 65535, .hint = "-p 22"});
+  }
+  if (request.ssh_identity) {
+    plan.ssh_identity = read_path(*request.ssh_identity, "--ssh-identity-file", here.directory);
+  }
+  const Wish& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
+  if (needless && plan.way.value != Way::Ssh) {
+    plan.remarks.push_back(
+        fmt::format("{} is not needed: no host is reached over ssh",
+                    said(*needless, request.ssh_port ? "--ssh-port" : "--ssh-identity-file")));
+  }
+}
+
+Sourced<double> read_start_timeout(const Request& request,
+                                   const Surroundings& here,
+                                   const MeetingRules& rules,
+                                   Way way) {
+  constexpr SecondsRule kRule{.flag = "--start-timeout", .least = 1, .hint = "--start-timeout 120"};
+  if (request.start_timeout) {
+    return read_seconds(*request.start_timeout, kRule);
+  }
+  if (rules.start_timeout) {
+    return {*rules.start_timeout, source_of(*request.rdzv_conf, "--rdzv-conf")};
+  }
+  if (request.dialect == Dialect::Horovodrun) {
+    if (const auto set = os::find_variable(here.environment, "HOROVOD_START_TIMEOUT")) {
+      return read_seconds({.text = *set, .source = "HOROVOD_START_TIMEOUT", .flag = ""}, kRule);
+    }
+    return from_default(30.0, "as horovodrun");
+  }
+  return way == Way::Peers ? from_default(600.0, "as torchrun") : from_default(120.0);
+}
+
+void read_supervision(LaunchPlan& plan, const Request& request) {
+  plan.grace_seconds =
+      request.grace
+          ? read_seconds(*request.grace, {.flag = "--grace", .least = 0, .hint = "--grace 30"})
+          : from_default(30.0);
+  plan.timeout_seconds =
+      request.timeout ? read_timeout(*request.timeout) : from_default(0.0, "no limit");
+  plan.max_restarts = request.max_restarts ? read_number(*request.max_restarts,
+                                                         {.flag = "--max-restarts",
+                                                          .least = 0,
+                                                          .most = 1'000'000,
+                                                          .hint = "--max-restarts 3"})
+                                           : from_default(0);
+  plan.role = read_text(request.role, "--role", "default");
+  if (request.monitor_interval) {
+    read_seconds(*request.monitor_interval,
+                 {.flag = "--monitor-interval", .least = 0, .hint = "drop it: it is not needed"});
+    plan.remarks.push_back(said(*request.monitor_interval, "--monitor-interval") +
+                           " is not needed: the kernel tells of every death at once");
+  }
+}
+
+Sourced<Bind> read_binding(const Request& request, const Surroundings& here, Way way) {
+  if (!request.bind) {
+    if (way == Way::Task) {
+      return from_default(Bind::None, "whoever started the tasks has placed them");
+    }
+    return (here.job || here.step) && !here.is_nested && way != Way::Ssh
+               ? from_default(Bind::Core, "Slurm grants cores to this job alone")
+               : from_default(Bind::None, "others may use these cores too");
+  }
+  const Bind bind = read_bind(*request.bind);
+  if (bind == Bind::Gpu && way == Way::Here && here.gpus == 0) {
+    throw Error(ExitCode::Usage, "cannot give each worker its GPU: there is none here")
+        .fact("asked", said(*request.bind, "--bind"), request.bind->source)
         .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
-        .hint("--nproc-per-node cpu");
+        .hint("--bind core");
   }
-  if (text == "gpu" || (text == "auto" && here.gpus > 0)) {
-    return from_flag(here.gpus, fmt::format("{} {}: one per GPU", flag, text));
-  }
-  if (text == "cpu" || text == "auto") {
-    return from_flag(here.cores, fmt::format("{} {}: one per granted core", flag, text));
-  }
-  const auto count = find_integer(text);
-  if (!count || *count < 1 || *count > kMostWorkersPerNode) {
-    throw refuse(
-        flag, text, fmt::format("a number from 1 to {}, cpu, gpu or auto", kMostWorkersPerNode))
-        .hint("--nproc-per-node 2");
-  }
-  return from_flag(static_cast<int>(*count), flag);
+  return {bind, source_of(*request.bind, "--bind")};
 }
 
-Sourced<int> read_port(const Request& request, const Surroundings& here) {
-  if (!request.master_port) {
-    return from_probe(here.free_port, "free on this machine");
+void read_output(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  OutputRules& output = plan.output;
+  if (request.redirects) {
+    output.redirects = read_streams(*request.redirects, "--redirects");
   }
-  const auto port = find_integer(*request.master_port);
-  if (!port || *port < 1 || *port > 65535) {
-    throw refuse("--master-port", *request.master_port, "a number from 1 to 65535")
-        .hint("drop the flag: a free port is found for you");
+  if (request.tee) {
+    output.tee = read_streams(*request.tee, "--tee");
   }
-  return from_flag(static_cast<int>(*port), "--master-port");
+  if (request.local_ranks_filter) {
+    output.local_ranks_filter = read_local_ranks(*request.local_ranks_filter);
+  }
+  if (request.log_dir) {
+    output.log_dir = read_path(*request.log_dir, "--log-dir", here.directory).value;
+  } else if (output.redirects != StreamRule{} || output.tee != StreamRule{}) {
+    output.log_dir = (std::filesystem::path(plan.run_directory.value) / "streams").string();
+  }
+  if (request.output_filename) {
+    output.output_filename =
+        read_path(*request.output_filename, "--output-filename", here.directory).value;
+  }
 }
 
-Sourced<double> read_grace(const Request& request) {
-  constexpr double kDay = 86400;
-  if (!request.grace) {
-    return from_default(30.0);
+void add_variables(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  plan.variables = read_variables(request, here);
+  if (runs_python(plan)) {
+    add_where_unset(plan.variables,
+                    here.environment,
+                    "PYTHONUNBUFFERED",
+                    from_default<std::string>("1", "lines appear when they are printed"));
   }
-  const std::string& text = *request.grace;
-  double seconds = -1;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool is_whole = fault == std::errc() && end == text.data() + text.size();
-  if (!is_whole || !(seconds >= 0) || seconds > kDay) {
-    throw refuse("--grace", text, "seconds from 0 to 86400").hint("--grace 30");
+  if (here.terminal_columns) {
+    plan.variables.emplace(contract::kTerminalColumns,
+                           from_probe(std::to_string(*here.terminal_columns), "the terminal"));
   }
-  return from_flag(seconds, "--grace");
-}
-
-// The words of a run's name that are safe in a path on every file system.
-std::string to_file_name(std::string_view program) {
-  std::string name = std::filesystem::path(program).stem().string();
-  std::replace_if(
-      name.begin(),
-      name.end(),
-      [](char c) { return std::string_view("/ \t\n\"'\\:*?<>|&;$`").find(c) != std::string::npos; },
-      '-');
-  return name.empty() ? "run" : name;
-}
-
-Sourced<std::string> read_run_directory(const Request& request,
-                                        const Surroundings& here,
-                                        const std::string& run_id) {
-  const auto whole = [&here](const std::filesystem::path& path) {
-    return (here.directory / path).lexically_normal().string();
-  };
-  if (!request.run_dir) {
-    return from_default(whole(std::filesystem::path("runs") / run_id));
+  plan.variables.emplace(contract::kCommandTime, from_probe(here.command_time, "the clock"));
+  if (plan.variables.contains(std::string(kThreads))) {
+    return;
   }
-  if (request.run_dir->empty()) {
-    throw refuse("--run-dir", "", "the name of a directory").hint("--run-dir runs/first");
+  if (const auto set = os::find_variable(here.environment, kThreads)) {
+    plan.variables.emplace(kThreads,
+                           Sourced<std::string>{*set, {Origin::Variable, std::string(kThreads)}});
+  } else if (plan.way.value == Way::Here) {
+    // Elsewhere each agent counts the cores that it was granted.
+    Node& node = plan.nodes.front();
+    const int threads = std::max(1, here.cores / node.workers.value);
+    node.variables.emplace(
+        kThreads,
+        from_probe(std::to_string(threads),
+                   fmt::format("{} granted cores for {} workers", here.cores, node.workers.value)));
   }
-  return from_flag(whole(*request.run_dir), "--run-dir");
-}
-
-Variables read_variables(const Request& request) {
-  const os::Environment ours = contract::to_environment({});
-  Variables variables;
-  for (const std::string& text : request.env) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw refuse("--env", text, "NAME=VALUE").hint("--env OMP_PROC_BIND=true");
-    }
-    const std::string name = text.substr(0, equals);
-    if (ours.contains(name)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot set {}: it tells a worker its place", name))
-          .fact("asked", fmt::format("--env {}", text), "command line")
-          .hint("drop it: every worker gets its own value from the launcher");
-    }
-    variables.insert_or_assign(name, from_flag(text.substr(equals + 1), "--env"));
-  }
-  return variables;
-}
-
-void add_where_unset(Variables& variables,
-                     const os::Environment& environment,
-                     std::string_view name,
-                     Sourced<std::string> value) {
-  if (const auto set = os::find_variable(environment, name)) {
-    value = {*set, {Origin::Variable, std::string(name)}};
-  }
-  variables.emplace(name, std::move(value));
-}
-
-bool is_python(std::string_view program) {
-  return program.ends_with(".py");
-}
-
-std::vector<std::string> read_command(const Request& request) {
-  if (request.program.empty() || request.program.front().empty()) {
-    throw Error(ExitCode::Usage, "cannot run: there is no program")
-        .fact("expected", "a program after the options", "command line")
-        .hint("lockstep run --nproc-per-node 2 ./train");
-  }
-  std::vector<std::string> command = request.program;
-  if (is_python(command.front())) {
-    command.insert(command.begin(), "python3");
-  }
-  return command;
 }
 
 }  // namespace
@@ -169,86 +264,41 @@ std::string describe(const Source& source) {
 
 LaunchPlan make_plan(const Request& request, const Surroundings& here) {
   LaunchPlan plan;
-  plan.command = read_command(request);
-  plan.run_id =
-      fmt::format("{}-{}-{}", to_file_name(request.program.front()), here.timestamp, here.short_id);
-  plan.run_directory = read_run_directory(request, here, plan.run_id);
-  plan.master_addr = request.master_addr ? from_flag(*request.master_addr, "--master-addr")
-                                         : from_default<std::string>("127.0.0.1");
-  plan.master_port = read_port(request, here);
-  plan.grace_seconds = read_grace(request);
-  plan.max_restarts = from_default(0);
-  plan.variables = read_variables(request);
-  if (is_python(request.program.front())) {
-    add_where_unset(plan.variables,
-                    here.environment,
-                    "PYTHONUNBUFFERED",
-                    from_default<std::string>("1", "lines appear when they are printed"));
+  read_program(plan, request, here);
+  const Sizes sizes = read_sizes(request);
+  require_consistent(request, sizes);
+  const MeetingRules rules =
+      request.rdzv_conf ? read_rdzv_conf(*request.rdzv_conf) : MeetingRules{};
+  plan.remarks = rules.remarks;
+  Ground ground = find_ground(request, here, sizes, rules);
+  read_place(plan, request, here, sizes, ground);
+  if (request.rdzv_endpoint && !ground.is_by_hand) {
+    read_endpoint(*request.rdzv_endpoint);
+    plan.remarks.push_back(said(*request.rdzv_endpoint, "--rdzv-endpoint") +
+                           (plan.nodes.size() == 1 ? " is not needed: one node meets nobody"
+                                                   : " is not needed: the nodes find each other"));
   }
-  if (here.terminal_columns) {
-    plan.variables.emplace(contract::kTerminalColumns,
-                           from_probe(std::to_string(*here.terminal_columns), "the terminal"));
-  }
-  plan.variables.emplace(contract::kCommandTime, from_probe(here.command_time, "the clock"));
 
-  Node node{.name = here.node, .workers = read_workers(request, here), .variables = {}};
-  if (!plan.variables.contains(std::string(kThreads))) {
-    const int threads = std::max(1, here.cores / node.workers.value);
-    add_where_unset(
-        node.variables,
-        here.environment,
-        kThreads,
-        from_probe(std::to_string(threads),
-                   fmt::format("{} granted cores for {} workers", here.cores, node.workers.value)));
-  }
-  plan.nodes.push_back(std::move(node));
+  read_name(plan, request, here);
+  read_master(plan, request, ground.is_by_hand && !request.rdzv_endpoint);
+  read_interfaces(plan, request);
+  read_ssh(plan, request, here);
+  plan.start_timeout_seconds = read_start_timeout(request, here, rules, plan.way.value);
+  plan.last_call_seconds =
+      rules.last_call
+          ? Sourced<double>{*rules.last_call, source_of(*request.rdzv_conf, "--rdzv-conf")}
+          : from_default(30.0);
+  read_supervision(plan, request);
+  plan.bind = read_binding(request, here, plan.way.value);
+  read_output(plan, request, here);
+  add_variables(plan, request, here);
   return plan;
 }
 
-int world_size(const LaunchPlan& plan) {
+int known_workers(const LaunchPlan& plan) {
   return std::accumulate(plan.nodes.begin(), plan.nodes.end(), 0, [](int sum, const Node& node) {
     return sum + node.workers.value;
   });
-}
-
-contract::WorkerPlace place_of(const LaunchPlan& plan, int node, int local_rank, int attempt) {
-  const auto before = std::span(plan.nodes).first(static_cast<size_t>(node));
-  const int first_rank =
-      std::accumulate(before.begin(), before.end(), 0, [](int sum, const Node& earlier) {
-        return sum + earlier.workers.value;
-      });
-  return {.rank = first_rank + local_rank,
-          .world_size = world_size(plan),
-          .local_rank = local_rank,
-          .local_world_size = plan.nodes.at(static_cast<size_t>(node)).workers.value,
-          .node_rank = node,
-          .nodes = static_cast<int>(plan.nodes.size()),
-          .master_addr = plan.master_addr.value,
-          .master_port = plan.master_port.value,
-          .interface = "",
-          .run_id = plan.run_id,
-          .run_directory = plan.run_directory.value,
-          .attempt = attempt,
-          .max_restarts = plan.max_restarts.value};
-}
-
-os::Environment worker_environment(const LaunchPlan& plan,
-                                   const contract::WorkerPlace& place,
-                                   const os::Environment& agents_own) {
-  os::Environment environment = agents_own;
-  // Left over when one lockstep runs inside another.
-  environment.erase(std::string(contract::kForkOffer));
-  environment.erase(std::string(contract::kTerminalColumns));
-  for (const auto& [name, value] : plan.variables) {
-    environment.insert_or_assign(name, value.value);
-  }
-  for (const auto& [name, value] : plan.nodes.at(static_cast<size_t>(place.node_rank)).variables) {
-    environment.insert_or_assign(name, value.value);
-  }
-  for (const auto& [name, value] : contract::to_environment(place)) {
-    environment.insert_or_assign(name, value);
-  }
-  return environment;
 }
 
 }  // namespace lockstep::plan

@@ -3,114 +3,254 @@
 
 #include <array>
 #include <fmt/format.h>
+#include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
+#include "plan/words.h"
 
 namespace lockstep::plan {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
-constexpr std::array<std::pair<Origin, std::string_view>, 4> kOrigins = {
-    std::pair(Origin::Flag, "flag"),
-    std::pair(Origin::Variable, "variable"),
-    std::pair(Origin::Probe, "probe"),
-    std::pair(Origin::Default, "default"),
+template <typename T>
+concept Named = requires(T value) {
+  words_of(value);
 };
 
-std::string_view name_of(Origin origin) {
-  for (const auto& [value, name] : kOrigins) {
-    if (value == origin) {
-      return name;
+template <Named T>
+T from_word(const Json& json) {
+  const auto text = json.get<std::string>();
+  for (const auto& [known, word] : words_of(T{})) {
+    if (word == text) {
+      return known;
     }
   }
-  return "default";
-}
-
-Origin parse_origin(const std::string& text) {
-  for (const auto& [value, name] : kOrigins) {
-    if (name == text) {
-      return value;
-    }
-  }
-  throw Error(ExitCode::Io, fmt::format("cannot read the plan: '{}' is no source", text));
+  throw Error(ExitCode::Io, fmt::format("cannot read the plan: '{}' is not known", text))
+      .fact("found", fmt::format("'{}'", text), "plan.json")
+      .hint("the lockstep that wrote it");
 }
 
 template <typename T>
-Json write(const Sourced<T>& sourced) {
-  Json json = {{"value", sourced.value}, {"source", name_of(sourced.source.origin)}};
-  if (!sourced.source.detail.empty()) {
-    json["detail"] = sourced.source.detail;
+Json write_value(const T& value) {
+  if constexpr (Named<T>) {
+    return word_of(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+T read_value(const Json& json) {
+  if constexpr (Named<T>) {
+    return from_word<T>(json);
+  } else {
+    return json.get<T>();
+  }
+}
+
+// Goes over the fields of a plan, one way or the other, so that they are listed once.
+class Writer {
+ public:
+  template <typename T>
+  void field(const char* name, const T& value) {
+    json_[name] = write(value);
+  }
+
+  const Json& json() const { return json_; }
+
+ private:
+  template <typename T>
+  static Json write(const T& value) {
+    return write_value(value);
+  }
+  template <typename T>
+  static Json write(const Sourced<T>& sourced) {
+    Json json = {{"value", write_value(sourced.value)}, {"source", word_of(sourced.source.origin)}};
+    if (!sourced.source.detail.empty()) {
+      json["detail"] = sourced.source.detail;
+    }
+    return json;
+  }
+  static Json write(const Variables& variables) {
+    Json json = Json::object();
+    for (const auto& [name, value] : variables) {
+      json[name] = write(value);
+    }
+    return json;
+  }
+  static Json write(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
+  static Json write(const StreamRule& rule);
+  static Json write(const OutputRules& rules);
+  static Json write(const Meeting& meeting);
+  static Json write(const std::vector<Node>& nodes);
+
+  Json json_ = Json::object();
+};
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  template <typename T>
+  void field(const char* name, T& value) {
+    read(json_.at(name), value);
+  }
+
+ private:
+  template <typename T>
+  static void read(const Json& json, T& value) {
+    value = read_value<T>(json);
+  }
+  template <typename T>
+  static void read(const Json& json, Sourced<T>& sourced) {
+    sourced = {read_value<T>(json.at("value")),
+               {from_word<Origin>(json.at("source")), json.value("detail", "")}};
+  }
+  static void read(const Json& json, Variables& variables) {
+    for (const auto& [name, value] : json.items()) {
+      read(value, variables[name]);
+    }
+  }
+  static void read(const Json& json, std::optional<int>& number) {
+    number = json.is_null() ? std::nullopt : std::optional(json.get<int>());
+  }
+  static void read(const Json& json, StreamRule& rule);
+  static void read(const Json& json, OutputRules& rules);
+  static void read(const Json& json, Meeting& meeting);
+  static void read(const Json& json, std::vector<Node>& nodes);
+
+  const Json& json_;
+};
+
+template <typename Visitor, typename T>
+void visit_output(Visitor& visitor, T& rules) {
+  visitor.field("log_dir", rules.log_dir);
+  visitor.field("redirects", rules.redirects);
+  visitor.field("tee", rules.tee);
+  visitor.field("local_ranks_filter", rules.local_ranks_filter);
+  visitor.field("output_filename", rules.output_filename);
+}
+
+template <typename Visitor, typename T>
+void visit_meeting(Visitor& visitor, T& meeting) {
+  visitor.field("name", meeting.name);
+  visitor.field("host", meeting.host);
+  visitor.field("port", meeting.port);
+  visitor.field("node", meeting.node);
+  visitor.field("rank", meeting.rank);
+  visitor.field("world_size", meeting.world_size);
+  visitor.field("local_rank", meeting.local_rank);
+  visitor.field("local_world_size", meeting.local_world_size);
+}
+
+template <typename Visitor, typename T>
+void visit_node(Visitor& visitor, T& node) {
+  visitor.field("name", node.name);
+  visitor.field("workers", node.workers);
+  visitor.field("gpus", node.gpus);
+  visitor.field("variables", node.variables);
+}
+
+template <typename Visitor, typename T>
+void visit_plan(Visitor& visitor, T& plan) {
+  visitor.field("run_id", plan.run_id);
+  visitor.field("run_directory", plan.run_directory);
+  visitor.field("command", plan.command);
+  visitor.field("program_word", plan.program_word);
+  visitor.field("passes_local_rank", plan.passes_local_rank);
+  visitor.field("local_rank_option", plan.local_rank_option);
+  visitor.field("way", plan.way);
+  visitor.field("nodes", plan.nodes);
+  visitor.field("min_nodes", plan.min_nodes);
+  visitor.field("worker_rule", plan.worker_rule);
+  visitor.field("meeting", plan.meeting);
+  visitor.field("master_addr", plan.master_addr);
+  visitor.field("master_port", plan.master_port);
+  visitor.field("interfaces", plan.interfaces);
+  visitor.field("local_addr", plan.local_addr);
+  visitor.field("ssh_port", plan.ssh_port);
+  visitor.field("ssh_identity", plan.ssh_identity);
+  visitor.field("grace_seconds", plan.grace_seconds);
+  visitor.field("timeout_seconds", plan.timeout_seconds);
+  visitor.field("start_timeout_seconds", plan.start_timeout_seconds);
+  visitor.field("last_call_seconds", plan.last_call_seconds);
+  visitor.field("max_restarts", plan.max_restarts);
+  visitor.field("bind", plan.bind);
+  visitor.field("role", plan.role);
+  visitor.field("may_share_gpus", plan.may_share_gpus);
+  visitor.field("output", plan.output);
+  visitor.field("variables", plan.variables);
+  visitor.field("remarks", plan.remarks);
+}
+
+// The keys of JSON are texts; the rule of those local ranks that are not named is "otherwise".
+Json Writer::write(const StreamRule& rule) {
+  Json json = {{"otherwise", rule.otherwise}};
+  for (const auto& [local, bits] : rule.by_local) {
+    json[std::to_string(local)] = bits;
   }
   return json;
 }
 
-Json write(const Variables& variables) {
-  Json json = Json::object();
-  for (const auto& [name, value] : variables) {
-    json[name] = write(value);
+Json Writer::write(const OutputRules& rules) {
+  Writer writer;
+  visit_output(writer, rules);
+  return writer.json();
+}
+
+Json Writer::write(const Meeting& meeting) {
+  Writer writer;
+  visit_meeting(writer, meeting);
+  return writer.json();
+}
+
+Json Writer::write(const std::vector<Node>& nodes) {
+  Json json = Json::array();
+  for (const Node& node : nodes) {
+    Writer writer;
+    visit_node(writer, node);
+    json.push_back(writer.json());
   }
   return json;
 }
 
-template <typename T>
-Sourced<T> read(const Json& json) {
-  return {json.at("value").get<T>(),
-          {parse_origin(json.at("source").get<std::string>()), json.value("detail", "")}};
+void Reader::read(const Json& json, StreamRule& rule) {
+  for (const auto& [name, bits] : json.items()) {
+    (name == "otherwise" ? rule.otherwise : rule.by_local[std::stoi(name)]) = bits.get<int>();
+  }
 }
 
-Variables read_variables(const Json& json) {
-  Variables variables;
-  for (const auto& [name, value] : json.items()) {
-    variables.emplace(name, read<std::string>(value));
-  }
-  return variables;
+void Reader::read(const Json& json, OutputRules& rules) {
+  Reader reader(json);
+  visit_output(reader, rules);
 }
 
-LaunchPlan read_plan(const Json& json) {
-  LaunchPlan plan;
-  plan.run_id = json.at("run_id").get<std::string>();
-  plan.run_directory = read<std::string>(json.at("run_directory"));
-  plan.command = json.at("command").get<std::vector<std::string>>();
-  for (const Json& node : json.at("nodes")) {
-    plan.nodes.push_back({.name = node.at("name").get<std::string>(),
-                          .workers = read<int>(node.at("workers")),
-                          .variables = read_variables(node.at("variables"))});
+void Reader::read(const Json& json, Meeting& meeting) {
+  Reader reader(json);
+  visit_meeting(reader, meeting);
+}
+
+void Reader::read(const Json& json, std::vector<Node>& nodes) {
+  for (const Json& one : json) {
+    Reader reader(one);
+    visit_node(reader, nodes.emplace_back());
   }
-  plan.master_addr = read<std::string>(json.at("master_addr"));
-  plan.master_port = read<int>(json.at("master_port"));
-  plan.grace_seconds = read<double>(json.at("grace_seconds"));
-  plan.max_restarts = read<int>(json.at("max_restarts"));
-  plan.variables = read_variables(json.at("variables"));
-  return plan;
 }
 
 }  // namespace
 
 std::string to_json(const LaunchPlan& plan) {
-  Json nodes = Json::array();
-  for (const Node& node : plan.nodes) {
-    nodes.push_back({{"name", node.name},
-                     {"workers", write(node.workers)},
-                     {"variables", write(node.variables)}});
-  }
-  const Json json = {{"format", kFormat},
-                     {"run_id", plan.run_id},
-                     {"run_directory", write(plan.run_directory)},
-                     {"command", plan.command},
-                     {"nodes", nodes},
-                     {"master_addr", write(plan.master_addr)},
-                     {"master_port", write(plan.master_port)},
-                     {"grace_seconds", write(plan.grace_seconds)},
-                     {"max_restarts", write(plan.max_restarts)},
-                     {"variables", write(plan.variables)}};
+  Writer writer;
+  writer.field("format", kFormat);
+  visit_plan(writer, plan);
   // A file name need not be UTF-8; what is not becomes a replacement character, never an exception.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return writer.json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 LaunchPlan parse_plan(std::string_view text) {
@@ -122,8 +262,13 @@ LaunchPlan parse_plan(std::string_view text) {
           .fact("expected", fmt::format("format {}", kFormat))
           .hint("the lockstep that wrote it");
     }
-    return read_plan(json);
+    LaunchPlan plan;
+    Reader reader(json);
+    visit_plan(reader, plan);
+    return plan;
   } catch (const nlohmann::json::exception& fault) {
+    throw Error(ExitCode::Io, "cannot read the plan").fact("reason", fault.what(), "plan.json");
+  } catch (const std::invalid_argument& fault) {
     throw Error(ExitCode::Io, "cannot read the plan").fact("reason", fault.what(), "plan.json");
   }
 }

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <iterator>
+#include <span>
 
 #include "base/text.h"
+#include "plan/names.h"
 #include "plan/plan.h"
+#include "plan/words.h"
 
 namespace lockstep::plan {
 namespace {
@@ -21,33 +24,215 @@ void add_variables(std::vector<Row>& rows, const Variables& variables) {
   }
 }
 
-std::vector<Row> to_rows(const LaunchPlan& plan) {
+std::string describe_command(const LaunchPlan& plan) {
   std::vector<std::string> words;
   std::transform(
       plan.command.begin(), plan.command.end(), std::back_inserter(words), quote_for_shell);
-  std::vector<Row> rows = {
-      {"command", join(words, " "), "command line"},
-      {"run directory", plan.run_directory.value, describe(plan.run_directory.source)},
-  };
-  for (const Node& node : plan.nodes) {
-    rows.push_back({fmt::format("workers on {}", node.name),
-                    std::to_string(node.workers.value),
+  if (plan.passes_local_rank) {
+    words.insert(words.begin() + plan.program_word + 1, plan.local_rank_option + "=LOCAL_RANK");
+  }
+  return join(words, " ");
+}
+
+bool are_alike(const Node& one, const Node& other) {
+  return one.workers == other.workers && one.variables == other.variables &&
+         one.gpus == other.gpus && one.name.empty() == other.name.empty();
+}
+
+std::string describe_workers(const LaunchPlan& plan, const Node& node, bool is_each) {
+  if (node.workers.value == 0) {
+    switch (plan.worker_rule) {
+      case WorkerRule::Gpu:
+        return "one worker per GPU, counted there";
+      case WorkerRule::Cpu:
+        return "one worker per granted core, counted there";
+      default:
+        return "one worker per GPU or else per granted core, counted there";
+    }
+  }
+  return fmt::format("{} {}{}",
+                     node.workers.value,
+                     node.workers.value == 1 ? "worker" : "workers",
+                     is_each ? " each" : "");
+}
+
+// Neighbours that are alike share a line: "n[1-4]: 4 workers each".
+std::string describe_group(const LaunchPlan& plan, std::span<const Node> group) {
+  std::vector<std::string> names;
+  for (const Node& node : group) {
+    if (!node.name.empty()) {
+      names.push_back(node.name);
+    }
+  }
+  std::string who = fold_names(names);
+  if (names.empty()) {
+    who = group.size() == 1 ? "a node that will join"
+                            : fmt::format("{} nodes that will join", group.size());
+  }
+  std::string text =
+      fmt::format("{}: {}", who, describe_workers(plan, group.front(), group.size() > 1));
+  if (!group.front().gpus.empty()) {
+    text += fmt::format(", GPUs {}", fmt::join(group.front().gpus, ","));
+  }
+  return text;
+}
+
+void add_nodes(std::vector<Row>& rows, const LaunchPlan& plan) {
+  for (size_t first = 0; first < plan.nodes.size();) {
+    size_t last = first + 1;
+    while (last < plan.nodes.size() && are_alike(plan.nodes[first], plan.nodes[last])) {
+      ++last;
+    }
+    const Node& node = plan.nodes[first];
+    rows.push_back({first == 0 ? "nodes" : "",
+                    describe_group(plan, std::span(plan.nodes).subspan(first, last - first)),
                     describe(node.workers.source)});
     add_variables(rows, node.variables);
+    first = last;
   }
-  rows.push_back({"master address", plan.master_addr.value, describe(plan.master_addr.source)});
+  if (plan.min_nodes.value < static_cast<int>(plan.nodes.size())) {
+    rows.push_back(
+        {"nodes at least", std::to_string(plan.min_nodes.value), describe(plan.min_nodes.source)});
+  }
+}
+
+void add_meeting(std::vector<Row>& rows, const LaunchPlan& plan) {
+  const Meeting& meeting = plan.meeting;
+  if (plan.way.value == Way::Task) {
+    rows.push_back({"this process",
+                    fmt::format("rank {} of {}, local rank {} of {}",
+                                meeting.rank,
+                                meeting.world_size,
+                                meeting.local_rank,
+                                meeting.local_world_size),
+                    describe(plan.way.source)});
+  }
+  if (plan.way.value == Way::Peers) {
+    rows.push_back(
+        {"this process",
+         meeting.node ? fmt::format("node {}", *meeting.node) : "node in order of arrival",
+         describe(plan.way.source)});
+  }
+  if (!meeting.name.empty()) {
+    rows.push_back({"meeting",
+                    meeting.host.empty()
+                        ? meeting.name
+                        : fmt::format("{} at {} port {}", meeting.name, meeting.host, meeting.port),
+                    describe(plan.way.source)});
+  }
+}
+
+template <typename T>
+Row to_row(std::string name, std::string value, const Sourced<T>& sourced) {
+  return {std::move(name), std::move(value), describe(sourced.source)};
+}
+
+// Only what was asked: a table of defaults that change nothing hides the rest.
+template <typename T>
+void add_asked(std::vector<Row>& rows,
+               std::string name,
+               std::string value,
+               const Sourced<T>& sourced) {
+  if (sourced.source.origin != Origin::Default) {
+    rows.push_back(to_row(std::move(name), std::move(value), sourced));
+  }
+}
+
+void add_network(std::vector<Row>& rows, const LaunchPlan& plan) {
+  const std::string& address = plan.master_addr.value;
+  const int port = plan.master_port.value;
+  rows.push_back(to_row("master address",
+                        address.empty() ? "found when the nodes have met" : address,
+                        plan.master_addr));
+  rows.push_back(to_row(
+      "master port", port == 0 ? "a free one on node 0" : std::to_string(port), plan.master_port));
+  add_asked(rows, "interfaces", plan.interfaces.value, plan.interfaces);
+  add_asked(rows, "own address", plan.local_addr.value, plan.local_addr);
+  add_asked(rows, "ssh port", std::to_string(plan.ssh_port.value), plan.ssh_port);
+  add_asked(rows, "ssh identity", plan.ssh_identity.value, plan.ssh_identity);
+  if (plan.way.value != Way::Here) {
+    rows.push_back(to_row("start within",
+                          fmt::format("{} s", plan.start_timeout_seconds.value),
+                          plan.start_timeout_seconds));
+  }
+  if (plan.min_nodes.value < static_cast<int>(plan.nodes.size())) {
+    rows.push_back(to_row(
+        "last call", fmt::format("{} s", plan.last_call_seconds.value), plan.last_call_seconds));
+  }
+}
+
+std::string describe_streams(const StreamRule& rule) {
+  constexpr std::array<std::string_view, 4> kStreams = {"none", "stdout", "stderr", "both"};
+  std::vector<std::string> pieces;
+  for (const auto& [local, bits] : rule.by_local) {
+    pieces.push_back(fmt::format("{}: {}", local, kStreams.at(static_cast<size_t>(bits))));
+  }
+  if (rule.by_local.empty()) {
+    return std::string(kStreams.at(static_cast<size_t>(rule.otherwise)));
+  }
+  return join(pieces, ", ");
+}
+
+void add_output(std::vector<Row>& rows, const LaunchPlan& plan) {
+  const OutputRules& output = plan.output;
+  if (!output.log_dir.empty()) {
+    const bool is_ours = output.log_dir.starts_with(plan.run_directory.value + "/");
+    rows.push_back({"log directory", output.log_dir, is_ours ? "default" : "flag --log-dir"});
+  }
+  if (output.redirects != StreamRule{}) {
+    rows.push_back({"to files only", describe_streams(output.redirects), "flag --redirects"});
+  }
+  if (output.tee != StreamRule{}) {
+    rows.push_back({"to files too", describe_streams(output.tee), "flag --tee"});
+  }
+  if (!output.local_ranks_filter.empty()) {
+    rows.push_back({"shown local ranks",
+                    fmt::format("{}", fmt::join(output.local_ranks_filter, ",")),
+                    "flag --local-ranks-filter"});
+  }
+  if (!output.output_filename.empty()) {
+    rows.push_back({"output files", output.output_filename, "flag --output-filename"});
+  }
+}
+
+std::vector<Row> to_rows(const LaunchPlan& plan) {
+  std::vector<Row> rows = {{"command", describe_command(plan), "command line"}};
+  rows.push_back(to_row("run directory", plan.run_directory.value, plan.run_directory));
+  rows.push_back(to_row("way", std::string(describe(plan.way.value)), plan.way));
+  add_nodes(rows, plan);
+  add_meeting(rows, plan);
+  add_network(rows, plan);
+  rows.push_back(to_row("bind", std::string(word_of(plan.bind.value)), plan.bind));
+  add_asked(rows, "role", plan.role.value, plan.role);
   rows.push_back(
-      {"master port", std::to_string(plan.master_port.value), describe(plan.master_port.source)});
-  rows.push_back({"grace",
-                  fmt::format("{} s", plan.grace_seconds.value),
-                  describe(plan.grace_seconds.source)});
-  rows.push_back(
-      {"restarts", std::to_string(plan.max_restarts.value), describe(plan.max_restarts.source)});
+      to_row("grace", fmt::format("{} s", plan.grace_seconds.value), plan.grace_seconds));
+  add_asked(rows, "timeout", fmt::format("{} s", plan.timeout_seconds.value), plan.timeout_seconds);
+  rows.push_back(to_row("restarts", std::to_string(plan.max_restarts.value), plan.max_restarts));
+  if (plan.may_share_gpus) {
+    rows.push_back({"GPUs", "may be shared", "flag --share-gpus"});
+  }
+  add_output(rows, plan);
   add_variables(rows, plan.variables);
   return rows;
 }
 
 }  // namespace
+
+std::string_view describe(Way way) {
+  switch (way) {
+    case Way::Here:
+      return "on this machine";
+    case Way::Srun:
+      return "agents started by one srun";
+    case Way::Ssh:
+      return "agents started over ssh";
+    case Way::Peers:
+      return "one of us on every node";
+    case Way::Task:
+      return "one of us per worker";
+  }
+  return "";
+}
 
 std::string describe(const LaunchPlan& plan) {
   constexpr size_t kWidest = 48;  // a longer value does not push every source to the right
@@ -62,6 +247,9 @@ std::string describe(const LaunchPlan& plan) {
   for (const Row& row : rows) {
     text += fmt::format(
         "{:<{}}  {:<{}}  ({})\n", row.name, name_width, row.value, value_width, row.source);
+  }
+  for (const std::string& remark : plan.remarks) {
+    text += fmt::format("note: {}\n", remark);
   }
   return text;
 }

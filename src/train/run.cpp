@@ -70,8 +70,8 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
     parts.terminal_columns = os::find_terminal_columns(1);
     parts.is_terminal_ours = parts.terminal_columns.has_value();
   } else if (parts.placement.place.world_size > 1) {
-    // The agent puts "[rank 0] " before each line.
-    parts.terminal_columns = std::max(20, *parts.terminal_columns - 9);
+    // The launcher puts "[0]: " before each line.
+    parts.terminal_columns = std::max(20, *parts.terminal_columns - 5);
   }
 }
 

@@ -63,6 +63,27 @@ TEST_F(LeftBehind, IsNobodyWhenTheRunIsStopped) {
   expect_nobody_left();
 }
 
+TEST_F(LeftBehind, OrphansThatEndAreNotZombiesForTheRestOfTheRun) {
+  launcher.write_script("count.py", R"(import glob, sys
+zombies = 0
+for path in glob.glob("/proc/[0-9]*/stat"):
+    try:
+        state, parent = open(path).read().rpartition(") ")[2].split()[:2]
+    except OSError:
+        continue
+    zombies += state == "Z" and parent == sys.argv[1]
+print("zombies:", zombies)
+)");
+
+  const Result result = launcher.run({"run",
+                                      "sh",
+                                      "-c",
+                                      "for i in 1 2 3; do sh -c 'sleep 0.1 &'; done; sleep 1.5;"
+                                      "python3 count.py $PPID"});
+
+  EXPECT_EQ(result.output, "zombies: 0\n") << result.errors;
+}
+
 TEST_F(LeftBehind, IsNobodyWhenTheLauncherIsKilled) {
   start(kFamily);
 

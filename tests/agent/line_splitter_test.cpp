@@ -17,7 +17,8 @@ Seen feed(const std::string& text, size_t step) {
   Seen seen;
   for (size_t at = 0; at < text.size(); at += step) {
     const auto output = splitter.feed(std::string_view(text).substr(at, step));
-    seen.lines += output.lines;
+    seen.lines += output.lines[0];
+    seen.lines += output.lines[1];
     if (output.status) {
       seen.statuses.push_back(*output.status);
     }
@@ -67,10 +68,24 @@ TEST(LineSplitter, LosesNothingOfALineThatIsTooLong) {
   EXPECT_EQ(feed(text + "\nend\n", 1 << 16).lines, text + "\nend\n");
 }
 
-TEST(PrefixLines, MarksEachLineAndEndsTheLast) {
-  EXPECT_EQ(prefix_lines("[rank 1] ", "a\n\nb"), "[rank 1] a\n[rank 1] \n[rank 1] b\n");
-  EXPECT_EQ(prefix_lines("", "a\nb\n"), "a\nb\n");
-  EXPECT_EQ(prefix_lines("[rank 1] ", ""), "");
+TEST(LineSplitter, CopiesOnlyTornLines) {
+  LineSplitter splitter;
+  const std::string first = "whole\nto";
+  const std::string second = "rn\nwhole\nend";
+
+  EXPECT_EQ(splitter.feed(first).lines[1].data(), first.data());
+  const auto output = splitter.feed(second);
+
+  EXPECT_EQ(output.lines[0], "torn\n");
+  EXPECT_EQ(output.lines[1], "whole\n");
+  EXPECT_EQ(output.lines[1].data(), second.data() + 3);
+}
+
+TEST(LineSplitter, KeepsTheOrderAroundAHugeLine) {
+  const std::string text = "first\n" + std::string(3 * LineSplitter::kLongestLine, 'x') + "\nend";
+
+  EXPECT_EQ(feed(text, 4 * LineSplitter::kLongestLine).lines, text);
+  EXPECT_EQ(feed(text, 2 * LineSplitter::kLongestLine).lines, text);
 }
 
 }  // namespace

@@ -15,12 +15,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-plan::LaunchPlan plan_for(std::vector<std::string> command) {
-  plan::LaunchPlan plan;
-  plan.command = std::move(command);
-  return plan;
-}
-
 class RequireProgram : public ::testing::Test {
  protected:
   RequireProgram() { std::ofstream(path("train.py")) << "pass\n"; }
@@ -28,7 +22,7 @@ class RequireProgram : public ::testing::Test {
   std::string path(const std::string& name) { return (directory_.path() / name).string(); }
   auto refuse(std::vector<std::string> command) {
     return [this, command] {
-      require_program(plan_for(command), {{"PATH", path("bin")}});
+      require_program(command, {{"PATH", path("bin")}});
     };
   }
 
@@ -37,9 +31,9 @@ class RequireProgram : public ::testing::Test {
 };
 
 TEST_F(RequireProgram, FindsItInPathOrByItsPath) {
-  EXPECT_EQ(require_program(plan_for({"sh", "-c", ""}), {{"PATH", "/nowhere:/bin"}}), "/bin/sh");
-  EXPECT_EQ(require_program(plan_for({"/bin/sh"}), {}), "/bin/sh");
-  EXPECT_THAT(require_program(plan_for({"python3", path("train.py")}), os::environment()),
+  EXPECT_EQ(require_program({"sh", "-c", ""}, {{"PATH", "/nowhere:/bin"}}), "/bin/sh");
+  EXPECT_EQ(require_program({"/bin/sh"}, {}), "/bin/sh");
+  EXPECT_THAT(require_program({"python3", path("train.py")}, os::environment()),
               HasSubstr("python3"));
 }
 

@@ -37,7 +37,7 @@ TEST_F(Seed, HandsItsChildrenToTheAgent) {
   EXPECT_EQ(result.status.code, 0) << result.errors;
   for (const char* rank : {"0", "1", "2"}) {
     EXPECT_THAT(result.output,
-                HasSubstr(std::string("[rank ") + rank + "] I am rank " + rank +
+                HasSubstr(std::string("[") + rank + "]: I am rank " + rank +
                           " of 3, parent is the agent, group is my own: yes\n"));
   }
 }

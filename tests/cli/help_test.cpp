@@ -17,6 +17,9 @@ struct Page {
 std::vector<Page> pages() {
   return {{{}, "help.txt"},
           {{"run"}, "help_run.txt"},
+          {{"status"}, "help_status.txt"},
+          {{"logs"}, "help_logs.txt"},
+          {{"cancel"}, "help_cancel.txt"},
           {{"data"}, "help_data.txt"},
           {{"data", "fetch"}, "help_data_fetch.txt"},
           {{"data", "list"}, "help_data_list.txt"}};

@@ -32,7 +32,8 @@ TEST(Placement, IsWhatTheLauncherTells) {
   told.world_size = told.local_world_size = 2;
   told.master_port = 1234;
 
-  EXPECT_EQ(read_placement(contract::to_environment(told)), (Placement{told, Origin::Launcher}));
+  EXPECT_EQ(read_placement(contract::to_environment(told)),
+            (Placement{told, Origin::Launcher, false}));
 }
 
 TEST(Placement, IsWhatOpenMpiTells) {
@@ -52,6 +53,37 @@ TEST(Placement, PrefersTheLauncherToOpenMpi) {
   both.merge(contract::to_environment({}));
 
   EXPECT_EQ(read_placement(both).origin, Origin::Launcher);
+}
+
+TEST(Placement, DoesNotTakeOurOwnVariablesForThoseOfMpirun) {
+  contract::WorkerPlace told;
+  told.rank = told.local_rank = 1;
+  told.world_size = told.local_world_size = 2;
+  os::Environment variables = contract::to_environment(told);
+  EXPECT_FALSE(read_placement(variables).is_under_mpi);
+
+  // What a worker does to run something alone.
+  variables.erase("RANK");
+  variables.erase("WORLD_SIZE");
+
+  EXPECT_EQ(read_placement(variables).origin, Origin::Alone);
+  EXPECT_FALSE(read_placement(variables).is_under_mpi);
+}
+
+TEST(Placement, KnowsMpirunByWhatOnlyItCanSet) {
+  for (const char* name : {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}) {
+    SCOPED_TRACE(name);
+    os::Environment beneath_us = contract::to_environment({});
+    beneath_us.emplace(name, "1706688513");
+    EXPECT_EQ(read_placement(beneath_us).origin, Origin::Launcher);
+    EXPECT_TRUE(read_placement(beneath_us).is_under_mpi);
+
+    os::Environment alone = open_mpi("3", "1");
+    alone.emplace(name, "1706688513");
+    alone.emplace("LOCKSTEP_RUN_ID", "outer");
+    EXPECT_EQ(read_placement(alone).origin, Origin::OpenMpi);
+    EXPECT_TRUE(read_placement(alone).is_under_mpi);
+  }
 }
 
 TEST(Placement, KeepsTheRunDirectoryUnderOpenMpi) {

@@ -149,6 +149,15 @@ TEST_F(Files, TellWhetherAnotherOneHasTheDirectory) {
   EXPECT_TRUE(DirectoryLock::find(at("b")));
 }
 
+TEST(IsUsable, IsTrueOfWhatMayBeReadAndWritten) {
+  const TemporaryDirectory directory;
+  write_file(directory.path() / "a", "");
+
+  EXPECT_TRUE(is_usable(directory.path() / "a"));
+  EXPECT_TRUE(is_usable("/dev/null"));
+  EXPECT_FALSE(is_usable(directory.path() / "b"));
+}
+
 TEST(TemporaryDirectory, IsGoneAfterwards) {
   std::filesystem::path path;
   {

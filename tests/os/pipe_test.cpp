@@ -6,6 +6,7 @@
 
 #include "lockstep/error.h"
 #include "os/files.h"
+#include "os/reader.h"
 #include "os/signals.h"
 #include "os/terminal.h"
 #include "support/golden.h"
@@ -29,6 +30,17 @@ TEST(Pipe, CarriesBytesAndThenTheEnd) {
   EXPECT_EQ(read_some(pipe.out.number(), text, 100), ReadResult::Some);
   EXPECT_EQ(text, "hello");
   EXPECT_EQ(read_some(pipe.out.number(), text, 100), ReadResult::End);
+}
+
+TEST(Pipe, TellsWhetherItHasAReader) {
+  Pipe pipe = make_pipe();
+  EXPECT_TRUE(has_reader(pipe.in.number()));
+
+  pipe.out.close();
+
+  EXPECT_FALSE(has_reader(pipe.in.number()));
+  const TemporaryDirectory directory;
+  EXPECT_TRUE(has_reader(open_for_append(directory.path() / "file").number()));
 }
 
 TEST(Pipe, TellsTheWriterThatItsReaderHasGone) {

@@ -10,6 +10,7 @@
 #include "os/command.h"
 #include "os/peer_watch.h"
 #include "os/pipe.h"
+#include "os/processors.h"
 #include "os/signals.h"
 #include "support/launcher.h"
 
@@ -69,6 +70,34 @@ TEST(Start, GivesACleanSlateWhateverTheParentIgnoresOrBlocks) {
 
   EXPECT_EQ(start(shell("kill -PIPE $$")).wait().signal, SIGPIPE);
   EXPECT_EQ(start(shell("kill -TERM $$")).wait().signal, SIGTERM);
+}
+
+TEST(Start, BindsToTheProcessorsItNames) {
+  const std::vector<int> usable = usable_processor_numbers();
+  Command command = shell("grep -qx 'Cpus_allowed_list:.*[^0-9]" + std::to_string(usable.back()) +
+                          "' /proc/self/status");
+  command.cpus = {usable.back()};
+  EXPECT_EQ(start(command).wait().code, 0);
+
+  EXPECT_EQ(usable_processor_numbers(), usable);
+}
+
+TEST(Start, LeavesTheProcessorsAsTheyAreWhenNobodyNamesAny) {
+  const Command command =
+      shell("grep -qx 'Cpus_allowed_list:.*[^0-9]" + format_processors(usable_processor_numbers()) +
+            "' /proc/self/status");
+
+  EXPECT_EQ(start(command).wait().code, 0);
+}
+
+TEST(Start, NamesTheProcessorsItCannotBindTo) {
+  Command command = shell("");
+  command.cpus = {60001, 60000, 60007};
+
+  EXPECT_THAT(
+      [&] { start(command); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("cannot bind '/bin/sh' to processors 60000-60001,60007"),
+                                 HasSubstr("Invalid argument"))));
 }
 
 TEST(Start, PassesNoDescriptorsButThoseItNames) {

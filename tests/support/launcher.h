@@ -38,7 +38,7 @@ class Launcher {
 
   // `lockstep ARGUMENTS`, left running.
   void start(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "lockstep");
+    arguments.insert(arguments.begin(), called);
     const os::Fd output = os::open_for_append(path("stdout"));
     const os::Fd errors = os::open_for_append(path("stderr"));
     process_.emplace(os::start({.executable = executable,
@@ -81,6 +81,7 @@ class Launcher {
 
   os::Environment environment = clean_environment();
   std::string executable = LOCKSTEP_BIN_DIR "/lockstep";
+  std::string called = "lockstep";  // the name under which it is started
 
  private:
   // Without what an outer launcher may have left.
@@ -89,6 +90,10 @@ class Launcher {
     for (const char* name : {"RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "LOCKSTEP_DATA_DIR"}) {
       variables.erase(name);
     }
+    std::erase_if(variables, [](const auto& variable) {
+      return variable.first.starts_with("PET_") || variable.first.starts_with("SLURM_");
+    });
+    variables.insert_or_assign("CUDA_VISIBLE_DEVICES", "");  // more workers than GPUs are refused
     return variables;
   }
 

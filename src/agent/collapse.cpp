@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/collapse.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace lockstep::agent {
+namespace {
+
+// Of lines that a rank repeats without end, more than these are found by their order only.
+constexpr size_t kMostOfOneText = 32;
+constexpr size_t kWorkOfNewLine = 8;
+constexpr uint64_t kMostMoved = 256;
+
+}  // namespace
+
+Collapse::Waiting*& Collapse::last_of(int rank, Stream stream) {
+  const auto index = static_cast<size_t>(rank);
+  if (index >= places_.size()) {
+    places_.resize(index + 1);
+  }
+  return stream == Stream::Out ? places_[index].out : places_[index].err;
+}
+
+void Collapse::add(int rank, Stream stream, std::string_view text, Time now) {
+  Waiting*& last = last_of(rank, stream);
+  ++work_;
+  // A gang that speaks in chorus: the line that follows the rank's last one is its next.
+  const uint64_t next = last == nullptr ? first_ : last->position + 1;
+  if (next < first_ + waiting_.size() && at(next).line.stream == stream &&
+      at(next).line.text == text) {
+    last = &at(next);
+  } else {
+    const size_t hash = std::hash<std::string_view>()(text);
+    Waiting* const twin = find_twin(last, stream, text, hash);
+    last = twin != nullptr ? twin : &append(stream, text, hash, now);
+  }
+  last->line.ranks.insert(rank);
+}
+
+// A line of the same text that the rank whose last line is `last` may still join. Prefers one that
+// comes after `last` in any case.
+Collapse::Waiting* Collapse::find_twin(const Waiting* last,
+                                       Stream stream,
+                                       std::string_view text,
+                                       size_t hash) {
+  const auto found = by_hash_.find(hash);
+  if (found == by_hash_.end()) {
+    return nullptr;
+  }
+  Waiting* after = nullptr;   // the first of those behind `last`
+  Waiting* before = nullptr;  // the last of those before it
+  for (Waiting* const one : found->second) {
+    if (one->line.stream != stream || one->line.text != text) {
+      continue;
+    }
+    const bool is_behind = last == nullptr || one->position > last->position;
+    Waiting*& best = is_behind ? after : before;
+    if (best == nullptr || (one->position < best->position) == is_behind) {
+      best = one;
+    }
+  }
+  if (after != nullptr || before == nullptr) {
+    return after;
+  }
+  return move_behind(*before, *last) ? before : nullptr;
+}
+
+// Moves `twin`, and what must not come before it, behind `last`; false when that would turn the
+// order of some rank's lines.
+//
+// What must stay behind the twin are later lines of its ranks, then later lines of those lines'
+// ranks, and so on. If `last` is none of them, they all can go behind it, in their old order.
+bool Collapse::move_behind(Waiting& twin, const Waiting& last) {
+  if (last.position - twin.position > kMostMoved || twin.position < ready_until_) {
+    return false;
+  }
+  RankSet bound = twin.line.ranks;
+  std::vector<uint64_t> moving = {twin.position};
+  for (uint64_t position = twin.position + 1; position <= last.position; ++position) {
+    const Line& line = at(position).line;
+    if (line.stream == twin.line.stream && line.ranks.intersects(bound)) {
+      bound.insert(line.ranks);
+      moving.push_back(position);
+    }
+  }
+  if (moving.back() == last.position) {
+    return false;
+  }
+  std::vector<std::unique_ptr<Waiting>> moved;
+  uint64_t to = twin.position;
+  const uint64_t end = last.position + 1;
+  auto next_moving = moving.begin();
+  for (uint64_t position = to; position < end; ++position) {
+    std::unique_ptr<Waiting>& one = waiting_[position - first_];
+    if (next_moving != moving.end() && *next_moving == position) {
+      moved.push_back(std::move(one));
+      ++next_moving;
+    } else {
+      one->position = to;
+      waiting_[to++ - first_] = std::move(one);
+    }
+  }
+  for (std::unique_ptr<Waiting>& one : moved) {
+    one->position = to;
+    waiting_[to++ - first_] = std::move(one);
+  }
+  return true;
+}
+
+Collapse::Waiting& Collapse::append(Stream stream, std::string_view text, size_t hash, Time now) {
+  auto one = std::make_unique<Waiting>();
+  one->line = {.stream = stream, .text = std::string(text), .ranks = {}};
+  one->until = now + kWindow;
+  one->hash = hash;
+  one->position = first_ + waiting_.size();
+  next_due_ = std::min(next_due_, one->until);
+  bytes_ += text.size();
+  work_ += kWorkOfNewLine;
+  if (std::vector<Waiting*>& same = by_hash_[hash]; same.size() < kMostOfOneText) {
+    same.push_back(one.get());
+  }
+  waiting_.push_back(std::move(one));
+  if (bytes_ > kMostBytes) {
+    release_all();
+  } else if (waiting_.size() > kMostLines) {
+    ready_until_ = std::max(ready_until_, first_ + waiting_.size() / 2);
+  }
+  return *waiting_.back();
+}
+
+void Collapse::release(int rank, Stream stream) {
+  if (const Waiting* const last = last_of(rank, stream)) {
+    ready_until_ = std::max(ready_until_, last->position + 1);
+  }
+}
+
+void Collapse::release_all() {
+  ready_until_ = first_ + waiting_.size();
+}
+
+void Collapse::end_due_waits(Time now) {
+  if (now < next_due_) {
+    return;
+  }
+  next_due_ = Time::max();
+  for (const auto& one : waiting_) {
+    if (one->until <= now) {
+      ready_until_ = std::max(ready_until_, one->position + 1);
+    } else {
+      next_due_ = std::min(next_due_, one->until);
+    }
+  }
+}
+
+std::optional<Collapse::Line> Collapse::find_ready(Time now) {
+  if (waiting_.empty()) {
+    return std::nullopt;
+  }
+  end_due_waits(now);
+  const bool is_complete = waiting_.front()->line.ranks.size() >= world_size_;
+  if (first_ >= ready_until_ && !is_complete) {
+    return std::nullopt;
+  }
+  return take_front();
+}
+
+Collapse::Line Collapse::take_front() {
+  const std::unique_ptr<Waiting> front = std::move(waiting_.front());
+  waiting_.pop_front();
+  ++first_;
+  bytes_ -= front->line.text.size();
+  forget(*front);
+  for (const RankSet::Range& range : front->line.ranks.ranges()) {
+    for (int rank = range.first; rank <= range.last; ++rank) {
+      Waiting*& last = last_of(rank, front->line.stream);
+      last = last == front.get() ? nullptr : last;
+    }
+  }
+  if (waiting_.empty()) {
+    next_due_ = Time::max();
+  }
+  return std::move(front->line);
+}
+
+void Collapse::forget(const Waiting& one) {
+  const auto same = by_hash_.find(one.hash);
+  if (same == by_hash_.end()) {
+    return;
+  }
+  std::erase(same->second, &one);
+  if (same->second.empty()) {
+    by_hash_.erase(same);
+  }
+}
+
+std::optional<Collapse::Time> Collapse::next_time() const {
+  if (waiting_.empty()) {
+    return std::nullopt;
+  }
+  return first_ < ready_until_ ? Time::min() : next_due_;
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,909 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/leader.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "lockstep/error.h"
+#include "os/signals.h"
+
+namespace lockstep::agent {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::duration_cast;
+using std::chrono::seconds;
+
+constexpr int kSeed = -1;  // stands for a node's seed where a rank is expected
+constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
+constexpr int kUsage = static_cast<int>(ExitCode::Usage);
+constexpr int kTimedOut = 124;  // as timeout(1) says it
+constexpr int kProbeTime = 1000;
+constexpr int kLongProbeTime = 4000;
+constexpr seconds kExplainTime(3);
+// What an agent may need beside the grace: its own killing and the rest of the output.
+constexpr seconds kStopTime(15);
+// An allocation that ends, or a Ctrl-C that srun passes on, signals all nodes within such a time.
+constexpr seconds kSameEvent(1);
+
+Leader::Clock::duration to_duration(double time) {
+  return duration_cast<Leader::Clock::duration>(duration<double>(time));
+}
+
+double seconds_between(Leader::Time from, Leader::Time to) {
+  return duration<double>(to - from).count();
+}
+
+std::string name_some(std::vector<std::string> names) {
+  constexpr size_t kMostNamed = 8;
+  const size_t more = names.size() > kMostNamed ? names.size() - kMostNamed : 0;
+  names.resize(names.size() - more);
+  return join(names, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::string count_of(int count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Leader::Leader(const plan::LaunchPlan& plan, Time now)
+    : plan_(plan), began_(now), attempt_began_(now) {
+  limit_ = now + to_duration(plan.start_timeout_seconds.value);
+  next_reminder_ = now + seconds(5);
+}
+
+void Leader::take(int agent, const Report& report, Time now) {
+  if (phase_ == Phase::Over) {
+    return;
+  }
+  const bool is_known = agents_.contains(agent);
+  const bool is_join = std::holds_alternative<Join>(report);
+  if (is_known != is_join) {
+    std::visit([&](const auto& one) { on(agent, one, now); }, report);
+  }
+}
+
+// ---- gathering ----
+
+std::string Leader::find_objection(const Join& join) const {
+  if (join.protocol != kProtocol) {
+    return fmt::format("it speaks protocol {} and we speak {}: install the same lockstep on all",
+                       join.protocol,
+                       kProtocol);
+  }
+  const int most = static_cast<int>(plan_.nodes.size());
+  if (join.node && (*join.node < 0 || *join.node >= most)) {
+    return fmt::format("it was started as node {} of {}", *join.node, most);
+  }
+  if (join.node && taken_nodes_.contains(*join.node)) {
+    return fmt::format("there is a node {} already", *join.node);
+  }
+  if (agents() >= most) {
+    return fmt::format("there are {} already", count_of(most, "node"));
+  }
+  return "";
+}
+
+void Leader::on(int agent, const Join& join, Time now) {
+  if (const std::string objection = find_objection(join); !objection.empty()) {
+    say(fmt::format("{} may not join: {}", join.name.empty() ? "an agent" : join.name, objection));
+    send(agent, Release{.code = kUsage, .text = "cannot join the run: " + objection});
+    return;
+  }
+  if (!join.fault.empty() && phase_ != Phase::Gathering) {
+    say(fmt::format("{} has come, but cannot help: {}", join.name, join.fault));
+    send(agent, Release{.code = join.fault_code, .text = join.fault});
+    return;
+  }
+  Agent& added = agents_[agent];
+  added.offer = join;
+  added.node = join.node.value_or(-1);
+  if (join.node) {
+    taken_nodes_.insert(*join.node);
+  }
+  if (!join.fault.empty()) {
+    fail(join.fault_code, fmt::format("on {}: {}", join.name, join.fault));
+    return;
+  }
+  if (phase_ == Phase::Gathering) {
+    gather(now);
+  } else {
+    say(fmt::format("{} has come; it joins at the next attempt", join.name));
+  }
+}
+
+void Leader::gather(Time now) {
+  const int least = plan_.min_nodes.value;
+  const int most = static_cast<int>(plan_.nodes.size());
+  if (agents() >= most) {
+    begin_attempt(now);
+  } else if (agents() >= least && !last_call_) {
+    last_call_ = now + to_duration(plan_.last_call_seconds.value);
+  }
+}
+
+std::string Leader::describe_missing() const {
+  std::vector<std::string> missing;
+  std::set<int> here;
+  int unnamed = 0;
+  for (const auto& [number, agent] : agents_) {
+    here.insert(agent.node);
+    unnamed += agent.node < 0 ? 1 : 0;
+  }
+  for (size_t node = 0; node < plan_.nodes.size(); ++node) {
+    if (!here.contains(static_cast<int>(node)) && unnamed-- <= 0) {
+      const std::string& name = plan_.nodes[node].name;
+      missing.push_back(name.empty() ? fmt::format("node {}", node) : name);
+    }
+  }
+  return name_some(std::move(missing));
+}
+
+void Leader::remind(Time now) {
+  if (phase_ == Phase::Gathering) {
+    say(fmt::format("waiting for {} since {:.0f} s; {} of {} nodes are here",
+                    describe_missing(),
+                    seconds_between(attempt_began_, now),
+                    agents(),
+                    plan_.nodes.size()));
+    next_reminder_ = now + seconds(agents() > 0 ? 15 : 10);
+  } else {
+    next_reminder_.reset();
+  }
+}
+
+// ---- an attempt ----
+
+int Leader::count_workers(const Agent& agent) const {
+  if (agent.offer.workers > 0) {
+    return agent.offer.workers;
+  }
+  const int planned = plan_.nodes.at(static_cast<size_t>(agent.node)).workers.value;
+  switch (planned > 0 ? plan::WorkerRule::Number : plan_.worker_rule) {
+    case plan::WorkerRule::Number:
+      return std::max(planned, 1);
+    case plan::WorkerRule::Cpu:
+      return agent.offer.cores;
+    case plan::WorkerRule::Gpu:
+      return agent.offer.gpus;
+    case plan::WorkerRule::Auto:
+      return agent.offer.gpus > 0 ? agent.offer.gpus : agent.offer.cores;
+  }
+  return 1;
+}
+
+// Nodes that were started as a certain one keep its place; the others follow in their order. The
+// ranks of a node that stays are thus the same in every attempt.
+void Leader::take_seats() {
+  std::set<int> taken;
+  std::vector<std::pair<int, int>> unnamed;
+  for (auto& [number, agent] : agents_) {
+    if (agent.node >= 0) {
+      taken.insert(agent.node);
+    } else {
+      unnamed.emplace_back(agent.offer.order, number);
+    }
+  }
+  std::sort(unnamed.begin(), unnamed.end());
+  int node = 0;
+  for (const auto& [order, number] : unnamed) {
+    while (taken.contains(node)) {
+      ++node;
+    }
+    taken_nodes_.insert(node);
+    agents_.at(number).node = node++;
+  }
+  std::vector<std::pair<int, int>> by_node;
+  for (auto& [number, agent] : agents_) {
+    by_node.emplace_back(agent.node, number);
+  }
+  std::sort(by_node.begin(), by_node.end());
+  assembly_.seats.clear();
+  first_ranks_.assign(1, 0);
+  for (const auto& [planned, number] : by_node) {
+    Agent& agent = agents_.at(number);
+    agent.seat = static_cast<int>(assembly_.seats.size());
+    agent.has_probed = agent.is_prepared = agent.is_stopped = false;
+    assembly_.seats.push_back({.node = planned,
+                               .name = agent.offer.name,
+                               .workers = count_workers(agent),
+                               .cores = agent.offer.cores,
+                               .address = "127.0.0.1",
+                               .interface = "",
+                               .ports = {}});
+    first_ranks_.push_back(first_ranks_.back() + assembly_.seats.back().workers);
+  }
+}
+
+void Leader::begin_attempt(Time now) {
+  last_call_.reset();
+  verdict_ = Verdict();
+  statuses_.clear();
+  sent_to_.clear();
+  lost_.reset();
+  std::vector<plan::Seat> former = assembly_.seats;
+  take_seats();
+  for (const plan::Seat& seat : assembly_.seats) {
+    if (seat.workers < 1) {
+      fail(kUsage,
+           fmt::format("cannot start one worker per GPU on {}: there is none there", seat.name));
+      return;
+    }
+  }
+  std::vector<std::string> seated;
+  for (const auto& [number, agent] : agents_) {
+    seated.push_back(fmt::format("{} {}", agent.node, number));
+  }
+  limit_ = now + to_duration(plan_.start_timeout_seconds.value);
+  if (assembly_.seats.size() == 1) {
+    prepare();
+  } else if (seated == seated_before_) {
+    for (size_t seat = 0; seat < former.size(); ++seat) {
+      assembly_.seats[seat].address = former[seat].address;
+      assembly_.seats[seat].interface = former[seat].interface;
+    }
+    prepare();
+  } else {
+    seated_before_ = std::move(seated);
+    was_probed_again_ = false;
+    probe(now, kProbeTime);
+  }
+}
+
+void Leader::probe(Time now, int timeout_ms) {
+  phase_ = Phase::Probing;
+  limit_ = now + to_duration(plan_.start_timeout_seconds.value);
+  ++probe_round_;
+  trials_.clear();
+  offers_.assign(assembly_.seats.size(), {});
+  std::vector<int> ports(assembly_.seats.size());
+  for (auto& [number, agent] : agents_) {
+    if (agent.seat < 0) {
+      continue;  // it has come since, and waits for the next attempt
+    }
+    const auto seat = static_cast<size_t>(agent.seat);
+    offers_[seat] = {agent.offer.name, agent.offer.machine, agent.offer.addresses};
+    ports[seat] = agent.offer.probe_port;
+    agent.has_probed = false;
+  }
+  const std::vector<std::string> allowed = split(plan_.interfaces.value, ',');
+  networks_ = plan::find_networks(offers_, allowed);
+  if (networks_.empty()) {
+    choose(now);
+    return;
+  }
+  wait_for_all(&Agent::has_probed);
+  const int count = static_cast<int>(offers_.size());
+  for (const auto& [number, agent] : agents_) {
+    if (agent.seat < 0) {
+      continue;
+    }
+    Probe order{.round = probe_round_, .self = agent.seat, .targets = {}, .timeout_ms = timeout_ms};
+    const auto self = static_cast<size_t>(agent.seat);
+    for (const int peer : plan::peers_to_try(agent.seat, count)) {
+      const auto to = static_cast<size_t>(peer);
+      for (size_t network = 0; network < networks_.size(); ++network) {
+        const auto& members = networks_[network].members;
+        order.targets.push_back(
+            {.to = peer,
+             .network = static_cast<int>(network),
+             .address = offers_[to].addresses.at(static_cast<size_t>(members[to])).text,
+             .port = ports[to],
+             .source = offers_[self].addresses.at(static_cast<size_t>(members[self])).text});
+      }
+    }
+    send(number, std::move(order));
+  }
+}
+
+void Leader::on(int agent, const Probed& probed, Time now) {
+  Agent& from = agents_.at(agent);
+  if (phase_ != Phase::Probing || probed.round != probe_round_ || from.seat < 0) {
+    return;
+  }
+  trials_.insert(trials_.end(), probed.trials.begin(), probed.trials.end());
+  if (mark(from, &Agent::has_probed)) {
+    choose(now);
+  }
+}
+
+void Leader::choose(Time now) {
+  const plan::NetworkChoice choice = plan::choose_network(offers_, networks_, trials_);
+  if (!choice.network) {
+    if (!was_probed_again_ && !networks_.empty()) {
+      was_probed_again_ = true;
+      probe(now, kLongProbeTime);  // a lost packet is sent again after a second
+      return;
+    }
+    std::string text = choice.reason;
+    for (const std::string& line : choice.details) {
+      text += "\n  " + line;
+    }
+    fail(static_cast<int>(ExitCode::Unavailable), text);
+    return;
+  }
+  const plan::Network& network = networks_.at(static_cast<size_t>(*choice.network));
+  for (size_t seat = 0; seat < assembly_.seats.size(); ++seat) {
+    const auto& address = offers_[seat].addresses.at(static_cast<size_t>(network.members[seat]));
+    assembly_.seats[seat].address = address.text;
+    assembly_.seats[seat].interface = address.interface;
+  }
+  say(choice.reason);
+  for (const std::string& line : choice.details) {
+    say("  " + line);
+  }
+  prepare();
+}
+
+void Leader::prepare() {
+  phase_ = Phase::Preparing;
+  for (auto& [number, agent] : agents_) {
+    if (agent.seat < 0) {
+      continue;
+    }
+    const bool is_first = agent.seat == 0;
+    agent.is_prepared = false;
+    Prepare order{.attempt = assembly_.attempt,
+                  .ports = assembly_.seats.at(static_cast<size_t>(agent.seat)).workers,
+                  .wanted_host = "",
+                  .wanted_port = 0};
+    if (is_first) {
+      order.ports += 2;  // rank 0's and Horovod's
+      order.wanted_host = plan_.master_addr.value;
+      order.wanted_port = plan_.master_port.value;
+    }
+    send(number, std::move(order));
+  }
+  wait_for_all(&Agent::is_prepared);
+}
+
+void Leader::on(int agent, const Prepared& prepared, Time now) {
+  Agent& from = agents_.at(agent);
+  if (phase_ != Phase::Preparing || prepared.attempt != assembly_.attempt || from.seat < 0) {
+    return;
+  }
+  assembly_.seats.at(static_cast<size_t>(from.seat)).ports = prepared.ports;
+  if (mark(from, &Agent::is_prepared)) {
+    start(now);
+  }
+}
+
+void Leader::start(Time now) {
+  const plan::Seat& first = assembly_.seats.front();
+  assembly_.master_addr = plan_.master_addr.value.empty() ? first.address : plan_.master_addr.value;
+  const auto own = static_cast<size_t>(first.workers);
+  assembly_.master_port = plan_.master_port.value != 0 || first.ports.size() <= own
+                              ? plan_.master_port.value
+                              : first.ports[own];
+  phase_ = Phase::Running;
+  wait_for_all(&Agent::is_stopped);
+  attempt_began_ = now;
+  limit_.reset();
+  Begin begin{assembly_, std::vector<int>(assembly_.seats.size())};
+  for (const auto& [number, agent] : agents_) {
+    if (agent.seat >= 0) {
+      begin.agents.at(static_cast<size_t>(agent.seat)) = number;
+    }
+  }
+  actions_.emplace_back(std::move(begin));
+}
+
+void Leader::on(int agent, const Started& started, Time /*now*/) {
+  if (plan_.way.value != plan::Way::Task || phase_ != Phase::Running ||
+      started.attempt != assembly_.attempt) {
+    return;
+  }
+  if (mark(agents_.at(agent), &Agent::is_stopped)) {  // all are about to become workers
+    finish(0);
+  }
+}
+
+void Leader::on(int agent, const Refused& refused, Time /*now*/) {
+  if (refused.attempt == assembly_.attempt) {
+    const std::string where =
+        assembly_.seats.size() > 1 ? fmt::format("on {}: ", agents_.at(agent).offer.name) : "";
+    fail(refused.code, where + refused.text);
+  }
+}
+
+// ---- the end of an attempt ----
+
+void Leader::on(int agent, const Exited& exited, Time now) {
+  const Agent& from = agents_.at(agent);
+  const bool is_running = phase_ == Phase::Running || phase_ == Phase::Stopping;
+  if (!is_running || exited.attempt != assembly_.attempt || from.seat < 0) {
+    return;
+  }
+  const int rank = exited.rank == kSeed ? kSeed - from.seat : exited.rank;
+  const auto seat = static_cast<size_t>(from.seat);
+  if (exited.rank != kSeed && (rank < first_ranks_.at(seat) || rank >= first_ranks_.at(seat + 1))) {
+    return;  // not a worker of this node
+  }
+  const bool was_over = verdict_.is_over() || lost_;
+  statuses_[rank] = exited.status;
+  if (exited.sent != 0) {
+    sent_to_.insert(rank);
+  }
+  verdict_.record_exit(rank, exited.status, exited.sent);
+  if (!was_over && verdict_.is_over()) {
+    const Failure failure = failure_without_words(rank);
+    stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
+                 plan_.grace_seconds.value);
+    limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
+  }
+}
+
+void Leader::stop_workers(const std::string& why, double grace_seconds) {
+  phase_ = Phase::Stopping;
+  const auto ended = std::count_if(
+      statuses_.begin(), statuses_.end(), [](const auto& entry) { return entry.first >= 0; });
+  const int running = first_ranks_.back() - static_cast<int>(ended);
+  if (!why.empty() && running > 0) {
+    say(fmt::format("{}; stopping {} (at most {} s, Ctrl-C kills at once)",
+                    why,
+                    count_of(running, "worker"),
+                    grace_seconds));
+  }
+  send_seated(Stop{.grace_seconds = grace_seconds, .is_asked = is_user_stop_});
+}
+
+void Leader::on(int agent, const Stopped& stopped, Time now) {
+  Agent& from = agents_.at(agent);
+  const bool is_running = phase_ == Phase::Running || phase_ == Phase::Stopping;
+  if (!is_running || stopped.attempt != assembly_.attempt || from.seat < 0) {
+    return;
+  }
+  const bool is_last = mark(from, &Agent::is_stopped);
+  if (stopped.left_behind > 0) {
+    say(fmt::format(
+        "killed {} that the workers had left behind{}",
+        stopped.left_behind == 1 ? "a process" : fmt::format("{} processes", stopped.left_behind),
+        assembly_.seats.size() > 1 ? " on " + from.offer.name : ""));
+  }
+  if (is_last) {
+    end_attempt(now);
+  }
+}
+
+void Leader::lose(int agent, const std::string& why, Time now) {
+  const auto found = agents_.find(agent);
+  if (found == agents_.end() || phase_ == Phase::Over) {
+    return;
+  }
+  const Agent gone = found->second;
+  const bool was_asked = phase_ == Phase::Explaining && agent == agent_to_explain();
+  agents_.erase(found);
+  taken_nodes_.erase(gone.node);
+  if (phase_ == Phase::Gathering || gone.seat < 0) {
+    say(fmt::format("{} has gone again: {}", gone.offer.name, why));
+    last_call_ = agents() >= plan_.min_nodes.value ? last_call_ : std::nullopt;
+    return;
+  }
+  seated_before_.clear();
+  if (gone.is_stopped) {
+    lose_idle(gone, why);
+    if (was_asked) {
+      end_attempt(now);
+    }
+    return;
+  }
+  if (plan_.way.value == plan::Way::Task && phase_ == Phase::Running) {
+    fail(kTryAgain, fmt::format("node {} is lost: {}", gone.offer.name, why));
+    return;
+  }
+  blame_loss(gone, why);
+  if (phase_ == Phase::Running) {
+    stop_workers(fmt::format("{} is lost: {}", gone.offer.name, why), plan_.grace_seconds.value);
+    limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
+  } else if (phase_ == Phase::Probing || phase_ == Phase::Preparing) {
+    end_attempt(now);
+    return;
+  }
+  wait_for_all(&Agent::is_stopped);
+  if (waiting_ == 0) {
+    end_attempt(now);
+  }
+}
+
+// Its workers have ended, so that nobody misses it before the next attempt.
+// Peers often feel a lost node before we know of it, and leave with a code.
+void Leader::blame_loss(const Agent& gone, const std::string& why) {
+  const auto cause = verdict_.cause();
+  if (!lost_ && !is_user_stop_ && (!cause || statuses_.at(*cause).signal == 0)) {
+    lost_ = gone.offer.name;
+    lost_why_ = why;
+  }
+}
+
+void Leader::lose_idle(const Agent& gone, const std::string& why) {
+  if (plan_.way.value != plan::Way::Task) {  // there an agent goes to become a worker
+    say(fmt::format("{} is lost after its workers had ended: {}", gone.offer.name, why));
+  }
+}
+
+void Leader::end_attempt(Time now) {
+  if (is_user_stop_) {
+    finish_stopped();
+    return;
+  }
+  if (lost_) {
+    judge(failure_of_loss(), now);
+    return;
+  }
+  const auto cause = verdict_.cause();
+  if (!cause) {
+    finish(0);
+    return;
+  }
+  const int agent = agent_to_explain();
+  if (agent < 0 || phase_ == Phase::Explaining) {
+    judge(failure_without_words(*cause), now);
+    return;
+  }
+  phase_ = Phase::Explaining;
+  limit_ = now + kExplainTime;
+  send(agent, Explain{.rank = *cause < 0 ? kSeed : *cause});
+}
+
+void Leader::on(int agent, const Explained& explained, Time now) {
+  if (phase_ != Phase::Explaining || agent != agent_to_explain()) {
+    return;
+  }
+  Failure failure = failure_without_words(*verdict_.cause());
+  try {
+    failure = parse_failure(explained.failure);
+  } catch (const Error& error) {
+    say(fmt::format("{} does not say how {} died: {}", failure.node, failure.who, error.what()));
+  }
+  if (failure.attempt != assembly_.attempt) {
+    return;  // it comes late, and tells of an earlier attempt
+  }
+  failure.seconds = seconds_between(attempt_began_, now);
+  judge(failure, now);
+}
+
+void Leader::on(int /*agent*/, const Said& /*said*/, Time /*now*/) {
+  LOCKSTEP_CHECK(false);  // output goes to the display, not to the one who decides
+}
+
+// Many agents may tell of the same event, and so may a signal of our own.
+void Leader::on(int agent, const Interrupted& interrupted, Time now) {
+  if (last_stop_ && now < *last_stop_ + kSameEvent) {
+    return;
+  }
+  stop(interrupted.signal,
+       fmt::format(
+           "{} came to {}", os::signal_name(interrupted.signal), agents_.at(agent).offer.name),
+       now);
+  told_by_agent_ = now;
+}
+
+bool Leader::may_try_again(const Failure& failure, std::string& why_not) const {
+  const bool is_node_lost = lost_.has_value();
+  if (is_last_attempt_ || (is_node_lost && !is_elastic())) {
+    return false;
+  }
+  if (agents() < plan_.min_nodes.value) {
+    why_not = fmt::format("it needs {}, and {} left",
+                          count_of(plan_.min_nodes.value, "node"),
+                          agents() == 1 ? "1 is" : fmt::format("{} are", agents()));
+    return false;
+  }
+  if (is_node_lost) {
+    return true;
+  }
+  if (failure.status == os::ExitStatus{.code = kUsage, .signal = 0}) {
+    why_not = plan_.max_restarts.value > 0 ? "code 64 says that asking again will not help" : "";
+    return false;
+  }
+  if (restarts_used_ >= plan_.max_restarts.value) {
+    return false;
+  }
+  if (is_at_last_place(failure)) {
+    why_not = "two attempts have died at the same place without progress";
+    return false;
+  }
+  return true;
+}
+
+bool Leader::is_at_last_place(const Failure& failure) const {
+  return last_place_ && last_place_->who == failure.who && last_place_->status == failure.status &&
+         !failure.last_lines.empty() && last_place_->last_lines == failure.last_lines &&
+         last_place_->progress == progress_;
+}
+
+void Leader::judge(const Failure& failure, Time now) {
+  Failure shown = failure;
+  shown.attempt = assembly_.attempt;
+  shown.max_restarts = plan_.max_restarts.value;
+  shown.stopped = count_stopped(shown);
+  std::string why_not;
+  const bool again = may_try_again(shown, why_not);
+  actions_.emplace_back(Blame{shown});
+  if (!again) {
+    if (!why_not.empty()) {
+      say(fmt::format("no further attempt: {}", why_not));
+    }
+    finish(lost_ ? kTryAgain : shown.status.shell_code());
+    return;
+  }
+  last_place_ = Place{shown.who, shown.status, shown.last_lines, progress_};
+  if (lost_) {
+    try_again(fmt::format("going on with {}", count_of(agents(), "node")), now);
+  } else {
+    ++restarts_used_;
+    try_again(fmt::format("restart {} of {}", restarts_used_, plan_.max_restarts.value), now);
+  }
+}
+
+void Leader::try_again(const std::string& why, Time now) {
+  ++assembly_.attempt;
+  say(fmt::format("attempt {} begins: {}", assembly_.attempt, why));
+  begin_attempt(now);
+}
+
+void Leader::finish(int code) {
+  exit_code_ = code;
+  for (const auto& [number, agent] : agents_) {
+    send(number, Release{.code = code, .text = ""});
+  }
+  phase_ = Phase::Over;
+}
+
+// Somebody has asked to stop.
+void Leader::finish_stopped() {
+  const int code = verdict_.exit_code();
+  finish(is_timed_out_ && code != kTryAgain ? kTimedOut : code);
+}
+
+void Leader::fail(int code, const std::string& text) {
+  if (phase_ == Phase::Over) {
+    return;
+  }
+  say("error: " + text);
+  finish(code);
+}
+
+// ---- signals and time ----
+
+void Leader::stop(int signal, const std::string& why, Time now) {
+  if (phase_ == Phase::Over) {
+    return;
+  }
+  if (std::exchange(told_by_agent_, std::nullopt).value_or(Time::min()) > now - kSameEvent) {
+    return;  // an agent was faster to tell of it
+  }
+  last_stop_ = now;
+  verdict_.record_stop(signal);
+  if (phase_ == Phase::Stopping || phase_ == Phase::Explaining) {
+    // The failure that stopped the gang stays the verdict, but nobody wants another attempt.
+    if (signal == SIGINT || signal == SIGQUIT) {
+      kill(fmt::format("{}: killing every worker now", os::signal_name(signal)));
+    }
+    is_last_attempt_ = true;
+    return;
+  }
+  is_user_stop_ = true;
+  if (phase_ != Phase::Running) {
+    say(fmt::format("{}; no worker had been started", why));
+    finish_stopped();
+    return;
+  }
+  stop_workers(why, plan_.grace_seconds.value);
+  limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
+}
+
+void Leader::kill(const std::string& why) {
+  if (phase_ == Phase::Running || phase_ == Phase::Stopping) {
+    say(why);
+    phase_ = Phase::Stopping;
+    is_user_stop_ = is_user_stop_ || !(verdict_.cause() || lost_);
+    send_seated(Kill{});
+  }
+}
+
+void Leader::pass(int signal) {
+  if (phase_ == Phase::Running || phase_ == Phase::Stopping) {
+    send_seated(Pass{.signal = signal});
+  }
+}
+
+std::optional<Leader::Time> Leader::deadline() const {
+  std::optional<Time> first;
+  const auto earlier = [&first](const std::optional<Time>& other) {
+    if (other && (!first || *other < *first)) {
+      first = other;
+    }
+  };
+  earlier(limit_);
+  earlier(last_call_);
+  earlier(next_reminder_);
+  if (plan_.timeout_seconds.value > 0 && phase_ <= Phase::Running) {
+    earlier(began_ + to_duration(plan_.timeout_seconds.value));
+  }
+  return first;
+}
+
+void Leader::tick(Time now) {
+  if (phase_ == Phase::Over) {
+    return;
+  }
+  if (phase_ <= Phase::Running && plan_.timeout_seconds.value > 0 &&
+      now >= began_ + to_duration(plan_.timeout_seconds.value)) {
+    is_timed_out_ = true;
+    stop(SIGTERM, fmt::format("--timeout {} s has passed", plan_.timeout_seconds.value), now);
+    return;
+  }
+  if (last_call_ && now >= *last_call_) {
+    begin_attempt(now);
+    return;
+  }
+  if (next_reminder_ && now >= *next_reminder_) {
+    remind(now);
+  }
+  if (limit_ && now >= *limit_) {
+    limit_.reset();
+    take_limit(now);
+  }
+}
+
+// The phase has lasted as long as it may.
+void Leader::take_limit(Time now) {
+  switch (phase_) {
+    case Phase::Gathering:
+      if (agents() >= plan_.min_nodes.value) {
+        begin_attempt(now);
+        break;
+      }
+      fail(static_cast<int>(ExitCode::Unavailable),
+           fmt::format("cannot bring up the gang: {} did not come within {} s",
+                       describe_missing(),
+                       plan_.start_timeout_seconds.value));
+      break;
+    case Phase::Probing:
+      choose(now);
+      break;
+    case Phase::Preparing:
+      fail(static_cast<int>(ExitCode::Unavailable),
+           fmt::format("cannot bring up the gang: {} did not reserve ports within {} s",
+                       names_without(&Agent::is_prepared),
+                       plan_.start_timeout_seconds.value));
+      break;
+    case Phase::Stopping:
+      say(fmt::format("leaving without an answer from {}: its workers may not have stopped",
+                      names_without(&Agent::is_stopped)));
+      for (auto& [number, agent] : agents_) {
+        agent.is_stopped = true;
+      }
+      is_last_attempt_ = true;  // where they still run there is no room for others
+      end_attempt(now);
+      break;
+    case Phase::Explaining:
+      end_attempt(now);
+      break;
+    case Phase::Running:
+    case Phase::Over:
+      break;
+  }
+}
+
+// ---- small questions ----
+
+std::vector<Action> Leader::take_actions() {
+  return std::exchange(actions_, {});
+}
+
+Failure Leader::failure_of_loss() const {
+  Failure failure;
+  failure.who = "node " + *lost_;
+  failure.node = *lost_;
+  failure.rank = -1;
+  failure.status = {.code = kTryAgain, .signal = 0};
+  failure.cause = "is lost: " + lost_why_;
+  return failure;
+}
+
+Failure Leader::failure_without_words(int rank) const {
+  Failure failure;
+  const int seat = seat_of_rank(rank);
+  failure.who =
+      rank < 0 ? fmt::format("the seed of {}", assembly_.seats.at(static_cast<size_t>(seat)).name)
+               : fmt::format("rank {}", rank);
+  failure.rank = std::max(rank, 0);
+  failure.node = assembly_.seats.at(static_cast<size_t>(seat)).name;
+  failure.status = statuses_.at(rank);
+  failure.attempt = assembly_.attempt;
+  return failure;
+}
+
+// Those that were still running when it happened.
+std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const {
+  std::vector<StoppedWorkers> stopped;
+  int rank = 0;
+  for (const plan::Seat& seat : assembly_.seats) {
+    StoppedWorkers here{.node = seat.name, .count = 0};
+    for (int local = 0; local < seat.workers; ++local, ++rank) {
+      const auto status = statuses_.find(rank);
+      const bool was_stopped = status != statuses_.end() && sent_to_.contains(rank);
+      here.count += rank != failure.rank && was_stopped ? 1 : 0;
+    }
+    if (here.count > 0) {
+      stopped.push_back(std::move(here));
+    }
+  }
+  return stopped;
+}
+
+int Leader::seat_of_rank(int rank) const {
+  if (rank < 0) {
+    return kSeed - rank;
+  }
+  const auto next = std::upper_bound(first_ranks_.begin(), first_ranks_.end(), rank);
+  return static_cast<int>(next - first_ranks_.begin()) - 1;
+}
+
+std::string Leader::names_without(bool Agent::*flag) const {
+  std::vector<std::string> names;
+  for (const auto& [number, agent] : agents_) {
+    if (agent.seat >= 0 && !(agent.*flag)) {
+      names.push_back(agent.offer.name);
+    }
+  }
+  return name_some(std::move(names));
+}
+
+// The one whose worker is the cause; -1: there is none, or it is gone.
+int Leader::agent_to_explain() const {
+  const auto cause = verdict_.cause();
+  return cause ? agent_of_seat(seat_of_rank(*cause)) : -1;
+}
+
+int Leader::agent_of_seat(int seat) const {
+  const auto found = std::find_if(agents_.begin(), agents_.end(), [seat](const auto& entry) {
+    return entry.second.seat == seat;
+  });
+  return found == agents_.end() ? -1 : found->first;
+}
+
+bool Leader::is_elastic() const {
+  return plan_.min_nodes.value < static_cast<int>(plan_.nodes.size());
+}
+
+bool Leader::mark(Agent& agent, bool Agent::*flag) {
+  if (agent.seat < 0 || agent.*flag) {
+    return false;
+  }
+  agent.*flag = true;
+  return --waiting_ == 0;
+}
+
+void Leader::wait_for_all(bool Agent::*flag) {
+  waiting_ =
+      static_cast<int>(std::count_if(agents_.begin(), agents_.end(), [flag](const auto& entry) {
+        return entry.second.seat >= 0 && !(entry.second.*flag);
+      }));
+}
+
+void Leader::send(int agent, Order order) {
+  actions_.emplace_back(Send{agent, std::move(order)});
+}
+
+void Leader::say(std::string text) {
+  actions_.emplace_back(Say{std::move(text)});
+}
+
+template <typename Kind>
+void Leader::send_seated(const Kind& order) {
+  for (const auto& [number, agent] : agents_) {
+    if (agent.seat >= 0 && !agent.is_stopped) {
+      send(number, order);
+    }
+  }
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node_agent.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "agent/placement.h"
+#include "base/log.h"
+#include "cluster/cores.h"
+#include "cluster/gpus.h"
+#include "cluster/interfaces.h"
+#include "lockstep/error.h"
+#include "os/host.h"
+#include "os/peer_watch.h"
+
+namespace lockstep::agent {
+namespace {
+
+// A process that waits for a dead file server does not even obey SIGKILL.
+constexpr std::chrono::seconds kKillTime(10);
+constexpr std::chrono::seconds kSameCall(2);
+constexpr std::chrono::milliseconds kSlurmsTurn(150);
+
+}  // namespace
+
+NodeAgent::NodeAgent(Options options,
+                     os::Reactor& reactor,
+                     LineSink& sink,
+                     std::function<void(const Report&)> report)
+    : options_(std::move(options)), reactor_(reactor), sink_(sink), report_(std::move(report)) {}
+
+NodeAgent::~NodeAgent() {
+  if (listener_) {
+    reactor_.forget(listener_->fd());
+  }
+  if (prober_) {
+    reactor_.forget(prober_->fd());
+  }
+}
+
+Join NodeAgent::offer(const std::optional<ProbeSecret>& secret) {
+  Join join;
+  join.name = os::host_name();
+  join.machine = os::machine_identity();
+  join.cores = cluster::granted_cores();
+  join.gpus = cluster::visible_gpus(options_.environment);
+  if (secret) {
+    secret_ = secret;
+    join.addresses = cluster::list_addresses();
+    listener_ = std::make_unique<ProbeListener>(*secret);
+    reactor_.watch(listener_->fd(), os::Reactor::For::Read, [this] { listener_->take(); });
+    join.probe_port = listener_->port();
+  }
+  return join;
+}
+
+void NodeAgent::obey(const Order& order) {
+  std::visit([this](const auto& one) { on(one); }, order);
+}
+
+void NodeAgent::on(const Probe& probe) {
+  if (prober_) {
+    reactor_.forget(prober_->fd());
+  }
+  probe_round_ = probe.round;
+  std::vector<ProbeTarget> targets;
+  for (const Target& target : probe.targets) {
+    targets.push_back({.to = target.to,
+                       .network = target.network,
+                       .address = target.address,
+                       .port = target.port,
+                       .source = target.source});
+  }
+  prober_ = std::make_unique<Prober>(
+      secret_.value_or(ProbeSecret{}),
+      probe.self,
+      std::move(targets),
+      ProberOptions{.timeout = std::chrono::milliseconds(probe.timeout_ms)});
+  reactor_.watch(prober_->fd(), os::Reactor::For::Read, [this] { prober_->take(); });
+}
+
+void NodeAgent::on(const Prepare& prepare) {
+  try {
+    if (prepare.wanted_port != 0) {
+      require_port(prepare.wanted_host, prepare.wanted_port);
+    }
+    ports_.clear();
+    ports_ = os::reserve_ports(prepare.ports);
+    std::vector<int> numbers;
+    for (const os::ReservedPort& port : ports_) {
+      numbers.push_back(port.number());
+    }
+    report_(Prepared{.attempt = prepare.attempt, .ports = std::move(numbers)});
+  } catch (const Error& error) {
+    report_(Refused{
+        .attempt = prepare.attempt, .code = static_cast<int>(error.code()), .text = error.what()});
+  }
+}
+
+void NodeAgent::on(const Start& start) {
+  order_ = start.order;
+  if (options_.only_orders) {
+    report_(Started{.attempt = start.order.attempt});
+    return;
+  }
+  const auto& first = start.order.first;
+  if (start.order.horovod_port != 0) {
+    horovod_ = std::make_unique<HorovodStore>();
+    if (!horovod_->start(first.horovod_addr, start.order.horovod_port)) {
+      log::warn("agent: nobody serves Horovod's workers on port {}", start.order.horovod_port);
+    }
+  }
+  try {
+    group_.reset();  // of the attempt before
+    stop_at_.reset();
+    group_ = std::make_unique<WorkerGroup>(
+        WorkerGroup::Options{.order = start.order,
+                             .environment = options_.environment,
+                             .descriptor_limit = options_.descriptor_limit},
+        reactor_,
+        sink_,
+        report_);
+    group_->start();
+  } catch (const Error& error) {
+    group_.reset();
+    report_(Refused{.attempt = start.order.attempt,
+                    .code = static_cast<int>(error.code()),
+                    .text = error.what()});
+  }
+}
+
+void NodeAgent::note_told(int signal) {
+  told_[signal] = Clock::now();
+}
+
+bool NodeAgent::was_told(int signal) const {
+  const auto told = told_.find(signal);
+  return told != told_.end() && Clock::now() - told->second < kSameCall;
+}
+
+// Where an allocation is ended, Slurm may tell this node's workers itself, and a moment later than
+// another node's.
+void NodeAgent::on(const Stop& stop) {
+  if (!group_) {
+    return;
+  }
+  if (stop.is_asked && options_.environment.contains("SLURM_JOB_ID") && !was_told(SIGTERM)) {
+    stop_at_ = Clock::now() + kSlurmsTurn;
+    grace_seconds_ = stop.grace_seconds;
+  } else {
+    group_->stop(stop.grace_seconds, !was_told(SIGTERM));
+  }
+}
+
+void NodeAgent::on(const Kill& /*kill*/) {
+  if (group_) {
+    group_->kill();
+  }
+}
+
+void NodeAgent::on(const Pass& pass) {
+  if (group_ && !was_told(pass.signal)) {
+    group_->pass(pass.signal);
+  }
+}
+
+void NodeAgent::on(const Explain& explain) {
+  if (group_) {
+    report_(Explained{.rank = explain.rank, .failure = to_json(group_->explain(explain.rank))});
+  }
+}
+
+void NodeAgent::on(const Credit& /*credit*/) {}  // whoever sends the output keeps the account
+
+void NodeAgent::on(const Release& release) {
+  if (is_busy()) {
+    group_->kill();
+    give_up_ = Clock::now() + kKillTime;
+  }
+  release_ = release;
+}
+
+bool NodeAgent::is_busy() const {
+  return group_ != nullptr && !group_->is_over() && (!give_up_ || Clock::now() < *give_up_);
+}
+
+void NodeAgent::abandon() {
+  group_.reset();
+  horovod_.reset();
+}
+
+void NodeAgent::take_news() {
+  if (prober_) {
+    prober_->take();
+    if (prober_->is_done()) {
+      reactor_.forget(prober_->fd());
+      const std::unique_ptr<Prober> done = std::move(prober_);
+      report_(Probed{.round = probe_round_, .trials = done->trials()});
+    }
+  }
+  if (listener_) {
+    listener_->take();
+  }
+  if (group_ && stop_at_ && (Clock::now() >= *stop_at_ || was_told(SIGTERM))) {
+    stop_at_.reset();
+    group_->stop(grace_seconds_, !was_told(SIGTERM));
+  }
+  if (group_) {
+    group_->take_news();
+  }
+}
+
+std::optional<NodeAgent::Clock::time_point> NodeAgent::deadline() const {
+  std::optional<Clock::time_point> first = group_ ? group_->deadline() : std::nullopt;
+  const auto earlier = [&first](const std::optional<Clock::time_point>& other) {
+    if (other && (!first || *other < *first)) {
+      first = other;
+    }
+  };
+  earlier(stop_at_);
+  earlier(prober_ ? prober_->next_deadline() : std::nullopt);
+  earlier(listener_ ? listener_->next_deadline() : std::nullopt);
+  return first;
+}
+
+}  // namespace lockstep::agent

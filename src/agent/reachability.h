@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "os/probe_socket.h"
+#include "plan/network.h"
+
+// Who reaches whom, tried with the run's own secret: an answer proves that the right process was
+// reached over the right pair of addresses. Neither class waits or starts a thread: a loop watches
+// fd() for reading and calls take() when it is ready or next_deadline() has come.
+namespace lockstep::agent {
+
+using ProbeClock = std::chrono::steady_clock;
+
+// What only the agents of one run know.
+using ProbeSecret = std::array<uint8_t, 32>;
+
+inline constexpr size_t kProbeNonceBytes = 16;
+inline constexpr size_t kProbeTagBytes = 16;
+inline constexpr size_t kProbeBytes = kProbeNonceBytes + kProbeTagBytes;
+
+// Answers the probes of this run's agents on all addresses of this machine.
+//
+// A probe is a nonce and a tag that proves the secret; the answer is another tag over that nonce.
+// Whoever says something else, or nothing for two seconds, is closed; there are never more than
+// kMostPending connections.
+class ProbeListener {
+ public:
+  explicit ProbeListener(const ProbeSecret& secret);
+
+  static constexpr size_t kMostPending = 64;
+  static constexpr std::chrono::seconds kPatience{2};
+
+  void take(ProbeClock::time_point now = ProbeClock::now());
+
+  int port() const { return listener_.port; }
+  int fd() const { return ready_.fd(); }
+  std::optional<ProbeClock::time_point> next_deadline() const;
+
+  // Connections that have not said enough yet.
+  size_t pending() const { return strangers_.size(); }
+
+ private:
+  struct Stranger {
+    os::Fd socket;
+    ProbeClock::time_point deadline;
+    std::array<uint8_t, kProbeBytes> said{};
+    size_t count = 0;
+  };
+
+  void accept_some(ProbeClock::time_point now);
+  bool is_finished_with(Stranger& stranger) const;
+
+  ProbeSecret secret_;
+  os::Listener listener_;
+  os::ReadySet ready_;
+  std::map<uint64_t, Stranger> strangers_;  // the oldest first
+  uint64_t next_token_ = 1;
+};
+
+// Somebody to try to reach.
+struct ProbeTarget {
+  int to = 0;
+  int network = 0;
+  std::string address;  // numeric
+  int port = 0;
+  std::string source;  // this node's address in that network; empty: any
+};
+
+struct ProberOptions {
+  // After this a try has failed. A first packet that gets lost is sent again after half of it.
+  std::chrono::milliseconds timeout{1000};
+  size_t most_at_once = 256;
+};
+
+// Tries to reach every target, all at once.
+class Prober {
+ public:
+  Prober(const ProbeSecret& secret,
+         int from,
+         std::vector<ProbeTarget> targets,
+         const ProberOptions& options = {});
+
+  void take(ProbeClock::time_point now = ProbeClock::now());
+
+  int fd() const { return ready_.fd(); }
+  std::optional<ProbeClock::time_point> next_deadline() const;
+
+  bool is_done() const { return flights_.empty() && next_ == targets_.size(); }
+
+  // One per target, in their order. Before is_done() those without an end say "not tried".
+  const std::vector<plan::Trial>& trials() const { return trials_; }
+
+ private:
+  // A target that has been started and has no end yet.
+  struct Flight {
+    os::Fd socket;
+    ProbeClock::time_point started;
+    bool is_second_try = false;
+    bool is_connected = false;
+    std::array<uint8_t, kProbeNonceBytes> nonce{};
+    std::array<uint8_t, kProbeTagBytes> answer{};
+    size_t count = 0;
+  };
+
+  void start_more(ProbeClock::time_point now);
+  int launch(size_t target, Flight& flight);
+  std::optional<std::string> find_end(size_t target, Flight& flight);
+  std::optional<std::string> send_probe(size_t target, Flight& flight);
+  void end_overdue(ProbeClock::time_point now);
+  void end(size_t target, const std::string& fault, ProbeClock::time_point now);
+  ProbeClock::time_point deadline_of(const Flight& flight) const;
+
+  ProbeSecret secret_;
+  std::vector<ProbeTarget> targets_;
+  ProberOptions options_;
+  os::ReadySet ready_;
+  size_t next_ = 0;
+  std::map<size_t, Flight> flights_;  // by target
+  std::vector<plan::Trial> trials_;
+};
+
+}  // namespace lockstep::agent

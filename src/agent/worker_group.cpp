@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/worker_group.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <utility>
+
+#include "agent/fork_note.h"
+#include "agent/placement.h"
+#include "base/text.h"
+#include "cluster/interfaces.h"
+#include "cluster/oom.h"
+#include "contract/fork_offer.h"
+#include "contract/run_directory.h"
+#include "lockstep/error.h"
+#include "os/files.h"
+#include "os/peer_watch.h"
+#include "os/pipe.h"
+
+namespace lockstep::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kSeed = -1;  // stands for the seed where a rank is expected
+constexpr size_t kLastLines = 20;
+constexpr milliseconds kCleanUpTime(5000);
+constexpr milliseconds kDrainTime(2000);
+constexpr milliseconds kReapingTime(100);
+
+// What is the same for all of them.
+os::Environment in_common(const std::vector<os::Environment>& environments) {
+  os::Environment common = environments.front();
+  for (const os::Environment& other : environments) {
+    std::erase_if(common, [&other](const auto& entry) {
+      const auto found = other.find(entry.first);
+      return found == other.end() || found->second != entry.second;
+    });
+  }
+  return common;
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(Options options, os::Reactor& reactor, LineSink& sink, Report report)
+    : options_(std::move(options)),
+      reactor_(reactor),
+      sink_(sink),
+      report_(std::move(report)),
+      oom_kills_before_(cluster::count_oom_kills()) {}
+
+WorkerGroup::~WorkerGroup() {
+  for (const Worker& worker : workers_) {
+    reactor_.forget(worker.stream_fd(Stream::Out));
+    reactor_.forget(worker.stream_fd(Stream::Err));
+    reactor_.forget(worker.process_fd());
+  }
+  if (seed_) {
+    reactor_.forget(seed_->fd());
+    reactor_.forget(handover_.number());
+  }
+  if (!is_over_) {
+    kill();
+    os::kill_all_children(kCleanUpTime);
+  }
+}
+
+void WorkerGroup::start() {
+  const plan::NodeOrder& order = options_.order;
+  executable_ = require_program(order.command, options_.environment);
+  const contract::RunDirectory run(order.run_directory);
+  os::make_directories(run.log(order.attempt, 0).parent_path());
+  workers_.reserve(static_cast<size_t>(order.workers));
+  const auto gid_index = order.first.interface.empty()
+                             ? std::nullopt
+                             : cluster::find_roce_gid_index(order.first.interface);
+  const auto devices = place_workers(order, options_.environment);
+  const bool is_bound = std::any_of(devices.begin(), devices.end(), [](const WorkerDevices& one) {
+    return !one.cpus.empty() || !one.gpus.empty();
+  });
+  const bool has_seed = !is_bound && order.workers > 1 && program_takes_fork_offer(executable_);
+  for (contract::WorkerPlace place : order.places()) {
+    place.error_file = run.error(order.attempt, place.rank).string();
+    place.roce_gid_index = gid_index;
+    workers_.emplace_back(place, log_files(order.output, place));
+    if (!has_seed) {
+      start_one(workers_.back(), devices.at(workers_.size() - 1));
+    }
+  }
+  if (has_seed) {
+    start_seed();
+  }
+  for (Worker& worker : workers_) {
+    worker.open_logs();
+  }
+  watch_streams();
+  report_(Started{.attempt = order.attempt});
+}
+
+void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
+  os::Environment environment =
+      plan::worker_environment(options_.order, worker.place(), options_.environment);
+  if (!devices.gpus.empty()) {
+    environment.insert_or_assign("CUDA_VISIBLE_DEVICES", devices.gpus);
+  }
+  worker.adopt(os::start({.executable = executable_,
+                          .arguments = worker_arguments(options_.order, worker.place()),
+                          .environment = std::move(environment),
+                          .stdout_fd = worker.stdout_fd(),
+                          .stderr_fd = worker.stderr_fd(),
+                          .inherited = {},
+                          .directory = "",
+                          .has_own_group = true,
+                          .dies_with_parent = true,
+                          .cpus = devices.cpus,
+                          .descriptor_limit = options_.descriptor_limit}));
+  worker.close_inner_ends();
+  reactor_.watch(worker.process_fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+}
+
+// The seed speaks through the streams of its first worker, so that what the loader says of a
+// missing library lands in a log and in the box.
+void WorkerGroup::start_seed() {
+  os::Pipe handover = os::make_pipe();
+  os::set_nonblocking(handover.out.number());
+  contract::ForkOffer offer{.agent_pid = os::process_id(), .workers = {}};
+  std::vector<int> inherited = {handover.in.number()};
+  std::vector<os::Environment> own;
+  for (const Worker& worker : workers_) {
+    own.push_back(plan::worker_environment(options_.order, worker.place(), options_.environment));
+  }
+  os::Environment seeds_own = in_common(own);
+  for (const auto& [name, value] : contract::to_environment(workers_.front().place())) {
+    seeds_own.erase(name);  // the seed has no place in the gang
+  }
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    std::erase_if(own[i],
+                  [&seeds_own](const auto& entry) { return seeds_own.contains(entry.first); });
+    const Worker& worker = workers_[i];
+    offer.workers.push_back({.rank = worker.place().rank,
+                             .stdout_fd = worker.stdout_fd(),
+                             .stderr_fd = worker.stderr_fd(),
+                             .variables = std::move(own[i])});
+    inherited.insert(inherited.end(), {worker.stdout_fd(), worker.stderr_fd()});
+  }
+  const os::Fd offer_file = os::make_memory_file(contract::to_json(offer));
+  inherited.push_back(offer_file.number());
+  seeds_own.insert_or_assign(std::string(contract::kForkOffer),
+                             fmt::format("{},{}", offer_file.number(), handover.in.number()));
+  seed_.emplace(os::start({.executable = executable_,
+                           .arguments = options_.order.command,
+                           .environment = seeds_own,
+                           .stdout_fd = workers_.front().stdout_fd(),
+                           .stderr_fd = workers_.front().stderr_fd(),
+                           .inherited = std::move(inherited),
+                           .directory = "",
+                           .has_own_group = true,
+                           .dies_with_parent = true,
+                           .cpus = {},
+                           .descriptor_limit = options_.descriptor_limit}));
+  seed_pid_ = seed_->pid();
+  handover_ = std::move(handover.out);
+  for (Worker& worker : workers_) {
+    worker.close_inner_ends();
+  }
+  reactor_.watch(seed_->fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+  reactor_.watch(handover_.number(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+}
+
+void WorkerGroup::watch_streams() {
+  for (Worker& worker : workers_) {
+    for (const Stream stream : {Stream::Out, Stream::Err}) {
+      const int fd = worker.stream_fd(stream);
+      reactor_.watch(fd, os::Reactor::For::Read, [this, &worker, stream, fd] {
+        const bool is_news = worker.read(stream, sink_);
+        if (is_news && drain_until_) {
+          drain_until_ = Clock::now() + kDrainTime;
+        }
+        if (worker.stream_fd(stream) < 0) {
+          reactor_.forget(fd);
+        }
+      });
+    }
+  }
+}
+
+void WorkerGroup::watch_exits() {
+  for (const Worker& worker : workers_) {
+    if (worker.is_running()) {
+      reactor_.watch(
+          worker.process_fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+    }
+  }
+}
+
+void WorkerGroup::take_news() {
+  if (may_have_exits_) {
+    may_have_exits_ = false;
+    take_seed_exit();
+    if (!seed_) {
+      take_exits();
+    }
+  }
+  reap_orphans();
+  if (kill_at_ && Clock::now() >= *kill_at_) {
+    kill();
+  }
+  end_when_empty();
+}
+
+void WorkerGroup::take_exits() {
+  for (Worker& worker : workers_) {
+    const int fd = worker.process_fd();
+    if (const auto status = worker.find_new_exit()) {
+      reactor_.forget(fd);
+      statuses_[worker.place().rank] = *status;
+      report_(Exited{.attempt = options_.order.attempt,
+                     .rank = worker.place().rank,
+                     .status = *status,
+                     .sent = worker.sent()});
+    }
+  }
+}
+
+// A worker may send one short-lived process after the other into the background; each would hold
+// its number until the end of the run. While there is a seed, its children are not known yet.
+void WorkerGroup::reap_orphans() {
+  const auto now = Clock::now();
+  if (seed_ || is_over_ || now < next_reaping_) {
+    return;
+  }
+  next_reaping_ = now + kReapingTime;
+  std::vector<int> known;
+  for (const Worker& worker : workers_) {
+    if (worker.is_running()) {
+      known.push_back(worker.pid());
+    }
+  }
+  os::reap_strangers(known);
+}
+
+void WorkerGroup::take_handover() {
+  while (os::read_some(handover_.number(), handover_text_, os::kAtomicBytes) ==
+         os::ReadResult::Some) {
+  }
+  for (size_t end = handover_text_.find('\n'); end != std::string::npos;
+       end = handover_text_.find('\n')) {
+    const std::vector<std::string> words = split(handover_text_.substr(0, end), ' ');
+    handover_text_.erase(0, end + 1);
+    const bool is_pair = words.size() == 2;
+    const int64_t rank = is_pair ? find_integer(words[0]).value_or(-1) : -1;
+    const int64_t pid = is_pair ? find_integer(words[1]).value_or(-1) : -1;
+    const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
+      return rank == one.place().rank && !one.has_process();
+    });
+    if (worker != workers_.end() && pid > 0) {
+      worker->adopt(os::Child(static_cast<int>(pid)));
+    }
+  }
+}
+
+void WorkerGroup::take_seed_exit() {
+  if (!seed_) {
+    return;
+  }
+  take_handover();
+  auto status = seed_->find_exit();
+  if (!status) {
+    return;
+  }
+  take_handover();
+  const auto with_process = std::count_if(
+      workers_.begin(), workers_.end(), [](const Worker& one) { return one.has_process(); });
+  const bool is_complete = with_process == static_cast<std::ptrdiff_t>(workers_.size());
+  if (status->is_success() && !is_complete) {
+    status->code = static_cast<int>(ExitCode::Bug);
+  }
+  reactor_.forget(seed_->fd());
+  reactor_.forget(handover_.number());
+  statuses_[kSeed] = *status;
+  if (!status->is_success()) {
+    report_(Exited{.attempt = options_.order.attempt,
+                   .rank = kSeed,
+                   .status = *status,
+                   .sent = is_stopping_ ? SIGTERM : 0});
+  }
+  seed_.reset();
+  watch_exits();
+  if (is_stopping_) {
+    for (Worker& worker : workers_) {
+      worker.send(kill_at_ ? SIGTERM : SIGKILL);
+    }
+  }
+}
+
+void WorkerGroup::stop(double grace_seconds, bool sends) {
+  if (!is_stopping_) {
+    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(grace_seconds));
+  }
+  is_stopping_ = true;
+  for (Worker& worker : workers_) {
+    if (sends) {
+      worker.send(SIGTERM);
+    } else {
+      worker.note_sent(SIGTERM);
+    }
+  }
+  if (seed_ && sends) {
+    seed_->signal_group(SIGTERM);
+  }
+}
+
+void WorkerGroup::kill() {
+  is_stopping_ = true;
+  kill_at_.reset();
+  for (Worker& worker : workers_) {
+    worker.send(SIGKILL);
+  }
+  if (seed_) {
+    seed_->signal_group(SIGKILL);
+  }
+}
+
+void WorkerGroup::pass(int signal) {
+  for (Worker& worker : workers_) {
+    worker.pass(signal);
+  }
+}
+
+// Reads what the dead have said to its end, unless a stranger holds on to a pipe.
+void WorkerGroup::end_when_empty() {
+  if (is_over_ || workers_.empty() || is_running()) {
+    return;
+  }
+  if (!drain_until_) {
+    left_behind_ = os::kill_all_children(kCleanUpTime);
+    drain_until_ = Clock::now() + kDrainTime;
+  }
+  if (has_open_streams() && Clock::now() < *drain_until_) {
+    return;
+  }
+  for (Worker& worker : workers_) {
+    reactor_.forget(worker.stream_fd(Stream::Out));
+    reactor_.forget(worker.stream_fd(Stream::Err));
+    worker.finish_streams(sink_);
+  }
+  is_over_ = true;
+  report_(Stopped{.attempt = options_.order.attempt, .left_behind = left_behind_});
+}
+
+std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
+  return is_over_ ? std::nullopt : drain_until_ ? drain_until_ : kill_at_;
+}
+
+bool WorkerGroup::is_running() const {
+  return seed_.has_value() || std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) {
+           return one.is_running();
+         });
+}
+
+bool WorkerGroup::has_open_streams() const {
+  return std::any_of(
+      workers_.begin(), workers_.end(), [](const Worker& one) { return one.has_open_streams(); });
+}
+
+Failure WorkerGroup::explain(int rank) const {
+  const bool is_seed = rank == kSeed;
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [rank](const Worker& one) {
+    return one.place().rank == rank;
+  });
+  const Worker& worker = found == workers_.end() ? workers_.front() : *found;
+  const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
+  Failure failure;
+  failure.who = is_seed ? fmt::format("the seed of ranks {}-{}",
+                                      workers_.front().place().rank,
+                                      workers_.back().place().rank)
+                        : fmt::format("rank {}", rank);
+  failure.rank = worker.place().rank;
+  failure.local_rank = worker.place().local_rank;
+  failure.node = options_.order.node;
+  failure.pid = is_seed ? seed_pid_ : worker.pid();
+  failure.attempt = options_.order.attempt;
+  const auto status = statuses_.find(rank);
+  failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
+  failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;
+  failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes
+                          : memory == cluster::OomVerdict::Maybe ? OutOfMemory::Perhaps
+                                                                 : OutOfMemory::No;
+  failure.note = is_seed ? "it left before every worker was forked and handed over" : "";
+  failure.log = worker.log();
+  add_last_words(failure, worker.place().error_file, kLastLines);
+  return failure;
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent.h"
+
+#include <memory>
+
+#include "agent/guard.h"
+#include "cli/subcommands.h"
+#include "os/environment.h"
+
+namespace lockstep::cli {
+
+void add_agent(CLI::App& app, Call& call) {
+  auto from_stdin = std::make_shared<bool>(false);
+  CLI::App* agent = app.add_subcommand("agent",
+                                       "Join a run as its agent on this node\n"
+                                       "\n"
+                                       "Usage:\n"
+                                       "  lockstep agent [--stdin]\n"
+                                       "\n"
+                                       "lockstep run starts it on other nodes, through srun or "
+                                       "ssh; nobody else needs to.");
+  agent->group("");
+  agent->add_flag("--stdin", *from_stdin, "Read from standard input whom to join")->group("Help");
+  agent->callback([from_stdin, &call] {
+    const auto code = agent::guard();
+    call.exit_code = code ? *code : agent::serve(os::environment(), *from_stdin);
+  });
+}
+
+}  // namespace lockstep::cli

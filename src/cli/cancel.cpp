@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cancel.h"
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+#include <thread>
+
+#include "base/text.h"
+#include "cli/status.h"
+#include "cli/subcommands.h"
+#include "lockstep/error.h"
+#include "os/environment.h"
+#include "os/host.h"
+#include "os/process_identity.h"
+#include "os/terminal.h"
+
+namespace lockstep::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kDescription =
+    "Stop a run\n"
+    "\n"
+    "Usage:\n"
+    "  lockstep cancel [OPTIONS] [RUN]\n"
+    "\n"
+    "RUN is a run directory, or a name below ./runs; without it, the newest one.\n"
+    "Workers get SIGTERM, and SIGKILL after the grace, as with Ctrl-C. Works on\n"
+    "every node that sees the directory, and returns when the run has ended.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  lockstep cancel\n"
+    "  lockstep cancel --now train-20240131-093000-1a2b\n"
+    "\n"
+    "Exit codes:\n"
+    "  0    the run has ended\n"
+    "  64   there is no such run; the message proposes one\n"
+    "  69   it cannot be reached, or does not end\n"
+    "  74   RUN/cancel cannot be written\n"
+    "\n"
+    "Files:\n"
+    "  RUN/cancel    the request, which the launcher looks for twice a second\n";
+
+// Beyond the grace: for the leader to notice, for agents to clean up, for a slow file system.
+constexpr double kTimeToEnd = 20;
+// A leader that lives answers a request much sooner than that.
+constexpr double kTimeToAnswer = 12;
+constexpr milliseconds kPause(100);
+
+// What to tell when the run is over, if it is.
+std::optional<std::string> find_end(const Run& run, const contract::RunState& state, double now) {
+  switch (contract::sign_of(state, now)) {
+    case contract::Sign::Ended: {
+      const std::string code =
+          state.exit_code ? fmt::format(" (exit code {})", *state.exit_code) : "";
+      return fmt::format("{} has ended: {}{}", run.name, contract::name_of(state.phase), code);
+    }
+    case contract::Sign::Gone:
+      return fmt::format(
+          "{} is {}", run.name, state_sentence({run.directory, run.name, state}, now));
+    default:
+      return std::nullopt;
+  }
+}
+
+// How long to wait for the end of a run in this state.
+double patience_with(const Run& run, const contract::RunState& state, double grace, double now) {
+  // Whose clock differs from ours seems silent, but is heard.
+  const bool is_silent = contract::sign_of(state, now) == contract::Sign::Silent &&
+                         state.updated == run.state->updated;
+  return is_silent ? kTimeToAnswer : grace + kTimeToEnd;
+}
+
+[[noreturn]] void refuse(const Run& run,
+                         const contract::RunState& state,
+                         double now,
+                         const CancelWishes& wishes) {
+  if (contract::sign_of(state, now) == contract::Sign::Silent) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot reach the launcher of {}", run.name))
+        .fact("state", state_sentence({run.directory, run.name, state}, now), "state.json")
+        .fact("request", run.directory.cancel().string(), "stays there")
+        .hint(state.slurm_job.empty()
+                  ? fmt::format("ssh {} kill {}", state.host, state.launcher.pid)
+                  : fmt::format("scancel {}", state.slurm_job));
+  }
+  throw Error(ExitCode::Unavailable, fmt::format("cannot see {} end", run.name))
+      .fact("state", contract::name_of(state.phase), "state.json")
+      .hint(wishes.is_now ? fmt::format("ssh {} kill -9 {}", state.host, state.launcher.pid)
+                          : fmt::format("lockstep cancel --now {}", run.name));
+}
+
+void ask(const Run& run, const contract::RunState& state, const CancelWishes& wishes, double now) {
+  contract::write_cancel(run.directory,
+                         {.who = wishes.who,
+                          .time = now,
+                          .is_now = wishes.is_now,
+                          .grace_seconds = wishes.grace_seconds});
+  // The signal only spares half a second, and cannot carry a grace.
+  if (!wishes.grace_seconds) {
+    os::send_signal(state.launcher, wishes.is_now ? SIGQUIT : SIGTERM);
+  }
+}
+
+}  // namespace
+
+void cancel_run(const Run& run,
+                const CancelWishes& wishes,
+                const CancelClock& clock,
+                const std::function<void(const std::string&)>& tell,
+                const std::function<void(const std::string&)>& wait) {
+  if (!run.state) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot cancel {}", run.name))
+        .fact("found", "no state.json: an older lockstep has started it, or none")
+        .hint("Ctrl-C where it runs");
+  }
+  contract::RunState state = *run.state;
+  const double begin = clock.now();
+  if (contract::is_end(state.phase)) {
+    tell(fmt::format("{} has ended before: {}", run.name, contract::name_of(state.phase)));
+    return;
+  }
+  const double grace = wishes.is_now ? 0 : wishes.grace_seconds.value_or(state.grace_seconds);
+  if (contract::sign_of(state, begin) != contract::Sign::Gone) {
+    ask(run, state, wishes, begin);
+    tell(wishes.is_now ? fmt::format("killing {}", run.name)
+                       : fmt::format("stopping {} (at most {} s)", run.name, grace));
+  }
+  for (double now = begin;; now = clock.now()) {
+    state = contract::find_state(run.directory).value_or(state);
+    if (const auto end = find_end(run, state, now)) {
+      tell(*end);
+      return;
+    }
+    if (now - begin > patience_with(run, state, grace, now)) {
+      refuse(run, state, now, wishes);
+    }
+    wait(fmt::format(
+        "{}: {}, {}", run.name, contract::name_of(state.phase), format_duration(now - begin)));
+    clock.sleep(kPause);
+  }
+}
+
+namespace {
+
+std::string who_asks() {
+  const auto user = os::find_variable(os::environment(), "USER");
+  return fmt::format("{}@{}", user.value_or("somebody"), os::host_name());
+}
+
+std::optional<double> find_grace(const std::optional<std::string>& text) {
+  if (!text) {
+    return std::nullopt;
+  }
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  if (text->empty() || *end != '\0' || !(seconds >= 0)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot understand --grace '{}'", *text))
+        .fact("expected", "seconds, for example 10")
+        .hint("--grace 10");
+  }
+  return seconds;
+}
+
+}  // namespace
+
+void add_cancel(CLI::App& app, Call& /*call*/) {
+  struct Wishes {
+    std::string run;
+    bool is_now = false;
+    std::optional<std::string> grace;
+  };
+  auto wishes = std::make_shared<Wishes>();
+  CLI::App* cancel = app.add_subcommand("cancel", kDescription);
+  cancel->footer(kFooter);
+  cancel->add_option("RUN", wishes->run, "The run; the newest below ./runs if it is left out");
+  cancel->add_flag("--now", wishes->is_now, "Kill the workers at once");
+  cancel->add_option("--grace", wishes->grace, "Time between SIGTERM and SIGKILL")
+      ->type_name("SECONDS")
+      ->default_str("the run's own");
+  cancel->callback([wishes] {
+    const CancelWishes asked{
+        .is_now = wishes->is_now, .grace_seconds = find_grace(wishes->grace), .who = who_asks()};
+    const bool is_watched = os::is_terminal(2);
+    const std::string_view clear = is_watched ? "\r\x1b[2K" : "";
+    cancel_run(
+        run_named(wishes->run, std::filesystem::current_path()),
+        asked,
+        {.now = wall_time,
+         .sleep =
+             [](milliseconds time) {
+               std::this_thread::sleep_for(time);
+             }},
+        [clear](const std::string& text) { fmt::print(stderr, "{}lockstep: {}\n", clear, text); },
+        [clear, is_watched](const std::string& text) {
+          if (is_watched) {
+            fmt::print(stderr, "{}{}", clear, text);
+          }
+        });
+  });
+}
+
+}  // namespace lockstep::cli

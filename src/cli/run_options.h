@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "plan/request.h"
+
+namespace lockstep::cli {
+
+// What `lockstep run` was asked to do: a request, and what to do with its plan.
+struct Wishes {
+  plan::Request request;
+  plan::Wish simulate;  // NODESxWORKERS
+  bool is_dry = false;
+  bool is_json = false;
+  bool is_verbose = false;
+};
+
+// Declares the options of `lockstep run` on `app`, with the short names of the request's dialect.
+// `wishes` must outlive the parsing.
+void add_run_options(CLI::App& app, Wishes& wishes);
+
+}  // namespace lockstep::cli

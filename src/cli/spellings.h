@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+// Options of the launchers that `lockstep run` stands in for, beyond those that it declares.
+namespace lockstep::cli {
+
+// Another name of an option that is declared: "-np" for "--num-proc".
+std::optional<std::string_view> find_alias(std::string_view name);
+
+// An option that is known and cannot be honoured.
+struct Foreign {
+  std::string_view name;
+  std::string_view owner;    // "horovodrun"
+  std::string_view why;      // "Horovod reads it from a variable"
+  std::string_view instead;  // what to type
+};
+
+const Foreign* find_foreign(std::string_view name);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/status.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/subcommands.h"
+#include "contract/event.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kDescription =
+    "Show what runs, and how it is doing\n"
+    "\n"
+    "Usage:\n"
+    "  lockstep status [OPTIONS] [RUN]\n"
+    "\n"
+    "RUN is a run directory, or a name below ./runs; without it, all runs below\n"
+    "./runs are listed, the newest first. Works on every node that sees the\n"
+    "directory.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  lockstep status\n"
+    "  lockstep status --json runs/train-20240131-093000-1a2b\n"
+    "\n"
+    "Exit codes:\n"
+    "  0    the state was told, whatever it is\n"
+    "  64   there is no such run; the message proposes one\n"
+    "  74   state.json cannot be read\n"
+    "\n"
+    "Files:\n"
+    "  RUN/state.json    written by the launcher, every five seconds at least\n";
+
+// The end of a file that may be long: enough for many lines.
+std::string read_end(const fs::path& path) {
+  constexpr std::streamoff kEnoughBytes = 1 << 16;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    return "";
+  }
+  const std::streamoff size = file.tellg();
+  file.seekg(size > kEnoughBytes ? size - kEnoughBytes : 0);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::optional<double> find_number(const contract::Event& event, std::string_view name) {
+  for (const auto& [key, value] : event.fields) {
+    if (key != name) {
+      continue;
+    }
+    if (const auto* real = std::get_if<double>(&value)) {
+      return *real;
+    }
+    if (const auto* whole = std::get_if<int64_t>(&value)) {
+      return static_cast<double>(*whole);
+    }
+  }
+  return std::nullopt;
+}
+
+// One line of the events' file; none when it is cut, or no step.
+std::optional<Progress> find_step(const std::string& line) {
+  try {
+    const contract::Event event = contract::parse_event(line);
+    const auto step = find_number(event, "step");
+    if (event.kind != "step" || !step) {
+      return std::nullopt;
+    }
+    return Progress{.step = static_cast<int64_t>(*step),
+                    .loss = find_number(event, "loss"),
+                    .samples_per_second = find_number(event, "samples_per_second")};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+double last_sign(const contract::RunState& state, double now) {
+  return std::max(0.0, now - state.updated);
+}
+
+// How long it has run, or ran.
+double age_of(const contract::RunState& state, double now) {
+  return std::max(0.0, state.ended.value_or(now) - state.started);
+}
+
+std::string count_of(int count, const std::string& thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+using Row = std::array<std::string, 9>;
+
+Row row_of(const Run& run, double now) {
+  const auto progress = find_progress(run.directory);
+  const std::string step = progress ? std::to_string(progress->step) : "-";
+  const std::string loss =
+      progress && progress->loss ? fmt::format("{:.4g}", *progress->loss) : "-";
+  if (!run.state) {
+    return {run.name, state_word(run, now), "-", "-", "-", "-", "-", step, loss};
+  }
+  const contract::RunState& state = *run.state;
+  return {run.name,
+          state_word(run, now),
+          format_duration(age_of(state, now)),
+          std::to_string(state.nodes.size()),
+          std::to_string(state.world_size),
+          std::to_string(state.attempt),
+          state.exit_code ? std::to_string(*state.exit_code) : "-",
+          step,
+          loss};
+}
+
+std::string line(std::string_view label, std::string_view text) {
+  return fmt::format("{:<10} {}\n", label, text);
+}
+
+std::string describe_progress(const Progress& progress) {
+  std::string text = fmt::format("step {}", progress.step);
+  text += progress.loss ? fmt::format(", loss {:.4g}", *progress.loss) : "";
+  text += progress.samples_per_second
+              ? fmt::format(", {:.0f} samples/s", *progress.samples_per_second)
+              : "";
+  return text;
+}
+
+Json json_of(const Run& run, double now) {
+  Json json = {{"directory", run.directory.root().string()}, {"status", state_word(run, now)}};
+  if (run.state) {
+    json["last_sign_seconds"] = last_sign(*run.state, now);
+    json["age_seconds"] = age_of(*run.state, now);
+    json["run"] = Json::parse(contract::to_json(*run.state));
+  }
+  if (const auto progress = find_progress(run.directory)) {
+    json["step"] = progress->step;
+    json["loss"] = progress->loss ? Json(*progress->loss) : Json(nullptr);
+  }
+  return json;
+}
+
+}  // namespace
+
+std::optional<Progress> find_progress(const contract::RunDirectory& run) {
+  std::optional<Progress> newest;
+  for (const std::string& line : split(read_end(run.events(0)), '\n')) {
+    if (const auto progress = find_step(line)) {
+      newest = progress;
+    }
+  }
+  return newest;
+}
+
+std::string state_word(const Run& run, double now) {
+  if (!run.state) {
+    return "unknown";
+  }
+  const contract::Sign sign = contract::sign_of(*run.state, now);
+  const bool is_lost = sign == contract::Sign::Gone || sign == contract::Sign::Silent;
+  return is_lost ? "lost" : std::string(contract::name_of(run.state->phase));
+}
+
+std::string state_sentence(const Run& run, double now) {
+  if (!run.state) {
+    return "unknown: there is no state.json";
+  }
+  const std::string sign = fmt::format(
+      "host {}, last sign {} ago", run.state->host, format_duration(last_sign(*run.state, now)));
+  switch (contract::sign_of(*run.state, now)) {
+    case contract::Sign::Gone:
+      return fmt::format("lost: its launcher is gone ({})", sign);
+    case contract::Sign::Silent:
+      return fmt::format("lost: its launcher is silent ({})", sign);
+    default:
+      return std::string(contract::name_of(run.state->phase));
+  }
+}
+
+std::string status_table(std::span<const Run> runs, double now) {
+  std::vector<Row> rows = {
+      {"run", "state", "time", "nodes", "workers", "attempt", "exit", "step", "loss"}};
+  for (const Run& run : runs) {
+    rows.push_back(row_of(run, now));
+  }
+  std::array<size_t, std::tuple_size_v<Row>> widths{};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths.at(i) = std::max(widths.at(i), row.at(i).size());
+    }
+  }
+  std::string table;
+  for (const Row& row : rows) {
+    std::string text;
+    for (size_t i = 0; i < row.size(); ++i) {
+      text += fmt::format("{:<{}}  ", row.at(i), widths.at(i));
+    }
+    table += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+  }
+  return table;
+}
+
+std::string status_page(const Run& run, double now) {
+  std::string page = line("run", run.state ? run.state->run_id : run.name);
+  page += line("directory", run.directory.root().string());
+  page += line("state", state_sentence(run, now));
+  if (run.state) {
+    const contract::RunState& state = *run.state;
+    page += line("time", format_duration(age_of(state, now)));
+    page += line("launcher", fmt::format("process {} on {}", state.launcher.pid, state.host));
+    if (!state.slurm_job.empty()) {
+      page += line("job", state.slurm_job);
+    }
+    page += line("attempt", std::to_string(state.attempt));
+    page += line(
+        "workers",
+        fmt::format(
+            "{} on {}", state.world_size, count_of(static_cast<int>(state.nodes.size()), "node")));
+    for (const contract::RunNode& node : state.nodes) {
+      const std::string way =
+          node.interface.empty() ? "" : fmt::format(", {} {}", node.interface, node.address);
+      page += line("", fmt::format("{}: {}{}", node.name, count_of(node.workers, "worker"), way));
+    }
+  }
+  if (const auto progress = find_progress(run.directory)) {
+    page += line("progress", describe_progress(*progress));
+  }
+  if (run.state && run.state->exit_code) {
+    page += line("exit code", std::to_string(*run.state->exit_code));
+  }
+  std::error_code ignored;
+  if (fs::exists(run.directory.failure(), ignored)) {
+    page += line("failure", run.directory.failure().string());
+  }
+  return page;
+}
+
+std::string status_json(const Run& run, double now) {
+  return json_of(run, now).dump(2) + "\n";
+}
+
+std::string status_json(std::span<const Run> runs, double now) {
+  Json all = Json::array();
+  for (const Run& run : runs) {
+    all.push_back(json_of(run, now));
+  }
+  return all.dump(2) + "\n";
+}
+
+void add_status(CLI::App& app, Call& /*call*/) {
+  struct Wishes {
+    std::string run;
+    bool wants_json = false;
+  };
+  auto wishes = std::make_shared<Wishes>();
+  CLI::App* status = app.add_subcommand("status", kDescription);
+  status->footer(kFooter);
+  status->add_option("RUN", wishes->run, "The run; all below ./runs if it is left out");
+  status->add_flag("--json", wishes->wants_json, "Tell it to programs");
+  status->callback([wishes] {
+    const fs::path here = fs::current_path();
+    const double now = wall_time();
+    if (!wishes->run.empty()) {
+      const Run run = run_named(wishes->run, here);
+      fmt::print("{}", wishes->wants_json ? status_json(run, now) : status_page(run, now));
+      return;
+    }
+    const std::vector<Run> runs = find_runs(here);
+    if (wishes->wants_json) {
+      fmt::print("{}", status_json(runs, now));
+    } else if (runs.empty()) {
+      fmt::print("no runs below {}\n", (here / "runs").string());
+    } else {
+      fmt::print("{}", status_table(runs, now));
+    }
+  });
+}
+
+}  // namespace lockstep::cli
