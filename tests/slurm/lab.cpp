@@ -147,10 +147,14 @@ JobEnd Lab::wait_for_job(const std::string& id, seconds limit) const {
   comes_true(limit, [&] {
     line = on("ctl", {"scontrol", "-o", "show", "job", id}).output;
     end.state = value_in(line, "JobState");
-    return end.state != "PENDING" && end.state != "RUNNING" && end.state != "COMPLETING" &&
-           end.state != "CONFIGURING";
+    // Nothing: a busy controller did not answer.
+    return !end.state.empty() && end.state != "PENDING" && end.state != "RUNNING" &&
+           end.state != "COMPLETING" && end.state != "CONFIGURING";
   });
   const Words code = split(value_in(line, "ExitCode"), ':');
+  if (code.size() != 2) {
+    throw std::runtime_error("no end of job " + id + " within the limit: " + line);
+  }
   end.code = std::stoi(code.at(0));
   end.signal = std::stoi(code.at(1));
   end.output = read_text(path("job-" + id + ".out"));
