@@ -349,8 +349,9 @@ class ControlClient::Wire {
 
   ~Wire() {
     if (!is_connected_) {  // nobody has answered, so nobody waits for what we said
+      constexpr int kAtOnce = 0;
       for (const auto& line : lines_) {
-        line->socket.set(zmq::sockopt::linger, 0);
+        zmq_setsockopt(line->socket.handle(), ZMQ_LINGER, &kAtOnce, sizeof(kAtOnce));
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "agent/placement.h"
 #include "base/text.h"
 #include "lockstep/error.h"
 #include "os/reader.h"
@@ -161,6 +162,7 @@ int Follower::run() {
     return 128 + *stopped_by_;
   }
   Join join = agent_.offer(secret_);
+  keep_addresses(join, options_.local_addr);
   join.node = options_.node;
   join.order = options_.order;
   join.workers = options_.count_workers ? options_.count_workers(join) : 0;

@@ -48,6 +48,7 @@ class Follower {
     std::optional<int> node;
     int order = 0;
     std::function<int(const Join&)> count_workers;  // 0: as the leader's plan says
+    std::string local_addr;  // by which alone this node is to be reached; empty: by any
     bool only_orders = false;
     uint64_t descriptor_limit = 0;  // for the workers; 0: as ours
     std::string fault;  // not empty: this node cannot help, and the leader shall say why

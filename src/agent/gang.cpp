@@ -118,6 +118,7 @@ MeetingPoint Gang::meeting_point() const {
 int Gang::run() {
   if (local_) {
     Join join = local_->offer(keys_ ? std::optional(probe_secret(*keys_)) : std::nullopt);
+    keep_addresses(join, keys_ ? plan_.local_addr.value : "");
     join.node = plan_.way.value == plan::Way::Here ? std::optional(0) : plan_.meeting.node;
     join.workers = plan_.way.value == plan::Way::Here ? 0 : own_workers(plan_, join);
     join.order = plan_.meeting.rank;
@@ -245,8 +246,9 @@ bool Gang::take_control_news() {
         break;
       case ControlServer::News::Kind::Rejected:
         if (++shown_rejections_ <= kMostShownRejections) {
-          display_.say(fmt::format(
-              "turned away a connection from {}: it has not the keys of this run", news->text));
+          display_.say(
+              fmt::format("turned away a connection from {}: it did not show the keys of this run",
+                          news->text));
         }
         break;
     }

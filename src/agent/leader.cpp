@@ -497,6 +497,10 @@ void Leader::lose(int agent, const std::string& why, Time now) {
     return;
   }
   blame_loss(gone, why);
+  stop_after_loss(gone, why, now);
+}
+
+void Leader::stop_after_loss(const Agent& gone, const std::string& why, Time now) {
   if (phase_ == Phase::Running) {
     stop_workers(fmt::format("{} is lost: {}", gone.offer.name, why), plan_.grace_seconds.value);
     limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;

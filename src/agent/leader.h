@@ -138,6 +138,7 @@ class Leader {
   void take_limit(Time now);
   void lose_idle(const Agent& gone, const std::string& why);
   void blame_loss(const Agent& gone, const std::string& why);
+  void stop_after_loss(const Agent& gone, const std::string& why, Time now);
   void remind(Time now);
 
   Failure failure_of_loss() const;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/placement.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -13,6 +15,7 @@
 #include "cluster/gpus.h"
 #include "lockstep/error.h"
 #include "os/command.h"
+#include "os/host.h"
 #include "os/socket.h"
 
 namespace lockstep::agent {
@@ -134,6 +137,29 @@ int own_workers(const plan::LaunchPlan& plan, const Join& join) {
       break;
   }
   return 0;
+}
+
+void keep_addresses(Join& join, const std::string& wanted) {
+  if (wanted.empty()) {
+    return;
+  }
+  const std::vector<std::string> meant = os::addresses_of(wanted);
+  std::vector<std::string> all;
+  std::vector<cluster::Address> kept;
+  for (const cluster::Address& address : join.addresses) {
+    all.push_back(fmt::format("{} ({})", address.text, address.interface));
+    if (address.interface == wanted ||
+        std::find(meant.begin(), meant.end(), address.text) != meant.end()) {
+      kept.push_back(address);
+    }
+  }
+  if (kept.empty()) {
+    throw Error(ExitCode::Usage, fmt::format("cannot be reached by '{}': it is not here", wanted))
+        .fact("asked", "--local-addr " + wanted, "command line")
+        .fact("found", lockstep::join(all, ", "), "this machine's interfaces")
+        .hint("drop --local-addr: the address on which all nodes reach each other is found");
+  }
+  join.addresses = std::move(kept);
 }
 
 std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,

@@ -24,6 +24,10 @@ void require_port(const std::string& host, int port);
 // How many workers this node has by the plan that was typed on it; 0: as the leader's says.
 int own_workers(const plan::LaunchPlan& plan, const Join& join);
 
+// Leaves of the node's addresses those that `wanted` (an address, a name, an interface) stands for;
+// all where it is empty. Throws an Error (64) when this machine has none of them.
+void keep_addresses(Join& join, const std::string& wanted);
+
 // What one worker gets of this machine.
 struct WorkerDevices {
   std::vector<int> cpus;  // empty: all that are granted

@@ -156,12 +156,13 @@ os::Environment ssh_environment(const os::Environment& environment) {
   constexpr std::array kPrefixes = {
       "SSH_", "XDG_", "SLURM_", "DBUS_", "LOCKSTEP_MEETING", "LOCKSTEP_SECRET"};
   os::Environment sent;
-  for (const auto& [name, value] : environment) {
+  for (const auto& entry : environment) {
+    const std::string& name = entry.first;
     const bool is_own = std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
     const bool is_of_login = std::any_of(
         kPrefixes.begin(), kPrefixes.end(), [&](const char* one) { return name.starts_with(one); });
     if (!is_own && !is_of_login) {
-      sent.emplace(name, value);
+      sent.insert(entry);
     }
   }
   return sent;

@@ -60,5 +60,27 @@ TEST_F(RequireProgram, SaysWhatIsNotInPath) {
               ThrowsMessage<Error>(HasSubstr("there is no python3")));
 }
 
+TEST(KeepAddresses, LeavesThoseThatAreMeant) {
+  Join join;
+  join.addresses = {{.interface = "mgmt0", .text = "10.11.0.1"},
+                    {.interface = "fab0", .text = "10.12.0.1"}};
+  Join all = join;
+  Join by_address = join;
+  Join by_interface = join;
+
+  keep_addresses(all, "");
+  keep_addresses(by_address, "10.12.0.1");
+  keep_addresses(by_interface, "mgmt0");
+
+  EXPECT_EQ(all, join);
+  ASSERT_EQ(by_address.addresses.size(), 1U);
+  EXPECT_EQ(by_address.addresses.front().interface, "fab0");
+  ASSERT_EQ(by_interface.addresses.size(), 1U);
+  EXPECT_EQ(by_interface.addresses.front().text, "10.11.0.1");
+  EXPECT_THAT([&] { keep_addresses(join, "10.13.0.1"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("cannot be reached by '10.13.0.1'"),
+                                         HasSubstr("10.12.0.1 (fab0)"))));
+}
+
 }  // namespace
 }  // namespace lockstep::agent
