@@ -17,6 +17,7 @@
 #include "agent/placement.h"
 #include "base/text.h"
 #include "cluster/interfaces.h"
+#include "cluster/slurm_env.h"
 #include "contract/worker_env.h"
 #include "lockstep/error.h"
 #include "os/host.h"
@@ -239,8 +240,8 @@ int serve(os::Environment environment, bool from_stdin) {
   }
   const std::string fault = enter(point.directory);
   std::optional<int> node = point.node;
-  if (!node) {
-    node = contract::find_number(environment, "SLURM_NODEID", 0, 1 << 20);
+  if (const auto step = cluster::find_slurm_step(environment); !node && step) {
+    node = step->node;
   }
   constexpr std::chrono::seconds kPatience(30);
   Follower follower(

@@ -72,6 +72,16 @@ void set_common(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::tcp_keepalive, 1);
 }
 
+template <typename News>
+std::optional<News> find_first(std::deque<News>& queue) {
+  if (queue.empty()) {
+    return std::nullopt;
+  }
+  News first = std::move(queue.front());
+  queue.pop_front();
+  return first;
+}
+
 // What a socket's monitor tells: a number and a value, which is a descriptor for most of them.
 struct SocketEvent {
   uint16_t kind = 0;
@@ -177,12 +187,7 @@ class ControlServer::Wire {
     if (news_.empty()) {
       pump();
     }
-    if (news_.empty()) {
-      return std::nullopt;
-    }
-    News first = std::move(news_.front());
-    news_.pop_front();
-    return first;
+    return find_first(news_);
   }
 
   void send(const std::string& peer, const std::string& message) {
@@ -369,12 +374,7 @@ class ControlClient::Wire {
     if (news_.empty()) {
       pump();
     }
-    if (news_.empty()) {
-      return std::nullopt;
-    }
-    News first = std::move(news_.front());
-    news_.pop_front();
-    return first;
+    return find_first(news_);
   }
 
   void send(const std::string& message) {

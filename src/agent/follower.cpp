@@ -9,7 +9,7 @@
 #include "agent/placement.h"
 #include "base/text.h"
 #include "lockstep/error.h"
-#include "os/reader.h"
+#include "os/pipe.h"
 
 namespace lockstep::agent {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/name_some.h"
 #include "base/text.h"
 #include "lockstep/error.h"
 #include "os/files.h"
@@ -58,12 +59,7 @@ std::string describe_seats(const plan::Assembly& assembly) {
     for (const plan::Seat& seat : assembly.seats) {
       names.push_back(seat.name);
     }
-    const size_t more = names.size() > kMostNamed ? names.size() - kMostNamed : 0;
-    names.resize(names.size() - more);
-    text += fmt::format(" on {} nodes ({}{})",
-                        assembly.seats.size(),
-                        join(names, ", "),
-                        more > 0 ? fmt::format(" and {} more", more) : "");
+    text += fmt::format(" on {} nodes ({})", assembly.seats.size(), name_some(names, kMostNamed));
   }
   return text;
 }

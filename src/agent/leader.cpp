@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "agent/name_some.h"
 #include "base/check.h"
 #include "base/text.h"
 #include "lockstep/error.h"
@@ -22,8 +23,7 @@ constexpr int kSeed = -1;  // stands for a node's seed where a rank is expected
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 constexpr int kUsage = static_cast<int>(ExitCode::Usage);
 constexpr int kTimedOut = 124;  // as timeout(1) says it
-constexpr int kProbeTime = 1000;
-constexpr int kLongProbeTime = 4000;
+constexpr size_t kMostNamed = 8;
 constexpr seconds kExplainTime(3);
 // What an agent may need beside the grace: its own killing and the rest of the output.
 constexpr seconds kStopTime(15);
@@ -38,13 +38,6 @@ double seconds_between(Leader::Time from, Leader::Time to) {
   return duration<double>(to - from).count();
 }
 
-std::string name_some(std::vector<std::string> names) {
-  constexpr size_t kMostNamed = 8;
-  const size_t more = names.size() > kMostNamed ? names.size() - kMostNamed : 0;
-  names.resize(names.size() - more);
-  return join(names, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
-}
-
 std::string count_of(int count, std::string_view thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
@@ -52,7 +45,11 @@ std::string count_of(int count, std::string_view thing) {
 }  // namespace
 
 Leader::Leader(const plan::LaunchPlan& plan, Time now)
-    : plan_(plan), began_(now), attempt_began_(now) {
+    : plan_(plan),
+      restarts_(plan.max_restarts.value),
+      began_(now),
+      attempt_began_(now),
+      failed_at_(now) {
   limit_ = now + to_duration(plan.start_timeout_seconds.value);
   next_reminder_ = now + seconds(5);
 }
@@ -141,7 +138,7 @@ std::string Leader::describe_missing() const {
       missing.push_back(name.empty() ? fmt::format("node {}", node) : name);
     }
   }
-  return name_some(std::move(missing));
+  return name_some(missing, kMostNamed);
 }
 
 void Leader::remind(Time now) {
@@ -164,17 +161,8 @@ int Leader::count_workers(const Agent& agent) const {
     return agent.offer.workers;
   }
   const int planned = plan_.nodes.at(static_cast<size_t>(agent.node)).workers.value;
-  switch (planned > 0 ? plan::WorkerRule::Number : plan_.worker_rule) {
-    case plan::WorkerRule::Number:
-      return std::max(planned, 1);
-    case plan::WorkerRule::Cpu:
-      return agent.offer.cores;
-    case plan::WorkerRule::Gpu:
-      return agent.offer.gpus;
-    case plan::WorkerRule::Auto:
-      return agent.offer.gpus > 0 ? agent.offer.gpus : agent.offer.cores;
-  }
-  return 1;
+  return planned > 0 ? planned
+                     : plan::count_by_rule(plan_.worker_rule, agent.offer.cores, agent.offer.gpus);
 }
 
 // Nodes that were started as a certain one keep its place; the others follow in their order. The
@@ -250,74 +238,48 @@ void Leader::begin_attempt(Time now) {
     prepare();
   } else {
     seated_before_ = std::move(seated);
-    was_probed_again_ = false;
-    probe(now, kProbeTime);
+    std::vector<NetworkTrials::Node> nodes(assembly_.seats.size());
+    for (const auto& [number, agent] : agents_) {
+      nodes.at(static_cast<size_t>(agent.seat)) = {
+          .offer = {agent.offer.name, agent.offer.machine, agent.offer.addresses},
+          .probe_port = agent.offer.probe_port};
+    }
+    trials_.begin(std::move(nodes), split(plan_.interfaces.value, ','));
+    probe(now);
   }
 }
 
-void Leader::probe(Time now, int timeout_ms) {
+void Leader::probe(Time now) {
   phase_ = Phase::Probing;
   limit_ = now + to_duration(plan_.start_timeout_seconds.value);
-  ++probe_round_;
-  trials_.clear();
-  offers_.assign(assembly_.seats.size(), {});
-  std::vector<int> ports(assembly_.seats.size());
-  for (auto& [number, agent] : agents_) {
-    if (agent.seat < 0) {
-      continue;  // it has come since, and waits for the next attempt
-    }
-    const auto seat = static_cast<size_t>(agent.seat);
-    offers_[seat] = {agent.offer.name, agent.offer.machine, agent.offer.addresses};
-    ports[seat] = agent.offer.probe_port;
-    agent.has_probed = false;
-  }
-  const std::vector<std::string> allowed = split(plan_.interfaces.value, ',');
-  networks_ = plan::find_networks(offers_, allowed);
-  if (networks_.empty()) {
+  if (!trials_.has_candidates()) {
     choose(now);
     return;
   }
-  wait_for_all(&Agent::has_probed);
-  const int count = static_cast<int>(offers_.size());
-  for (const auto& [number, agent] : agents_) {
-    if (agent.seat < 0) {
-      continue;
+  for (auto& [number, agent] : agents_) {
+    if (agent.seat >= 0) {  // others have come since, and wait for the next attempt
+      agent.has_probed = false;
+      send(number, trials_.order_for(agent.seat));
     }
-    Probe order{.round = probe_round_, .self = agent.seat, .targets = {}, .timeout_ms = timeout_ms};
-    const auto self = static_cast<size_t>(agent.seat);
-    for (const int peer : plan::peers_to_try(agent.seat, count)) {
-      const auto to = static_cast<size_t>(peer);
-      for (size_t network = 0; network < networks_.size(); ++network) {
-        const auto& members = networks_[network].members;
-        order.targets.push_back(
-            {.to = peer,
-             .network = static_cast<int>(network),
-             .address = offers_[to].addresses.at(static_cast<size_t>(members[to])).text,
-             .port = ports[to],
-             .source = offers_[self].addresses.at(static_cast<size_t>(members[self])).text});
-      }
-    }
-    send(number, std::move(order));
   }
+  wait_for_all(&Agent::has_probed);
 }
 
 void Leader::on(int agent, const Probed& probed, Time now) {
   Agent& from = agents_.at(agent);
-  if (phase_ != Phase::Probing || probed.round != probe_round_ || from.seat < 0) {
+  if (phase_ != Phase::Probing || from.seat < 0 || !trials_.take(probed)) {
     return;
   }
-  trials_.insert(trials_.end(), probed.trials.begin(), probed.trials.end());
   if (mark(from, &Agent::has_probed)) {
     choose(now);
   }
 }
 
 void Leader::choose(Time now) {
-  const plan::NetworkChoice choice = plan::choose_network(offers_, networks_, trials_);
+  const plan::NetworkChoice choice = trials_.choose();
   if (!choice.network) {
-    if (!was_probed_again_ && !networks_.empty()) {
-      was_probed_again_ = true;
-      probe(now, kLongProbeTime);  // a lost packet is sent again after a second
+    if (trials_.begin_again()) {
+      probe(now);
       return;
     }
     std::string text = choice.reason;
@@ -327,9 +289,8 @@ void Leader::choose(Time now) {
     fail(static_cast<int>(ExitCode::Unavailable), text);
     return;
   }
-  const plan::Network& network = networks_.at(static_cast<size_t>(*choice.network));
   for (size_t seat = 0; seat < assembly_.seats.size(); ++seat) {
-    const auto& address = offers_[seat].addresses.at(static_cast<size_t>(network.members[seat]));
+    const auto& address = trials_.address_of(static_cast<int>(seat), *choice.network);
     assembly_.seats[seat].address = address.text;
     assembly_.seats[seat].interface = address.interface;
   }
@@ -382,7 +343,7 @@ void Leader::start(Time now) {
                               : first.ports[own];
   phase_ = Phase::Running;
   wait_for_all(&Agent::is_stopped);
-  attempt_began_ = now;
+  attempt_began_ = failed_at_ = now;
   limit_.reset();
   Begin begin{assembly_, std::vector<int>(assembly_.seats.size())};
   for (const auto& [number, agent] : agents_) {
@@ -431,6 +392,7 @@ void Leader::on(int agent, const Exited& exited, Time now) {
   }
   verdict_.record_exit(rank, exited.status, exited.sent);
   if (!was_over && verdict_.is_over()) {
+    failed_at_ = now;
     const Failure failure = failure_without_words(rank);
     stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
                  plan_.grace_seconds.value);
@@ -502,6 +464,7 @@ void Leader::lose(int agent, const std::string& why, Time now) {
 
 void Leader::stop_after_loss(const Agent& gone, const std::string& why, Time now) {
   if (phase_ == Phase::Running) {
+    failed_at_ = now;
     stop_workers(fmt::format("{} is lost: {}", gone.offer.name, why), plan_.grace_seconds.value);
     limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
   } else if (phase_ == Phase::Probing || phase_ == Phase::Preparing) {
@@ -514,7 +477,6 @@ void Leader::stop_after_loss(const Agent& gone, const std::string& why, Time now
   }
 }
 
-// Its workers have ended, so that nobody misses it before the next attempt.
 // Peers often feel a lost node before we know of it, and leave with a code.
 void Leader::blame_loss(const Agent& gone, const std::string& why) {
   const auto cause = verdict_.cause();
@@ -524,6 +486,7 @@ void Leader::blame_loss(const Agent& gone, const std::string& why) {
   }
 }
 
+// Its workers have ended, so that nobody misses it before the next attempt.
 void Leader::lose_idle(const Agent& gone, const std::string& why) {
   if (plan_.way.value != plan::Way::Task) {  // there an agent goes to become a worker
     say(fmt::format("{} is lost after its workers had ended: {}", gone.offer.name, why));
@@ -567,7 +530,6 @@ void Leader::on(int agent, const Explained& explained, Time now) {
   if (failure.attempt != assembly_.attempt) {
     return;  // it comes late, and tells of an earlier attempt
   }
-  failure.seconds = seconds_between(attempt_began_, now);
   judge(failure, now);
 }
 
@@ -587,61 +549,41 @@ void Leader::on(int agent, const Interrupted& interrupted, Time now) {
   told_by_agent_ = now;
 }
 
-bool Leader::may_try_again(const Failure& failure, std::string& why_not) const {
+RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
   const bool is_node_lost = lost_.has_value();
   if (is_last_attempt_ || (is_node_lost && !is_elastic())) {
-    return false;
+    return {};
   }
   if (agents() < plan_.min_nodes.value) {
-    why_not = fmt::format("it needs {}, and {} left",
-                          count_of(plan_.min_nodes.value, "node"),
-                          agents() == 1 ? "1 is" : fmt::format("{} are", agents()));
-    return false;
+    return {false,
+            fmt::format("it needs {}, and {} left",
+                        count_of(plan_.min_nodes.value, "node"),
+                        agents() == 1 ? "1 is" : fmt::format("{} are", agents()))};
   }
-  if (is_node_lost) {
-    return true;
-  }
-  if (failure.status == os::ExitStatus{.code = kUsage, .signal = 0}) {
-    why_not = plan_.max_restarts.value > 0 ? "code 64 says that asking again will not help" : "";
-    return false;
-  }
-  if (restarts_used_ >= plan_.max_restarts.value) {
-    return false;
-  }
-  if (is_at_last_place(failure)) {
-    why_not = "two attempts have died at the same place without progress";
-    return false;
-  }
-  return true;
-}
-
-bool Leader::is_at_last_place(const Failure& failure) const {
-  return last_place_ && last_place_->who == failure.who && last_place_->status == failure.status &&
-         !failure.last_lines.empty() && last_place_->last_lines == failure.last_lines &&
-         last_place_->progress == progress_;
+  return is_node_lost ? RestartPolicy::Answer{true, ""} : restarts_.ask(failure, progress_);
 }
 
 void Leader::judge(const Failure& failure, Time now) {
   Failure shown = failure;
   shown.attempt = assembly_.attempt;
   shown.max_restarts = plan_.max_restarts.value;
+  shown.seconds = seconds_between(attempt_began_, failed_at_);
   shown.stopped = count_stopped(shown);
-  std::string why_not;
-  const bool again = may_try_again(shown, why_not);
+  const RestartPolicy::Answer answer = may_try_again(shown);
   actions_.emplace_back(Blame{shown});
-  if (!again) {
-    if (!why_not.empty()) {
-      say(fmt::format("no further attempt: {}", why_not));
+  if (!answer.is_again) {
+    if (!answer.why_not.empty()) {
+      say(fmt::format("no further attempt: {}", answer.why_not));
     }
     finish(lost_ ? kTryAgain : shown.status.shell_code());
     return;
   }
-  last_place_ = Place{shown.who, shown.status, shown.last_lines, progress_};
+  restarts_.remember(shown, progress_);
   if (lost_) {
     try_again(fmt::format("going on with {}", count_of(agents(), "node")), now);
   } else {
-    ++restarts_used_;
-    try_again(fmt::format("restart {} of {}", restarts_used_, plan_.max_restarts.value), now);
+    restarts_.count();
+    try_again(fmt::format("restart {} of {}", restarts_.used(), plan_.max_restarts.value), now);
   }
 }
 
@@ -858,7 +800,7 @@ std::string Leader::names_without(bool Agent::*flag) const {
       names.push_back(agent.offer.name);
     }
   }
-  return name_some(std::move(names));
+  return name_some(names, kMostNamed);
 }
 
 // The one whose worker is the cause; -1: there is none, or it is gone.

@@ -11,8 +11,9 @@
 
 #include "agent/failure.h"
 #include "agent/messages.h"
+#include "agent/network_trials.h"
+#include "agent/restart_policy.h"
 #include "agent/verdict.h"
-#include "plan/network.h"
 #include "plan/order.h"
 #include "plan/plan.h"
 
@@ -97,14 +98,6 @@ class Leader {
     bool has_probed = false;
     bool is_prepared = false;
     bool is_stopped = false;
-    std::vector<int> ports;
-  };
-  // How an attempt died, to tell whether the next one dies at the same place.
-  struct Place {
-    std::string who;
-    os::ExitStatus status;
-    std::vector<std::string> last_lines;
-    long long progress = 0;
   };
 
   void on(int agent, const Join& join, Time now);
@@ -123,15 +116,14 @@ class Leader {
   void begin_attempt(Time now);
   int count_workers(const Agent& agent) const;
   void take_seats();
-  void probe(Time now, int timeout_ms);
+  void probe(Time now);
   void choose(Time now);
   void prepare();
   void start(Time now);
   void stop_workers(const std::string& why, double grace_seconds);
   void end_attempt(Time now);
   void judge(const Failure& failure, Time now);
-  bool may_try_again(const Failure& failure, std::string& why_not) const;
-  bool is_at_last_place(const Failure& failure) const;
+  RestartPolicy::Answer may_try_again(const Failure& failure) const;
   void try_again(const std::string& why, Time now);
   void finish(int code);
   void finish_stopped();
@@ -165,29 +157,25 @@ class Leader {
   std::set<int> taken_nodes_;  // of the plan
   int waiting_ = 0;            // for so many agents before the next phase
   plan::Assembly assembly_;
-  std::vector<int> first_ranks_ = {0};      // per seat, and at the end the size of the world
-  std::vector<plan::NetworkOffer> offers_;  // per seat, while networks are tried
-  std::vector<plan::Network> networks_;
-  std::vector<plan::Trial> trials_;
+  std::vector<int> first_ranks_ = {0};  // per seat, and at the end the size of the world
+  NetworkTrials trials_;
   std::vector<std::string> seated_before_;  // the seats for which the network was chosen
   Verdict verdict_;
   std::map<int, os::ExitStatus> statuses_;
   std::set<int> sent_to_;            // ranks that ended after we had sent them a signal
   std::optional<std::string> lost_;  // the node whose loss is the cause
   std::string lost_why_;
-  int probe_round_ = 0;
-  bool was_probed_again_ = false;
   bool is_user_stop_ = false;
   bool is_timed_out_ = false;
   bool is_last_attempt_ = false;
   std::optional<Time> last_stop_;      // when somebody last asked to stop
   std::optional<Time> told_by_agent_;  // when an agent did, and not yet we ourselves
-  int restarts_used_ = 0;
-  std::optional<Place> last_place_;
+  RestartPolicy restarts_;
   long long progress_ = 0;
   int exit_code_ = 0;
   Time began_;
   Time attempt_began_;
+  Time failed_at_;  // when the verdict fell
   std::optional<Time> next_reminder_;
   std::optional<Time> last_call_;
   std::optional<Time> limit_;  // of the phase

@@ -126,12 +126,13 @@ using Report = std::variant<Join,
 
 // ---- from the leader ----
 
+// Somebody to try to reach.
 struct Target {
   int to = 0;
   int network = 0;
   std::string address;
   int port = 0;
-  std::string source;  // the address of one's own to bind
+  std::string source;  // this node's address in that network; empty: any
 
   bool operator==(const Target&) const = default;
 };

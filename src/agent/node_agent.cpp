@@ -64,18 +64,10 @@ void NodeAgent::on(const Probe& probe) {
     reactor_.forget(prober_->fd());
   }
   probe_round_ = probe.round;
-  std::vector<ProbeTarget> targets;
-  for (const Target& target : probe.targets) {
-    targets.push_back({.to = target.to,
-                       .network = target.network,
-                       .address = target.address,
-                       .port = target.port,
-                       .source = target.source});
-  }
   prober_ = std::make_unique<Prober>(
       secret_.value_or(ProbeSecret{}),
       probe.self,
-      std::move(targets),
+      probe.targets,
       ProberOptions{.timeout = std::chrono::milliseconds(probe.timeout_ms)});
   reactor_.watch(prober_->fd(), os::Reactor::For::Read, [this] { prober_->take(); });
 }

@@ -123,20 +123,8 @@ int own_workers(const plan::LaunchPlan& plan, const Join& join) {
   if (plan.way.value == plan::Way::Task) {
     return plan.meeting.local_world_size;
   }
-  if (planned > 0) {
-    return planned;
-  }
-  switch (plan.worker_rule) {
-    case plan::WorkerRule::Cpu:
-      return join.cores;
-    case plan::WorkerRule::Gpu:
-      return join.gpus;
-    case plan::WorkerRule::Auto:
-      return join.gpus > 0 ? join.gpus : join.cores;
-    case plan::WorkerRule::Number:
-      break;
-  }
-  return 0;
+  const bool is_counted_here = planned == 0 && plan.worker_rule != plan::WorkerRule::Number;
+  return is_counted_here ? plan::count_by_rule(plan.worker_rule, join.cores, join.gpus) : planned;
 }
 
 void keep_addresses(Join& join, const std::string& wanted) {

@@ -122,11 +122,11 @@ std::optional<ProbeClock::time_point> ProbeListener::next_deadline() const {
 
 Prober::Prober(const ProbeSecret& secret,
                int from,
-               std::vector<ProbeTarget> targets,
+               std::vector<Target> targets,
                const ProberOptions& options)
     : secret_(secret), targets_(std::move(targets)), options_(options) {
   trials_.reserve(targets_.size());
-  for (const ProbeTarget& target : targets_) {
+  for (const Target& target : targets_) {
     trials_.push_back(
         {.from = from, .to = target.to, .network = target.network, .fault = "not tried"});
   }
@@ -166,7 +166,7 @@ void Prober::start_more(ProbeClock::time_point now) {
 
 // Returns an errno, or 0 when the connection is under way.
 int Prober::launch(size_t target, Flight& flight) {
-  const ProbeTarget& wanted = targets_[target];
+  const Target& wanted = targets_[target];
   os::Connecting started =
       os::start_connect({.from = wanted.source, .to = wanted.address, .port = wanted.port});
   flight.socket = std::move(started.socket);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/messages.h"
 #include "os/probe_socket.h"
 #include "plan/network.h"
 
@@ -66,15 +67,6 @@ class ProbeListener {
   uint64_t next_token_ = 1;
 };
 
-// Somebody to try to reach.
-struct ProbeTarget {
-  int to = 0;
-  int network = 0;
-  std::string address;  // numeric
-  int port = 0;
-  std::string source;  // this node's address in that network; empty: any
-};
-
 struct ProberOptions {
   // After this a try has failed. A first packet that gets lost is sent again after half of it.
   std::chrono::milliseconds timeout{1000};
@@ -86,7 +78,7 @@ class Prober {
  public:
   Prober(const ProbeSecret& secret,
          int from,
-         std::vector<ProbeTarget> targets,
+         std::vector<Target> targets,
          const ProberOptions& options = {});
 
   void take(ProbeClock::time_point now = ProbeClock::now());
@@ -120,7 +112,7 @@ class Prober {
   ProbeClock::time_point deadline_of(const Flight& flight) const;
 
   ProbeSecret secret_;
-  std::vector<ProbeTarget> targets_;
+  std::vector<Target> targets_;
   ProberOptions options_;
   os::ReadySet ready_;
   size_t next_ = 0;

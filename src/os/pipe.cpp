@@ -80,6 +80,13 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
+bool has_reader(int fd) {
+  // Asked for nothing, poll still tells of errors and of a socket closed in both directions; one
+  // that is closed in one direction may well be read.
+  pollfd entry = {.fd = fd, .events = 0, .revents = 0};
+  return ::poll(&entry, 1, 0) <= 0 || (entry.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;
+}
+
 void wait_for(std::span<Watch> watches, std::optional<std::chrono::milliseconds> timeout) {
   std::vector<pollfd> entries;
   entries.reserve(watches.size());

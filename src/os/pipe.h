@@ -46,6 +46,9 @@ inline constexpr size_t kAtomicBytes = 4096;
 // Writes all, waiting as long as it takes; false when the reader has gone.
 bool write_all(int fd, std::string_view text);
 
+// Whether somebody may still read what is written to a pipe or socket. Always true of a file.
+bool has_reader(int fd);
+
 // One descriptor to wait for, and what came of it.
 struct Watch {
   int fd = -1;

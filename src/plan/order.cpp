@@ -50,6 +50,20 @@ int world_size(const Assembly& assembly) {
       });
 }
 
+int count_by_rule(WorkerRule rule, int cores, int gpus) {
+  switch (rule) {
+    case WorkerRule::Number:
+      return 1;
+    case WorkerRule::Cpu:
+      return cores;
+    case WorkerRule::Gpu:
+      return gpus;
+    case WorkerRule::Auto:
+      return gpus > 0 ? gpus : cores;
+  }
+  return 1;
+}
+
 OrderMaker::OrderMaker(const LaunchPlan& plan, const Assembly& assembly)
     : plan_(plan), assembly_(assembly), world_size_(world_size(assembly)) {
   int rank = 0;

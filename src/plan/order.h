@@ -81,6 +81,9 @@ class OrderMaker {
 
 int world_size(const Assembly& assembly);
 
+// Workers of a node that counts them itself, from what it has.
+int count_by_rule(WorkerRule rule, int cores, int gpus);
+
 // The whole environment of one worker: `environment`, the order's variables, the worker's place.
 os::Environment task_environment(const NodeOrder& order,
                                  const contract::WorkerPlace& place,

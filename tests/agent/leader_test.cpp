@@ -554,6 +554,20 @@ TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenTheExplanationIsNone) {
   EXPECT_EQ(blamed.at(0).node, "n2");
 }
 
+TEST_F(LeaderOfAgents, TellsWhenItFailedNotWhenItWasExplained) {
+  start_two();
+  pass_time(10);
+  exit(1, 0, code(7));
+  pass_time(2);
+  obey_stop(2, 2);
+  exit(1, 1, death(SIGTERM), SIGTERM);
+  stopped(1);
+  explain(1, 0, code(7), "boom");
+
+  expect_end(7);
+  EXPECT_NEAR(blamed.at(0).seconds, 10, 0.001);
+}
+
 TEST_F(LeaderOfAgents, HearsNoExitsOfRanksThatAreNotTheAgents) {
   start_two();
   exit(1, 2, code(7));

@@ -30,7 +30,7 @@ ProbeSecret secret_of(uint8_t byte) {
   return secret;
 }
 
-ProbeTarget loopback(int port) {
+Target loopback(int port) {
   return {.to = 1, .network = 0, .address = "127.0.0.1", .port = port, .source = ""};
 }
 
@@ -56,7 +56,7 @@ std::vector<plan::Trial> drive(Prober& prober, ProbeListener* listener = nullptr
   return prober.trials();
 }
 
-std::string fault_of(const ProbeTarget& target,
+std::string fault_of(const Target& target,
                      const ProberOptions& options,
                      ProbeListener* listener = nullptr) {
   Prober prober(secret_of(1), 0, {target}, options);
@@ -78,7 +78,7 @@ struct OtherProgram {
     port = ntohs(address.sin_port);
   }
   os::Fd accept() const { return os::Fd(::accept(socket.number(), nullptr, nullptr)); }
-  ProbeTarget target() const { return loopback(port); }
+  Target target() const { return loopback(port); }
 
   os::Fd socket;
   int port = 0;
@@ -112,11 +112,11 @@ void let_work(ProbeListener& listener) {
 
 TEST(Prober, ReachesAListenerOfItsRunOverIpv4AndIpv6) {
   ProbeListener listener(secret_of(1));
-  std::vector<ProbeTarget> targets = {{.to = 3,
-                                       .network = 5,
-                                       .address = "127.0.0.1",
-                                       .port = listener.port(),
-                                       .source = "127.0.0.2"}};
+  std::vector<Target> targets = {{.to = 3,
+                                  .network = 5,
+                                  .address = "127.0.0.1",
+                                  .port = listener.port(),
+                                  .source = "127.0.0.2"}};
   if (os::start_connect({.from = "::1", .to = "::1", .port = listener.port()}).fault == 0) {
     targets.push_back(
         {.to = 4, .network = 6, .address = "::1", .port = listener.port(), .source = "::1"});
@@ -134,7 +134,7 @@ TEST(Prober, ReachesAListenerOfItsRunOverIpv4AndIpv6) {
 
 TEST(Prober, TriesManyTargetsAFewAtATime) {
   ProbeListener listener(secret_of(1));
-  const std::vector<ProbeTarget> targets(1000, loopback(listener.port()));
+  const std::vector<Target> targets(1000, loopback(listener.port()));
   Prober prober(secret_of(1), 0, targets, {.timeout = kPatient.timeout, .most_at_once = 16});
 
   EXPECT_THAT(drive(prober, &listener), Each(Field(&plan::Trial::fault, "")));

@@ -6,7 +6,6 @@
 
 #include "lockstep/error.h"
 #include "os/files.h"
-#include "os/reader.h"
 #include "os/signals.h"
 #include "os/terminal.h"
 #include "support/golden.h"

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/restart_policy.h"
+
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+
+RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
+  if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
+    return {false, most_ > 0 ? "code 64 says that asking again will not help" : ""};
+  }
+  if (used_ >= most_) {
+    return {};
+  }
+  // A program that says nothing dies at no place that could be told from another.
+  const Place here{failure.who, failure.status, failure.last_lines, progress};
+  if (!here.last_lines.empty() && here == last_place_) {
+    return {false, "two attempts have died at the same place without progress"};
+  }
+  return {true, ""};
+}
+
+void RestartPolicy::remember(const Failure& failure, long long progress) {
+  last_place_ = Place{failure.who, failure.status, failure.last_lines, progress};
+}
+
+}  // namespace lockstep::agent
