@@ -51,6 +51,17 @@ if(NOT TARGET lockstep::zmq)
   endif()
 endif()
 
+# yaml-cpp, the static one where it is: the launcher then runs on nodes that do not have it.
+find_path(LOCKSTEP_YAML_INCLUDE yaml-cpp/yaml.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_library(LOCKSTEP_YAML_LIBRARY NAMES libyaml-cpp.a yaml-cpp
+             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
+mark_as_advanced(LOCKSTEP_YAML_INCLUDE LOCKSTEP_YAML_LIBRARY)
+if(NOT TARGET lockstep::yaml)
+  add_library(lockstep::yaml INTERFACE IMPORTED)
+  target_include_directories(lockstep::yaml SYSTEM INTERFACE "${LOCKSTEP_YAML_INCLUDE}")
+  target_link_libraries(lockstep::yaml INTERFACE "${LOCKSTEP_YAML_LIBRARY}")
+endif()
+
 # hwloc from 2.1 on, by its headers: its own package configuration is not everywhere.
 set(LOCKSTEP_HAVE_HWLOC 0)
 if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"

@@ -15,7 +15,8 @@ cd "$(dirname "$0")/.."
 # Copies the folders and files named, as the compiler finds them, into build-deps/include.
 pack_headers() {
   local header found
-  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp CLI/CLI.hpp xxhash.h zlib.h zconf.h; do
+  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp CLI/CLI.hpp yaml-cpp/yaml.h xxhash.h \
+    zlib.h zconf.h; do
     found=$(echo "#include <$header>" | g++ -std=c++20 -M -x c++ - |
       awk -v end="/$header" '{ for (i = 1; i <= NF; ++i)
         if (!found && substr($i, length($i) - length(end) + 1) == end) found = $i }
@@ -28,11 +29,31 @@ pack_headers() {
   done
 }
 
+# yaml-cpp is no header alone: Debian's static library, for both kinds of machine.
+pack_yaml() {
+  local state architecture
+  state=$(mktemp -d)
+  mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+  for architecture in amd64 arm64; do
+    local options=(-qq -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture"
+      -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache"
+      -o Dir::State::status=/dev/null -o APT::Sandbox::User=root)
+    apt-get "${options[@]}" update
+    (cd "$state" && apt-get "${options[@]}" download "libyaml-cpp-dev:$architecture")
+    dpkg -x "$state"/libyaml-cpp-dev_*_"$architecture".deb "$state/$architecture"
+  done
+  mkdir -p build-deps/lib/x86_64 build-deps/lib/aarch64
+  cp "$state"/amd64/usr/lib/*/libyaml-cpp.a build-deps/lib/x86_64/
+  cp "$state"/arm64/usr/lib/*/libyaml-cpp.a build-deps/lib/aarch64/
+  rm -rf "$state"
+}
+
 pack() {
   tools/setup.sh launcher training test
   rm -rf build-deps
   mkdir -p build-deps/include
   pack_headers
+  pack_yaml
   cp -r /usr/src/googletest build-deps/googletest
   du -sh build-deps
 }

@@ -51,6 +51,38 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+std::string to_lower(std::string_view text) {
+  std::string small(text);
+  std::transform(small.begin(), small.end(), small.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return small;
+}
+
+std::string format_table(std::span<const std::vector<std::string>> rows) {
+  std::vector<size_t> widths(rows.empty() ? 0 : rows.front().size());
+  for (const std::vector<std::string>& row : rows) {
+    for (size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], row.at(i).size());
+    }
+  }
+  std::string table;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    table += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return table;
+}
+
 std::string join(std::span<const std::string> pieces, std::string_view separator) {
   return fmt::format("{}", fmt::join(pieces, separator));
 }

@@ -15,6 +15,15 @@ std::vector<std::string> split(std::string_view text, char separator);
 
 std::string join(std::span<const std::string> pieces, std::string_view separator);
 
+// Without the blanks and line ends around it.
+std::string_view trim(std::string_view text);
+
+// Small letters; those beyond ASCII stay.
+std::string to_lower(std::string_view text);
+
+// Rows of one length as columns, two blanks between them.
+std::string format_table(std::span<const std::vector<std::string>> rows);
+
 // The text as one word of a POSIX shell; plain words stay as they are.
 std::string quote_for_shell(std::string_view word);
 

@@ -22,6 +22,22 @@ TEST(Join, PutsTheSeparatorBetween) {
   EXPECT_EQ(join(std::vector<std::string>{}, ", "), "");
 }
 
+TEST(Trim, TakesBlanksAndLineEndsAway) {
+  EXPECT_EQ(trim(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trim(" \n"), "");
+  EXPECT_EQ(trim(""), "");
+}
+
+TEST(ToLower, ChangesTheLettersOfAscii) {
+  EXPECT_EQ(to_lower("DDP-2x4 \xc3\x84"), "ddp-2x4 \xc3\x84");
+}
+
+TEST(FormatTable, MakesColumnsAsWideAsTheirLongest) {
+  const std::vector<std::vector<std::string>> rows = {{"job", "state"}, {"12_3", "-"}};
+  EXPECT_EQ(format_table(rows), "job   state\n12_3  -\n");
+  EXPECT_EQ(format_table({}), "");
+}
+
 TEST(QuoteForShell, LeavesPlainWordsAndProtectsOthers) {
   EXPECT_EQ(quote_for_shell("--lr=0.1"), "--lr=0.1");
   EXPECT_EQ(quote_for_shell("a b"), "'a b'");
