@@ -4,12 +4,12 @@
 # Installs the Debian packages that are missing, and nothing when none is.
 #
 #   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data slurm
-#                                without one: launcher training test data slurm, what
-#                                `make test` needs
+#                                slurm-accounts; without one: launcher training test data
+#                                slurm slurm-accounts, what `make test` needs
 #
 # As root, or through sudo; otherwise it prints the one command to type and leaves with 69.
 # A libtorch of your own (CMAKE_PREFIX_PATH or Torch_DIR set) keeps Debian's away. What can be done
-# without (npm for data, slurm for tools/slurm-lab, which needs root) is no reason to fail.
+# without (npm for data, the two for tools/slurm-lab, which needs root) is no reason to fail.
 set -euo pipefail
 
 packages_of() {
@@ -29,17 +29,30 @@ packages_of() {
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     data) ;; # npm, below: any npm will do
-    slurm) ;; # slurm_packages, below
+    slurm | slurm-accounts) ;; # slurm_packages and accounts_packages, below
     *)
-      echo "setup: no group is called '$1'; there are launcher training test bench lint data slurm" >&2
+      echo "setup: no group is called '$1'; there are launcher training test bench lint data" \
+        "slurm slurm-accounts" >&2
       exit 64
       ;;
   esac
 }
 
 # What a lab is made of; libpmix-dev has the name under which Slurm looks for PMIx.
+# Then what its containers need, and python3-venv, which environments are made with.
 slurm_packages=(slurm-wlm munge openmpi-bin libpmix-dev nftables iproute2 openssh-server
-  openssh-client)
+  openssh-client patchelf squashfs-tools squashfuse uidmap python3-venv)
+# Its --accounts.
+accounts_packages=(mariadb-server slurmdbd slurm-wlm-mysql-plugin)
+
+# A module system; the two of Debian's exclude each other, so the one that is here stays.
+module_system() {
+  if [[ -d /etc/lmod ]]; then
+    echo lmod
+  else
+    echo environment-modules
+  fi
+}
 
 # Those of the packages named that are not installed, one a line.
 missing_of() {
@@ -89,11 +102,13 @@ allow_starts() {
 # own, out of sight. What has been there before stays as it is.
 install_slurm() { # PACKAGES...
   local new service status=0
-  mapfile -t new < <(missing_of munge slurmctld slurmd openssh-server)
+  mapfile -t new < <(missing_of munge slurmctld slurmd openssh-server mariadb-server slurmdbd)
+  new=("${new[@]/openssh-server/ssh}")
   forbid_starts
   apt_install "$@" || status=$?
   allow_starts
-  for service in "${new[@]/openssh-server/ssh}"; do
+  for service in "${new[@]/mariadb-server/mariadb}"; do
+    [[ -e /etc/init.d/$service ]] || continue # not asked for
     as_root update-rc.d "$service" disable || :
   done
   return "$status"
@@ -101,12 +116,12 @@ install_slurm() { # PACKAGES...
 
 groups=("$@")
 if [[ ${#groups[@]} -eq 0 ]]; then
-  groups=(launcher training test data slurm)
+  groups=(launcher training test data slurm slurm-accounts)
 fi
 
 wanted=()
 want_npm=
-want_slurm=
+wanted_slurm=()
 for group in "${groups[@]}"; do
   names=$(packages_of "$group")
   # shellcheck disable=SC2206  # package names have no blanks
@@ -115,7 +130,9 @@ for group in "${groups[@]}"; do
     want_npm=yes
   fi
   if [[ $group == slurm ]]; then
-    want_slurm=yes
+    wanted_slurm+=("${slurm_packages[@]}" "$(module_system)")
+  elif [[ $group == slurm-accounts ]]; then
+    wanted_slurm+=("${accounts_packages[@]}")
   fi
 done
 
@@ -125,10 +142,7 @@ if ! command -v dpkg-query >/dev/null; then
 fi
 
 mapfile -t missing < <(missing_of "${wanted[@]}")
-missing_slurm=()
-if [[ -n $want_slurm ]]; then
-  mapfile -t missing_slurm < <(missing_of "${slurm_packages[@]}")
-fi
+mapfile -t missing_slurm < <(missing_of "${wanted_slurm[@]}")
 if [[ ${#missing[@]} -eq 0 && -z $want_npm && ${#missing_slurm[@]} -eq 0 ]]; then
   exit 0
 fi
@@ -178,6 +192,6 @@ if [[ ${#missing_slurm[@]} -gt 0 ]]; then
   echo "setup: installing ${#missing_slurm[@]} packages for tools/slurm-lab: ${missing_slurm[*]}"
   if ! install_slurm "${missing_slurm[@]}" >"$log" 2>&1; then
     tail -n 5 "$log" >&2
-    echo "setup: they could not be installed, so the tests with Slurm are skipped" >&2
+    echo "setup: they could not be installed, so tests with Slurm are skipped" >&2
   fi
 fi

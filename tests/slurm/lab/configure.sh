@@ -31,8 +31,7 @@ SlurmctldDebug=info
 SlurmdDebug=info
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+$(accounting_conf)
 JobCompType=jobcomp/filetxt
 JobCompLoc=$1/log/jobcomp.txt
 SwitchType=switch/none
@@ -63,6 +62,62 @@ CONF
   done
   echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO"
   echo "PartitionName=short Nodes=ALL MaxTime=2 State=UP OverSubscribe=NO"
+}
+
+# With accounts: Slurm itself refuses a wrong one, and the script of the site a job without one.
+accounting_conf() {
+  if [[ $with_accounts == no ]]; then
+    echo JobAcctGatherType=jobacct_gather/none
+    echo AccountingStorageType=accounting_storage/none
+    return
+  fi
+  echo JobAcctGatherType=jobacct_gather/linux
+  echo JobAcctGatherFrequency=1
+  echo AccountingStorageType=accounting_storage/slurmdbd
+  echo AccountingStorageHost=localhost
+  echo AccountingStorageTRES=gres/gpu
+  echo AccountingStorageEnforce=associations
+  echo JobSubmitPlugins=lua
+}
+
+slurmdbd_conf() { # LAB
+  cat <<CONF
+DbdHost=localhost
+DbdPort=6819
+SlurmUser=root
+AuthType=auth/munge
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm_acct_db
+PidFile=/run/slurmdbd.pid
+LogFile=$1/log/slurmdbd.log
+CONF
+}
+
+# What many sites have in one way or another.
+job_submit_lua() {
+  cat <<'LUA'
+function slurm_job_submit(job, partitions, uid)
+  if job.account == nil then
+    slurm.log_user("This cluster needs an account: --account=NAME")
+    return slurm.ESLURM_INVALID_ACCOUNT
+  end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, partitions, uid)
+  return slurm.SUCCESS
+end
+LUA
+}
+
+modulefiles() { # LAB
+  local entry
+  for entry in lockstep-lab/1.0:LOCKSTEP_LAB_MODULE other/2.0:LOCKSTEP_LAB_OTHER; do
+    local name=${entry%:*}
+    mkdir -p "$1/modulefiles/${name%/*}"
+    printf '#%%Module1.0\nsetenv %s %s\n' "${entry#*:}" "${name#*/}" >"$1/modulefiles/$name"
+  done
 }
 
 gres_conf() {
@@ -147,5 +202,10 @@ configure() { # LAB
   printf '%s: files\n' passwd group shadow hosts >"$1/etc/nsswitch.conf"
   users "$1"
   [[ $with_ssh == no ]] || ssh_keys "$1"
+  [[ $with_modules == no ]] || modulefiles "$1"
+  if [[ $with_accounts == yes ]]; then
+    slurmdbd_conf "$1" >"$1/etc/slurmdbd.conf"
+    job_submit_lua >"$1/etc/slurm/job_submit.lua"
+  fi
   (umask 077 && head -c 1024 /dev/urandom >"$1/etc/munge.key")
 }

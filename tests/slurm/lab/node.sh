@@ -11,6 +11,8 @@ lab=$1 name=$2 number=$3
 # shellcheck source=tests/slurm/lab/settings.sh
 . "$parts/settings.sh"
 load_settings "$lab"
+# shellcheck source=tests/slurm/lab/extras.sh
+. "$parts/extras.sh"
 
 # A directory of the machine under the same path. Its parents may be root's alone (/root is); in the
 # overlay they can be opened without anybody outside noticing.
@@ -66,6 +68,7 @@ change_root() {
   mount -n -t tmpfs tmpfs "$new/run" -o mode=755
   mount -n -t tmpfs tmpfs "$new/tmp" -o mode=1777
   make_devices "$new/dev"
+  lay_apptainer "$new"
   share "$new" "$root" ro
   for directory in "$lab" "${shares[@]}"; do
     share "$new" "$directory"
@@ -81,8 +84,10 @@ copy_configuration() {
   mkdir -p /run/munge /run/lock /run/sshd /etc/slurm /var/spool/slurmctld /var/spool/slurmd
   rm -f /etc/resolv.conf /etc/hosts /etc/nsswitch.conf
   cp "$lab"/etc/{hosts,resolv.conf,nsswitch.conf,passwd,group,shadow} /etc/
-  cp "$lab"/etc/slurm/*.conf /etc/slurm/
+  cp "$lab"/etc/slurm/* /etc/slurm/
   echo "$name" >/etc/hostname
+  give_subordinate_ids
+  add_modules
 }
 
 # What other nodes send to mgmt0 is dropped or rejected; ctl may always, and so may Slurm itself
@@ -140,11 +145,12 @@ start_daemons() {
       -o UseDNS=no -o PasswordAuthentication=no -o MaxStartups=100 -E "$lab/log/sshd-$name.log"
   fi
   if [[ $name == ctl ]]; then
+    start_accounting
     slurmctld
     wait_for_port 6817
   else
     # A slurmd that is refused its first registration waits a whole second.
-    wait_for_file "$lab/ready/ctl"
+    wait_for_file "$lab/ready/ctl" 60 # a database takes its time
     slurmd
   fi
 }

@@ -11,12 +11,22 @@ find_missing_program() {
     mknod mkfifo flock)
   [[ $block != drop && $block != reject ]] || needed+=(nft)
   [[ $with_ssh == no ]] || needed+=(sshd ssh ssh-keygen)
+  [[ $with_apptainer == no ]] || needed+=(patchelf mksquashfs newuidmap squashfuse)
+  [[ $with_accounts == no ]] || needed+=(mariadbd mariadb-install-db slurmdbd sacctmgr)
   for program in "${needed[@]}"; do
     if ! command -v "$program" >/dev/null; then
       echo "$program"
       return
     fi
   done
+}
+
+# The group of tools/setup.sh that has a program.
+group_of() { # PROGRAM
+  case $1 in
+    mariadbd | mariadb-install-db | slurmdbd) echo slurm-accounts ;;
+    *) echo slurm ;;
+  esac
 }
 
 # Makes, out of sight, one of each thing that a lab is made of.
@@ -46,7 +56,11 @@ reason_against_lab() {
   local missing
   missing=$(find_missing_program)
   if [[ -n $missing ]]; then
-    echo "$missing is not installed; type: tools/setup.sh slurm"
+    echo "$missing is not installed; type: tools/setup.sh $(group_of "$missing")"
+    return
+  fi
+  if [[ $with_modules == yes && ! -d /etc/environment-modules && ! -d /etc/lmod ]]; then
+    echo "there is no module system; type: tools/setup.sh slurm"
     return
   fi
   local trial

@@ -12,14 +12,18 @@ gpus=2          # fake ones, on each node
 block=drop      # what becomes of traffic between nodes on mgmt0
 slurm_net=fab   # the network that Slurm's own daemons talk on
 with_ssh=no     # an sshd on every node
+with_modules=no # modules to load
+apptainer=      # where it lies, unless this machine has one of its own
+# Apptainer on every node; accounting, and nobody submits without an account
+with_apptainer=no with_accounts=no
 dies_with=      # the process whose end is the lab's, or nobody
 dies_with_at=   # and when that process began, as the kernel counts
 root=           # the repository, to be seen on every node, read-only
 shares=()       # further directories, to be seen and written on every node
 user=hpc        # who works there
 uid=2001
-settings=(nodes cpus memory gpus block slurm_net with_ssh dies_with dies_with_at root shares user
-  uid)
+settings=(nodes cpus memory gpus block slurm_net with_ssh with_apptainer apptainer with_modules
+  with_accounts dies_with dies_with_at root shares user uid)
 
 # Node i is .i, ctl is .254.
 mgmt=10.11.0 mgmt6=fd00:11:
@@ -48,14 +52,14 @@ start_of_process() { # PID [PROC]
   [[ ${fields[0]} != [ZX] ]] && echo "${fields[19]}"
 }
 
-# Waits until a file is there, or a limit of 15 s has passed.
-wait_for_file() { # PATH
+# Waits until a file is there, or a limit, 15 s unless told, has passed.
+wait_for_file() { # PATH [SECONDS]
   local turn
-  for ((turn = 0; turn < 1500; turn++)); do
+  for ((turn = 0; turn < ${2:-15} * 100; turn++)); do
     [[ ! -e $1 ]] || return 0
     sleep 0.01
   done
-  echo "waited 15 s for $1" >&2
+  echo "waited ${2:-15} s for $1" >&2
   return 1
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "slurm/lab.h"
+
+namespace lockstep::testing {
+
+// One lab for the tests of a suite, made with Kind::options() and gone with it. Each test works in
+// a directory of its own.
+template <typename Kind>
+class WithLab : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { lab_ = std::make_unique<Lab>(Kind::options()); }
+  static void TearDownTestSuite() { lab_.reset(); }
+
+  void SetUp() override {
+    if (!lab().reason_against().empty()) {
+      GTEST_SKIP() << lab().reason_against();
+    }
+    lab().work_in(::testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+
+  static Lab& lab() { return *lab_; }
+
+ private:
+  static inline std::unique_ptr<Lab> lab_;
+};
+
+}  // namespace lockstep::testing
