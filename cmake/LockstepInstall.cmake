@@ -12,7 +12,8 @@ endif()
 get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
 get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
 # Of the launcher's modules the worker tower stands on the ground alone.
-list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_agent lockstep_cli)
+list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_agent lockstep_doctor
+     lockstep_cli)
 
 add_dependencies(lockstep_installed ${launcher_modules} ${worker_modules})
 

@@ -218,7 +218,9 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
   return static_cast<int>(ExitCode::Bug);
 }
 
-int serve(os::Environment environment, bool from_stdin) {
+int serve(os::Environment environment,
+          bool from_stdin,
+          std::function<std::string(const std::string&)> answer) {
   const uint64_t descriptors = prepare_process();
   require_control_plane();
   std::string text;
@@ -256,7 +258,8 @@ int serve(os::Environment environment, bool from_stdin) {
        .descriptor_limit = descriptors,
        .fault = fault,
        .fault_code = static_cast<int>(ExitCode::Unavailable),
-       .starter_fd = 1},  // closed when ssh or the leader dies
+       .starter_fd = 1,  // closed when ssh or the leader dies
+       .answer = std::move(answer)},
       environment);
   follower.run();
   return 0;  // the leader tells how the run ended; srun need not

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "os/environment.h"
 #include "plan/plan.h"
 
@@ -12,7 +15,10 @@ namespace lockstep::agent {
 int run(const plan::LaunchPlan& plan, const os::Environment& environment);
 
 // An agent that srun or ssh has started: joins the leader of which the environment, or standard
-// input, tells, and does what it says. Returns the exit code of this process.
-int serve(os::Environment environment, bool from_stdin);
+// input, tells, and does what it says; `answer` knows what may be asked of this node. Returns the
+// exit code of this process.
+int serve(os::Environment environment,
+          bool from_stdin,
+          std::function<std::string(const std::string&)> answer = {});
 
 }  // namespace lockstep::agent

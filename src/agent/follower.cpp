@@ -73,7 +73,8 @@ Follower::Follower(Options options, os::Environment environment)
       forwarder_([this](const Report& report) { send(report); }),
       agent_({.environment = environment_,
               .only_orders = options_.only_orders,
-              .descriptor_limit = options_.descriptor_limit},
+              .descriptor_limit = options_.descriptor_limit,
+              .answer = options_.answer},
              reactor_,
              forwarder_,
              [this](const Report& report) { send(report); }) {
@@ -170,6 +171,9 @@ int Follower::run() {
   join.fault_code = options_.fault_code;
   has_joined_ = true;
   send(join);
+  // ZeroMQ tells of a message only to whoever has found none before: without this look the first
+  // order would be seen a whole wait later.
+  take_control_news();
   while (!is_lost_ && !stopped_by_ && !(agent_.release() && !agent_.is_busy())) {
     const auto deadline = agent_.deadline();
     const auto left = deadline

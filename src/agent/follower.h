@@ -55,6 +55,7 @@ class Follower {
     int fault_code = 0;
     // Read by whoever has started this agent for as long as it is wanted; -1: nobody has.
     int starter_fd = -1;
+    std::function<std::string(const std::string&)> answer = {};  // to questions about this node
   };
 
   Follower(Options options, os::Environment environment);

@@ -36,20 +36,6 @@ std::string short_name(const fs::path& path) {
   return below.empty() || *below.begin() == ".." ? path.string() : below.string();
 }
 
-// The step of the newest complete checkpoint; 0 where there is none.
-long long find_progress(const contract::RunDirectory& run) {
-  constexpr std::string_view kPrefix = "step-";
-  long long newest = 0;
-  std::error_code ignored;  // no such folder: no checkpoint yet
-  for (const auto& entry : fs::directory_iterator(run.checkpoints(), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && fs::exists(entry.path() / "COMPLETE", ignored)) {
-      newest = std::max<long long>(newest, find_integer(name.substr(kPrefix.size())).value_or(0));
-    }
-  }
-  return newest;
-}
-
 std::string describe_seats(const plan::Assembly& assembly) {
   const int workers = plan::world_size(assembly);
   std::string text = fmt::format("{} {}", workers, workers == 1 ? "worker" : "workers");
@@ -75,10 +61,13 @@ Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, con
       display_(Display::of_this_process(1, environment)),
       keys_(options.keys),
       starter_(reactor_, [this](const std::string& line) { display_.say(line); }),
-      leader_(plan, Clock::now()),
+      leader_(plan, Clock::now(), first_attempt(plan)),
       next_house_keeping_(Clock::now() + kHouseKeeping),
       reporter_(plan, environment) {
   reactor_.watch(signals_.fd(), os::Reactor::For::Read, [] {});
+  if (plan.requeue) {
+    requeue_.emplace(plan);
+  }
   if (keys_) {
     server_ = std::make_unique<ControlServer>(*keys_, options.port);
     watch_control();
@@ -200,7 +189,27 @@ void Gang::take_signals() {
   }
 }
 
+// It stands for the time limit, and is nothing that a worker should die of.
+void Gang::take_limit(int signal) {
+  if (requeue_->is_limit_near()) {
+    return;
+  }
+  const double grace = requeue_->take_limit();
+  leader_.stop_at_limit(
+      grace, os::signal_name(signal) + " came: the time limit is near", Clock::now());
+}
+
+void Gang::note_cancel() {
+  if (requeue_) {
+    requeue_->take_cancel(Requeue::Clock::now());
+  }
+}
+
 void Gang::take_signal(int signal, bool is_slurms) {
+  if (requeue_ && signal == plan_.requeue->signal.value) {
+    take_limit(signal);
+    return;
+  }
   const std::string name = os::signal_name(signal);
   switch (signal) {
     case SIGUSR1:
@@ -218,10 +227,12 @@ void Gang::take_signal(int signal, bool is_slurms) {
       leader_.pass(SIGSTOP);
       break;
     case SIGQUIT:
+      note_cancel();
       leader_.stop(SIGQUIT, name + " came", Clock::now());
       leader_.kill(name + ": killing every worker now");
       break;
     default:
+      note_cancel();
       leader_.stop(signal, name + " came", Clock::now());
   }
 }
@@ -330,7 +341,10 @@ void Gang::take_reports() {
     const auto [agent, report] = std::move(reports_.front());
     reports_.pop_front();
     if (std::holds_alternative<Stopped>(report)) {
-      leader_.set_progress(find_progress(directory_));
+      leader_.set_progress(contract::find_saved_step(directory_));
+    }
+    if (std::holds_alternative<Interrupted>(report)) {
+      note_cancel();
     }
     leader_.take(agent, report, Clock::now());
     act();
@@ -409,6 +423,7 @@ void Gang::take_cancel(Clock::time_point now) {
   }
   if (const auto request = contract::find_cancel(directory_)) {
     os::remove_tree(directory_.cancel());
+    note_cancel();
     const std::string why = fmt::format("lockstep cancel of {} came", request->who);
     leader_.stop(SIGTERM, why, now);
     if (request->grace_seconds) {
@@ -428,6 +443,21 @@ void Gang::take_cancel(Clock::time_point now) {
 void Gang::write_state() {
   if (has_directory_) {
     reporter_.report(leader_, Clock::now());
+  }
+}
+
+// When nothing runs any more: Slurm then has nothing to end.
+void Gang::end_turn() {
+  if (!requeue_) {
+    return;
+  }
+  const std::string text = requeue_->end(leader_.exit_code(), leader_.is_cancelled());
+  if (!text.empty()) {
+    display_.flush();
+    display_.say(text);
+  }
+  if (requeue_->is_requeued() && has_directory_) {
+    reporter_.report_requeued();
   }
 }
 
@@ -453,6 +483,7 @@ void Gang::finish() {
   }
   starter_.kill();
   signals_.keep_blocked();
+  end_turn();
   display_.flush();
   display_.clear_status();
   display_.write_some();

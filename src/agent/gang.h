@@ -15,6 +15,7 @@
 #include "agent/leader.h"
 #include "agent/meeting.h"
 #include "agent/node_agent.h"
+#include "agent/requeue.h"
 #include "agent/run_reporter.h"
 #include "agent/starter.h"
 #include "contract/run_directory.h"
@@ -58,6 +59,8 @@ class Gang {
   std::optional<std::chrono::milliseconds> time_to_wait() const;
   void take_signals();
   void take_signal(int signal, bool is_slurms);
+  void take_limit(int signal);
+  void note_cancel();
   void settle();
   bool take_control_news();
   void take_message(const std::string& peer, const std::string& text);
@@ -75,6 +78,7 @@ class Gang {
   void announce(const plan::Assembly& assembly);
   void write_state();
   void finish();
+  void end_turn();
   bool is_finished() const;
   void watch_control();
 
@@ -91,6 +95,7 @@ class Gang {
   std::unique_ptr<NodeAgent> local_;
   Starter starter_;
   Leader leader_;
+  std::optional<Requeue> requeue_;
   std::deque<std::pair<int, Report>> reports_;
   std::map<std::string, int> numbers_;  // of agents by their name on the wire
   std::map<int, std::string> peers_;

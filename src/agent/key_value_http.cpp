@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/text.h"
+
 namespace lockstep::agent {
 namespace {
 
@@ -18,11 +20,6 @@ bool is_same_word(std::string_view a, std::string_view b) {
     return std::tolower(static_cast<unsigned char>(x)) ==
            std::tolower(static_cast<unsigned char>(y));
   });
-}
-
-std::string_view trim(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  return text.substr(0, text.find_last_not_of(" \t") + 1);
 }
 
 // "/scope/key", neither of them empty.

@@ -44,12 +44,14 @@ std::string count_of(int count, std::string_view thing) {
 
 }  // namespace
 
-Leader::Leader(const plan::LaunchPlan& plan, Time now)
+Leader::Leader(const plan::LaunchPlan& plan, Time now, int first_attempt)
     : plan_(plan),
       restarts_(plan.max_restarts.value),
+      first_attempt_(first_attempt),
       began_(now),
       attempt_began_(now),
       failed_at_(now) {
+  assembly_.attempt = first_attempt;
   limit_ = now + to_duration(plan.start_timeout_seconds.value);
   next_reminder_ = now + seconds(5);
 }
@@ -395,12 +397,14 @@ void Leader::on(int agent, const Exited& exited, Time now) {
     failed_at_ = now;
     const Failure failure = failure_without_words(rank);
     stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
-                 plan_.grace_seconds.value);
+                 plan_.grace_seconds.value,
+                 is_user_stop_);
     limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
   }
 }
 
-void Leader::stop_workers(const std::string& why, double grace_seconds) {
+// `is_asked`: Slurm may tell the workers itself, and then they shall hear it once.
+void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_asked) {
   phase_ = Phase::Stopping;
   const auto ended = std::count_if(
       statuses_.begin(), statuses_.end(), [](const auto& entry) { return entry.first >= 0; });
@@ -411,7 +415,7 @@ void Leader::stop_workers(const std::string& why, double grace_seconds) {
                     count_of(running, "worker"),
                     grace_seconds));
   }
-  send_seated(Stop{.grace_seconds = grace_seconds, .is_asked = is_user_stop_});
+  send_seated(Stop{.grace_seconds = grace_seconds, .is_asked = is_asked});
 }
 
 void Leader::on(int agent, const Stopped& stopped, Time now) {
@@ -465,7 +469,9 @@ void Leader::lose(int agent, const std::string& why, Time now) {
 void Leader::stop_after_loss(const Agent& gone, const std::string& why, Time now) {
   if (phase_ == Phase::Running) {
     failed_at_ = now;
-    stop_workers(fmt::format("{} is lost: {}", gone.offer.name, why), plan_.grace_seconds.value);
+    stop_workers(fmt::format("{} is lost: {}", gone.offer.name, why),
+                 plan_.grace_seconds.value,
+                 is_user_stop_);
     limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
   } else if (phase_ == Phase::Probing || phase_ == Phase::Preparing) {
     end_attempt(now);
@@ -566,7 +572,7 @@ RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
 void Leader::judge(const Failure& failure, Time now) {
   Failure shown = failure;
   shown.attempt = assembly_.attempt;
-  shown.max_restarts = plan_.max_restarts.value;
+  shown.max_restarts = first_attempt_ + plan_.max_restarts.value;
   shown.seconds = seconds_between(attempt_began_, failed_at_);
   shown.stopped = count_stopped(shown);
   const RestartPolicy::Answer answer = may_try_again(shown);
@@ -634,14 +640,31 @@ void Leader::stop(int signal, const std::string& why, Time now) {
     is_last_attempt_ = true;
     return;
   }
+  stop_running(why, plan_.grace_seconds.value, /*is_asked=*/true, now);
+}
+
+void Leader::stop_at_limit(double grace_seconds, const std::string& why, Time now) {
+  if (phase_ == Phase::Over) {
+    return;
+  }
+  last_stop_ = now;
+  verdict_.record_stop(SIGTERM);
+  if (phase_ == Phase::Stopping || phase_ == Phase::Explaining) {
+    is_last_attempt_ = true;
+    return;
+  }
+  stop_running(why, grace_seconds, /*is_asked=*/false, now);
+}
+
+void Leader::stop_running(const std::string& why, double grace_seconds, bool is_asked, Time now) {
   is_user_stop_ = true;
   if (phase_ != Phase::Running) {
     say(fmt::format("{}; no worker had been started", why));
     finish_stopped();
     return;
   }
-  stop_workers(why, plan_.grace_seconds.value);
-  limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
+  stop_workers(why, grace_seconds, is_asked);
+  limit_ = now + to_duration(grace_seconds) + kStopTime;
 }
 
 void Leader::kill(const std::string& why) {

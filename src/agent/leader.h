@@ -57,8 +57,8 @@ class Leader {
   using Time = Clock::time_point;
   enum class Phase { Gathering, Probing, Preparing, Running, Stopping, Explaining, Over };
 
-  // The plan must outlive the Leader.
-  Leader(const plan::LaunchPlan& plan, Time now);
+  // The plan must outlive the Leader. Attempts are counted from `first_attempt` on.
+  Leader(const plan::LaunchPlan& plan, Time now, int first_attempt = 0);
 
   // ---- news ----
   void take(int agent, const Report& report, Time now);
@@ -66,6 +66,9 @@ class Leader {
   void lose(int agent, const std::string& why, Time now);
   // Somebody asks to stop: SIGINT, SIGTERM ...; a second time: kill at once.
   void stop(int signal, const std::string& why, Time now);
+  // The time of the run is nearly over: workers may take so long to save and leave, and no attempt
+  // follows.
+  void stop_at_limit(double grace_seconds, const std::string& why, Time now);
   void kill(const std::string& why);
   // A signal for the workers: SIGUSR1, SIGUSR2.
   void pass(int signal);
@@ -110,6 +113,7 @@ class Leader {
   void on(int agent, const Explained& explained, Time now);
   void on(int agent, const Said& said, Time now);
   void on(int agent, const Interrupted& interrupted, Time now);
+  void on(int /*agent*/, const Answered& /*answered*/, Time /*now*/) {}  // a run asks nothing
 
   std::string find_objection(const Join& join) const;
   void gather(Time now);
@@ -120,7 +124,8 @@ class Leader {
   void choose(Time now);
   void prepare();
   void start(Time now);
-  void stop_workers(const std::string& why, double grace_seconds);
+  void stop_workers(const std::string& why, double grace_seconds, bool is_asked);
+  void stop_running(const std::string& why, double grace_seconds, bool is_asked, Time now);
   void end_attempt(Time now);
   void judge(const Failure& failure, Time now);
   RestartPolicy::Answer may_try_again(const Failure& failure) const;
@@ -171,6 +176,7 @@ class Leader {
   std::optional<Time> last_stop_;      // when somebody last asked to stop
   std::optional<Time> told_by_agent_;  // when an agent did, and not yet we ourselves
   RestartPolicy restarts_;
+  int first_attempt_ = 0;
   long long progress_ = 0;
   int exit_code_ = 0;
   Time began_;

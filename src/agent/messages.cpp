@@ -79,6 +79,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, rank, status, sent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Stopped, attempt, left_behind)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explained, rank, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Interrupted, signal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answered, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Target, to, network, address, port, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probe, round, self, targets, timeout_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepare, attempt, ports, wanted_host, wanted_port)
@@ -88,6 +89,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pass, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explain, rank)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Credit, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Release, code, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ask, text)
 
 namespace {
 

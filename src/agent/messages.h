@@ -113,6 +113,13 @@ struct Interrupted {
   bool operator==(const Interrupted&) const = default;
 };
 
+// What was asked.
+struct Answered {
+  std::string text;
+
+  bool operator==(const Answered&) const = default;
+};
+
 using Report = std::variant<Join,
                             Probed,
                             Prepared,
@@ -122,7 +129,8 @@ using Report = std::variant<Join,
                             Stopped,
                             Explained,
                             Said,
-                            Interrupted>;
+                            Interrupted,
+                            Answered>;
 
 // ---- from the leader ----
 
@@ -204,7 +212,14 @@ struct Release {
   bool operator==(const Release&) const = default;
 };
 
-using Order = std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Credit, Release>;
+// A question about this node; who understands it is not the agent's business.
+struct Ask {
+  std::string text;
+
+  bool operator==(const Ask&) const = default;
+};
+
+using Order = std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Credit, Release, Ask>;
 
 std::string encode(const Report& report);
 std::string encode(const Order& order);

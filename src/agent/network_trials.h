@@ -38,6 +38,10 @@ class NetworkTrials {
 
   plan::NetworkChoice choose() const;
 
+  const std::vector<plan::NetworkOffer>& offers() const { return offers_; }
+  const std::vector<plan::Network>& networks() const { return networks_; }
+  const std::vector<plan::Trial>& trials() const { return trials_; }
+
   // Of a node on a network that choose() has named.
   const cluster::Address& address_of(int seat, int network) const;
 

@@ -173,6 +173,10 @@ void NodeAgent::on(const Release& release) {
   release_ = release;
 }
 
+void NodeAgent::on(const Ask& ask) {
+  report_(Answered{.text = options_.answer ? options_.answer(ask.text) : ""});
+}
+
 bool NodeAgent::is_busy() const {
   return group_ != nullptr && !group_->is_over() && (!give_up_ || Clock::now() < *give_up_);
 }

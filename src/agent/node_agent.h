@@ -27,6 +27,8 @@ class NodeAgent {
     os::Environment environment;
     bool only_orders = false;       // Way::Task: keep the order, start nothing
     uint64_t descriptor_limit = 0;  // for the workers
+    // Answers questions about this node; may take its time, in which nothing else is done.
+    std::function<std::string(const std::string&)> answer = {};
   };
 
   // Reports may be sent while obey(), take_news() run.
@@ -69,6 +71,7 @@ class NodeAgent {
   void on(const Explain& explain);
   void on(const Credit& credit);
   void on(const Release& release);
+  void on(const Ask& ask);
   bool was_told(int signal) const;
 
   Options options_;

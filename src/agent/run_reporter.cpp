@@ -78,6 +78,15 @@ void RunReporter::report(const Leader& leader, Time now) {
     state_.ended = state_.updated;
     state_.exit_code = leader.exit_code();
   }
+  write();
+}
+
+void RunReporter::report_requeued() {
+  state_.phase = contract::RunPhase::Requeued;
+  write();
+}
+
+void RunReporter::write() {
   try {
     contract::write_state(directory_, state_);
   } catch (const Error& error) {

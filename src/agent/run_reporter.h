@@ -26,7 +26,12 @@ class RunReporter {
   // Writes if something has changed since the last time, or that was kHeartbeatSeconds ago.
   void report(const Leader& leader, Time now);
 
+  // The run is over, and its Slurm job waits for its next turn.
+  void report_requeued();
+
  private:
+  void write();
+
   contract::RunDirectory directory_;
   contract::RunState state_;
   std::optional<Time> last_;

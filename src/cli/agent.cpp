@@ -5,6 +5,7 @@
 
 #include "agent/guard.h"
 #include "cli/subcommands.h"
+#include "doctor/questions.h"
 #include "os/environment.h"
 
 namespace lockstep::cli {
@@ -23,7 +24,7 @@ void add_agent(CLI::App& app, Call& call) {
   agent->add_flag("--stdin", *from_stdin, "Read from standard input whom to join")->group("Help");
   agent->callback([from_stdin, &call] {
     const auto code = agent::guard();
-    call.exit_code = code ? *code : agent::serve(os::environment(), *from_stdin);
+    call.exit_code = code ? *code : agent::serve(os::environment(), *from_stdin, doctor::answer);
   });
 }
 

@@ -72,6 +72,8 @@ void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
     add_status(app, call);
     add_logs(app, call);
     add_cancel(app, call);
+    add_doctor(app, call);
+    add_network(app, call);
     add_data(app, call);
     add_agent(app, call);
   } else {

@@ -105,12 +105,13 @@ fs::path download(const DataSet& set, const fs::path& directory, const fs::path&
                                                     "--fetch-retries=1",
                                                     "--fetch-retry-mintimeout=1000",
                                                     "--fetch-retry-maxtimeout=1000"},
-                                                   scratch);
+                                                   {.directory = scratch});
   const fs::path archive = find_archive(scratch);
   if (!packed.status.is_success() || archive.empty()) {
     throw cannot_fetch(set, directory, reason_of(packed));
   }
-  const os::CommandResult unpacked = os::run_command({"tar", "xzf", archive.string()}, scratch);
+  const os::CommandResult unpacked =
+      os::run_command({"tar", "xzf", archive.string()}, {.directory = scratch});
   if (!unpacked.status.is_success()) {
     throw cannot_fetch(set, directory, "its archive cannot be unpacked: " + unpacked.errors);
   }

@@ -57,6 +57,7 @@ constexpr const char* kFooter =
     "  RUN/plan.json                  what was started\n"
     "  RUN/logs/attempt-0/rank-0.log  what a worker said, stdout and stderr\n"
     "  RUN/failure.json               why the run failed, if it did\n"
+    "  RUN/requeue.json               how often --requeue has put the job back\n"
     "  RUN/events, RUN/checkpoints    what the workers write\n";
 
 int simulate(const Wishes& wishes, const Call& call) {

@@ -212,6 +212,30 @@ const std::vector<ValueOption>& supervision_options() {
   return kOptions;
 }
 
+const std::vector<ValueOption>& requeue_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--requeue-signal",
+       &Request::requeue_signal,
+       "",
+       "NAME",
+       "USR1",
+       "The signal of #SBATCH --signal=B:NAME@SECONDS: USR1 or USR2"},
+      {"--max-requeues",
+       &Request::max_requeues,
+       "",
+       "COUNT",
+       "no limit",
+       "How often the job may be put back"},
+      {"--progress-file",
+       &Request::progress_file,
+       "",
+       "PATH",
+       "RUN/checkpoints alone",
+       "A file or directory that changes whenever PROGRAM has saved something"},
+  };
+  return kOptions;
+}
+
 const std::vector<ValueOption>& output_options() {
   static const std::vector<ValueOption> kOptions = {
       {"--log-dir",
@@ -356,6 +380,15 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
   declare.add(meeting_options(), "Meeting");
   declare.add(program_flags(), "Program");
   declare.add(supervision_options(), "Supervision");
+  app.add_flag(
+         "--requeue",
+         request.is_requeue,
+         "In a Slurm batch job: when its time is nearly over, let the workers save, and put "
+         "the job back into the queue, where it goes on; not after two turns without progress")
+      ->group("Time limit");
+  app.add_flag("--no-requeue", request.is_no_requeue, "Do not, whatever else is said")
+      ->group("Time limit");
+  declare.add(requeue_options(), "Time limit");
   declare.add(output_options(), "Output");
   app.add_flag("--verbose", wishes.is_verbose, "Show the plan before the start")->group("Output");
 

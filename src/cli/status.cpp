@@ -59,21 +59,6 @@ std::string read_end(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::optional<double> find_number(const contract::Event& event, std::string_view name) {
-  for (const auto& [key, value] : event.fields) {
-    if (key != name) {
-      continue;
-    }
-    if (const auto* real = std::get_if<double>(&value)) {
-      return *real;
-    }
-    if (const auto* whole = std::get_if<int64_t>(&value)) {
-      return static_cast<double>(*whole);
-    }
-  }
-  return std::nullopt;
-}
-
 // One line of the events' file; none when it is cut, or no step.
 std::optional<Progress> find_step(const std::string& line) {
   try {

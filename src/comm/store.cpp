@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::milliseconds timeout) {
   const std::string endpoint = fmt::format("{}:{}", place.master_addr, place.master_port);
-  const bool serves = place.rank == 0;
+  const bool serves = place.rank == 0 && !place.has_agent_store;
   if (serves && !os::is_port_free("0.0.0.0", place.master_port)) {
     throw Error(ExitCode::Unavailable,
                 fmt::format("cannot serve the gang on {}: the port is in use", endpoint))

@@ -8,8 +8,9 @@
 
 namespace lockstep::comm {
 
-// The store through which the workers of a gang find each other: rank 0 serves it on
-// master_addr:master_port. Throws an Error if the port is taken or nobody answers in time.
+// The store through which the workers of a gang find each other: rank 0, or torchrun's agent,
+// serves it on master_addr:master_port. Throws an Error if the port is taken or nobody answers in
+// time.
 compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

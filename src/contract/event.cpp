@@ -42,4 +42,19 @@ Event parse_event(std::string_view line) {
   }
 }
 
+std::optional<double> find_number(const Event& event, std::string_view name) {
+  for (const auto& [field, value] : event.fields) {
+    if (field != name) {
+      continue;
+    }
+    if (const auto* real = std::get_if<double>(&value)) {
+      return *real;
+    }
+    if (const auto* whole = std::get_if<int64_t>(&value)) {
+      return static_cast<double>(*whole);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep::contract

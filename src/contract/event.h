@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -25,5 +27,8 @@ std::string to_json(const Event& event);
 
 // Throws an Error that quotes the line if it is no event.
 Event parse_event(std::string_view line);
+
+// The field of that name, whole or not.
+std::optional<double> find_number(const Event& event, std::string_view name);
 
 }  // namespace lockstep::contract

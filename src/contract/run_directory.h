@@ -12,6 +12,7 @@ namespace lockstep::contract {
 //   RUN/plan.json                    what was started
 //   RUN/state.json                   how it is doing, contract/run_state.h
 //   RUN/cancel                       somebody wants it to stop
+//   RUN/requeue.json                 how often its job was put back, contract/requeue_record.h
 //   RUN/logs/attempt-0/rank-3.log    what a worker said (stdout and stderr)
 //   RUN/logs/attempt-0/rank-3.error  the exception of a Python worker that reports one, as JSON
 //   RUN/events/rank-3.jsonl          what a worker reports: one JSON line per event
@@ -25,6 +26,7 @@ class RunDirectory {
   std::filesystem::path plan() const { return root_ / "plan.json"; }
   std::filesystem::path state() const { return root_ / "state.json"; }
   std::filesystem::path cancel() const { return root_ / "cancel"; }
+  std::filesystem::path requeue() const { return root_ / "requeue.json"; }
   std::filesystem::path failure() const { return root_ / "failure.json"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   std::filesystem::path log(int attempt, int rank) const;

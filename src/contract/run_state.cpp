@@ -16,8 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-constexpr std::array<std::string_view, 7> kPhases = {
-    "starting", "running", "stopping", "restarting", "done", "failed", "cancelled"};
+constexpr std::array<std::string_view, 8> kPhases = {
+    "starting", "running", "stopping", "restarting", "done", "failed", "cancelled", "requeued"};
 
 RunPhase phase_of(std::string_view name) {
   for (size_t i = 0; i < kPhases.size(); ++i) {
@@ -51,7 +51,8 @@ std::string_view name_of(RunPhase phase) {
 }
 
 bool is_end(RunPhase phase) {
-  return phase == RunPhase::Done || phase == RunPhase::Failed || phase == RunPhase::Cancelled;
+  return phase == RunPhase::Done || phase == RunPhase::Failed || phase == RunPhase::Cancelled ||
+         phase == RunPhase::Requeued;
 }
 
 std::string to_json(const RunState& state) {

@@ -12,7 +12,7 @@
 // How a run is doing, for everyone who sees its directory: RUN/state.json, written by its leader.
 namespace lockstep::contract {
 
-enum class RunPhase { Starting, Running, Stopping, Restarting, Done, Failed, Cancelled };
+enum class RunPhase { Starting, Running, Stopping, Restarting, Done, Failed, Cancelled, Requeued };
 
 // "running"
 std::string_view name_of(RunPhase phase);

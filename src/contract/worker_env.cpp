@@ -23,6 +23,7 @@ constexpr std::string_view kMasterPort = "MASTER_PORT";
 constexpr std::string_view kInterface = "LOCKSTEP_INTERFACE";
 constexpr std::string_view kGlooInterface = "GLOO_SOCKET_IFNAME";
 constexpr std::string_view kTorchRunId = "TORCHELASTIC_RUN_ID";
+constexpr std::string_view kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 constexpr std::string_view kRunDirectory = "LOCKSTEP_RUN_DIR";
 constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
@@ -84,7 +85,7 @@ void tell_torch(const WorkerPlace& place, const Setter& set) {
   set(kAttempt, place.attempt);
   set(kMaxRestarts, place.max_restarts);
   // Workers make their own store on MASTER_ADDR:MASTER_PORT; there is no agent's store to join.
-  set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  set(kAgentStore, place.has_agent_store ? "True" : "False");
   set.if_any("TORCHELASTIC_ERROR_FILE", place.error_file);
 }
 
@@ -242,6 +243,7 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment) {
   place.nodes = find_number(environment, kNodes, 1, kMostWorkers)
                     .value_or((*world_size + place.local_world_size - 1) / place.local_world_size);
   place.master_port = find_number(environment, kMasterPort, 0, 65535).value_or(29500);
+  place.has_agent_store = text_or(environment, kAgentStore, "") == "True";
   place.attempt =
       find_number(environment, kAttempt, 0, std::numeric_limits<int>::max()).value_or(0);
   place.max_restarts =

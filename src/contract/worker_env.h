@@ -20,6 +20,7 @@ struct WorkerPlace {
   int nodes = 1;
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
+  bool has_agent_store = false;  // torchrun's agent serves the store there, not rank 0
   // The network interface of the gang's traffic; empty: 127.0.0.1 on one node, else the route to
   // master_addr.
   std::string interface;

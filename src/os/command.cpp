@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "os/command.h"
 
+#include <algorithm>
 #include <array>
+#include <csignal>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,20 +18,60 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunkBytes = size_t{1} << 16;
 
-// Reads both to their ends at once, so that neither can fill up and stop the writer.
-void read_both(Pipe& output, Pipe& errors, CommandResult& result) {
-  std::array<Watch, 2> watches = {Watch{.fd = output.out.number()},
-                                  Watch{.fd = errors.out.number()}};
-  std::array<std::string*, 2> texts = {&result.output, &result.errors};
-  while (watches[0].fd >= 0 || watches[1].fd >= 0) {
-    wait_for(watches, std::nullopt);
-    for (size_t i = 0; i < watches.size(); ++i) {
-      if (watches.at(i).is_ready &&
-          read_some(watches.at(i).fd, *texts.at(i), kChunkBytes) == ReadResult::End) {
-        watches.at(i).fd = -1;
-      }
+using Clock = std::chrono::steady_clock;
+
+// What a command may still take; none: as long as it likes.
+std::optional<std::chrono::milliseconds> time_left(const std::optional<Clock::time_point>& end) {
+  if (!end) {
+    return std::nullopt;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now());
+  return std::max(left, std::chrono::milliseconds(0));
+}
+
+// Adds what is there to `text`; at the end there is nothing more to watch.
+void read_one(Watch& watch, std::string& text) {
+  if (watch.is_ready && read_some(watch.fd, text, kChunkBytes) == ReadResult::End) {
+    watch.fd = -1;
+  }
+}
+
+// Reads both to their ends at once, so that neither can fill up and stop the writer, and waits for
+// the child's own end; stops early when the time is up, or `stop_fd` says so.
+void hear_out(const std::array<int, 3>& output_errors_child,
+              const CommandOptions& options,
+              CommandResult& result) {
+  std::array<Watch, 4> watches{};
+  for (size_t i = 0; i < output_errors_child.size(); ++i) {
+    watches.at(i).fd = output_errors_child.at(i);
+  }
+  watches[3].fd = options.stop_fd;
+  const std::array<std::string*, 2> texts = {&result.output, &result.errors};
+  const auto end =
+      options.time_limit ? std::optional(Clock::now() + *options.time_limit) : std::nullopt;
+  while (watches[0].fd >= 0 || watches[1].fd >= 0 || watches[2].fd >= 0) {
+    wait_for(watches, time_left(end));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      read_one(watches.at(i), *texts.at(i));
+    }
+    watches[2].fd = watches[2].is_ready ? -1 : watches[2].fd;
+    result.is_stopped = watches[3].is_ready;
+    result.is_out_of_time = end && Clock::now() >= *end;
+    if (result.is_stopped || result.is_out_of_time) {
+      return;
     }
   }
+}
+
+// Waits for the end of a command that has ended, or is to be killed.
+ExitStatus end_of(Child& child, bool has_own_group, const CommandResult& result) {
+  if (result.is_out_of_time || result.is_stopped) {
+    if (has_own_group) {
+      child.signal_group(SIGKILL);
+    }
+    child.signal(SIGKILL);
+  }
+  return child.wait();
 }
 
 }  // namespace
@@ -57,28 +99,33 @@ std::optional<fs::path> find_program(std::string_view name, const Environment& e
   return std::nullopt;
 }
 
-CommandResult run_command(const std::vector<std::string>& arguments, const fs::path& directory) {
-  const Environment here = environment();
-  const auto program = find_program(arguments.at(0), here);
+CommandResult run_command(const std::vector<std::string>& arguments,
+                          const CommandOptions& options) {
+  const Environment variables = options.environment ? *options.environment : environment();
+  const auto program = find_program(arguments.at(0), variables);
   if (!program) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot find the program '{}'", arguments[0]))
-        .fact("looked in", find_variable(here, "PATH").value_or(""), "PATH");
+        .fact("looked in", find_variable(variables, "PATH").value_or(""), "PATH");
   }
   Pipe output = make_pipe();
   Pipe errors = make_pipe();
+  const Fd input = options.input.empty() ? Fd() : make_memory_file(options.input);
+  const bool has_own_group = options.time_limit || options.stop_fd >= 0;
   Child child = start({.executable = program->string(),
                        .arguments = arguments,
-                       .environment = here,
+                       .environment = variables,
+                       .stdin_fd = input.number(),
                        .stdout_fd = output.in.number(),
                        .stderr_fd = errors.in.number(),
                        .inherited = {},
-                       .directory = directory.string(),
+                       .directory = options.directory.string(),
+                       .has_own_group = has_own_group,
                        .dies_with_parent = true});
   output.in.close();
   errors.in.close();
   CommandResult result;
-  read_both(output, errors, result);
-  result.status = child.wait();
+  hear_out({output.out.number(), errors.out.number(), child.fd()}, options, result);
+  result.status = end_of(child, has_own_group, result);
   return result;
 }
 

@@ -178,25 +178,6 @@ class Finder {
   std::vector<Network> found_;
 };
 
-// "10.12.0.0/24 (fab0)"; "ib0" where the network has the interface's name.
-std::string label_of(std::span<const NetworkOffer> offers, const Network& network) {
-  constexpr size_t kMostNames = 3;
-  std::vector<std::string> names;
-  for (size_t node = 0; node < offers.size() && names.size() <= kMostNames; ++node) {
-    const auto& address = offers[node].addresses[static_cast<size_t>(network.members[node])];
-    if (std::find(names.begin(), names.end(), address.interface) == names.end()) {
-      names.push_back(address.interface);
-    }
-  }
-  if (names.size() == 1 && (network.name + ",").starts_with(names.front() + ",")) {
-    return network.name;
-  }
-  if (names.size() > kMostNames) {
-    names.back() = "...";
-  }
-  return fmt::format("{} ({})", network.name, join(names, ", "));
-}
-
 std::string speed_text(int mbps) {
   return mbps < 1000 ? fmt::format("{} Mb/s", mbps) : fmt::format("{:g} Gb/s", mbps / 1000.0);
 }
@@ -317,6 +298,24 @@ std::string reason_for(std::span<const NetworkOffer> offers,
 }
 
 }  // namespace
+
+std::string label_of(std::span<const NetworkOffer> offers, const Network& network) {
+  constexpr size_t kMostNames = 3;
+  std::vector<std::string> names;
+  for (size_t node = 0; node < offers.size() && names.size() <= kMostNames; ++node) {
+    const auto& address = offers[node].addresses[static_cast<size_t>(network.members[node])];
+    if (std::find(names.begin(), names.end(), address.interface) == names.end()) {
+      names.push_back(address.interface);
+    }
+  }
+  if (names.size() == 1 && (network.name + ",").starts_with(names.front() + ",")) {
+    return network.name;
+  }
+  if (names.size() > kMostNames) {
+    names.back() = "...";
+  }
+  return fmt::format("{} ({})", network.name, join(names, ", "));
+}
 
 std::vector<Network> find_networks(std::span<const NetworkOffer> offers,
                                    std::span<const std::string> allowed) {

@@ -36,6 +36,9 @@ struct Network {
 std::vector<Network> find_networks(std::span<const NetworkOffer> offers,
                                    std::span<const std::string> allowed);
 
+// What messages call it: "10.12.0.0/24 (fab0)"; "ib0" where the network has the interface's name.
+std::string label_of(std::span<const NetworkOffer> offers, const Network& network);
+
 // Whom node `from` of `count` tries: all others in a small gang; in one of more than 32 the nodes
 // at distances 1, 2, 4 ... so that the tried pairs connect all nodes in few steps.
 std::vector<int> peers_to_try(int from, int count);

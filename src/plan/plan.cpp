@@ -15,6 +15,7 @@
 #include "plan/ground.h"
 #include "plan/program.h"
 #include "plan/read.h"
+#include "plan/requeue.h"
 #include "plan/workers.h"
 
 namespace lockstep::plan {
@@ -68,14 +69,19 @@ void read_place(LaunchPlan& plan,
 }
 
 // What the run is called: the program, and what makes two runs differ. Tasks that become workers
-// have no leader who could tell them, so theirs is made of what they all know.
+// have no leader who could tell them, so theirs is made of what they all know; a job that is put
+// back goes on under the same name.
 void read_name(LaunchPlan& plan, const Request& request, const Surroundings& here) {
   const std::string& program = request.program.front();
   const std::string name =
       to_file_name(request.is_module ? program : std::filesystem::path(program).stem().string());
-  plan.run_id = plan.way.value == Way::Task
-                    ? fmt::format("{}-{}", name, plan.meeting.name)
-                    : fmt::format("{}-{}-{}", name, here.timestamp, here.short_id);
+  if (plan.way.value == Way::Task) {
+    plan.run_id = fmt::format("{}-{}", name, plan.meeting.name);
+  } else if (plan.requeue) {
+    plan.run_id = fmt::format("{}-{}", name, here.job->id);
+  } else {
+    plan.run_id = fmt::format("{}-{}-{}", name, here.timestamp, here.short_id);
+  }
   plan.run_directory =
       request.run_dir
           ? read_path(*request.run_dir, "--run-dir", here.directory)
@@ -279,6 +285,8 @@ LaunchPlan make_plan(const Request& request, const Surroundings& here) {
                                                    : " is not needed: the nodes find each other"));
   }
 
+  plan.requeue = read_requeue(request, here, plan.way.value);
+  plan.slurm_restarts = here.job ? here.job->restart_count.value_or(0) : 0;
   read_name(plan, request, here);
   read_master(plan, request, ground.is_by_hand && !request.rdzv_endpoint);
   read_interfaces(plan, request);

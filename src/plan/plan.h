@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -75,6 +76,17 @@ struct OutputRules {
   bool operator==(const OutputRules&) const = default;
 };
 
+// A Slurm job that is put back into the queue when its time is over, and goes on there.
+struct RequeueRules {
+  std::string job;                  // as scontrol takes it: "17", "12_3"
+  Sourced<int> signal;              // by which Slurm tells of the time limit
+  Sourced<int> most;                // how often it may be put back; 0: no limit
+  std::string progress_file;        // absolute; empty: only checkpoints show progress
+  std::optional<int64_t> end_time;  // of the job, in seconds since the epoch; absent: not told
+
+  bool operator==(const RequeueRules&) const = default;
+};
+
 struct LaunchPlan {
   std::string run_id;
   Sourced<std::string> run_directory;  // absolute
@@ -98,6 +110,8 @@ struct LaunchPlan {
   Sourced<double> start_timeout_seconds;
   Sourced<double> last_call_seconds;  // how long enough nodes wait for more
   Sourced<int> max_restarts;
+  std::optional<RequeueRules> requeue;  // absent: not asked
+  int slurm_restarts = 0;               // how often Slurm has started this job again
   Sourced<Bind> bind;
   Sourced<std::string> role;
   bool may_share_gpus = false;  // more workers than GPUs were asked for

@@ -85,6 +85,10 @@ class Writer {
     return json;
   }
   static Json write(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
+  static Json write(const std::optional<int64_t>& number) {
+    return number ? Json(*number) : Json();
+  }
+  static Json write(const std::optional<RequeueRules>& rules);
   static Json write(const StreamRule& rule);
   static Json write(const OutputRules& rules);
   static Json write(const Meeting& meeting);
@@ -120,6 +124,10 @@ class Reader {
   static void read(const Json& json, std::optional<int>& number) {
     number = json.is_null() ? std::nullopt : std::optional(json.get<int>());
   }
+  static void read(const Json& json, std::optional<int64_t>& number) {
+    number = json.is_null() ? std::nullopt : std::optional(json.get<int64_t>());
+  }
+  static void read(const Json& json, std::optional<RequeueRules>& rules);
   static void read(const Json& json, StreamRule& rule);
   static void read(const Json& json, OutputRules& rules);
   static void read(const Json& json, Meeting& meeting);
@@ -158,6 +166,15 @@ void visit_node(Visitor& visitor, T& node) {
 }
 
 template <typename Visitor, typename T>
+void visit_requeue(Visitor& visitor, T& rules) {
+  visitor.field("job", rules.job);
+  visitor.field("signal", rules.signal);
+  visitor.field("most", rules.most);
+  visitor.field("progress_file", rules.progress_file);
+  visitor.field("end_time", rules.end_time);
+}
+
+template <typename Visitor, typename T>
 void visit_plan(Visitor& visitor, T& plan) {
   visitor.field("run_id", plan.run_id);
   visitor.field("run_directory", plan.run_directory);
@@ -181,6 +198,8 @@ void visit_plan(Visitor& visitor, T& plan) {
   visitor.field("start_timeout_seconds", plan.start_timeout_seconds);
   visitor.field("last_call_seconds", plan.last_call_seconds);
   visitor.field("max_restarts", plan.max_restarts);
+  visitor.field("requeue", plan.requeue);
+  visitor.field("slurm_restarts", plan.slurm_restarts);
   visitor.field("bind", plan.bind);
   visitor.field("role", plan.role);
   visitor.field("may_share_gpus", plan.may_share_gpus);
@@ -210,6 +229,15 @@ Json Writer::write(const Meeting& meeting) {
   return writer.json();
 }
 
+Json Writer::write(const std::optional<RequeueRules>& rules) {
+  if (!rules) {
+    return {};
+  }
+  Writer writer;
+  visit_requeue(writer, *rules);
+  return writer.json();
+}
+
 Json Writer::write(const std::vector<Node>& nodes) {
   Json json = Json::array();
   for (const Node& node : nodes) {
@@ -234,6 +262,14 @@ void Reader::read(const Json& json, OutputRules& rules) {
 void Reader::read(const Json& json, Meeting& meeting) {
   Reader reader(json);
   visit_meeting(reader, meeting);
+}
+
+void Reader::read(const Json& json, std::optional<RequeueRules>& rules) {
+  rules.reset();
+  if (!json.is_null()) {
+    Reader reader(json);
+    visit_requeue(reader, rules.emplace());
+  }
 }
 
 void Reader::read(const Json& json, std::vector<Node>& nodes) {

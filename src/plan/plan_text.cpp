@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/text.h"
+#include "os/signals.h"
 #include "plan/names.h"
 #include "plan/plan.h"
 #include "plan/words.h"
@@ -195,6 +196,20 @@ void add_output(std::vector<Row>& rows, const LaunchPlan& plan) {
   }
 }
 
+void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rules) {
+  if (!rules) {
+    return;
+  }
+  rows.push_back(
+      to_row("requeue",
+             fmt::format("job {} at {}", rules->job, os::signal_name(rules->signal.value)),
+             rules->signal));
+  add_asked(rows, "requeues", std::to_string(rules->most.value), rules->most);
+  if (!rules->progress_file.empty()) {
+    rows.push_back({"progress file", rules->progress_file, "flag --progress-file"});
+  }
+}
+
 std::vector<Row> to_rows(const LaunchPlan& plan) {
   std::vector<Row> rows = {{"command", describe_command(plan), "command line"}};
   rows.push_back(to_row("run directory", plan.run_directory.value, plan.run_directory));
@@ -208,6 +223,7 @@ std::vector<Row> to_rows(const LaunchPlan& plan) {
       to_row("grace", fmt::format("{} s", plan.grace_seconds.value), plan.grace_seconds));
   add_asked(rows, "timeout", fmt::format("{} s", plan.timeout_seconds.value), plan.timeout_seconds);
   rows.push_back(to_row("restarts", std::to_string(plan.max_restarts.value), plan.max_restarts));
+  add_requeue(rows, plan.requeue);
   if (plan.may_share_gpus) {
     rows.push_back({"GPUs", "may be shared", "flag --share-gpus"});
   }

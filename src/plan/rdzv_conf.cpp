@@ -31,19 +31,9 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
-std::string trimmed(std::string_view text) {
-  const size_t start = text.find_first_not_of(' ');
-  return start == std::string_view::npos
-             ? ""
-             : std::string(text.substr(start, text.find_last_not_of(' ') - start + 1));
-}
-
-std::optional<bool> find_truth(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
-  const auto is_one_of = [&text](std::initializer_list<std::string_view> words) {
-    return std::find(words.begin(), words.end(), text) != words.end();
+std::optional<bool> find_truth(std::string_view text) {
+  const auto is_one_of = [word = to_lower(text)](std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
   };
   if (is_one_of({"1", "true", "t", "yes", "y"})) {
     return true;
@@ -132,9 +122,10 @@ MeetingRules read_rdzv_conf(const Asked& asked) {
   MeetingRules rules;
   for (const std::string& piece : split(asked.text, ',')) {
     const size_t equals = piece.find('=');
-    const std::string key = trimmed(std::string_view(piece).substr(0, equals));
-    const std::string value =
-        equals == std::string::npos ? "" : trimmed(std::string_view(piece).substr(equals + 1));
+    const std::string key(trim(std::string_view(piece).substr(0, equals)));
+    const std::string value = equals == std::string::npos
+                                  ? ""
+                                  : std::string(trim(std::string_view(piece).substr(equals + 1)));
     if (key.empty() || value.empty()) {
       throw not_understood(asked, kFlag, "KEY=VALUE,...").hint(kHint);
     }

@@ -70,6 +70,11 @@ struct Request {
   Wish grace;    // seconds
   Wish timeout;  // of the whole run: seconds, or HH:MM:SS
   Wish run_dir;
+  bool is_requeue = false;     // --requeue: put the Slurm job back when its time is over
+  bool is_no_requeue = false;  // --no-requeue: stands above it
+  Wish requeue_signal;         // how Slurm tells of the time limit: USR1 or USR2
+  Wish max_requeues;
+  Wish progress_file;  // changes when the program has saved something
 
   // Workers.
   std::vector<Asked> env;   // NAME=VALUE

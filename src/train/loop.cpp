@@ -375,7 +375,10 @@ void Loop::save() {
   const auto start = Clock::now();
   checkpoint_step_ = state_.step;
   last_checkpoint_ = checkpointing_.save(checkpoint_state()).string();
-  session_.report("checkpoint", {{"step", state_.step}, {"directory", last_checkpoint_}});
+  session_.report("checkpoint",
+                  {{"step", state_.step},
+                   {"directory", last_checkpoint_},
+                   {"seconds", std::chrono::duration<double>(Clock::now() - start).count()}});
   for (const auto& callback : callbacks_) {
     callback->on_checkpoint(state_, last_checkpoint_);
   }

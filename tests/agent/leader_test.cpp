@@ -51,7 +51,7 @@ class LeaderOfAgents : public ::testing::Test {
 
   Leader& leader() {
     if (!leader_) {
-      leader_.emplace(plan, now);
+      leader_.emplace(plan, now, first_attempt);
     }
     return *leader_;
   }
@@ -222,6 +222,7 @@ class LeaderOfAgents : public ::testing::Test {
   std::vector<Failure> blamed;
   std::vector<Begin> begun;
   std::map<int, std::vector<Order>> orders;
+  int first_attempt = 0;
 
  private:
   std::optional<Leader> leader_;
@@ -1074,6 +1075,57 @@ TEST_F(LeaderOfAgents, Keeps75OfWorkersThatSavedTheirStateWhenTheTimeWasOver) {
   obey_stop(2, 2);
 
   expect_end(75);
+}
+
+TEST_F(LeaderOfAgents, GivesWorkersTheTimeThatIsLeftBeforeALimit) {
+  plan.max_restarts.value = 3;
+  start_two();
+  leader().stop_at_limit(100, "the time limit is near", now);
+  collect();
+  EXPECT_THAT(said.back(), HasSubstr("the time limit is near; stopping 4 workers (at most 100 s"));
+  EXPECT_EQ(last<Stop>(1)->grace_seconds, 100);
+  EXPECT_FALSE(last<Stop>(1)->is_asked) << "Slurm does not tell the workers";
+
+  pass_time(90);
+  signal(SIGTERM);  // the limit itself
+  EXPECT_EQ(count<Stop>(1), 1);
+  exit(1, 0, code(75), SIGTERM);
+  exit(1, 1, code(75), SIGTERM);
+  stopped(1);
+  obey_stop(2, 2);
+
+  expect_end(75);
+  EXPECT_TRUE(leader().is_cancelled());
+}
+
+TEST_F(LeaderOfAgents, StartsNoFurtherAttemptBeforeALimit) {
+  plan.max_restarts.value = 3;
+  start_two();
+  exit(1, 0, code(7));
+  leader().stop_at_limit(100, "the time limit is near", now);
+  exit(1, 1, death(SIGTERM), SIGTERM);
+  stopped(1);
+  obey_stop(2, 2);
+  explain(1, 0, code(7), "x");
+
+  expect_end(7);
+  EXPECT_FALSE(leader().is_cancelled());
+}
+
+TEST_F(LeaderOfAgents, CountsAttemptsFromWhereAnEarlierTurnHasEnded) {
+  plan.max_restarts.value = 1;
+  first_attempt = 4;
+  start_two();
+  EXPECT_EQ(begun.at(0).assembly.attempt, 4);
+  fail_attempt(7, "x");
+  EXPECT_EQ(blamed.at(0).attempt, 4);
+  EXPECT_EQ(blamed.at(0).max_restarts, 5);
+  EXPECT_THAT(said.back(), HasSubstr("attempt 5 begins: restart 1 of 1"));
+
+  bring_up({1, 2});
+  fail_attempt(8, "y");
+
+  expect_end(8);
 }
 
 TEST_F(LeaderOfAgents, PassesSignalsOnToRunningWorkersOnly) {

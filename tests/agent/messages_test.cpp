@@ -47,7 +47,8 @@ std::vector<Report> reports() {
           Explained{.rank = 7, .failure = "{}"},
           Said{.rank = 100'000, .stream = Stream::Err, .is_status = false, .text = kBytes},
           Said{.rank = -1, .stream = Stream::Out, .is_status = true, .text = ""},
-          Interrupted{.signal = SIGTERM}};
+          Interrupted{.signal = SIGTERM},
+          Answered{.text = kBytes}};
 }
 
 plan::NodeOrder whole_order() {
@@ -93,7 +94,8 @@ std::vector<Order> orders() {
       Pass{.signal = SIGUSR1},
       Explain{.rank = -1},
       Credit{.bytes = int64_t{1} << 40},
-      Release{.code = 75, .text = kBytes}};
+      Release{.code = 75, .text = kBytes},
+      Ask{.text = kBytes}};
 }
 
 TEST(Messages, ComeBackAsTheyWere) {

@@ -93,7 +93,7 @@ TEST_F(Fetch, RepairsAFileAndLeavesTheUsersOthersAlone) {
 
 TEST_F(Fetch, TakesCompressedFilesForWhatTheyHold) {
   fetch(small, directory());
-  os::run_command({"gzip", "one"}, directory());
+  os::run_command({"gzip", "one"}, {.directory = directory()});
   EXPECT_THAT(missing_files(small, directory()), IsEmpty());
 
   std::ofstream(directory() / "one.gz") << "not gzip";

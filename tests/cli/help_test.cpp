@@ -20,6 +20,8 @@ std::vector<Page> pages() {
           {{"status"}, "help_status.txt"},
           {{"logs"}, "help_logs.txt"},
           {{"cancel"}, "help_cancel.txt"},
+          {{"doctor"}, "help_doctor.txt"},
+          {{"network"}, "help_network.txt"},
           {{"data"}, "help_data.txt"},
           {{"data", "fetch"}, "help_data_fetch.txt"},
           {{"data", "list"}, "help_data_list.txt"}};

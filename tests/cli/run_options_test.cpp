@@ -60,6 +60,9 @@ TEST(RunOptions, HaveEveryValueOfTheLaunchersTheyStandInFor) {
       {"--rdzv-id", &Request::rdzv_id},
       {"--rdzv_conf", &Request::rdzv_conf},
       {"--max-restarts", &Request::max_restarts},
+      {"--requeue-signal", &Request::requeue_signal},
+      {"--max_requeues", &Request::max_requeues},
+      {"--progress-file", &Request::progress_file},
       {"--monitor_interval", &Request::monitor_interval},
       {"--start-method", &Request::start_method},
       {"--role", &Request::role},
@@ -125,6 +128,8 @@ TEST(RunOptions, HaveEverySwitch) {
       {"--no_local_rank", &Request::is_no_local_rank},
       {"--pass-local-rank", &Request::is_local_rank_passed},
       {"--share-gpus", &Request::may_share_gpus},
+      {"--requeue", &Request::is_requeue},
+      {"--no-requeue", &Request::is_no_requeue},
   };
   for (const auto& [name, flag] : cases) {
     SCOPED_TRACE(name);

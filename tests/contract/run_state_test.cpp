@@ -43,7 +43,8 @@ TEST(RunState, ComesBackAsItWas) {
                                RunPhase::Restarting,
                                RunPhase::Done,
                                RunPhase::Failed,
-                               RunPhase::Cancelled}) {
+                               RunPhase::Cancelled,
+                               RunPhase::Requeued}) {
     state.phase = phase;
     state.ended = 1706693999.5;
     state.exit_code = 137;

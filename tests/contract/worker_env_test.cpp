@@ -269,5 +269,12 @@ TEST(WorkerEnv, NamesTheOneThatIsMissing) {
       ThrowsMessage<Error>(HasSubstr("missing: RANK")));
 }
 
+TEST(WorkerPlace, KnowsTorchrunsOwnStore) {
+  os::Environment environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};
+  EXPECT_FALSE(find_place(environment)->has_agent_store);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_TRUE(find_place(environment)->has_agent_store);
+}
+
 }  // namespace
 }  // namespace lockstep::contract

@@ -31,7 +31,7 @@ const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
 class Shell : public ::testing::Test {
  protected:
   os::CommandResult sh(const std::string& line) {
-    return os::run_command({"/bin/bash", "-c", line}, directory_.path());
+    return os::run_command({"/bin/bash", "-c", line}, {.directory = directory_.path()});
   }
 
   os::CommandResult launch(int workers, const std::string& program) {

@@ -117,6 +117,57 @@ TEST(RunCommand, KeepsWhatTheProgramSays) {
   EXPECT_EQ(result.errors, "err\n");
 }
 
+TEST(RunCommand, GivesTheProgramItsInputVariablesAndDirectory) {
+  const CommandResult result =
+      run_command({"sh", "-c", "cat; echo \"$WORD\"; pwd; echo \"${HOME-none}\""},
+                  {.directory = "/",
+                   .environment = Environment{{"PATH", "/bin"}, {"WORD", "w"}},
+                   .input = "a\nb\n"});
+
+  EXPECT_EQ(result.output, "a\nb\nw\n/\nnone\n");
+}
+
+TEST(RunCommand, LooksForTheProgramInThePathThatItGives) {
+  EXPECT_THAT(
+      [] {
+        run_command({"sh"}, {.environment = Environment{{"PATH", "/nowhere"}}});
+      },
+      ThrowsMessage<Error>(HasSubstr("looked in: /nowhere  (PATH)")));
+}
+
+// Neither what it has started nor a closed output keeps it alive.
+TEST(RunCommand, KillsTheWholeProgramAtItsTimeLimit) {
+  for (const std::string line :
+       {"echo a; sleep 100 & sleep 100", "echo a; exec >&- 2>&-; sleep 100"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const CommandResult result =
+        run_command({"sh", "-c", line}, {.time_limit = std::chrono::milliseconds(200)});
+
+    EXPECT_TRUE(result.is_out_of_time);
+    EXPECT_EQ(result.status.signal, SIGKILL);
+    EXPECT_EQ(result.output, "a\n");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  }
+}
+
+TEST(RunCommand, IsInTimeWhenItEndsBeforeItsLimit) {
+  const CommandResult result =
+      run_command({"sh", "-c", "exit 3"}, {.time_limit = std::chrono::seconds(60)});
+
+  EXPECT_FALSE(result.is_out_of_time);
+  EXPECT_EQ(result.status.code, 3);
+}
+
+TEST(RunCommand, StopsWhenItIsToldTo) {
+  Pipe told = make_pipe();
+  write_all(told.in.number(), "x");
+
+  const CommandResult result = run_command({"sleep", "100"}, {.stop_fd = told.out.number()});
+
+  EXPECT_TRUE(result.is_stopped);
+  EXPECT_FALSE(result.is_out_of_time);
+}
+
 TEST(RunCommand, NamesAProgramThatIsNotInstalled) {
   EXPECT_THAT([] { run_command({"no-such-program-here"}); },
               ThrowsMessage<Error>(HasSubstr("cannot find the program 'no-such-program-here'")));

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "doctor/facts.h"
+
+namespace lockstep::doctor {
+
+// Names of members are names of fields.
+nlohmann::json json_of(const NodeFacts& facts);
+nlohmann::json json_of(const SlurmFacts& facts);
+nlohmann::json json_of(const GangFacts& facts);
+
+}  // namespace lockstep::doctor
