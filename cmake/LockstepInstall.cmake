@@ -4,6 +4,11 @@ include(CMakePackageConfigHelpers)
 
 set_target_properties(lockstep PROPERTIES EXPORT_NAME launcher)
 add_custom_target(lockstep_installed DEPENDS lockstep)
+# Site profiles, which the launcher looks for beside its own directory; so also in a build.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/sites" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
+        FILES_MATCHING PATTERN "*.yaml")
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/lockstep")
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/sites" "${CMAKE_BINARY_DIR}/share/lockstep/sites" SYMBOLIC)
 if(NOT LOCKSTEP_TRAINING)
   install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   return()
@@ -12,8 +17,8 @@ endif()
 get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
 get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
 # Of the launcher's modules the worker tower stands on the ground alone.
-list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_agent lockstep_doctor
-     lockstep_cli)
+list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_slurm lockstep_agent
+     lockstep_doctor lockstep_cli)
 
 add_dependencies(lockstep_installed ${launcher_modules} ${worker_modules})
 

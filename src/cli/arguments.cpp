@@ -88,12 +88,12 @@ class Reader {
     }
     const CLI::Option* option = find_option(name);
     if (option == nullptr && !word.starts_with("--")) {
-      // "-r3": the value hangs on the letter.
+      // "-r3": the value hangs on the letter, which must have one.
       option = result_.chosen->get_option_no_throw(word.substr(0, 2));
       value = word.substr(2);
+      option = option != nullptr && option->get_expected_max() == 0 ? nullptr : option;
     }
-    if (option == nullptr ||
-        (word.size() > 2 && option->get_expected_max() == 0 && !word.starts_with("--"))) {
+    if (option == nullptr) {
       refuse_option(word.substr(0, equals), name);
     }
     ++at_;
@@ -137,11 +137,12 @@ class Reader {
     if (const CLI::Option* option = result_.chosen->get_option_no_throw(name)) {
       return option;
     }
-    if (!result_.chosen->get_prefix_command()) {
-      return nullptr;
-    }
-    if (const auto alias = find_alias(name)) {
+    const bool is_run = result_.chosen->get_prefix_command();  // under whatever name
+    if (const auto alias = find_alias(is_run ? "run" : result_.chosen->get_name(), name)) {
       return result_.chosen->get_option_no_throw(std::string(*alias));
+    }
+    if (!is_run) {
+      return nullptr;
     }
     if (const Foreign* foreign = find_foreign(name)) {
       throw Error(ExitCode::Usage, fmt::format("cannot honour {}: {}", name, foreign->why))

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/text.h"
+#include "cli/job_cancel.h"
+#include "cli/jobs.h"
 #include "cli/status.h"
 #include "cli/subcommands.h"
 #include "lockstep/error.h"
@@ -26,20 +28,23 @@ constexpr const char* kDescription =
     "Stop a run\n"
     "\n"
     "Usage:\n"
-    "  lockstep cancel [OPTIONS] [RUN]\n"
+    "  lockstep cancel [OPTIONS] [RUN | JOBID]\n"
     "\n"
     "RUN is a run directory, or a name below ./runs; without it, the newest one.\n"
     "Workers get SIGTERM, and SIGKILL after the grace, as with Ctrl-C. Works on\n"
-    "every node that sees the directory, and returns when the run has ended.";
+    "every node that sees the directory, and returns when the run has ended. JOBID\n"
+    "is a Slurm job: the run in it is stopped so, then the job ends; one without a\n"
+    "run, or with --now, is ended by Slurm.";
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep cancel\n"
     "  lockstep cancel --now train-20240131-093000-1a2b\n"
+    "  lockstep cancel 4711\n"
     "\n"
     "Exit codes:\n"
-    "  0    the run has ended\n"
-    "  64   there is no such run; the message proposes one\n"
+    "  0    the run, or job, has ended\n"
+    "  64   there is no such run or job, or the job is not yours\n"
     "  69   it cannot be reached, or does not end\n"
     "  74   RUN/cancel cannot be written\n"
     "\n"
@@ -177,7 +182,7 @@ void add_cancel(CLI::App& app, Call& /*call*/) {
   auto wishes = std::make_shared<Wishes>();
   CLI::App* cancel = app.add_subcommand("cancel", kDescription);
   cancel->footer(kFooter);
-  cancel->add_option("RUN", wishes->run, "The run; the newest below ./runs if it is left out");
+  cancel->add_option("RUN", wishes->run, "The run or job; the newest run below ./runs if left out");
   cancel->add_flag("--now", wishes->is_now, "Kill the workers at once");
   cancel->add_option("--grace", wishes->grace, "Time between SIGTERM and SIGKILL")
       ->type_name("SECONDS")
@@ -187,20 +192,28 @@ void add_cancel(CLI::App& app, Call& /*call*/) {
         .is_now = wishes->is_now, .grace_seconds = find_grace(wishes->grace), .who = who_asks()};
     const bool is_watched = os::is_terminal(2);
     const std::string_view clear = is_watched ? "\r\x1b[2K" : "";
-    cancel_run(
-        run_named(wishes->run, std::filesystem::current_path()),
-        asked,
-        {.now = wall_time,
-         .sleep =
-             [](milliseconds time) {
-               std::this_thread::sleep_for(time);
-             }},
-        [clear](const std::string& text) { fmt::print(stderr, "{}lockstep: {}\n", clear, text); },
-        [clear, is_watched](const std::string& text) {
-          if (is_watched) {
-            fmt::print(stderr, "{}{}", clear, text);
-          }
-        });
+    const CancelVoice voice{.clock = {.now = wall_time,
+                                      .sleep =
+                                          [](milliseconds time) {
+                                            std::this_thread::sleep_for(time);
+                                          }},
+                            .tell =
+                                [clear](const std::string& text) {
+                                  fmt::print(stderr, "{}lockstep: {}\n", clear, text);
+                                },
+                            .wait =
+                                [clear, is_watched](const std::string& text) {
+                                  if (is_watched) {
+                                    fmt::print(stderr, "{}{}", clear, text);
+                                  }
+                                }};
+    const std::filesystem::path here = std::filesystem::current_path();
+    if (means_job(wishes->run, here)) {
+      const slurm::Client client(os::environment());
+      cancel_job(client, job_named(client, wishes->run, here), asked, voice);
+      return;
+    }
+    cancel_run(run_named(wishes->run, here), asked, voice.clock, voice.tell, voice.wait);
   });
 }
 

@@ -31,6 +31,7 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep run --nproc-per-node 2 build/bin/mnist -s ddp\n"
     "  salloc -N 2 lockstep run train.py\n"
+    "  lockstep generate-slurm -c slurm_config.yaml --wait\n"
     "  lockstep data fetch mnist\n"
     "\n"
     "Exit codes:\n"
@@ -69,11 +70,13 @@ void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
     app.footer(kFooter);
     app.require_subcommand(0, 1);
     add_run(app, call);
+    add_generate_slurm(app, call);
     add_status(app, call);
     add_logs(app, call);
     add_cancel(app, call);
     add_doctor(app, call);
     add_network(app, call);
+    add_env(app, call);
     add_data(app, call);
     add_agent(app, call);
   } else {

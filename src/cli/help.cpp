@@ -85,7 +85,8 @@ std::string help_page(const CLI::App& app) {
     }
   }
   for (const CLI::Option* option : app.get_options()) {
-    if (option != app.get_help_ptr()) {
+    const bool is_shown = !option->get_group().empty();  // an opposite is not, as `--no-` is known
+    if (is_shown && option != app.get_help_ptr()) {
       add(option->get_group(), describe(*option));
     }
   }

@@ -14,6 +14,8 @@
 #include "agent/collapse.h"
 #include "agent/display.h"
 #include "base/text.h"
+#include "cli/job_logs.h"
+#include "cli/jobs.h"
 #include "cli/status.h"
 #include "cli/subcommands.h"
 #include "lockstep/error.h"
@@ -31,21 +33,25 @@ constexpr const char* kDescription =
     "Show what the workers of a run have said\n"
     "\n"
     "Usage:\n"
-    "  lockstep logs [OPTIONS] [RUN]\n"
+    "  lockstep logs [OPTIONS] [RUN | JOBID]\n"
     "\n"
     "RUN is a run directory, or a name below ./runs; without it, the newest one.\n"
     "Lines come as on the console of the run: '[3]: ' before each, identical lines\n"
-    "of many ranks as one. Works on every node that sees the directory.";
+    "of many ranks as one. Works on every node that sees the directory. JOBID is a\n"
+    "Slurm job: the logs of the run in it, or else the job's own output files.";
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep logs -f\n"
     "  lockstep logs --rank 0,4-7 -n 20 train-20240131-093000-1a2b\n"
+    "  lockstep logs -f 4711\n"
     "\n"
     "Exit codes:\n"
     "  0    the logs were shown\n"
-    "  64   there is no such run, attempt or rank\n"
+    "  64   there is no such run, job, attempt or rank\n"
+    "  69   Slurm is not here, or does not answer\n"
     "  74   a log cannot be read\n"
+    "  130  Ctrl-C has ended the waiting for a job, which goes on\n"
     "\n"
     "Files:\n"
     "  RUN/logs/attempt-A/rank-R.log    stdout and stderr of one worker\n";
@@ -394,7 +400,45 @@ struct Words {
   std::optional<std::string> lines;
 };
 
-void show(const Words& words) {
+// Nobody says in a job's own output which rank has written a line.
+void refuse_choice(const Words& words) {
+  if (words.ranks || words.attempt) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot choose {} in the output of job {}",
+                            words.ranks ? "ranks" : "an attempt",
+                            words.run))
+        .fact("found", "no run of lockstep's in it", "runs")
+        .hint(fmt::format("lockstep logs {}", words.run));
+  }
+}
+
+void show_run(const Run& run, const Words& words, const LogWishes& wishes) {
+  if (words.is_following) {
+    Follower(run, wishes).follow();
+    return;
+  }
+  print_logs(run.directory, choose_logs(run, wishes), wishes.last_lines, [](std::string_view text) {
+    os::write_all(1, text);
+  });
+}
+
+// The code with which the command ends.
+int show_job(const Words& words, const LogWishes& wishes) {
+  const slurm::Client client(os::environment());
+  const Job job = job_named(client, words.run, fs::current_path());
+  if (job.run && !job.run->directory.find_attempts().empty()) {
+    show_run(*job.run, words, wishes);
+    return 0;
+  }
+  refuse_choice(words);
+  if (words.is_following) {
+    return follow_job_logs(job, wishes.last_lines);
+  }
+  print_job_logs(job, wishes.last_lines);
+  return 0;
+}
+
+int show(const Words& words) {
   LogWishes wishes;
   if (words.ranks) {
     wishes.ranks = parse_ranks(*words.ranks);
@@ -405,25 +449,21 @@ void show(const Words& words) {
   if (words.lines) {
     wishes.last_lines = static_cast<size_t>(parse_count("-n", *words.lines));
   }
-  const Run run = run_named(words.run, fs::current_path());
-  if (words.is_following) {
-    Follower(run, wishes).follow();
-    return;
+  if (means_job(words.run, fs::current_path())) {
+    return show_job(words, wishes);
   }
-  print_logs(run.directory, choose_logs(run, wishes), wishes.last_lines, [](std::string_view text) {
-    os::write_all(1, text);
-  });
+  show_run(run_named(words.run, fs::current_path()), words, wishes);
+  return 0;
 }
 
 }  // namespace
 
-void add_logs(CLI::App& app, Call& /*call*/) {
+void add_logs(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* logs = app.add_subcommand("logs", kDescription);
   logs->footer(kFooter);
-  logs->add_option("RUN", words->run, "The run; the newest below ./runs if it is left out");
-  logs->add_flag(
-      "-f,--follow", words->is_following, "Go on, over all attempts, until the run ends");
+  logs->add_option("RUN", words->run, "The run or job; the newest run below ./runs if left out");
+  logs->add_flag("-f,--follow", words->is_following, "Go on, over all attempts, until it ends");
   logs->add_option("--rank", words->ranks, "Only these, for example 0,4-7")->type_name("RANKS");
   logs->add_option("--attempt", words->attempt, "Only this attempt")
       ->type_name("NUMBER")
@@ -431,7 +471,7 @@ void add_logs(CLI::App& app, Call& /*call*/) {
   logs->add_option("-n,--lines", words->lines, "Only the last lines of each rank")
       ->type_name("COUNT")
       ->default_str("all");
-  logs->callback([words] { show(*words); });
+  logs->callback([words, &call] { call.exit_code = show(*words); });
 }
 
 }  // namespace lockstep::cli

@@ -3,18 +3,30 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 namespace lockstep::cli {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kAliases = {
-    std::pair("-np", "--num-proc"),
-    std::pair("--np", "--num-proc"),
-    std::pair("-hostfile", "--hostfile"),
-    std::pair("--host", "--hosts"),
-    std::pair("--num-accelerators", "--num-gpus"),
+struct Alias {
+  std::string_view subcommand;
+  std::string_view name;
+  std::string_view meant;
 };
+
+constexpr auto kAliases = std::to_array<Alias>({
+    {"run", "-np", "--num-proc"},
+    {"run", "--np", "--num-proc"},
+    {"run", "-hostfile", "--hostfile"},
+    {"run", "--host", "--hosts"},
+    {"run", "--num-accelerators", "--num-gpus"},
+    {"run", "--network-interface", "--network-interfaces"},
+    {"generate-slurm", "-ns", "--no-save-script"},
+    {"generate-slurm", "-nj", "--no-submit-job"},
+    {"generate-slurm", "-ps", "--py-spy"},
+    {"generate-slurm", "-pr", "--profiling-sampling-rate"},
+    {"generate-slurm", "--dist-strat", "--distributed-strategy"},
+    {"generate-slurm", "--pre-exec-cmd", "--pre-exec-command"},
+});
 
 constexpr std::string_view kTorchrun = "torchrun";
 constexpr std::string_view kHorovodrun = "horovodrun";
@@ -72,10 +84,11 @@ constexpr std::array<Foreign, 38> kForeign = {
 
 }  // namespace
 
-std::optional<std::string_view> find_alias(std::string_view name) {
-  const auto found = std::find_if(
-      kAliases.begin(), kAliases.end(), [name](const auto& alias) { return alias.first == name; });
-  return found == kAliases.end() ? std::nullopt : std::optional(found->second);
+std::optional<std::string_view> find_alias(std::string_view subcommand, std::string_view name) {
+  const auto* found = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& alias) {
+    return alias.subcommand == subcommand && alias.name == name;
+  });
+  return found == kAliases.end() ? std::nullopt : std::optional(found->meant);
 }
 
 const Foreign* find_foreign(std::string_view name) {

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string_view>
 
-// Options of the launchers that `lockstep run` stands in for, beyond those that it declares.
+// Options of the tools that a subcommand stands in for, beyond those that it declares.
 namespace lockstep::cli {
 
-// Another name of an option that is declared: "-np" for "--num-proc".
-std::optional<std::string_view> find_alias(std::string_view name);
+// Another name of an option that a subcommand declares: "-np" for "--num-proc" of "run".
+std::optional<std::string_view> find_alias(std::string_view subcommand, std::string_view name);
 
 // An option that is known and cannot be honoured.
 struct Foreign {

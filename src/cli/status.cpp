@@ -2,7 +2,6 @@
 #include "cli/status.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -14,9 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/jobs.h"
 #include "cli/subcommands.h"
 #include "contract/event.h"
 #include "lockstep/error.h"
+#include "os/environment.h"
 
 namespace lockstep::cli {
 namespace {
@@ -28,21 +29,31 @@ constexpr const char* kDescription =
     "Show what runs, and how it is doing\n"
     "\n"
     "Usage:\n"
-    "  lockstep status [OPTIONS] [RUN]\n"
+    "  lockstep status [OPTIONS] [RUN | JOBID]\n"
     "\n"
     "RUN is a run directory, or a name below ./runs; without it, all runs below\n"
     "./runs are listed, the newest first. Works on every node that sees the\n"
-    "directory.";
+    "directory. JOBID is a Slurm job (123, or 123_4 of an array), with the run in it.";
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep status\n"
     "  lockstep status --json runs/train-20240131-093000-1a2b\n"
+    "  lockstep status --wait 4711\n"
     "\n"
     "Exit codes:\n"
     "  0    the state was told, whatever it is\n"
-    "  64   there is no such run; the message proposes one\n"
+    "  64   there is no such run or job; the message proposes one\n"
+    "  69   Slurm is not here, or does not answer\n"
     "  74   state.json cannot be read\n"
+    "\n"
+    "Exit codes with --wait:\n"
+    "  N    the job's own: its script's, or 128 and the signal that ended it\n"
+    "  69   a node of the job failed, or Slurm is out of reach\n"
+    "  75   it was preempted\n"
+    "  124  it ran out of time\n"
+    "  130  it was cancelled, or Ctrl-C has ended the waiting; the job goes on\n"
+    "  137  it ran out of memory\n"
     "\n"
     "Files:\n"
     "  RUN/state.json    written by the launcher, every five seconds at least\n";
@@ -63,13 +74,13 @@ std::string read_end(const fs::path& path) {
 std::optional<Progress> find_step(const std::string& line) {
   try {
     const contract::Event event = contract::parse_event(line);
-    const auto step = find_number(event, "step");
+    const auto step = contract::find_number(event, "step");
     if (event.kind != "step" || !step) {
       return std::nullopt;
     }
     return Progress{.step = static_cast<int64_t>(*step),
-                    .loss = find_number(event, "loss"),
-                    .samples_per_second = find_number(event, "samples_per_second")};
+                    .loss = contract::find_number(event, "loss"),
+                    .samples_per_second = contract::find_number(event, "samples_per_second")};
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -88,7 +99,7 @@ std::string count_of(int count, const std::string& thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
-using Row = std::array<std::string, 9>;
+using Row = std::vector<std::string>;
 
 Row row_of(const Run& run, double now) {
   const auto progress = find_progress(run.directory);
@@ -180,21 +191,7 @@ std::string status_table(std::span<const Run> runs, double now) {
   for (const Run& run : runs) {
     rows.push_back(row_of(run, now));
   }
-  std::array<size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths.at(i) = std::max(widths.at(i), row.at(i).size());
-    }
-  }
-  std::string table;
-  for (const Row& row : rows) {
-    std::string text;
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += fmt::format("{:<{}}  ", row.at(i), widths.at(i));
-    }
-    table += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
-  }
-  return table;
+  return format_table(rows);
 }
 
 std::string status_page(const Run& run, double now) {
@@ -244,33 +241,71 @@ std::string status_json(std::span<const Run> runs, double now) {
   return all.dump(2) + "\n";
 }
 
-void add_status(CLI::App& app, Call& /*call*/) {
-  struct Wishes {
-    std::string run;
-    bool wants_json = false;
-  };
+namespace {
+
+struct Wishes {
+  std::string run;
+  bool wants_json = false;
+  bool wants_wait = false;
+};
+
+// The code with which the command ends.
+int show_job(const Wishes& wishes, const fs::path& here) {
+  const slurm::Client client(os::environment());
+  if (wishes.wants_wait) {
+    const auto code = follow_job(wishes.run);
+    if (code && wishes.wants_json) {
+      fmt::print("{}", job_json(job_named(client, wishes.run, here), wall_time()));
+    }
+    return code.value_or(static_cast<int>(ExitCode::Interrupted));
+  }
+  const Job job = job_named(client, wishes.run, here);
+  fmt::print("{}", wishes.wants_json ? job_json(job, wall_time()) : job_page(job, wall_time()));
+  return 0;
+}
+
+void show_all(const Wishes& wishes, const fs::path& here, double now) {
+  const std::vector<Run> runs = find_runs(here);
+  if (wishes.wants_json) {
+    fmt::print("{}", status_json(runs, now));
+  } else if (runs.empty()) {
+    fmt::print("no runs below {}\n", (here / "runs").string());
+  } else {
+    fmt::print("{}", status_table(runs, now));
+  }
+}
+
+int show(const Wishes& wishes) {
+  const fs::path here = fs::current_path();
+  const double now = wall_time();
+  if (means_job(wishes.run, here)) {
+    return show_job(wishes, here);
+  }
+  if (wishes.wants_wait) {
+    throw Error(ExitCode::Usage, "cannot wait for what is no Slurm job")
+        .fact("found", wishes.run.empty() ? "no JOBID" : wishes.run, "command line")
+        .hint(wishes.run.empty() ? std::string("lockstep status --wait JOBID")
+                                 : fmt::format("lockstep logs -f {}", wishes.run));
+  }
+  if (wishes.run.empty()) {
+    show_all(wishes, here, now);
+    return 0;
+  }
+  const Run run = run_named(wishes.run, here);
+  fmt::print("{}", wishes.wants_json ? status_json(run, now) : status_page(run, now));
+  return 0;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Call& call) {
   auto wishes = std::make_shared<Wishes>();
   CLI::App* status = app.add_subcommand("status", kDescription);
   status->footer(kFooter);
-  status->add_option("RUN", wishes->run, "The run; all below ./runs if it is left out");
+  status->add_option("RUN", wishes->run, "The run or job; all runs below ./runs if it is left out");
   status->add_flag("--json", wishes->wants_json, "Tell it to programs");
-  status->callback([wishes] {
-    const fs::path here = fs::current_path();
-    const double now = wall_time();
-    if (!wishes->run.empty()) {
-      const Run run = run_named(wishes->run, here);
-      fmt::print("{}", wishes->wants_json ? status_json(run, now) : status_page(run, now));
-      return;
-    }
-    const std::vector<Run> runs = find_runs(here);
-    if (wishes->wants_json) {
-      fmt::print("{}", status_json(runs, now));
-    } else if (runs.empty()) {
-      fmt::print("no runs below {}\n", (here / "runs").string());
-    } else {
-      fmt::print("{}", status_table(runs, now));
-    }
-  });
+  status->add_flag("--wait", wishes->wants_wait, "Follow the job to its end, and leave as it did");
+  status->callback([wishes, &call] { call.exit_code = show(*wishes); });
 }
 
 }  // namespace lockstep::cli

@@ -21,12 +21,14 @@ struct Call {
 // `app`'s parsing.
 void add_agent(CLI::App& app, Call& call);
 void add_run(CLI::App& app, Call& call);
+void add_generate_slurm(CLI::App& app, Call& call);
 void add_status(CLI::App& app, Call& call);
 void add_logs(CLI::App& app, Call& call);
 void add_cancel(CLI::App& app, Call& call);
 void add_doctor(CLI::App& app, Call& call);
 void add_network(CLI::App& app, Call& call);
 void add_data(CLI::App& app, Call& call);
+void add_env(CLI::App& app, Call& call);
 
 // Makes `app` itself `lockstep run`, under another launcher's name and with its dialect.
 void become_run(CLI::App& app, Call& call, plan::Dialect dialect);

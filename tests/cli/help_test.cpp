@@ -17,9 +17,12 @@ struct Page {
 std::vector<Page> pages() {
   return {{{}, "help.txt"},
           {{"run"}, "help_run.txt"},
+          {{"generate-slurm"}, "help_generate_slurm.txt"},
           {{"status"}, "help_status.txt"},
           {{"logs"}, "help_logs.txt"},
           {{"cancel"}, "help_cancel.txt"},
+          {{"env"}, "help_env.txt"},
+          {{"env", "build"}, "help_env_build.txt"},
           {{"doctor"}, "help_doctor.txt"},
           {{"network"}, "help_network.txt"},
           {{"data"}, "help_data.txt"},

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/job_logs.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fmt/format.h>
+#include <vector>
+
+#include "cli/logs.h"
+#include "cli/progress_line.h"
+#include "lockstep/error.h"
+#include "os/environment.h"
+#include "os/files.h"
+#include "os/pipe.h"
+#include "os/signals.h"
+#include "slurm/follow.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using slurm::JobInfo;
+using std::chrono::milliseconds;
+
+// Where a job writes, each file once. What accounting tells of a job that is over has no files;
+// then it may be Slurm's own name in the job's directory.
+std::vector<fs::path> files_of(const JobInfo& job) {
+  std::vector<fs::path> files;
+  for (const std::string& name : {job.output, job.errors}) {
+    const fs::path path(name);
+    if (!name.empty() && name != "/dev/null" &&
+        std::find(files.begin(), files.end(), path) == files.end()) {
+      files.push_back(path);
+    }
+  }
+  const fs::path usual = fs::path(job.directory) / fmt::format("slurm-{}.out", job.id);
+  std::error_code ignored;
+  if (files.empty() && job.output.empty() && fs::exists(usual, ignored)) {
+    files.push_back(usual);
+  }
+  return files;
+}
+
+// A file that grows.
+class Tail {
+ public:
+  Tail(fs::path path, std::optional<size_t> last_lines) : path_(std::move(path)) {
+    offset_ = last_lines ? find_last_lines(path_, *last_lines) : 0;
+  }
+
+  // Writes what is new.
+  void write_news() {
+    std::error_code fault;
+    const uint64_t size = fs::file_size(path_, fault);
+    if (fault) {
+      return;  // not there yet, or not seen from here
+    }
+    if (size < offset_) {
+      offset_ = 0;  // a job that starts again begins its file anew
+    }
+    constexpr uint64_t kChunkBytes = uint64_t{1} << 16;
+    while (offset_ < size) {
+      std::string chunk(std::min(size - offset_, kChunkBytes), '\0');
+      os::InputFile(path_).read(offset_, chunk.data(), chunk.size());
+      offset_ += chunk.size();
+      os::write_all(1, chunk);
+    }
+  }
+
+ private:
+  fs::path path_;
+  uint64_t offset_ = 0;
+};
+
+// All files of a job.
+class Tails {
+ public:
+  Tails(const std::vector<fs::path>& files, std::optional<size_t> last_lines) {
+    for (const fs::path& file : files) {
+      tails_.emplace_back(file, last_lines);
+    }
+  }
+
+  void write_news() {
+    for (Tail& tail : tails_) {
+      tail.write_news();
+    }
+  }
+
+  // Writes what comes within `time`, as Slurm is asked more seldom than files are read; false as
+  // soon as `stop_fd` is readable.
+  bool write_for(milliseconds time, int stop_fd) {
+    constexpr milliseconds kLook(200);
+    for (milliseconds waited(0); waited < time; waited += kLook) {
+      std::array<os::Watch, 1> watch = {os::Watch{.fd = stop_fd}};
+      os::wait_for(watch, kLook);
+      write_news();
+      if (watch[0].is_ready) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::vector<Tail> tails_;
+};
+
+const JobInfo& only_task(const Job& job) {
+  if (job.tasks.size() > 1) {
+    throw Error(ExitCode::Usage, fmt::format("cannot show the logs of a whole array, {}", job.id))
+        .fact("it has", fmt::format("{} tasks", job.tasks.size()), "scontrol")
+        .hint(fmt::format("lockstep logs {}", job.tasks.front().id));
+  }
+  return job.tasks.front();
+}
+
+[[noreturn]] void refuse_logs(const JobInfo& job) {
+  const std::vector<fs::path> files = files_of(job);
+  if (files.empty()) {
+    throw Error(ExitCode::Usage, fmt::format("cannot show the logs of job {}", job.id))
+        .fact("its output",
+              job.output.empty() ? "Slurm does not tell where it is any more" : job.output,
+              "scontrol, sacct")
+        .hint(fmt::format("lockstep status {}", job.id));
+  }
+  throw Error(ExitCode::Usage,
+              fmt::format("cannot show the logs of job {}: there are none yet", job.id))
+      .fact("state", slurm::progress_of({&job, 1}).headline, "scontrol")
+      .fact("its output", files.front().string(), "scontrol")
+      .hint(fmt::format("lockstep logs -f {}, which waits for them", job.id));
+}
+
+}  // namespace
+
+void print_job_logs(const Job& job, std::optional<size_t> last_lines) {
+  const JobInfo& task = only_task(job);
+  const std::vector<fs::path> files = files_of(task);
+  std::error_code ignored;
+  if (std::none_of(files.begin(), files.end(), [&ignored](const fs::path& file) {
+        return fs::exists(file, ignored);
+      })) {
+    refuse_logs(task);
+  }
+  for (const fs::path& file : files) {
+    Tail(file, last_lines).write_news();
+  }
+}
+
+std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_lines) {
+  Tails tails(files_of(only_task(job)), last_lines);
+  os::SignalFd signals({SIGINT, SIGTERM});
+  const slurm::Client client(os::environment(), {.stop_fd = signals.fd()});
+  ProgressLine line;
+  bool is_waiting = true;
+  const auto look = [&] {
+    std::vector<JobInfo> tasks = client.find_jobs(job.id);
+    is_waiting = !tasks.empty() && slurm::is_waiting(tasks.front().state);
+    return tasks;
+  };
+  const auto show = [&](const slurm::Progress& progress) {
+    if (is_waiting) {
+      line.show(progress);
+    } else {
+      line.clear();  // its output says how it is doing
+    }
+  };
+  const auto tell = [&](const std::string& text) {
+    line.clear();
+    tails.write_news();  // what was written before the end comes before the words about it
+    line.tell(text);
+  };
+  const auto code = slurm::follow(
+      job.id,
+      {.look = look,
+       .pause = [&](milliseconds time) { return tails.write_for(time, signals.fd()); },
+       .now = wall_time,
+       .show = show,
+       .tell = tell});
+  // What was heard must not come again when the signals are let through.
+  while (signals.find_pending()) {
+  }
+  return code;
+}
+
+int follow_job_logs(const Job& job, std::optional<size_t> last_lines) {
+  if (files_of(only_task(job)).empty()) {
+    refuse_logs(only_task(job));
+  }
+  return follow_with_logs(job, last_lines) ? 0 : static_cast<int>(ExitCode::Interrupted);
+}
+
+}  // namespace lockstep::cli

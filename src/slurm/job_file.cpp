@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/job_file.h"
+
+#include <chrono>
+#include <fmt/format.h>
+#include <vector>
+
+#include "base/text.h"
+#include "os/command.h"
+#include "os/environment.h"
+#include "os/files.h"
+#include "slurm/keys.h"
+#include "slurm/shell_command.h"
+#include "slurm/shell_text.h"
+
+namespace lockstep::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_url(const std::string& where) {
+  return where.starts_with("http://") || where.starts_with("https://");
+}
+
+std::string fetch(const std::string& url) {
+  if (!os::find_program("curl", os::environment())) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot fetch {}: curl is not here", url))
+        .hint("fetch it yourself, and name the file");
+  }
+  const os::CommandResult result = os::run_command({"curl", "-fsSL", "--max-time", "30", url});
+  if (!result.status.is_success()) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot fetch {}", url))
+        .fact("reason", result.errors.substr(0, result.errors.find('\n')), "curl")
+        .hint("fetch it yourself, and name the file");
+  }
+  return result.output;
+}
+
+// A path as it can be looked at from here; nothing where a variable hides it.
+std::optional<fs::path> find_path(const std::string& text) {
+  if (text.find('$') != std::string::npos) {
+    return std::nullopt;
+  }
+  if (text.starts_with("~/")) {
+    const auto home = os::find_variable(os::environment(), "HOME");
+    return home ? std::optional(fs::path(*home) / text.substr(2)) : std::nullopt;
+  }
+  return fs::path(text);
+}
+
+void require_path(const JobSettings& settings,
+                  const char* key,
+                  const std::string& path,
+                  const std::string& hint) {
+  const auto here = find_path(path);
+  std::error_code ignored;
+  if (here && !fs::exists(*here, ignored)) {
+    throw settings.refuse(key, fmt::format("cannot find {}", path))
+        .fact("directory", fs::current_path(ignored).string())
+        .hint(hint);
+  }
+}
+
+// Loads them as the job will, as one module may bring others into sight, and tells the first that
+// cannot be loaded. Its output is ours alone; modules may write what they like.
+constexpr std::string_view kTryModules = R"sh(
+type module >/dev/null 2>&1 || exit 0
+exec 3>&1 >/dev/null 2>&1
+[[ $1 != purge ]] || module purge
+shift
+while [[ $1 != -- ]]; do module use "$1"; shift; done
+shift
+for name in "$@"; do
+  module load "$name" || { echo "$name" >&3; exit 1; }
+done
+)sh";
+
+}  // namespace
+
+std::string read_file_or_url(const std::string& where) {
+  if (is_url(where)) {
+    return fetch(where);
+  }
+  std::error_code ignored;
+  if (!fs::is_regular_file(where, ignored)) {
+    const bool is_there = fs::exists(where, ignored);
+    throw Error(
+        ExitCode::Usage,
+        fmt::format("cannot read {}: {}", where, is_there ? "it is no file" : "no such file"))
+        .fact("directory", fs::current_path(ignored).string())
+        .hint("-c FILE names a job's file");
+  }
+  return os::read_file(where);
+}
+
+config::Node read_job_file(const std::string& where) {
+  config::Node map = config::parse_yaml(read_file_or_url(where), where);
+  // itwinai's newer files keep the job in one of several parts.
+  if (const config::Node* nested = map.find("slurm_config")) {
+    map = config::Node(*nested);
+  }
+  if (map.kind != config::Node::Kind::Map) {
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: it has no keys", where))
+        .fact("expected", "KEY: VALUE, a line each")
+        .hint("num_nodes: 2");
+  }
+  config::require_known(map, key_names());
+  return map;
+}
+
+void check_files(const Job& job, const JobSettings& settings) {
+  switch (job.environment) {
+    case EnvironmentKind::None:
+    case EnvironmentKind::Modules:
+      break;
+    case EnvironmentKind::Venv:
+      require_path(settings,
+                   "python_venv",
+                   job.venv + (job.venv.ends_with('/') ? "" : "/") + "bin/activate",
+                   "lockstep env build makes one; environment: none does without");
+      break;
+    case EnvironmentKind::Conda:
+      if (!job.conda_activate.empty()) {
+        require_path(settings, "conda_activate", job.conda_activate, "conda's bin/activate");
+      }
+      break;
+    case EnvironmentKind::Apptainer:
+      require_path(settings,
+                   "container_path",
+                   job.image,
+                   "lockstep env build makes one; environment: none does without");
+      break;
+  }
+  const std::string program = look_at_command(job.program).first_word;
+  const bool is_file =
+      program.ends_with(".py") || program.starts_with("./") || program.starts_with('/');
+  if (is_file && job.exec_command.empty() && job.environment != EnvironmentKind::Apptainer) {
+    require_path(settings, "training_cmd", program, "submit from the directory of the program");
+  }
+}
+
+void check_modules(const Job& job, const JobSettings& settings) {
+  if (job.modules.empty()) {
+    return;
+  }
+  std::vector<std::string> words = {"bash",
+                                    "-c",
+                                    std::string(kFindModuleSystem) + std::string(kTryModules),
+                                    "modules",
+                                    job.is_module_purge ? "purge" : "keep"};
+  for (const std::string& directory : job.module_use) {
+    const auto here = find_path(directory);
+    if (!here) {
+      return;
+    }
+    words.push_back(here->string());
+  }
+  words.emplace_back("--");
+  words.insert(words.end(), job.modules.begin(), job.modules.end());
+  const os::CommandResult result = os::run_command(words, {.time_limit = std::chrono::seconds(20)});
+  const std::string name = result.output.substr(0, result.output.find('\n'));
+  if (!result.status.is_success() && !name.empty()) {
+    throw settings.refuse("modules", fmt::format("cannot load the module {}", name))
+        .hint(fmt::format("module avail {}", name.substr(0, name.find('/'))));
+  }
+}
+
+}  // namespace lockstep::slurm

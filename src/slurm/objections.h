@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/error.h"
+#include "slurm/check_demand.h"
+#include "slurm/facts.h"
+
+namespace lockstep::slurm {
+
+// One partition with its nodes, and what is asked of it.
+struct Match {
+  const Demand& demand;
+  const ClusterFacts& facts;
+  const Partition& partition;
+  std::vector<const Node*> nodes;
+};
+
+using Objection = std::optional<Error>;
+
+// The nodes of a partition.
+std::vector<const Node*> nodes_in(const ClusterFacts& facts, const std::string& partition);
+
+// Why the partition can never give what is asked; nothing when it can.
+Objection find_objection(const Match& match);
+
+}  // namespace lockstep::slurm

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep generate-slurm` does on a machine without Slurm.
+#include <gmock/gmock.h>
+
+#include "cli/submission.h"
+#include "contract/event.h"
+#include "slurm/job_fixture.h"
+#include "support/launcher.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class GenerateSlurm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    launcher.environment["PATH"] = "/nowhere";
+    launcher.environment["HOME"] = launcher.path("home").string();
+    write("job.yaml", "num_nodes: 2\ntraining_cmd: $TRAIN\n");
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    os::make_directories(launcher.path(name).parent_path());
+    os::write_file(launcher.path(name), text);
+  }
+
+  Result generate(std::vector<std::string> words) {
+    words.insert(words.begin(), "generate-slurm");
+    return launcher.run(std::move(words));
+  }
+
+  Launcher launcher;
+};
+
+TEST_F(GenerateSlurm, ShowsTheScriptAndTouchesNothing) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"-c", "job.yaml", "--no-save-script", "--no-submit-job"},
+           {"-c", "job.yaml", "-ns", "-nj"},
+           {"-c", "job.yaml", "--dry-run"}}) {
+    const Result result = generate(words);
+
+    EXPECT_EQ(result.status.code, 0) << result.errors;
+    EXPECT_THAT(result.output,
+                AllOf(StartsWith("#!/bin/bash\n"),
+                      HasSubstr("from job.yaml\n"),
+                      HasSubstr("#SBATCH --nodes=\"2\"\n")));
+    EXPECT_THAT(result.errors, HasSubstr("no Slurm on this machine"));
+    EXPECT_FALSE(fs::exists(launcher.path("slurm-scripts")));
+    EXPECT_FALSE(fs::exists(launcher.path("slurm-job-logs")));
+  }
+}
+
+TEST_F(GenerateSlurm, KeepsScriptsUnderNamesThatAreFree) {
+  EXPECT_EQ(generate({"-c", "job.yaml", "--no-submit-job"}).status.code, 0);
+  EXPECT_EQ(generate({"-c", "job.yaml", "-s", "--time", "5"}).status.code, 0);
+
+  EXPECT_THAT(read_text(launcher.path("slurm-scripts/ddp-2x4.sh")), HasSubstr("\"00:30:00\""));
+  EXPECT_THAT(read_text(launcher.path("slurm-scripts/ddp-2x4-2.sh")), HasSubstr("--time=\"5\""));
+  EXPECT_TRUE(fs::is_directory(launcher.path("slurm-job-logs"))) << "Slurm does not make it";
+}
+
+TEST_F(GenerateSlurm, SaysThatThereIsNoSlurmToSubmitTo) {
+  for (const char* flag : {"--no-save-script", "-j"}) {
+    const Result result = generate({"-c", "job.yaml", flag});
+
+    EXPECT_EQ(result.status.code, 69);
+    EXPECT_THAT(result.errors, HasSubstr("sbatch"));
+    EXPECT_FALSE(fs::exists(launcher.path("slurm-scripts")));
+  }
+}
+
+TEST_F(GenerateSlurm, DoesOnlyWhatTheFileAsksFor) {
+  write("job.yaml", "save_script: true\ntraining_cmd: $TRAIN\n");
+
+  EXPECT_EQ(generate({"-c", "job.yaml"}).status.code, 0) << "nothing is submitted";
+  EXPECT_TRUE(fs::exists(launcher.path("slurm-scripts/ddp-1x4.sh")));
+}
+
+TEST_F(GenerateSlurm, TakesFlagsBeforeTheFileAndTheFileBeforeTheSite) {
+  write("home/.config/lockstep/sites/here.yaml",
+        "hosts: ['*']\nsettings: {partition: sites, qos: sites, num_nodes: 7}\n");
+  write("job.yaml", "partition: files\nnum_nodes: 3\ntraining_cmd: $TRAIN\n");
+
+  const Result result = generate({"-c", "job.yaml", "--dry-run", "--num_nodes=5"});
+
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("--qos=\"sites\""),
+                    HasSubstr("--partition=\"files\""),
+                    HasSubstr("--nodes=\"5\""),
+                    HasSubstr("for the site here\n")));
+  EXPECT_THAT(generate({"-c", "job.yaml", "--dry-run", "--site", "none"}).output,
+              Not(HasSubstr("qos")));
+  EXPECT_THAT(generate({"--list-sites"}).output, HasSubstr("here"));
+}
+
+TEST_F(GenerateSlurm, TakesTheOldNamesOfItwinaisFlags) {
+  const Result result = generate({"--dry-run",
+                                  "--dist-strat",
+                                  "horovod",
+                                  "--pre-exec-cmd",
+                                  "date",
+                                  "-pr",
+                                  "20",
+                                  "--training-cmd",
+                                  "$T",
+                                  "--num-nodes",
+                                  "2"});
+
+  EXPECT_EQ(result.status.code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("horovod-2x4"), HasSubstr("\ndate\n")));
+}
+
+TEST_F(GenerateSlurm, FetchesAFileThroughCurl) {
+  const std::string url = "https://example.org/job.yaml";
+  EXPECT_EQ(generate({"-c", url, "--dry-run"}).status.code, 69);
+  EXPECT_THAT(generate({"-c", url, "--dry-run"}).errors, HasSubstr("curl is not here"));
+
+  os::make_directories(launcher.path("bin"));
+  launcher.environment["PATH"] = launcher.path("bin").string();
+  launcher.write_script("bin/curl", "#!/bin/sh\necho 'num_nodes: 3'\necho 'training_cmd: $T'\n");
+  EXPECT_THAT(generate({"-c", url, "--dry-run"}).output,
+              AllOf(HasSubstr("from " + url), HasSubstr("--nodes=\"3\"")));
+
+  launcher.write_script("bin/curl", "#!/bin/sh\necho 'curl: (22) 404' >&2\nexit 22\n");
+  const Result gone = generate({"-c", url, "--dry-run"});
+  EXPECT_EQ(gone.status.code, 69);
+  EXPECT_THAT(gone.errors, AllOf(HasSubstr("cannot fetch " + url), HasSubstr("(22) 404")));
+}
+
+TEST_F(GenerateSlurm, WarnsAsEarlyAsTheLastRunsCheckpointsWant) {
+  const std::vector<std::string> words = {"-c", "job.yaml", "--requeue", "--dry-run"};
+  EXPECT_THAT(generate(words).output, HasSubstr("--signal=\"B:USR1@120\""));
+
+  const contract::Event saved{
+      .kind = "checkpoint", .time = 1, .rank = 0, .fields = {{"seconds", 40.0}}};
+  write("runs/ddp-2x4-17/events/rank-0.jsonl", contract::to_json(saved) + "\n");
+
+  EXPECT_THAT(generate(words).output, HasSubstr("--signal=\"B:USR1@170\""));
+  EXPECT_THAT(
+      generate({"-c", "job.yaml", "--requeue", "--dry-run", "--signal-seconds", "300"}).output,
+      HasSubstr("--signal=\"B:USR1@300\""));
+}
+
+TEST_F(GenerateSlurm, MakesAJobOfEachStrategy) {
+  const Result result = generate({"-c", "job.yaml", "--dry-run", "--mode", "runall"});
+
+  EXPECT_THAT(
+      result.output,
+      AllOf(HasSubstr("# Script 1 of 3."), HasSubstr("deepspeed-2x4"), HasSubstr("horovod-2x4")));
+}
+
+TEST_F(GenerateSlurm, TellsWhoSaidWhat) {
+  const Result result = generate({"-c", "job.yaml", "--dry-run", "--debug", "--qos", "x"});
+
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("num_nodes                job.yaml:1:12"),
+                    HasSubstr("qos                      command line")));
+}
+
+TEST_F(GenerateSlurm, WarnsInAPreviewAndRefusesInADryRun) {
+  write("job.yaml", "training_cmd: none.py\n");
+
+  const Result preview = generate({"-c", "job.yaml", "-ns", "-nj"});
+  EXPECT_EQ(preview.status.code, 0);
+  EXPECT_THAT(preview.errors, HasSubstr("warning: this job would not run: cannot find none.py"));
+  EXPECT_EQ(generate({"-c", "job.yaml", "--dry-run"}).status.code, 64);
+}
+
+TEST_F(GenerateSlurm, SaysWhereItLookedForSites) {
+  // Away from the profiles that come with it.
+  os::make_directories(launcher.path("bin"));
+  const fs::path alone = launcher.path("bin/lockstep");
+  fs::copy_file(fs::path(LOCKSTEP_BIN_DIR) / "lockstep", alone);
+  const os::CommandResult result = os::run_command(
+      {alone.string(), "generate-slurm", "--list-sites"}, {.environment = launcher.environment});
+
+  EXPECT_EQ(result.status.code, 0);
+  EXPECT_THAT(result.output, IsEmpty());
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("there are no site profiles"),
+                    HasSubstr(launcher.path("home/.config/lockstep/sites").string())));
+}
+
+TEST_F(GenerateSlurm, DoesWithoutABrokenProfileIfNoSiteIsWanted) {
+  write("home/.config/lockstep/sites/bad.yaml", "descripton: x\n");
+
+  EXPECT_EQ(generate({"-c", "job.yaml", "--dry-run"}).status.code, 64);
+  EXPECT_EQ(generate({"-c", "job.yaml", "--dry-run", "--site", "none"}).status.code, 0);
+}
+
+TEST_F(GenerateSlurm, SaysWhatRunsWithoutATrainingCommand) {
+  EXPECT_THAT(generate({"--num-nodes", "2", "--dry-run"}).errors,
+              HasSubstr("no training_cmd, so the job runs itwinai exec-pipeline"));
+  EXPECT_THAT(generate({"-c", "job.yaml", "--dry-run"}).errors, Not(HasSubstr("training_cmd")));
+}
+
+TEST_F(GenerateSlurm, TellsADirectoryFromAFileThatIsNotThere) {
+  os::make_directories(launcher.path("dir"));
+
+  EXPECT_THAT(generate({"-c", "dir"}).errors, HasSubstr("cannot read dir: it is no file"));
+  EXPECT_THAT(generate({"-c", "none"}).errors, HasSubstr("cannot read none: no such file"));
+}
+
+TEST(ASubmission, TellsWhereTheJobWritesAndWhatToTypeNext) {
+  EXPECT_EQ(cli::describe_submission(job_of("job_name: a\nnum_nodes: 2"), "7"),
+            "lockstep: submitted job 7 (a): 8 workers on 2 nodes\n"
+            "  log     slurm-job-logs/a-7.out\n"
+            "  errors  slurm-job-logs/a-7.err\n"
+            "  follow  lockstep status --wait 7\n"
+            "  read    lockstep logs -f 7\n"
+            "  end     lockstep cancel 7\n");
+  EXPECT_THAT(cli::describe_submission(job_of("std_out: a.log\nerr_out: a.log"), "7"),
+              AllOf(HasSubstr("  log     a-7.log\n"), Not(HasSubstr("errors"))));
+  EXPECT_THAT(cli::describe_submission(job_of("job_name: a\narray: 0-3"), "7"),
+              AllOf(HasSubstr("submitted job 7 (a), an array, each task: 4 workers on 1 node\n"),
+                    HasSubstr("  log     slurm-job-logs/a-7_TASK.out\n"),
+                    HasSubstr("lockstep logs -f 7_TASK\n")));
+}
+
+TEST_F(GenerateSlurm, RefusesWithOneMessage) {
+  write("unknown.yaml", "num_node: 2\n");
+  write("twice.yaml", "time: 1\ntime: 2\n");
+  write("broken.yaml", "time: [1\n");
+  write("type.yaml", "num_nodes: many\n");
+  write("time.yaml", "time: tomorrow\n");
+  write("words.yaml", "only words\n");
+  std::string all;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{},
+                                             {"-c", "none.yaml"},
+                                             {"-c", "unknown.yaml"},
+                                             {"-c", "twice.yaml"},
+                                             {"-c", "broken.yaml"},
+                                             {"-c", "type.yaml"},
+                                             {"-c", "time.yaml"},
+                                             {"-c", "words.yaml"},
+                                             {"-c", "job.yaml", "--num-node", "2"},
+                                             {"-c", "job.yaml", "--site", "nowhere"},
+                                             {"-c", "job.yaml", "--launcher", "torchru"},
+                                             {"-c", "job.yaml", "--container-path", "none.sif"},
+                                             {"-c", "job.yaml", "--python-venv", "none"},
+                                             {"-c", "job.yaml", "--job-name", "${num_node}"}}) {
+    const Result result = generate(words);
+    EXPECT_EQ(result.status.code, 64) << result.errors;
+    EXPECT_FALSE(fs::exists(launcher.path("slurm-scripts"))) << result.errors;
+    all += result.errors;
+  }
+  const std::string here = launcher.path("").string();
+  for (size_t at = all.find(here.substr(0, here.size() - 1)); at != std::string::npos;
+       at = all.find(here.substr(0, here.size() - 1))) {
+    all.replace(at, here.size() - 1, "HERE");
+  }
+  expect_golden(all, "errors_of_jobs.txt");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
