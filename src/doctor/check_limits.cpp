@@ -203,7 +203,7 @@ void check_active(Findings& findings, const PlaceFacts& place) {
   if (!place.proxies.empty()) {
     std::vector<std::string> texts;
     for (const auto& [name, value] : place.proxies) {
-      texts.push_back(name + "=" + value);
+      texts.push_back(fmt::format("{}={}", name, value));
     }
     findings.push_back(of_place(Verdict::Ok, "proxies", join(texts, ", "), "environment"));
   }

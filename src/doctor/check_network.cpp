@@ -136,7 +136,7 @@ void check_reachability(Findings& findings, const GangFacts& gang) {
                          ? fmt::format("{} is cut off: nobody reaches it, and it reaches nobody",
                                        gang.nodes[static_cast<size_t>(*cut_off)])
                          : fmt::format("{} pairs do not reach each other", failed);
-      finding.advice.push_back(
+      finding.advice.emplace_back(
           gang.chosen >= 0
               ? "eval \"$(lockstep network)\" in job scripts keeps libraries off it; lockstep run "
                 "does so itself"

@@ -55,6 +55,7 @@ std::string describe_gpus(const std::vector<GpuFact>& gpus) {
     ++counts[text];
   }
   std::vector<std::string> texts;
+  texts.reserve(counts.size());
   for (const auto& [text, count] : counts) {
     texts.push_back(fmt::format("{} x {}", count, text));
   }

@@ -47,13 +47,11 @@ print("\n" + json.dumps(facts))
 )";
 
 std::string last_line(const std::string& text) {
-  const auto lines = split(text, '\n');
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (!line->empty()) {
-      return *line;
-    }
+  std::string last;
+  for (const std::string& line : split(text, '\n')) {
+    last = line.empty() ? last : line;
   }
-  return "";
+  return last;
 }
 
 PythonFacts collect_python(const os::Environment& environment) {

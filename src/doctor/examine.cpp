@@ -123,7 +123,8 @@ class Examination {
                                                  .file_in_home = in_home.path(),
                                                  .file_in_directory = in_directory.path()});
     const std::vector<int> asked = survey_.present();
-    const auto answers = survey_.ask([&question](int) { return question; }, kFactsTime);
+    const auto answers =
+        survey_.ask([&question](int) { return std::string(question); }, kFactsTime);
     for (const int node : asked) {
       const auto answer = answers.find(node);
       if (answer == answers.end()) {

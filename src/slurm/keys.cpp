@@ -192,6 +192,7 @@ const Key* find_key(std::string_view name) {
 const std::vector<std::string>& key_names() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;
+    names.reserve(kKeys.size());
     for (const Key& key : kKeys) {
       names.emplace_back(key.name);
     }
