@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
 #include <system_error>
@@ -90,6 +91,10 @@ std::string ask_requeue(const std::string& job) {
   }
   if (answer.is_out_of_time) {
     return fmt::format("timed out after {} s", kScontrolTime.count());
+  }
+  // It was heard: Slurm ends the job that it puts back, and with it, as often as not, who asked.
+  if (answer.status.signal == SIGTERM || answer.status.signal == SIGKILL) {
+    return "";
   }
   return answer.errors.empty() ? fmt::format("code {}", answer.status.shell_code()) : answer.errors;
 }

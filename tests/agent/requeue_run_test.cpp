@@ -181,6 +181,16 @@ TEST_F(TurnsOfAJob, SayWhenSlurmDoesNotTakeTheJobBack) {
   EXPECT_FALSE(record().is_again);
 }
 
+// Slurm ends the job, scontrol in it, as soon as it has heard.
+TEST_F(TurnsOfAJob, AreOverWhenWhoAskedForTheNextIsKilled) {
+  set_scontrol("echo \"$@\" >>asked; kill -TERM $$");
+  const Result result = turn(kObedient);
+
+  EXPECT_THAT(result.errors, HasSubstr("requeued as job 17"));
+  EXPECT_EQ(asked(), "requeue 17\n");
+  EXPECT_TRUE(record().is_again);
+}
+
 TEST_F(TurnsOfAJob, AskAgainWhenTheControllerIsBusy) {
   set_scontrol(
       "echo \"$@\" >>asked; [ -e busy ] || { touch busy; echo 'Unable to contact slurm "
