@@ -52,6 +52,7 @@ constexpr const char* kFooter =
     "  64   the file or an option is wrong, or the cluster cannot run such a job\n"
     "  69   Slurm is not here, or does not answer\n"
     "  74   a file could not be read or written\n"
+    "  130  with --wait: left with Ctrl-C, the job goes on; or it was cancelled\n"
     "\n"
     "Files:\n"
     "  slurm-scripts/NAME-JOB.sh               the script as it was submitted\n"

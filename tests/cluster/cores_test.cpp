@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/cores.h"
 
-#include <fstream>
 #include <gmock/gmock.h>
 
-#include "os/files.h"
+#include "cluster/cgroup_tree.h"
 #include "os/processors.h"
 
 namespace lockstep::cluster {
@@ -12,18 +11,7 @@ namespace {
 
 using ::testing::Optional;
 
-class CpuQuota : public ::testing::Test {
- protected:
-  void write(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = mount() / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  const std::filesystem::path& mount() const { return directory_.path(); }
-
- private:
-  os::TemporaryDirectory directory_;
-};
+using CpuQuota = lockstep::testing::CgroupTree;
 
 TEST_F(CpuQuota, IsReadFromVersionTwo) {
   write("job/cpu.max", "150000 100000\n");

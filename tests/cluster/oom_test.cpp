@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/oom.h"
 
-#include <fstream>
 #include <gmock/gmock.h>
 
-#include "os/files.h"
+#include "cluster/cgroup_tree.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -24,18 +23,7 @@ TEST(OomKills, AreReadFromACgroupsCounters) {
   EXPECT_EQ(find_oom_kills_in(""), std::nullopt);
 }
 
-class GroupOomKills : public ::testing::Test {
- protected:
-  void write(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = mount() / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  const std::filesystem::path& mount() const { return directory_.path(); }
-
- private:
-  os::TemporaryDirectory directory_;
-};
+using GroupOomKills = lockstep::testing::CgroupTree;
 
 TEST_F(GroupOomKills, AreThoseOfTheProcesssOwnGroup) {
   write("slice/memory.events", "oom_kill 7\n");

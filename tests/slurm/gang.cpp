@@ -111,6 +111,17 @@ void expect_gang(const Lab& lab, const std::vector<std::pair<std::string, int>>&
   EXPECT_FALSE(fs::exists(lab.path("fact-" + std::to_string(rank) + ".json")));
 }
 
+std::map<int, double> losses_of(const std::filesystem::path& run) {
+  std::map<int, double> losses;
+  for (const std::string& line : split(read_text(run / "events/rank-0.jsonl"), '\n')) {
+    const auto event = nlohmann::json::parse(line, nullptr, false);
+    if (event.is_object() && event.value("event", "") == "evaluation") {
+      losses[event.at("step").get<int>()] = event.at("loss").get<double>();
+    }
+  }
+  return losses;
+}
+
 nlohmann::json failure_of(const Lab& lab, const std::string& run) {
   return nlohmann::json::parse(read_text(lab.path(run) / "failure.json"), nullptr, false);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,9 @@ nlohmann::json fact_of(const Lab& lab, int rank);
 // That a gang of meet.py has met: these nodes in the order of their ranks, each with so many
 // workers. Those of several nodes met on the network fab0.
 void expect_gang(const Lab& lab, const std::vector<std::pair<std::string, int>>& nodes);
+
+// The loss on the test data of a run of the library's, by the step at which it was judged.
+std::map<int, double> losses_of(const std::filesystem::path& run);
 
 // failure.json of the run in `run`.
 nlohmann::json failure_of(const Lab& lab, const std::string& run = "run");

@@ -112,18 +112,6 @@ TEST_F(Launchers, RunAPythonProgramToTheSameLoss) {
   }
 }
 
-// The loss on the test data of each step at which a run was judged.
-std::map<int, double> losses_of(const fs::path& run) {
-  std::map<int, double> losses;
-  for (const std::string& line : split(read_text(run / "events/rank-0.jsonl"), '\n')) {
-    const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_object() && event.value("event", "") == "evaluation") {
-      losses[event.at("step").get<int>()] = event.at("loss").get<double>();
-    }
-  }
-  return losses;
-}
-
 TEST_F(Launchers, RunMnistToTheSameLoss) {
   const fs::path mnist = fs::path(LOCKSTEP_BIN_DIR) / "mnist";
   if (!fs::exists(mnist)) {

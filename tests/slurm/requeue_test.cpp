@@ -71,18 +71,6 @@ constexpr const char* kObedient =
     "trap 'exit 75' TERM; touch here-$TORCHELASTIC_RESTART_COUNT-$RANK; "
     "while :; do sleep 0.05; done";
 
-// What the events of a run say of its loss on the test data, by step.
-std::map<int, double> curve_of(const fs::path& run) {
-  std::map<int, double> losses;
-  for (const std::string& line : split(read_text(run / "events/rank-0.jsonl"), '\n')) {
-    const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_object() && event.value("event", "") == "evaluation") {
-      losses[event.at("step").get<int>()] = event.at("loss").get<double>();
-    }
-  }
-  return losses;
-}
-
 TEST_F(TimeLimit, LeavesTheLossCurveOfAnUninterruptedRun) {
   const fs::path mnist = fs::path(LOCKSTEP_BIN_DIR) / "mnist";
   if (!fs::exists(mnist)) {
@@ -92,7 +80,8 @@ TEST_F(TimeLimit, LeavesTheLossCurveOfAnUninterruptedRun) {
   const std::string program =
       "./mnist --generated-digits --net mlp --steps 600 --global-batch 64 --validate-every 50";
   const std::string job = lab().submit({"-N2", "-w", "n[1-2]"}, batch(program));
-  ASSERT_TRUE(comes_true(seconds(240), [&] { return !curve_of(run(job)).empty(); })) << output(job);
+  ASSERT_TRUE(comes_true(seconds(240), [&] { return !losses_of(run(job)).empty(); }))
+      << output(job);
   warn(job);
   ASSERT_TRUE(is_pending(job)) << output(job);
 
@@ -107,10 +96,10 @@ TEST_F(TimeLimit, LeavesTheLossCurveOfAnUninterruptedRun) {
               AllOf(HasSubstr("time limit near: stopped at step "),
                     HasSubstr("requeued as job " + job + " (restart 1)"),
                     HasSubstr("resumed at step ")));
-  const std::map<int, double> expected = curve_of(run(reference));
+  const std::map<int, double> expected = losses_of(run(reference));
   EXPECT_TRUE(contract::find_pace(contract::RunDirectory(run(job))).checkpoint_seconds)
       << "nobody measures how long a checkpoint takes";
-  const std::map<int, double> found = curve_of(run(job));
+  const std::map<int, double> found = losses_of(run(job));
   EXPECT_THAT(expected, SizeIs(::testing::Ge(12U)));
   ASSERT_EQ(found.size(), expected.size());
   for (const auto& [step, loss] : expected) {
