@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
+#include "cluster/slurm_env.h"
+#include "cluster/tf_config.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cluster {
@@ -54,6 +57,40 @@ std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& 
   return place;
 }
 
+// Two steps of one job get different ports, and so do those of neighbouring jobs; below the range
+// from which the kernel serves outgoing connections.
+int port_of(const SlurmStep& step) {
+  constexpr int64_t kFirst = 15000;
+  constexpr int64_t kCount = 16000;
+  constexpr int64_t kStepsOfAJob = 16;
+  const int64_t number =
+      kStepsOfAJob * find_integer(step.job_id).value_or(0) + find_integer(step.id).value_or(0);
+  return static_cast<int>(kFirst + number % kCount);
+}
+
+// A task of plain srun. One that is alone in its step is a gang of one: a shell of `srun --pty`
+// starts such programs.
+std::optional<contract::WorkerPlace> find_slurm_place(const os::Environment& environment) {
+  const auto step = find_slurm_step(environment);
+  if (!step || step->tasks == 1) {
+    return std::nullopt;
+  }
+  contract::WorkerPlace place = contract::place_alone(environment);
+  place.rank = step->task;
+  place.world_size = step->tasks;
+  place.local_rank = step->local_task;
+  place.local_world_size = step->tasks_per_node[static_cast<size_t>(step->node)];
+  place.node_rank = step->node;
+  place.nodes = static_cast<int>(step->nodes.size());
+  place.node = step->nodes[static_cast<size_t>(step->node)];
+  if (!environment.contains("MASTER_ADDR") && place.nodes > 1) {
+    place.master_addr = step->nodes.front();
+  }
+  place.master_port =
+      contract::find_number(environment, "MASTER_PORT", 1, 65535).value_or(port_of(*step));
+  return place;
+}
+
 }  // namespace
 
 Placement read_placement(const os::Environment& environment) {
@@ -62,6 +99,15 @@ Placement read_placement(const os::Environment& environment) {
   }
   if (const auto place = find_open_mpi_place(environment)) {
     return {*place, Origin::OpenMpi, true};
+  }
+  // What is left of a place within a worker is that worker's own, TF_CONFIG too.
+  if (!environment.contains(contract::kRunId)) {
+    if (const auto place = find_tf_config_place(environment)) {
+      return {*place, Origin::TfConfig, false};
+    }
+    if (const auto place = find_slurm_place(environment)) {
+      return {*place, Origin::Slurm, has_mpi_server(environment)};
+    }
   }
   return {contract::place_alone(environment), Origin::Alone, false};
 }

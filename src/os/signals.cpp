@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <sys/signalfd.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "os/system_error.h"
@@ -15,6 +16,15 @@ namespace {
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Blocks the signal on this thread when the handler returns, and sends it again: sooner or later no
+// thread is left that takes it.
+void hand_on(int signal, siginfo_t* /*news*/, void* context) {
+  const int kept = errno;
+  ::sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, signal);
+  ::kill(::getpid(), signal);
+  errno = kept;
 }
 
 }  // namespace
@@ -56,6 +66,26 @@ std::optional<SignalFd::Arrival> SignalFd::find_arrival() {
 std::optional<int> SignalFd::find_pending() {
   const auto arrival = find_arrival();
   return arrival ? std::optional(arrival->number) : std::nullopt;
+}
+
+OlderThreads::OlderThreads(std::initializer_list<int> signals) {
+  for (const int signal : signals) {
+    if (!is_ignored(signal)) {
+      struct sigaction action {};
+      action.sa_sigaction = &hand_on;
+      action.sa_flags = SA_SIGINFO | SA_RESTART;
+      ::sigemptyset(&action.sa_mask);
+      Former former{.signal = signal, .action = {}};
+      ::sigaction(signal, &action, &former.action);
+      former_.push_back(former);
+    }
+  }
+}
+
+OlderThreads::~OlderThreads() {
+  for (const Former& each : former_) {
+    ::sigaction(each.signal, &each.action, nullptr);
+  }
 }
 
 void ignore_signal(int signal) {

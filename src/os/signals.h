@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "os/fd.h"
 
@@ -45,6 +46,24 @@ class SignalFd {
   sigset_t former_{};
   bool is_kept_ = false;
   Fd fd_;
+};
+
+// Threads that were there before a SignalFd, such as those that a BLAS starts when it is loaded, do
+// not block its signals, and the kernel may give one to them, with its default effect. While one of
+// these lives, such a thread hands it on to the SignalFd. A signal that is ignored stays so.
+class OlderThreads {
+ public:
+  OlderThreads(std::initializer_list<int> signals);
+  OlderThreads(const OlderThreads&) = delete;
+  OlderThreads& operator=(const OlderThreads&) = delete;
+  ~OlderThreads();
+
+ private:
+  struct Former {
+    int signal;
+    struct sigaction action;
+  };
+  std::vector<Former> former_;
 };
 
 // Makes this process deaf to a signal; a program that it starts through os is not.

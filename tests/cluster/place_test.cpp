@@ -93,6 +93,112 @@ TEST(Placement, KeepsTheRunDirectoryUnderOpenMpi) {
   EXPECT_EQ(read_placement(variables).place.run_directory, "/runs/a");
 }
 
+os::Environment slurm_step() {
+  return {{"SLURM_JOB_ID", "1234"},
+          {"SLURM_STEP_ID", "2"},
+          {"SLURM_STEP_NODELIST", "n[1-2]"},
+          {"SLURM_STEP_NUM_NODES", "2"},
+          {"SLURM_STEP_NUM_TASKS", "3"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+          {"SLURM_PROCID", "2"},
+          {"SLURM_LOCALID", "0"},
+          {"SLURM_NODEID", "1"}};
+}
+
+TEST(Placement, IsThatOfATaskOfPlainSrun) {
+  const Placement mine = read_placement(slurm_step());
+
+  EXPECT_EQ(mine.origin, Origin::Slurm);
+  EXPECT_FALSE(mine.is_under_mpi);
+  EXPECT_EQ(mine.place.rank, 2);
+  EXPECT_EQ(mine.place.world_size, 3);
+  EXPECT_EQ(mine.place.local_rank, 0);
+  EXPECT_EQ(mine.place.local_world_size, 1);
+  EXPECT_EQ(mine.place.node_rank, 1);
+  EXPECT_EQ(mine.place.nodes, 2);
+  EXPECT_EQ(mine.place.node, "n2");
+  EXPECT_EQ(mine.place.master_addr, "n1");
+  EXPECT_EQ(mine.place.master_port, 15000 + (16 * 1234 + 2) % 16000);
+}
+
+TEST(Placement, MeetsWhereTheUserOfSrunSays) {
+  os::Environment variables = slurm_step();
+  variables.emplace("MASTER_ADDR", "n1-fab");
+  variables.emplace("MASTER_PORT", "4711");
+
+  EXPECT_EQ(read_placement(variables).place.master_addr, "n1-fab");
+  EXPECT_EQ(read_placement(variables).place.master_port, 4711);
+}
+
+TEST(Placement, MeetsOnTheLoopbackWhereAStepHasOneNode) {
+  os::Environment variables = slurm_step();
+  variables["SLURM_STEP_NODELIST"] = "n2";
+  variables["SLURM_STEP_NUM_NODES"] = "1";
+  variables["SLURM_STEP_TASKS_PER_NODE"] = "3";
+  variables["SLURM_LOCALID"] = "2";
+  variables["SLURM_NODEID"] = "0";
+
+  EXPECT_EQ(read_placement(variables).place.master_addr, "127.0.0.1");
+  EXPECT_EQ(read_placement(variables).place.local_world_size, 3);
+}
+
+TEST(Placement, IsUnderMpiWhereSrunSpeaksPmix) {
+  os::Environment variables = slurm_step();
+  variables.emplace("PMIX_NAMESPACE", "slurm.pmix.1234.2");
+
+  EXPECT_EQ(read_placement(variables).origin, Origin::Slurm);
+  EXPECT_TRUE(read_placement(variables).is_under_mpi);
+}
+
+TEST(Placement, IsAGangOfOneInABatchScriptAndInAShellOfSrun) {
+  const os::Environment batch = {{"SLURM_JOB_ID", "1234"},
+                                 {"SLURM_JOB_NODELIST", "n[1-2]"},
+                                 {"SLURM_NTASKS", "4"},
+                                 {"SLURM_PROCID", "0"},
+                                 {"SLURM_LOCALID", "0"},
+                                 {"SLURM_NODEID", "0"}};
+  os::Environment shell = slurm_step();
+  shell["SLURM_STEP_NODELIST"] = "n1";
+  shell["SLURM_STEP_NUM_NODES"] = shell["SLURM_STEP_NUM_TASKS"] = "1";
+  shell["SLURM_STEP_TASKS_PER_NODE"] = "1";
+  shell["SLURM_PROCID"] = shell["SLURM_NODEID"] = "0";
+
+  EXPECT_EQ(read_placement(batch).origin, Origin::Alone);
+  EXPECT_EQ(read_placement(shell).origin, Origin::Alone);
+}
+
+TEST(Placement, PrefersMpirunToTfConfigAndThatToSlurm) {
+  constexpr const char* kConfig = R"({"cluster": {"worker": ["a:1", "b:1"]},
+                                      "task": {"type": "worker", "index": 1}})";
+  os::Environment variables = slurm_step();
+  variables.emplace("TF_CONFIG", kConfig);
+  EXPECT_EQ(read_placement(variables).origin, Origin::TfConfig);
+  EXPECT_EQ(read_placement(variables).place.rank, 1);
+
+  variables.merge(open_mpi("3", "1"));
+
+  EXPECT_EQ(read_placement(variables).origin, Origin::OpenMpi);
+}
+
+TEST(Placement, IsNotTheWorkersOwnInAProgramThatAWorkerStarts) {
+  os::Environment variables = slurm_step();
+  variables.emplace("TF_CONFIG", "{}");
+  variables.emplace("LOCKSTEP_RUN_ID", "outer");
+
+  EXPECT_EQ(read_placement(variables).origin, Origin::Alone);
+}
+
+TEST(Placement, NamesTheVariableOfSlurmThatIsMissingOrWrong) {
+  os::Environment incomplete = slurm_step();
+  incomplete.erase("SLURM_LOCALID");
+  os::Environment wrong = slurm_step();
+  wrong["SLURM_PROCID"] = "3";
+
+  EXPECT_THAT([&] { read_placement(incomplete); },
+              ThrowsMessage<Error>(HasSubstr("SLURM_LOCALID")));
+  EXPECT_THAT([&] { read_placement(wrong); }, ThrowsMessage<Error>(HasSubstr("SLURM_PROCID")));
+}
+
 TEST(Placement, NamesTheVariableOfOpenMpiThatIsMissingOrWrong) {
   os::Environment incomplete = open_mpi("0", "0");
   incomplete.erase("OMPI_COMM_WORLD_LOCAL_SIZE");

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "os/signals.h"
 
+#include <condition_variable>
 #include <gmock/gmock.h>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
 
 #include "os/pipe.h"
 
@@ -45,6 +49,29 @@ TEST(SignalFd, LeavesIgnoredWhatTheProcessWasStartedToIgnore) {
   SignalFd afterwards({SIGHUP});
   ::raise(SIGHUP);
   EXPECT_THAT(afterwards.find_pending(), Optional(SIGHUP));
+}
+
+// Without OlderThreads the signal ends this process.
+TEST(OlderThreads, HandOnWhatTheyAreGiven) {
+  std::jthread older([](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any ended;
+    std::unique_lock lock(mutex);
+    ended.wait(lock, stop, [] { return false; });
+  });
+  SignalFd signals({SIGUSR1});
+  {
+    const OlderThreads handing_on({SIGUSR1});
+    ::kill(::getpid(), SIGUSR1);
+    Watch watch{.fd = signals.fd()};
+    wait_for({&watch, 1}, std::chrono::seconds(5));
+
+    EXPECT_TRUE(watch.is_ready);
+    EXPECT_THAT(signals.find_pending(), Optional(SIGUSR1));
+  }
+  struct sigaction now {};
+  ::sigaction(SIGUSR1, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);
 }
 
 TEST(SignalName, IsTheUsualOne) {
