@@ -13,6 +13,9 @@ echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc)
 echo "== loader_bench"
 "$build/bench/loader_bench" --benchmark_repetitions=3 --benchmark_report_aggregates_only=true
 
+echo "== allreduce_bench"
+python3 "$(dirname "$0")/allreduce_bench.py" --build "$build" --json "$build/allreduce_bench.json"
+
 echo "== mnist_bench"
 data=${LOCKSTEP_DATA_DIR:-data}
 if "$build/bin/lockstep" data fetch mnist; then
@@ -21,3 +24,11 @@ if "$build/bin/lockstep" data fetch mnist; then
 else
   echo "mnist_bench: left out, it needs the real MNIST" >&2
 fi
+
+echo "== fusion_bench"
+for transport in shared-memory gloo; do
+  for workers in 2 4; do
+    "$build/bin/lockstep" run --nproc-per-node "$workers" -- \
+      "$build/bench/fusion_bench" --transport "$transport"
+  done
+done

@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
     const auto digits = session.flag("--generated-digits")
                             ? lockstep::generated_digits(20000, 4000, 1)
                             : lockstep::mnist(session.data_dir());
-    const auto net = lockstep::digit_net(session.option("--net"));
+    const auto net =
+        lockstep::digit_net(session.option("--net"), {.recompute = session.recompute()});
     const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.02});
 
     lockstep::Trainer trainer(session, {.epochs = 2, .global_batch = 128, .schedule = "cosine"});

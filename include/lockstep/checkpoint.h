@@ -67,6 +67,7 @@ void apply_optimizer(torch::optim::Optimizer& optimizer,
 inline constexpr std::string_view kModelPart = "model.pt";
 inline constexpr std::string_view kOptimizerPart = "optimizer.pt";
 inline constexpr std::string_view kRandomPart = "rng.pt";
+inline constexpr std::string_view kEmaPart = "ema.pt";
 
 // Where training stood.
 struct CheckpointState {

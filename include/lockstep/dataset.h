@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <torch/types.h>
+#include <vector>
 
 #include "lockstep/batch.h"
 
@@ -26,6 +27,9 @@ class Dataset {
   // The samples `indices`, in that order; a number may come more than once. Stacks example()s;
   // a data set that can do better overrides it. No indices give an empty Batch.
   virtual Batch batch(std::span<const int64_t> indices) const;
+
+  // The first sample of each file that it is read from, in order; one file if it does not know.
+  virtual std::vector<int64_t> files() const { return {0}; }
 };
 
 // Shared, because a chain of data sets, a loader's threads and the program all hold on to it.
@@ -41,6 +45,9 @@ DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change);
 // The same where `change` takes a whole batch at once, which costs far less per sample. It must
 // treat each sample alike, whichever others are in the batch, and keep their number.
 DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change);
+
+// The samples of all of them, one data set after the other, each with files of its own.
+DatasetPtr concat(std::vector<DatasetPtr> datasets);
 
 // The first `count` samples; throws an Error if there are fewer.
 DatasetPtr take(DatasetPtr dataset, int64_t count);

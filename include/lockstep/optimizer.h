@@ -19,7 +19,8 @@ struct OptimizerOptions {
   double epsilon = 1e-8;
 };
 
-// One of libtorch's optimizers by name; throws an Error that lists the names.
+// One of libtorch's optimizers by name; throws an Error that lists the names. A tensor that comes
+// twice, as tied weights do, is one parameter.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
                                                         const OptimizerOptions& options);
 

@@ -14,6 +14,13 @@ enum class Tail {
   Pad = 2,   // the batch is filled with samples from the start of the epoch's order
 };
 
+// How samples are shared out among the workers.
+enum class Sharding {
+  Data,  // every global batch is cut among all; the gang sees the same samples whatever its size
+  File,  // worker r of W has files r, r + W, r + 2 W ..., and goes through them on its own
+  Off,   // every worker goes through all samples, in an order of its own
+};
+
 struct SamplerOptions {
   int64_t dataset_size;
   int64_t global_batch;  // samples of all workers together in one step
@@ -22,6 +29,8 @@ struct SamplerOptions {
   Tail tail;
   bool shuffle = true;  // false: every epoch goes through the samples in their own order
   uint64_t seed = 0;    // of the order, together with the epoch
+  Sharding sharding = Sharding::Data;
+  std::vector<int64_t> files = {};  // where each begins, for Sharding::File; Dataset::files()
 };
 
 // Which samples this worker takes in each step of an epoch.
@@ -31,17 +40,24 @@ struct SamplerOptions {
 // is order[k * G, (k + 1) * G), and rank r takes of it the samples [G * r / W, G * (r + 1) / W). So
 // the gang as a whole sees the same samples in the same step, however many workers it has.
 //
+// That is Sharding::Data. Under the others rank r takes as many samples in a step, but from an
+// order of its own: of its files, or of the whole data set. An epoch then has as many steps as all
+// workers can fill (Tail::Drop) or as the longest needs (Tail::Pad), the same on every rank.
+//
 // Cheap to copy. Const calls may come from several threads; set_epoch() must not run beside them.
 class DistributedSampler {
  public:
   // Starts in epoch 0. Throws an Error for a rank outside the gang, more workers than samples,
-  // a global batch smaller than the gang, or nothing left to train on with Tail::Drop.
+  // a global batch smaller than the gang, fewer files than workers, or nothing left to train on
+  // with Tail::Drop.
   explicit DistributedSampler(const SamplerOptions& options);
 
   // Goes over to the order of `epoch`, from 0. Copies made before keep theirs.
   void set_epoch(int64_t epoch);
 
   int64_t epoch() const { return epoch_; }
+
+  Sharding sharding() const { return options_.sharding; }
 
   // Steps in an epoch, the same on every rank.
   int64_t steps() const { return steps_; }
@@ -56,6 +72,7 @@ class DistributedSampler {
   SamplerOptions options_;
   int64_t epoch_ = 0;
   int64_t steps_ = 0;
+  std::shared_ptr<const std::vector<int64_t>> own_;    // this rank's samples; null: all
   std::shared_ptr<const std::vector<int64_t>> order_;  // null: the samples' own order
 };
 

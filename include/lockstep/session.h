@@ -67,6 +67,19 @@ class Session {
   // The strategy that -s names, for a loop of one's own; Trainer makes its own.
   std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options = {}) const;
 
+  // Whether --verify-strategies was given. Trainer::fit obeys by itself; a loop of one's own calls
+  // verify_strategies() then.
+  bool wants_verification() const;
+
+  // Whether the user wants activations to be computed again in backward instead of kept
+  // (--recompute); a model that offers it calls lockstep::recompute() around its blocks. A program
+  // that never asks is told so when the flag is given.
+  bool recompute() const;
+
+  // `loss` computed in what --precision names, for a loop of one's own; Trainer does it by itself.
+  // Throws an Error where libtorch cannot on this device.
+  LossFunction in_precision(const LossFunction& loss) const;
+
   // Prints a line on stdout, once for the whole gang.
   void say(const std::string& line) const;
 

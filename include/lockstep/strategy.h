@@ -43,7 +43,9 @@ struct CrossEntropy {
   template <typename Model>
   Loss operator()(Model& model, const Batch& batch) const {
     torch::Tensor scores = model.forward(batch.input);
-    return {torch::nn::functional::cross_entropy(scores, batch.target), scores};
+    // Sixteen bits are too few to take a logarithm of a sum in.
+    const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
+    return {torch::nn::functional::cross_entropy(exact, batch.target), scores};
   }
 };
 
@@ -60,6 +62,18 @@ struct MicroBatch {
 struct StepOptions {
   // Clips the norm of all gradients together to this; 0: not at all.
   double clip_norm = 0;
+  // The loss was multiplied by this (by way of MicroBatch::weight); gradients are divided by it
+  // before they are clipped.
+  double loss_scale = 1;
+  // If a gradient is not a finite number, nothing is updated. Costs a look at every gradient, which
+  // a GPU must wait for.
+  bool check_finite = false;
+};
+
+// What became of a step; the same on every worker.
+struct StepResult {
+  double norm = 0;      // of the whole gradient before it was clipped; 0 if it was not asked for
+  bool applied = true;  // false: a gradient was not finite, and the step was left out
 };
 
 // How a gang of workers turns its batches into one optimizer step.
@@ -84,11 +98,40 @@ class Strategy {
                           const Batch& batch,
                           const MicroBatch& share) = 0;
 
-  // Applies one optimizer step with the gradient averaged over the gang, and clears it. Returns the
-  // gradient's norm if it was clipped, else 0.
-  virtual double step(const StepOptions& options) = 0;
+  // Applies one optimizer step with the gradient averaged over the gang, and clears it.
+  virtual StepResult step(const StepOptions& options) = 0;
 
-  double step() { return step(StepOptions{}); }
+  StepResult step() { return step(StepOptions{}); }
+
+  // This worker has no more batches, others may: goes along with their steps, giving nothing to the
+  // sum, until all have joined. Then every worker holds the parameters, buffers and optimizer state
+  // of the last one to join, whose rank is returned. Needs StrategyOptions::uneven.
+  virtual int join() = 0;
+};
+
+// How gradients are made smaller on their way.
+enum class Compression { None, Fp16, Bf16, PowerSgd };
+
+Compression parse_compression(std::string_view name);
+std::string_view name_of(Compression compression);
+
+// What Horovod's model of exchange may be told; docs/strategies.md has the variables.
+struct HorovodOptions {
+  std::string reduction = "average";          // average, sum or adasum
+  int64_t fusion_bytes = int64_t{128} << 20;  // 0: every tensor travels alone
+  double cycle_ms = 1;
+  int64_t cache_capacity = 1024;  // 0: no cache
+  double predivide_factor = 1;    // gradients are divided by this before, by the rest after the sum
+  std::string timeline = {};      // file of a Chrome trace; empty: none
+  bool mark_cycles = false;
+  double stall_warning = 10;  // seconds; 0: never
+  double stall_shutdown = 0;  // seconds; 0: never
+  bool autotune = false;
+  std::string autotune_log = {};  // file; empty: none
+  int autotune_warmup_samples = 3;
+  int autotune_steps_per_sample = 10;
+  int autotune_most_samples = 20;
+  double autotune_noise = 0.8;
 };
 
 struct StrategyOptions {
@@ -100,6 +143,19 @@ struct StrategyOptions {
   // Gradients travel in packets of this size; the first is small so that the exchange begins early.
   int64_t first_bucket_bytes = int64_t{1} << 20;
   int64_t bucket_bytes = int64_t{25} << 20;
+  // The same parameters take part, in the same order, in every step: ddp looks once.
+  bool static_graph = false;
+  // Gradients travel while backward still runs; false: after it, to see what that costs.
+  bool overlap = true;
+  // Workers may run out of batches at different steps, and then call Strategy::join(). Costs one
+  // small message in each step.
+  bool uneven = false;
+  // Batch norm takes its statistics over the whole global batch.
+  bool sync_batchnorm = false;
+  Compression compression = Compression::None;
+  int powersgd_rank = 1;
+  int64_t powersgd_start = 10;  // steps that are exchanged whole before PowerSGD begins
+  HorovodOptions horovod = {};
 };
 
 // The strategy of that name. Throws an Error that lists the names if there is none, or if it cannot

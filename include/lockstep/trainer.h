@@ -20,10 +20,13 @@ namespace lockstep {
 // A program's own choices; each has a flag that overrides it.
 struct TrainerOptions {
   int64_t epochs = 1;
-  int64_t steps = 0;                  // ends after this many optimizer steps if not 0
-  int64_t global_batch = 64;          // samples of all workers together in one optimizer step
-  int64_t accumulate = 1;             // micro-batches that a worker's part of a step is cut into
-  double clip_norm = 0;               // 0: gradients are not clipped
+  int64_t steps = 0;               // ends after this many optimizer steps if not 0
+  int64_t global_batch = 64;       // samples of all workers together in one optimizer step
+  int64_t accumulate = 1;          // micro-batches that a worker's part of a step is cut into
+  double clip_norm = 0;            // 0: gradients are not clipped
+  std::string precision = "fp32";  // fp32, bf16 or fp16: of what the model computes in
+  std::string loss_scale = "";     // none, dynamic or a number; empty: dynamic with fp16, else none
+  double ema = 0;  // decay of the averaged weights that are evaluated and saved; 0: none
   std::string schedule = "constant";  // constant, step (x0.1 after each third) or cosine
   int64_t warmup_steps = 0;
   Tail tail = Tail::Drop;  // what becomes of samples that do not fill the last global batch
@@ -47,6 +50,7 @@ struct TrainResult {
   double samples_per_second = 0;  // all workers together, training only
   double seconds = 0;             // training and validation
   bool stopped_early = false;     // by a callback
+  int64_t skipped_steps = 0;      // that the loss scale left out; they count as steps
 };
 
 // Trains a model over a data set, under whatever strategy the user chose.

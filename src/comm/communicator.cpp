@@ -2,9 +2,15 @@
 #include "lockstep/communicator.h"
 
 #include <cstring>
+#include <exception>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
+#include "comm/call_record.h"
+#include "comm/call_signature.h"
+#include "comm/stall_report.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -12,13 +18,20 @@ namespace {
 
 bool reduces_natively(torch::ScalarType type) {
   return type == torch::kFloat32 || type == torch::kFloat64 || type == torch::kInt32 ||
-         type == torch::kInt64 || type == torch::kUInt8;
+         type == torch::kInt64 || type == torch::kUInt8 || type == torch::kHalf ||
+         type == torch::kBFloat16;
 }
 
 // The tensor in the form that transports take: on the CPU, contiguous, of a type that they reduce.
 torch::Tensor staged(const torch::Tensor& tensor, bool reduces) {
+  const bool must_convert = reduces && !reduces_natively(tensor.scalar_type());
+  // Each step of the general way takes longer than a small message needs.
+  if (tensor.device().is_cpu() && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
+      !tensor.requires_grad() && !must_convert) {
+    return tensor;
+  }
   torch::Tensor plain = tensor.detach().to(torch::kCPU).contiguous();
-  if (reduces && !reduces_natively(plain.scalar_type())) {
+  if (must_convert) {
     plain = plain.to(plain.is_floating_point() ? torch::kFloat32 : torch::kInt64);
   }
   return plain;
@@ -41,12 +54,95 @@ std::string tensor_to_bytes(const torch::Tensor& tensor, int64_t count) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<size_t>(count)};
 }
 
+// One call, in the record from its beginning to its end.
+class Call {
+ public:
+  Call(comm::CallRecord& record, const comm::CallWords& words)
+      : record_(record), exceptions_(std::uncaught_exceptions()) {
+    record_.begin(words);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() { record_.end(std::uncaught_exceptions() > exceptions_); }
+
+ private:
+  comm::CallRecord& record_;
+  int exceptions_;
+};
+
+comm::CallWords words_for(const char* what, const torch::Tensor& tensor, int root = -1) {
+  return {.what = what, .count = tensor.numel(), .type = tensor.scalar_type(), .root = root};
+}
+
+// What Gloo and MPI do with calls that do not match is their secret: they may hang, end the process
+// or give wrong sums. So the first calls of a gang are told to all before they are made.
+template <typename Gather>
+void compare(Communicator& communicator, const Gather& gather) {
+  constexpr size_t kBytes = 192;
+  comm::CallRecord& record = *communicator.call_record();
+  if (!record.is_compared() || (communicator.kind() != "gloo" && communicator.kind() != "mpi")) {
+    return;
+  }
+  const comm::CallView view = record.read();
+  comm::Seen mine;
+  mine.number = view.number;
+  mine.call = view.call.substr(0, kBytes / 3);
+  mine.in_call = true;
+  mine.is_end = view.call == comm::kEndOfProgram;
+  mine.scope = view.scope.substr(0, kBytes / 3);
+  std::string text = comm::encode(mine);
+  text.resize(kBytes, '\n');
+  torch::Tensor all =
+      torch::empty({static_cast<int64_t>(kBytes) * communicator.size()}, torch::kUInt8);
+  gather(all, bytes_to_tensor(text));
+  const std::string texts = tensor_to_bytes(all, all.numel());
+  comm::GangView gang;
+  for (size_t at = 0; at < texts.size(); at += kBytes) {
+    gang.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
+  }
+  if (const auto mistake = comm::find_mistake(gang)) {
+    throw comm::to_error(*mistake);
+  }
+}
+
 }  // namespace
+
+CallScope::CallScope(comm::CallRecord* record)
+    : record_(record), exceptions_(std::uncaught_exceptions()) {}
+
+CallScope::CallScope(CallScope&& other) noexcept
+    : record_(std::exchange(other.record_, nullptr)), exceptions_(other.exceptions_) {}
+
+CallScope::~CallScope() {
+  if (record_ != nullptr) {
+    record_->leave(std::uncaught_exceptions() > exceptions_);
+  }
+}
+
+Communicator::Communicator() : calls_(std::make_shared<comm::CallRecord>()) {}
+
+Communicator::~Communicator() = default;
+
+CallScope Communicator::enter(const char* what, std::string_view detail) {
+  return CallScope(calls_->enter(what, detail) ? calls_.get() : nullptr);
+}
+
+void Communicator::set_phase(const char* phase) {
+  calls_->set_phase(phase);
+}
+
+void Communicator::barrier(const char* what) {
+  const Call call(*calls_, {.what = what});
+  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+  do_barrier();
+}
 
 void Communicator::all_reduce(torch::Tensor& tensor, Reduction reduction) {
   if (tensor.numel() == 0) {
     return;
   }
+  const Call call(*calls_, words_for(comm::name_of(reduction), tensor));
+  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
   torch::Tensor plain = staged(tensor, true);
   do_all_reduce(plain, reduction);
   put_back(tensor, plain);
@@ -57,6 +153,8 @@ void Communicator::broadcast(torch::Tensor& tensor, int root) {
   if (tensor.numel() == 0) {
     return;
   }
+  const Call call(*calls_, words_for("broadcast", tensor, root));
+  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
   torch::Tensor plain = staged(tensor, false);
   do_broadcast(plain, root);
   put_back(tensor, plain);
@@ -97,6 +195,8 @@ torch::Tensor Communicator::all_gather(const torch::Tensor& tensor) {
   shape.insert(shape.begin(), size());
   torch::Tensor output = torch::empty(shape, plain.options());
   if (plain.numel() > 0) {
+    const Call call(*calls_, words_for("all-gather", tensor));
+    compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
     torch::Tensor flat = output.view({-1});
     do_all_gather(flat, plain.view({-1}));
   }
@@ -112,10 +212,19 @@ torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
   const torch::Tensor plain = staged(tensor, true);
   torch::Tensor output = torch::empty(plain.sizes().slice(1), plain.options());
   if (output.numel() > 0) {
+    const Call call(*calls_, words_for("reduce-scatter", tensor));
+    compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
     torch::Tensor flat = output.view({-1});
     do_reduce_scatter(flat, plain.view({-1}));
   }
   return output.to(tensor.options());
+}
+
+std::unique_ptr<Communicator> Communicator::subset(int count) {
+  LOCKSTEP_CHECK(count >= 1 && count <= size());
+  const Call call(*calls_, {.what = "making a group of workers", .count = count});
+  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+  return do_subset(count);
 }
 
 std::string Communicator::broadcast_bytes(std::string bytes, int root) {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/communicator_group.h"
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "comm/task_queue.h"
 #include "lockstep/error.h"
 
 namespace lockstep::comm {
@@ -42,37 +39,6 @@ class CallWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// Does one thing after another on a thread of its own.
-class Queue {
- public:
-  Queue() : thread_([this](const std::stop_token& stop) { loop(stop); }) {}
-
-  void push(std::function<void()> task) {
-    {
-      const std::lock_guard lock(mutex_);
-      tasks_.push_back(std::move(task));
-    }
-    more_.notify_one();
-  }
-
- private:
-  void loop(const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    while (more_.wait(lock, stop, [this] { return !tasks_.empty(); })) {
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable_any more_;
-  std::deque<std::function<void()>> tasks_;
-  std::jthread thread_;
-};
-
 Reduction to_reduction(const c10d::ReduceOp& op) {
   if (op == c10d::ReduceOp::SUM) {
     return Reduction::Sum;
@@ -91,7 +57,7 @@ class CommunicatorTransport final : public compat::Transport {
   CommunicatorTransport(Communicator& communicator, Overlap overlap)
       : compat::Transport(communicator.rank(), communicator.size()), communicator_(communicator) {
     if (overlap == Overlap::OwnThread) {
-      queue_ = std::make_unique<Queue>();
+      queue_ = std::make_unique<TaskQueue>();
     }
   }
 
@@ -148,7 +114,7 @@ class CommunicatorTransport final : public compat::Transport {
   }
 
   Communicator& communicator_;
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<TaskQueue> queue_;
 };
 
 }  // namespace

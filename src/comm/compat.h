@@ -4,7 +4,6 @@
 // what the compiler sees, not by version numbers, so that the versions between work too.
 #pragma once
 
-#include <limits>
 #include <memory>
 #include <string>
 #include <torch/torch.h>
@@ -63,6 +62,7 @@ c10::intrusive_ptr<Group> to_process_group(const StorePtr& store,
 }
 
 struct ReducerOptions {
+  // In the order in which their gradients are expected: buckets are cut by it.
   std::vector<at::Tensor> parameters;
   std::vector<std::string> names;
   ProcessGroupPtr group;
@@ -77,18 +77,10 @@ std::shared_ptr<Reducer> make_reducer(const ReducerOptions& options) {
   using Indices = std::vector<std::vector<size_t>>;
   using Names = std::unordered_map<size_t, std::string>;
   const std::vector<bool> sparse(options.parameters.size(), false);
-  // The first buckets do not matter: they are rebuilt in the order in which gradients come, after
-  // the first backward. Only with unused parameters are they kept.
-  std::vector<size_t> limits = {static_cast<size_t>(std::numeric_limits<int64_t>::max())};
-  if (options.find_unused) {
-    limits = {static_cast<size_t>(options.first_bucket_bytes),
-              static_cast<size_t>(options.bucket_bytes)};
-  }
-  auto [buckets, bucket_limits] =
+  const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_bytes),
+                                      static_cast<size_t>(options.bucket_bytes)};
+  const auto [buckets, bucket_limits] =
       c10d::compute_bucket_assignment_by_size(options.parameters, limits, sparse);
-  // Gradients come in the reverse order of parameters.
-  const Indices reversed(buckets.rbegin(), buckets.rend());
-  const std::vector<size_t> reversed_limits(bucket_limits.rbegin(), bucket_limits.rend());
   Names names;
   for (size_t i = 0; i < options.names.size(); ++i) {
     names.emplace(i, options.names[i]);
@@ -105,8 +97,8 @@ std::shared_ptr<Reducer> make_reducer(const ReducerOptions& options) {
                                         Names,
                                         int64_t>) {
     return std::make_shared<Reducer>(options.parameters,
-                                     reversed,
-                                     reversed_limits,
+                                     buckets,
+                                     bucket_limits,
                                      options.group,
                                      sparse,
                                      options.bucket_bytes,
@@ -116,7 +108,7 @@ std::shared_ptr<Reducer> make_reducer(const ReducerOptions& options) {
                                      options.first_bucket_bytes);
   } else {
     return std::make_shared<Reducer>(options.parameters,
-                                     reversed,
+                                     buckets,
                                      options.group,
                                      sparse,
                                      options.bucket_bytes,

@@ -6,18 +6,36 @@
 
 #include "base/text.h"
 #include "comm/mpi.h"
+#include "comm/node_first.h"
 #include "comm/process_group.h"
 #include "comm/shared_memory.h"
 #include "comm/solo.h"
 #include "comm/store.h"
 #include "lockstep/error.h"
+#include "os/environment.h"
 
 namespace lockstep::comm {
 namespace {
 
-std::unique_ptr<Communicator> join_through_store(const contract::WorkerPlace& place,
+// Horovod's own variable: 0 asks for an exchange that does not know of nodes.
+constexpr std::string_view kHierarchical = "HOROVOD_HIERARCHICAL_ALLREDUCE";
+
+std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
+                                                 const contract::WorkerPlace& place,
                                                  const JoinOptions& options) {
-  const compat::StorePtr store = join_store(place, options.timeout);
+  const bool is_flat_wanted = os::find_variable(os::environment(), kHierarchical) == "0";
+  if (options.transport == "node-first" ||
+      (options.transport == "auto" && place.nodes > 1 && !is_flat_wanted)) {
+    NodeFirst joined = join_node_first(store, place, options.timeout);
+    if (joined.gang != nullptr) {
+      return std::move(joined.gang);
+    }
+    if (options.transport == "node-first") {
+      throw Error(ExitCode::Usage, "cannot go node by node in this gang")
+          .fact("found", joined.obstacle)
+          .hint(place.nodes == 1 ? "--transport shared-memory" : "--transport gloo");
+    }
+  }
   if (options.transport != "gloo" && place.nodes == 1) {
     auto shared = join_shared_memory(*store, place.rank, place.world_size, options.timeout);
     if (shared != nullptr) {
@@ -36,9 +54,8 @@ std::unique_ptr<Communicator> join_through_store(const contract::WorkerPlace& pl
 
 }  // namespace
 
-std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
-                                        const JoinOptions& options) {
-  const std::vector<std::string> names = {"auto", "shared-memory", "gloo", "mpi"};
+Joined join_gang_and_store(const cluster::Placement& placement, const JoinOptions& options) {
+  const std::vector<std::string> names = {"auto", "shared-memory", "gloo", "node-first", "mpi"};
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
     throw Error(ExitCode::Usage, fmt::format("cannot use transport '{}'", options.transport))
         .fact("there are", join(names, ", "))
@@ -46,17 +63,25 @@ std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
             fmt::format("--transport {}", find_closest(options.transport, names).value_or("auto")));
   }
   if (placement.place.world_size == 1) {
-    return std::make_unique<Solo>();
+    return {std::make_unique<Solo>(), {}};
   }
-  const bool is_mpis = placement.origin == cluster::Origin::OpenMpi;
+  // Our own launcher may run under mpirun, and its workers still meet by its store.
+  const bool is_mpis = placement.origin == cluster::Origin::OpenMpi ||
+                       (placement.origin == cluster::Origin::Slurm && placement.is_under_mpi);
   if (options.transport == "mpi" || (options.transport == "auto" && is_mpis)) {
     if (!is_mpis && !placement.is_under_mpi) {
       throw Error(ExitCode::Usage, "cannot use transport 'mpi': mpirun did not start this program")
-          .hint("mpirun -np 2 PROGRAM, or drop --transport mpi");
+          .hint("mpirun -np 2 PROGRAM, srun --mpi=pmix PROGRAM, or drop --transport mpi");
     }
-    return join_mpi();
+    return {join_mpi(), {}};
   }
-  return join_through_store(placement.place, options);
+  const compat::StorePtr store = join_store(placement.place, options.timeout);
+  return {join_through_store(store, placement.place, options), store};
+}
+
+std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
+                                        const JoinOptions& options) {
+  return join_gang_and_store(placement, options).communicator;
 }
 
 }  // namespace lockstep::comm

@@ -6,19 +6,29 @@
 #include <string>
 
 #include "cluster/place.h"
+#include "comm/compat.h"
 #include "lockstep/communicator.h"
 
 namespace lockstep::comm {
 
 struct JoinOptions {
-  // "auto", "shared-memory", "gloo" or "mpi". Auto: MPI under mpirun, shared memory on one node,
-  // else Gloo.
+  // "auto", "shared-memory", "gloo", "node-first" or "mpi". Auto: MPI under mpirun and srun
+  // --mpi=pmix, shared memory on one node, node-first where several nodes have the same number of
+  // workers, else Gloo.
   std::string transport = "auto";
   // How long a worker waits for another one before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
+// A gang that was joined, and the store by which its workers met; null alone and under MPI.
+struct Joined {
+  std::unique_ptr<Communicator> communicator;
+  compat::StorePtr store;
+};
+
 // Joins the gang that this process belongs to.
+Joined join_gang_and_store(const cluster::Placement& placement, const JoinOptions& options);
+
 std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
                                         const JoinOptions& options);
 

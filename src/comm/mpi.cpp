@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "comm/communicator_group.h"
-#include "comm/process_group.h"
+#include "comm/sum_by_parts.h"
 #include "lockstep/error.h"
 
 #if LOCKSTEP_HAVE_MPI
@@ -74,51 +74,61 @@ void in_pieces(void* data, int64_t total, int64_t width, const Body& body) {
   }
 }
 
-class MpiRank final : public Communicator, public LendsProcessGroup {
+class MpiRank final : public Communicator {
  public:
-  MpiRank() {
-    int provided = 0;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI");
-    // Gradients travel on a thread of their own while backward goes on, where MPI allows it.
-    overlap_ = provided >= MPI_THREAD_SERIALIZED ? Overlap::OwnThread : Overlap::None;
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    group_ = make_process_group(*this, overlap_);
+  // The whole of mpirun's gang; MPI is left when it goes.
+  MpiRank() : owns_mpi_(true) {
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_), "starting MPI");
+    comm_ = MPI_COMM_WORLD;
+    look_around();
   }
+
+  // A part of it.
+  MpiRank(MPI_Comm comm, int threads) : comm_(comm), threads_(threads) { look_around(); }
 
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
 
   ~MpiRank() override {
-    group_.reset();
     // After a failure the others may not come to MPI_Finalize; MPI_Abort is run()'s business then.
-    if (std::uncaught_exceptions() == 0) {
+    if (std::uncaught_exceptions() > 0) {
+      return;
+    }
+    if (owns_mpi_) {
       MPI_Finalize();
+    } else {
+      MPI_Comm_free(&comm_);
     }
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view kind() const override { return "mpi"; }
-  compat::ProcessGroupPtr process_group() const override { return group_; }
-
-  void barrier() override { check(MPI_Barrier(MPI_COMM_WORLD), "barrier"); }
+  bool overlaps() const override { return threads_ >= MPI_THREAD_SERIALIZED; }
 
  protected:
+  void do_barrier() override { check(MPI_Barrier(comm_), "barrier"); }
+
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
+    if (is_half(tensor.scalar_type())) {
+      const torch::Tensor flat = tensor.view({-1});
+      for (int64_t done = 0; done < flat.numel(); done += kMostElements) {
+        torch::Tensor piece = flat.narrow(0, done, std::min(kMostElements, flat.numel() - done));
+        all_reduce_by_parts(piece, reduction, size_, ways());
+      }
+      return;
+    }
     const auto type = to_datatype(tensor.scalar_type());
     const auto width = static_cast<int64_t>(tensor.element_size());
     in_pieces(tensor.data_ptr(), tensor.numel(), width, [&](void* piece, int count) {
-      check(MPI_Allreduce(MPI_IN_PLACE, piece, count, type, to_op(reduction), MPI_COMM_WORLD),
-            "all-reduce");
+      check(MPI_Allreduce(MPI_IN_PLACE, piece, count, type, to_op(reduction), comm_), "all-reduce");
     });
   }
 
   void do_broadcast(torch::Tensor& tensor, int root) override {
     in_pieces(
         tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()), 1, [&](void* piece, int count) {
-          check(MPI_Bcast(piece, count, MPI_BYTE, root, MPI_COMM_WORLD), "broadcast");
+          check(MPI_Bcast(piece, count, MPI_BYTE, root, comm_), "broadcast");
         });
   }
 
@@ -131,7 +141,7 @@ class MpiRank final : public Communicator, public LendsProcessGroup {
                           output.data_ptr(),
                           static_cast<int>(bytes),
                           MPI_BYTE,
-                          MPI_COMM_WORLD),
+                          comm_),
             "all-gather");
       return;
     }
@@ -145,10 +155,14 @@ class MpiRank final : public Communicator, public LendsProcessGroup {
   }
 
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
-    if (output.numel() > kMostElements) {
+    if (static_cast<int64_t>(output.nbytes()) > kMostElements) {
       torch::Tensor sum = input.clone();
       do_all_reduce(sum, Reduction::Sum);
       output.copy_(sum.narrow(0, rank_ * output.numel(), output.numel()));
+      return;
+    }
+    if (is_half(input.scalar_type())) {
+      reduce_scatter_by_parts(output, input, size_, ways());
       return;
     }
     check(MPI_Reduce_scatter_block(input.data_ptr(),
@@ -156,15 +170,50 @@ class MpiRank final : public Communicator, public LendsProcessGroup {
                                    static_cast<int>(output.numel()),
                                    to_datatype(input.scalar_type()),
                                    MPI_SUM,
-                                   MPI_COMM_WORLD),
+                                   comm_),
           "reduce-scatter");
   }
 
+  std::unique_ptr<Communicator> do_subset(int count) override {
+    // Two threads would be in MPI at once.
+    if (threads_ < MPI_THREAD_MULTIPLE && count == size_) {
+      throw Error(ExitCode::Unavailable, "cannot make a second channel: this MPI allows no threads")
+          .fact("MPI_Init_thread gave", std::to_string(threads_), "MPI")
+          .hint("start with lockstep run, or drop --transport mpi");
+    }
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, rank_ < count ? 0 : MPI_UNDEFINED, rank_, &part), "splitting");
+    return part == MPI_COMM_NULL ? nullptr : std::make_unique<MpiRank>(part, threads_);
+  }
+
  private:
+  PartExchange ways() {
+    return {
+        .all_to_all =
+            [this](torch::Tensor& output, torch::Tensor& input) {
+              const auto bytes = static_cast<int>(static_cast<int64_t>(input.nbytes()) / size_);
+              check(
+                  MPI_Alltoall(
+                      input.data_ptr(), bytes, MPI_BYTE, output.data_ptr(), bytes, MPI_BYTE, comm_),
+                  "all-to-all");
+            },
+        .all_gather =
+            [this](torch::Tensor& output, const torch::Tensor& input) {
+              do_all_gather(output, input);
+            }};
+  }
+
+  void look_around() {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+
+  bool owns_mpi_ = false;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int threads_ = MPI_THREAD_SINGLE;
   int rank_ = 0;
   int size_ = 1;
-  Overlap overlap_ = Overlap::None;
-  compat::ProcessGroupPtr group_;
 };
 
 }  // namespace

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/process_group.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
 #include <fmt/format.h>
+#include <optional>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #if LOCKSTEP_HAVE_GLOO
@@ -9,8 +13,10 @@
 #endif
 
 #include "base/text.h"
+#include "comm/call_signature.h"
 #include "comm/communicator_group.h"
 #include "comm/lost_peer.h"
+#include "comm/sum_by_parts.h"
 #include "lockstep/error.h"
 #include "os/network.h"
 
@@ -21,10 +27,8 @@ bool has_gloo() {
 }
 
 compat::ProcessGroupPtr process_group_over(Communicator& communicator) {
-  if (const auto* lender = dynamic_cast<const LendsProcessGroup*>(&communicator)) {
-    return lender->process_group();
-  }
-  return make_process_group(communicator, Overlap::None);
+  return make_process_group(communicator,
+                            communicator.overlaps() ? Overlap::OwnThread : Overlap::None);
 }
 
 #if LOCKSTEP_HAVE_GLOO
@@ -42,25 +46,69 @@ c10d::ReduceOp to_reduce_op(Reduction reduction) {
   return c10d::ReduceOp::SUM;
 }
 
+// Gloo notices that two workers make different calls when a message is longer than the one that it
+// waits for.
+std::optional<Error> find_different_calls(const std::exception& fault) {
+  const std::string text = fault.what();
+  if (text.find("op.preamble.length <= op.nbytes") == std::string::npos) {
+    return std::nullopt;
+  }
+  return Error(ExitCode::Usage, "cannot go on: the workers make different calls")
+      .fact("reason", text.substr(0, text.find('\n')), "gloo")
+      .hint(kSameCallsHint);
+}
+
+// Some versions of Gloo find that out on a thread of their own, where nobody can catch it.
+void tell_of_different_calls_at_the_end() {
+  static const std::terminate_handler before = std::get_terminate();
+  std::set_terminate([] {
+    try {
+      if (const std::exception_ptr fault = std::current_exception()) {
+        std::rethrow_exception(fault);
+      }
+    } catch (const std::exception& fault) {
+      if (const auto error = find_different_calls(fault)) {
+        fmt::print(stderr, "lockstep: error: {}\n", error->what());
+        std::_Exit(static_cast<int>(error->code()));
+      }
+    } catch (...) {
+      before();
+    }
+    before();
+  });
+}
+
 // A gang over a process group of libtorch.
-class ProcessGroupRank final : public Communicator, public LendsProcessGroup {
+class ProcessGroupRank final : public Communicator {
  public:
-  ProcessGroupRank(compat::ProcessGroupPtr group, int rank, int size)
-      : group_(std::move(group)), rank_(rank), size_(size) {}
+  ProcessGroupRank(compat::ProcessGroupPtr group,
+                   compat::StorePtr store,
+                   contract::WorkerPlace place,
+                   std::chrono::milliseconds timeout)
+      : group_(std::move(group)),
+        store_(std::move(store)),
+        place_(std::move(place)),
+        timeout_(timeout),
+        rank_(place_.rank),
+        size_(place_.world_size) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view kind() const override { return "gloo"; }
-  compat::ProcessGroupPtr process_group() const override { return group_; }
+  bool overlaps() const override { return true; }
 
   // Gloo's own barrier may rethrow the error of an earlier call; a sum of one number does not.
-  void barrier() override {
+  void do_barrier() override {
     torch::Tensor one = torch::ones({1}, torch::kInt64);
     do_all_reduce(one, Reduction::Sum);
   }
 
  protected:
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
+    if (is_half(tensor.scalar_type())) {
+      all_reduce_by_parts(tensor, reduction, size_, ways());
+      return;
+    }
     finish("all-reduce", [&] {
       std::vector<torch::Tensor> tensors{tensor};
       c10d::AllreduceOptions options;
@@ -86,36 +134,56 @@ class ProcessGroupRank final : public Communicator, public LendsProcessGroup {
     });
   }
 
-  // Gloo has no reduce-scatter before 2.6: an all-to-all and a sum in the order of ranks moves the
-  // same bytes as a ring, and is repeatable.
+  // Gloo has no reduce-scatter before 2.6.
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
-    torch::Tensor pieces = torch::empty_like(input);
-    finish("reduce-scatter", [&] {
-      std::vector<int64_t> even;
-      torch::Tensor from = input;
-      return group_->alltoall_base(pieces, from, even, even);
-    });
-    const auto parts = pieces.view({size_, -1});
-    output.copy_(parts[0]);
-    for (int peer = 1; peer < size_; ++peer) {
-      output.add_(parts[peer]);
+    reduce_scatter_by_parts(output, input, size_, ways());
+  }
+
+  std::unique_ptr<Communicator> do_subset(int count) override {
+    const std::string prefix = fmt::format("subset{}", subsets_++);
+    if (rank_ >= count) {
+      return nullptr;
     }
+    contract::WorkerPlace place = place_;
+    place.world_size = count;
+    return join_gloo(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), place, timeout_);
   }
 
  private:
+  PartExchange ways() {
+    return {.all_to_all =
+                [this](torch::Tensor& output, torch::Tensor& input) {
+                  finish("all-to-all", [&] {
+                    std::vector<int64_t> even;
+                    return group_->alltoall_base(output, input, even, even);
+                  });
+                },
+            .all_gather =
+                [this](torch::Tensor& output, const torch::Tensor& input) {
+                  do_all_gather(output, input);
+                }};
+  }
+
   template <typename Start>
   void finish(std::string_view call, const Start& start) {
     try {
       start()->wait();
     } catch (const std::exception& fault) {
+      if (const auto error = find_different_calls(fault)) {
+        throw Error(*error);
+      }
       throw_if_lost_peer(call, fault);
       throw;
     }
   }
 
   compat::ProcessGroupPtr group_;
+  compat::StorePtr store_;
+  contract::WorkerPlace place_;
+  std::chrono::milliseconds timeout_;
   int rank_;
   int size_;
+  int subsets_ = 0;
 };
 
 std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPlace& place) {
@@ -145,6 +213,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPla
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
                                         const contract::WorkerPlace& place,
                                         std::chrono::milliseconds timeout) {
+  tell_of_different_calls_at_the_end();
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(make_device(place));
   try {
@@ -155,8 +224,9 @@ std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
         options);
     return std::make_unique<ProcessGroupRank>(
         compat::to_process_group(store, place.rank, place.world_size, std::move(gloo)),
-        place.rank,
-        place.world_size);
+        store,
+        place,
+        timeout);
   } catch (const std::exception& fault) {
     throw_if_lost_peer("connecting the gang", fault);
     throw;

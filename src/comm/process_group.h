@@ -11,13 +11,6 @@
 
 namespace lockstep::comm {
 
-// A Communicator that can lend libtorch the process group that it is made of.
-class LendsProcessGroup {
- public:
-  virtual ~LendsProcessGroup() = default;
-  virtual compat::ProcessGroupPtr process_group() const = 0;
-};
-
 // Whether this build has the gloo transport (libtorch's wheels ship none of its headers).
 bool has_gloo();
 
@@ -27,8 +20,9 @@ std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
                                         const contract::WorkerPlace& place,
                                         std::chrono::milliseconds timeout);
 
-// The group that libtorch's reducer needs: the communicator's own if it has one, else one that
-// sends each call to `communicator`, which must outlive it.
+// The group that libtorch's reducer needs. Sends each call to `communicator`, which must outlive
+// it; on a thread of its own where that overlaps with the computation, and then nobody else may use
+// `communicator` until the calls under way have ended.
 compat::ProcessGroupPtr process_group_over(Communicator& communicator);
 
 }  // namespace lockstep::comm

@@ -3,22 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <torch/torch.h>
 
 #include "lockstep/communicator.h"
 
 namespace lockstep::comm {
 
-// into[i] = into[i] (reduction) from[i]; `type` is one that Communicator lets through.
-void reduce_into(
-    void* into, const void* from, size_t count, torch::ScalarType type, Reduction reduction);
-
-// into[i] = a[i] (reduction) b[i], in one pass.
-void reduce_pair(void* into,
-                 const void* a,
-                 const void* b,
-                 size_t count,
-                 torch::ScalarType type,
-                 Reduction reduction);
+// into[i] = from[0][i] (reduction) from[1][i] ..., in this order; `type` is one that Communicator
+// lets through. `into` may be one of `from`. Half and bfloat16 are added as floats and rounded
+// once.
+void reduce_all(void* into,
+                std::span<const void* const> from,
+                size_t count,
+                torch::ScalarType type,
+                Reduction reduction);
 
 }  // namespace lockstep::comm

@@ -11,7 +11,7 @@ class Solo final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string_view kind() const override { return "solo"; }
-  void barrier() override {}
+  void do_barrier() override {}
 
  protected:
   void do_all_reduce(torch::Tensor& /*tensor*/, Reduction /*reduction*/) override {}
@@ -21,6 +21,9 @@ class Solo final : public Communicator {
   }
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
     output.copy_(input);
+  }
+  std::unique_ptr<Communicator> do_subset(int /*count*/) override {
+    return std::make_unique<Solo>();
   }
 };
 

@@ -1,56 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/thread_gang.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "comm/call_signature.h"
 #include "comm/reduce.h"
 #include "lockstep/error.h"
 
 namespace lockstep::comm {
 namespace {
 
+using Kind = CallSignature::Kind;
+
 // What the threads share: a meeting point that a failed thread can break, and the tensors that each
 // has laid out for the others.
 class Meeting {
  public:
-  explicit Meeting(int size) : offers_(static_cast<size_t>(size)), size_(size) {}
+  explicit Meeting(int size)
+      : offers_(static_cast<size_t>(size)), calls_(static_cast<size_t>(size)), size_(size) {}
 
-  // Lays out this rank's tensor and waits until all have.
-  void lay_out(int rank, const torch::Tensor& tensor) {
-    {
-      const std::lock_guard lock(mutex_);
-      offers_[static_cast<size_t>(rank)] = tensor;
-    }
-    wait();
+  // Lays out this rank's tensor and waits until all have, for the same call.
+  void lay_out(int rank, const CallSignature& call, const torch::Tensor& tensor = {}) {
+    std::unique_lock lock(mutex_);
+    offers_[static_cast<size_t>(rank)] = tensor;
+    calls_[static_cast<size_t>(rank)] = call;
+    arrive(lock);
   }
 
   const torch::Tensor& offer(int rank) const { return offers_[static_cast<size_t>(rank)]; }
 
-  void wait() {
+  // Waits until all have finished with what was laid out.
+  void finish() {
     std::unique_lock lock(mutex_);
-    const uint64_t round = round_;
-    if (++arrived_ == size_) {
-      arrived_ = 0;
-      ++round_;
-      all_here_.notify_all();
-    }
-    all_here_.wait(lock, [&] { return round_ != round || first_failure_ != nullptr; });
-    if (first_failure_ != nullptr) {
-      throw Error(ExitCode::TryAgain, "cannot go on: another worker of this gang has failed");
-    }
+    arrive(lock);
   }
 
   void fail(std::exception_ptr failure) {
     const std::lock_guard lock(mutex_);
     if (first_failure_ == nullptr) {
-      first_failure_ = std::move(failure);
+      first_failure_ = failure;
     }
     all_here_.notify_all();
+    for (const std::weak_ptr<Meeting>& child : children_) {
+      if (const auto alive = child.lock()) {
+        alive->fail(failure);
+      }
+    }
+  }
+
+  // This rank makes no more calls; those who still wait for it made others than it.
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    calls_[static_cast<size_t>(rank)] = CallSignature{.kind = Kind::End};
+    has_left_ = true;
+    all_here_.notify_all();
+  }
+
+  // A meeting of the first `count` ranks; all ranks of this one call it.
+  std::shared_ptr<Meeting> split(int rank, int count) {
+    if (rank == 0) {
+      const std::lock_guard lock(mutex_);
+      newest_child_ = std::make_shared<Meeting>(count);
+      children_.emplace_back(newest_child_);
+    }
+    lay_out(rank, {.kind = Kind::Subset, .count = count});
+    std::shared_ptr<Meeting> child = rank < count ? newest_child_ : nullptr;
+    finish();
+    return child;
   }
 
   void rethrow_failure() const {
@@ -62,66 +87,134 @@ class Meeting {
   int size() const { return size_; }
 
  private:
+  void arrive(std::unique_lock<std::mutex>& lock) {
+    const uint64_t round = round_;
+    if (++arrived_ == size_) {
+      if (std::adjacent_find(calls_.begin(), calls_.end(), std::not_equal_to<>()) != calls_.end()) {
+        quarrel_ = different_calls(calls_);
+      }
+      calls_.assign(calls_.size(), std::nullopt);
+      arrived_ = 0;
+      ++round_;
+      all_here_.notify_all();
+    }
+    all_here_.wait(lock, [&] { return round_ != round || first_failure_ != nullptr || has_left_; });
+    if (round_ == round && has_left_ && !quarrel_) {
+      quarrel_ = different_calls(calls_);
+    }
+    if (quarrel_) {
+      throw Error(*quarrel_);
+    }
+    if (first_failure_ != nullptr) {
+      throw Error(ExitCode::TryAgain, "cannot go on: another worker of this gang has failed");
+    }
+  }
+
   std::mutex mutex_;
   std::condition_variable all_here_;
   std::vector<torch::Tensor> offers_;
+  std::vector<std::optional<CallSignature>> calls_;  // of this round, in the order of ranks
+  std::vector<std::weak_ptr<Meeting>> children_;
+  std::shared_ptr<Meeting> newest_child_;
   std::exception_ptr first_failure_;
   uint64_t round_ = 0;
   int arrived_ = 0;
+  bool has_left_ = false;         // a rank has come to its end
+  std::optional<Error> quarrel_;  // the ranks made different calls; what each of them says
   int size_;
 };
 
 class ThreadRank final : public Communicator {
  public:
-  ThreadRank(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+  ThreadRank(std::shared_ptr<Meeting> meeting, int rank)
+      : owned_(std::move(meeting)), meeting_(*owned_), rank_(rank) {}
 
   int rank() const override { return rank_; }
   int size() const override { return meeting_.size(); }
   std::string_view kind() const override { return "threads"; }
-  void barrier() override { meeting_.wait(); }
 
  protected:
+  void do_barrier() override { meeting_.lay_out(rank_, barrier_signature(*call_record())); }
+
+  // Each rank reduces one part in the order of ranks, and writes it to all.
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
-    meeting_.lay_out(rank_, tensor);
-    torch::Tensor sum = meeting_.offer(0).clone();
+    meeting_.lay_out(rank_,
+                     {.kind = Kind::AllReduce,
+                      .type = tensor.scalar_type(),
+                      .reduction = reduction,
+                      .count = tensor.numel()},
+                     tensor);
+    const int64_t begin = tensor.numel() * rank_ / size();
+    const int64_t end = tensor.numel() * (rank_ + 1) / size();
+    const auto width = static_cast<int64_t>(tensor.element_size());
+    std::byte* first = start_of(0) + begin * width;
+    reduce_all(first,
+               sources(begin * width),
+               static_cast<size_t>(end - begin),
+               tensor.scalar_type(),
+               reduction);
     for (int peer = 1; peer < size(); ++peer) {
-      reduce_into(sum.data_ptr(),
-                  meeting_.offer(peer).data_ptr(),
-                  static_cast<size_t>(sum.numel()),
-                  sum.scalar_type(),
-                  reduction);
+      std::memcpy(
+          start_of(peer) + begin * width, first, static_cast<size_t>((end - begin) * width));
     }
-    meeting_.wait();
-    tensor.copy_(sum);
+    meeting_.finish();
   }
 
   void do_broadcast(torch::Tensor& tensor, int root) override {
-    meeting_.lay_out(rank_, tensor);
+    meeting_.lay_out(rank_,
+                     {.kind = Kind::Broadcast,
+                      .type = tensor.scalar_type(),
+                      .root = root,
+                      .count = tensor.numel()},
+                     tensor);
     if (rank_ != root) {
-      tensor.copy_(meeting_.offer(root));
+      std::memcpy(tensor.data_ptr(), start_of(root), tensor.nbytes());
     }
-    meeting_.wait();
+    meeting_.finish();
   }
 
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
-    meeting_.lay_out(rank_, input);
+    meeting_.lay_out(rank_,
+                     {.kind = Kind::AllGather, .type = input.scalar_type(), .count = input.numel()},
+                     input);
     for (int peer = 0; peer < size(); ++peer) {
       output.narrow(0, peer * input.numel(), input.numel()).copy_(meeting_.offer(peer));
     }
-    meeting_.wait();
+    meeting_.finish();
   }
 
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
-    meeting_.lay_out(rank_, input);
-    const int64_t count = output.numel();
-    output.copy_(meeting_.offer(0).narrow(0, rank_ * count, count));
-    for (int peer = 1; peer < size(); ++peer) {
-      output.add_(meeting_.offer(peer).narrow(0, rank_ * count, count));
-    }
-    meeting_.wait();
+    meeting_.lay_out(
+        rank_,
+        {.kind = Kind::ReduceScatter, .type = input.scalar_type(), .count = input.numel()},
+        input);
+    reduce_all(output.data_ptr(),
+               sources(rank_ * static_cast<int64_t>(output.nbytes())),
+               static_cast<size_t>(output.numel()),
+               output.scalar_type(),
+               Reduction::Sum);
+    meeting_.finish();
+  }
+
+  std::unique_ptr<Communicator> do_subset(int count) override {
+    std::shared_ptr<Meeting> child = meeting_.split(rank_, count);
+    return child == nullptr ? nullptr : std::make_unique<ThreadRank>(std::move(child), rank_);
   }
 
  private:
+  std::byte* start_of(int peer) const {
+    return static_cast<std::byte*>(meeting_.offer(peer).data_ptr());
+  }
+
+  std::vector<const void*> sources(int64_t offset) const {
+    std::vector<const void*> starts;
+    for (int peer = 0; peer < size(); ++peer) {
+      starts.push_back(start_of(peer) + offset);
+    }
+    return starts;
+  }
+
+  std::shared_ptr<Meeting> owned_;
   Meeting& meeting_;
   int rank_;
 };
@@ -129,22 +222,23 @@ class ThreadRank final : public Communicator {
 }  // namespace
 
 void run_thread_gang(int size, const std::function<void(Communicator&)>& body) {
-  Meeting meeting(size);
+  const auto meeting = std::make_shared<Meeting>(size);
   {
     std::vector<std::jthread> threads;
     threads.reserve(static_cast<size_t>(size));
     for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&meeting, &body, rank] {
+      threads.emplace_back([meeting, &body, rank] {
         try {
           ThreadRank comm(meeting, rank);
           body(comm);
+          meeting->leave(rank);
         } catch (...) {
-          meeting.fail(std::current_exception());
+          meeting->fail(std::current_exception());
         }
       });
     }
   }
-  meeting.rethrow_failure();
+  meeting->rethrow_failure();
 }
 
 }  // namespace lockstep::comm

@@ -10,7 +10,8 @@
 namespace lockstep::contract {
 namespace {
 
-constexpr std::array kKinds = {StrategyKind::Single, StrategyKind::Ddp};
+constexpr std::array kKinds = {
+    StrategyKind::Single, StrategyKind::Ddp, StrategyKind::Horovod, StrategyKind::Mirrored};
 
 }  // namespace
 
@@ -20,6 +21,10 @@ std::string_view name_of(StrategyKind kind) {
       return "single";
     case StrategyKind::Ddp:
       return "ddp";
+    case StrategyKind::Horovod:
+      return "horovod";
+    case StrategyKind::Mirrored:
+      return "mirrored";
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/dataset.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <string>
 #include <utility>
@@ -63,6 +64,7 @@ class MappedDataset : public Dataset {
       : base_(std::move(base)), change_(std::move(change)) {}
 
   int64_t size() const override { return base_->size(); }
+  std::vector<int64_t> files() const override { return base_->files(); }
   Example example(int64_t index) const override { return change_(base_->example(index)); }
 
  private:
@@ -76,6 +78,7 @@ class BatchMappedDataset : public Dataset {
       : base_(std::move(base)), change_(std::move(change)) {}
 
   int64_t size() const override { return base_->size(); }
+  std::vector<int64_t> files() const override { return base_->files(); }
 
   Example example(int64_t index) const override {
     const Batch one = batch(std::span(&index, 1));
@@ -95,6 +98,73 @@ class BatchMappedDataset : public Dataset {
  private:
   DatasetPtr base_;
   std::function<Batch(Batch)> change_;
+};
+
+class ConcatDataset : public Dataset {
+ public:
+  explicit ConcatDataset(std::vector<DatasetPtr> parts) : parts_(std::move(parts)) {
+    for (const DatasetPtr& part : parts_) {
+      begins_.push_back(size_);
+      size_ += part->size();
+    }
+  }
+
+  int64_t size() const override { return size_; }
+
+  std::vector<int64_t> files() const override {
+    std::vector<int64_t> all;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      for (const int64_t file : parts_[i]->files()) {
+        all.push_back(begins_[i] + file);
+      }
+    }
+    return all;
+  }
+
+  Example example(int64_t index) const override {
+    const size_t part = part_of(index);
+    return parts_[part]->example(index - begins_[part]);
+  }
+
+  // One batch of each data set that has a part in it, then put in the order that was asked for.
+  Batch batch(std::span<const int64_t> indices) const override {
+    std::vector<std::vector<int64_t>> theirs(parts_.size());
+    std::vector<std::vector<int64_t>> places(parts_.size());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      const size_t part = part_of(indices[i]);
+      theirs[part].push_back(indices[i] - begins_[part]);
+      places[part].push_back(static_cast<int64_t>(i));
+    }
+    std::vector<torch::Tensor> inputs;
+    std::vector<torch::Tensor> targets;
+    std::vector<int64_t> order;
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      if (!theirs[part].empty()) {
+        Batch some = parts_[part]->batch(theirs[part]);
+        inputs.push_back(std::move(some.input));
+        targets.push_back(std::move(some.target));
+        order.insert(order.end(), places[part].begin(), places[part].end());
+      }
+    }
+    if (inputs.size() < 2) {
+      return inputs.empty() ? Batch{} : Batch{inputs.front(), targets.front()};
+    }
+    const torch::Tensor back = torch::tensor(order, torch::kInt64).argsort();
+    const torch::Tensor input = torch::cat(inputs);
+    return {input.index_select(0, back.to(input.device())),
+            torch::cat(targets).index_select(0, back.to(targets.front().device()))};
+  }
+
+ private:
+  size_t part_of(int64_t index) const {
+    data::check_index(index, size_);
+    const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
+    return static_cast<size_t>(after - begins_.begin()) - 1;
+  }
+
+  std::vector<DatasetPtr> parts_;
+  std::vector<int64_t> begins_;
+  int64_t size_ = 0;
 };
 
 // Some samples of another data set under new numbers: a batch is one batch there.
@@ -117,6 +187,9 @@ class ReindexedDataset : public Dataset {
     return base_->batch(theirs);
   }
 
+ protected:
+  const Dataset& base() const { return *base_; }
+
  private:
   virtual int64_t base_index(int64_t index) const = 0;
 
@@ -129,6 +202,16 @@ class StridedDataset : public ReindexedDataset {
       : ReindexedDataset(std::move(base)), first_(first), stride_(stride), size_(size) {}
 
   int64_t size() const override { return size_; }
+
+  // The first samples of a data set come from its first files; every n-th sample, from all of them.
+  std::vector<int64_t> files() const override {
+    if (first_ != 0 || stride_ != 1) {
+      return {0};
+    }
+    std::vector<int64_t> all = base().files();
+    std::erase_if(all, [this](int64_t file) { return file > 0 && file >= size_; });
+    return all;
+  }
 
  private:
   int64_t base_index(int64_t index) const override { return first_ + index * stride_; }
@@ -175,6 +258,16 @@ DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change) {
 
 DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change) {
   return std::make_shared<BatchMappedDataset>(std::move(dataset), std::move(change));
+}
+
+DatasetPtr concat(std::vector<DatasetPtr> datasets) {
+  const bool has_empty = std::any_of(
+      datasets.begin(), datasets.end(), [](const DatasetPtr& each) { return each->size() == 0; });
+  if (datasets.empty() || has_empty) {
+    throw Error(ExitCode::Usage, "cannot put data sets together: none are given, or one is empty")
+        .fact("data sets", std::to_string(datasets.size()));
+  }
+  return std::make_shared<ConcatDataset>(std::move(datasets));
 }
 
 DatasetPtr take(DatasetPtr dataset, int64_t count) {

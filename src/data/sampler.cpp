@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <numeric>
 #include <string>
 
@@ -66,22 +67,87 @@ void require_samples(const SamplerOptions& options) {
   }
 }
 
+void require_files(const SamplerOptions& options) {
+  const std::vector<int64_t>& files = options.files;
+  const bool in_order =
+      !files.empty() && files.front() == 0 && files.back() < options.dataset_size &&
+      std::adjacent_find(files.begin(), files.end(), std::greater_equal<>()) == files.end();
+  if (!in_order) {
+    throw Error(ExitCode::Usage, "cannot share out files: the data set does not say where they are")
+        .fact("expected", "rising numbers of samples, the first 0")
+        .hint("--auto-shard data");
+  }
+  if (static_cast<int>(files.size()) < options.world_size) {
+    throw Error(ExitCode::Usage, "cannot share out files: there are fewer files than workers")
+        .fact("files", std::to_string(files.size()), "data set")
+        .fact("workers", std::to_string(options.world_size))
+        .hint("--auto-shard data");
+  }
+}
+
+// Worker r of W has files r, r + W, r + 2 W ...
+std::vector<int64_t> samples_of_files(const SamplerOptions& options, int rank) {
+  std::vector<int64_t> samples;
+  for (size_t file = static_cast<size_t>(rank); file < options.files.size();
+       file += static_cast<size_t>(options.world_size)) {
+    const int64_t end =
+        file + 1 < options.files.size() ? options.files[file + 1] : options.dataset_size;
+    for (int64_t sample = options.files[file]; sample < end; ++sample) {
+      samples.push_back(sample);
+    }
+  }
+  return samples;
+}
+
+int64_t steps_for(int64_t samples, int64_t batch, Tail tail) {
+  return tail == Tail::Drop ? samples / batch : (samples - 1) / batch + 1;
+}
+
+// The steps that all workers can fill, or that the longest needs.
+int64_t common_steps(const SamplerOptions& options) {
+  int64_t steps = -1;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    const int64_t batch = part_begin(options.global_batch, rank + 1, options.world_size) -
+                          part_begin(options.global_batch, rank, options.world_size);
+    const int64_t samples = options.sharding == Sharding::Off
+                                ? options.dataset_size
+                                : static_cast<int64_t>(samples_of_files(options, rank).size());
+    const int64_t mine = steps_for(samples, batch, options.tail);
+    steps = steps < 0                    ? mine
+            : options.tail == Tail::Drop ? std::min(steps, mine)
+                                         : std::max(steps, mine);
+  }
+  if (steps == 0) {
+    throw Error(ExitCode::Usage, "cannot train: one worker's files do not fill its part of a batch")
+        .fact("global batch", std::to_string(options.global_batch))
+        .hint("a smaller batch, --tail pad, or --auto-shard data");
+  }
+  return steps;
+}
+
 }  // namespace
 
 DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_(options) {
   require_place(options.rank, options.world_size);
   require_samples(options);
-  switch (options.tail) {
-    case Tail::Drop:
-      steps_ = options.dataset_size / options.global_batch;
-      break;
-    case Tail::Pad:
-      steps_ = (options.dataset_size - 1) / options.global_batch + 1;
-      break;
-    default:
-      throw Error(ExitCode::Usage, "cannot share out samples: no choice made for the last batch")
-          .hint("SamplerOptions{.tail = Tail::Drop} or Tail::Pad");
+  if (options.tail != Tail::Drop && options.tail != Tail::Pad) {
+    throw Error(ExitCode::Usage, "cannot share out samples: no choice made for the last batch")
+        .hint("SamplerOptions{.tail = Tail::Drop} or Tail::Pad");
   }
+  switch (options.sharding) {
+    case Sharding::Data:
+      steps_ = steps_for(options.dataset_size, options.global_batch, options.tail);
+      break;
+    case Sharding::File:
+      require_files(options);
+      own_ = std::make_shared<const std::vector<int64_t>>(samples_of_files(options, options.rank));
+      steps_ = common_steps(options);
+      break;
+    case Sharding::Off:
+      steps_ = common_steps(options);
+      break;
+  }
+  options_.files.clear();  // copies of a sampler need them no more
   set_epoch(0);
 }
 
@@ -90,22 +156,43 @@ void DistributedSampler::set_epoch(int64_t epoch) {
     throw Error(ExitCode::Usage, fmt::format("cannot go to epoch {}: epochs count from 0", epoch));
   }
   epoch_ = epoch;
-  if (options_.shuffle) {
-    const data::Random random(options_.seed, static_cast<uint64_t>(epoch));
-    order_ = std::make_shared<const std::vector<int64_t>>(
-        data::permutation(options_.dataset_size, random));
+  if (!options_.shuffle) {
+    order_ = own_;
+    return;
   }
+  // An order of one's own has a seed of its own, far from those that people type.
+  const uint64_t seed =
+      options_.sharding == Sharding::Data
+          ? options_.seed
+          : options_.seed + (static_cast<uint64_t>(options_.rank) + 1) * 0x9e3779b97f4a7c15U;
+  const data::Random random(seed, static_cast<uint64_t>(epoch));
+  const int64_t samples = own_ ? static_cast<int64_t>(own_->size()) : options_.dataset_size;
+  std::vector<int64_t> order = data::permutation(samples, random);
+  if (own_) {
+    for (int64_t& each : order) {
+      each = (*own_)[static_cast<size_t>(each)];
+    }
+  }
+  order_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
 }
 
 std::vector<int64_t> DistributedSampler::indices(int64_t step) const {
   require_step(step, steps_);
   const int64_t global = options_.global_batch;
-  const int64_t begin = step * global + part_begin(global, options_.rank, options_.world_size);
-  const int64_t end = step * global + part_begin(global, options_.rank + 1, options_.world_size);
+  int64_t begin = part_begin(global, options_.rank, options_.world_size);
+  int64_t end = part_begin(global, options_.rank + 1, options_.world_size);
+  const int64_t before = options_.sharding == Sharding::Data ? global : end - begin;
+  if (options_.sharding != Sharding::Data) {
+    end -= begin;
+    begin = 0;
+  }
+  begin += step * before;
+  end += step * before;
+  const int64_t samples = order_ ? static_cast<int64_t>(order_->size()) : options_.dataset_size;
   std::vector<int64_t> indices;
   indices.reserve(static_cast<size_t>(end - begin));
   for (int64_t position = begin; position < end; ++position) {
-    const int64_t wrapped = position % options_.dataset_size;
+    const int64_t wrapped = position % samples;
     indices.push_back(order_ ? (*order_)[static_cast<size_t>(wrapped)] : wrapped);
   }
   return indices;

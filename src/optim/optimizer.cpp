@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fmt/format.h>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -25,6 +26,11 @@ namespace {
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
                                                         const OptimizerOptions& options) {
+  // Module::parameters() names a tensor once for each module that has it; it is one parameter.
+  std::unordered_set<const void*> seen;
+  std::erase_if(parameters, [&seen](const torch::Tensor& parameter) {
+    return !seen.insert(parameter.unsafeGetTensorImpl()).second;
+  });
   const auto betas = std::make_tuple(options.beta1, options.beta2);
   if (options.name == "sgd") {
     return std::make_unique<torch::optim::SGD>(std::move(parameters),

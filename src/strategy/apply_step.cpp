@@ -1,22 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy/apply_step.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "lockstep/optimizer.h"
 
 namespace lockstep::strategy {
+namespace {
 
-double apply_step(torch::optim::Optimizer& optimizer,
-                  const std::vector<torch::Tensor>& parameters,
-                  const StepOptions& options) {
-  double norm = 0;
-  if (options.clip_norm > 0) {
-    norm = clip_gradients(parameters, options.clip_norm);
+std::vector<torch::Tensor> defined_gradients(const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) {
+      gradients.push_back(parameter.grad());
+    }
   }
-  optimizer.step();
+  return gradients;
+}
+
+// One sum per gradient is one pass, and not finite if an element is not. It may also leave the
+// range of numbers by itself, so a bad sum is looked into.
+bool are_finite(const std::vector<torch::Tensor>& gradients) {
+  std::vector<torch::Tensor> sums;
+  sums.reserve(gradients.size());
+  for (const torch::Tensor& gradient : gradients) {
+    sums.push_back(gradient.sum().to(torch::kFloat64));
+  }
+  if (sums.empty() || std::isfinite(torch::stack(sums).sum().item<double>())) {
+    return true;
+  }
+  return std::all_of(gradients.begin(), gradients.end(), [](const torch::Tensor& gradient) {
+    return gradient.isfinite().all().item<bool>();
+  });
+}
+
+}  // namespace
+
+StepResult apply_step(torch::optim::Optimizer& optimizer,
+                      const std::vector<torch::Tensor>& parameters,
+                      const StepOptions& options) {
+  StepResult result;
+  {
+    torch::NoGradGuard no_grad;
+    const std::vector<torch::Tensor> gradients = defined_gradients(parameters);
+    if (options.loss_scale != 1) {
+      for (torch::Tensor gradient : gradients) {
+        gradient.div_(options.loss_scale);
+      }
+    }
+    result.applied = !options.check_finite || are_finite(gradients);
+  }
+  if (result.applied) {
+    if (options.clip_norm > 0) {
+      result.norm = clip_gradients(parameters, options.clip_norm);
+    }
+    optimizer.step();
+  }
   for (const torch::Tensor& parameter : parameters) {
     parameter.mutable_grad() = torch::Tensor();
   }
-  return norm;
+  return result;
 }
 
 }  // namespace lockstep::strategy

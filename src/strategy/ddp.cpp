@@ -1,104 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy/ddp.h"
 
-#include <unordered_set>
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <optional>
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "comm/compat.h"
 #include "comm/lost_peer.h"
 #include "comm/process_group.h"
 #include "lockstep/error.h"
 #include "strategy/apply_step.h"
+#include "strategy/attendance.h"
+#include "strategy/ddp_gate.h"
+#include "strategy/ddp_hook.h"
+#include "strategy/exchange.h"
 #include "strategy/same_model.h"
+#include "strategy/share_state.h"
+#include "strategy/sync_batchnorm.h"
+#include "strategy/trained_parameters.h"
 
 namespace lockstep::strategy {
 namespace {
 
+// "'a', 'b' and 3 more"
+std::string quote_some(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 6;
+  std::vector<std::string> quoted;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    quoted.push_back(fmt::format("'{}'", names[i]));
+  }
+  const std::string more =
+      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "";
+  return lockstep::join(quoted, ", ") + more;
+}
+
 class Ddp final : public Strategy {
  public:
   Ddp(Communicator& communicator, const StrategyOptions& options)
-      : communicator_(communicator), options_(options) {}
+      : communicator_(communicator), options_(options) {
+    if (options_.uneven) {
+      attendance_.emplace(communicator_);
+    }
+  }
 
   std::string_view name() const override { return "ddp"; }
 
   void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
     require_same_model(communicator_, model);
-    comm::compat::ReducerOptions reduce{
-        .parameters = {},
-        .names = {},
-        .group = comm::process_group_over(communicator_),
+    trained_ = trained_parameters(model);
+    communicator_.broadcast(whole_state(model));
+    batch_norm_ = SyncBatchNorm(communicator_, options_);
+    model_ = &model;
+    optimizer_ = &optimizer;
+    // The reducer exchanges by itself what is neither made smaller nor put off.
+    const bool hooked = options_.compression != Compression::None || !options_.overlap;
+    if (hooked) {
+      exchange_ = std::make_unique<Exchange>(communicator_, options_.overlap);
+    }
+    reducer_ = comm::compat::make_reducer({
+        // Gradients come in the reverse order of parameters, more or less.
+        .parameters = {trained_.tensors.rbegin(), trained_.tensors.rend()},
+        .names = {trained_.names.rbegin(), trained_.names.rend()},
+        .group = comm::process_group_over(hooked ? exchange_->channel() : communicator_),
         .first_bucket_bytes = options_.first_bucket_bytes,
         .bucket_bytes = options_.bucket_bytes,
         .find_unused = options_.find_unused_parameters,
-    };
-    std::unordered_set<const void*> seen;  // a tensor may be a parameter of two modules
-    for (const auto& item : model.named_parameters()) {
-      if (item.value().requires_grad() && seen.insert(item.value().unsafeGetTensorImpl()).second) {
-        reduce.parameters.push_back(item.value());
-        reduce.names.push_back(item.key());
-      }
+    });
+    if (hooked) {
+      reducer_->register_comm_hook(
+          make_ddp_hook(*exchange_, options_, exchanges_, trained_.tensors));
     }
-    if (reduce.parameters.empty()) {
-      throw Error(ExitCode::Usage, "cannot train: no parameter of the model wants a gradient");
+    if (options_.static_graph) {
+      reducer_->set_static_graph();
     }
-    std::vector<torch::Tensor> state = model.parameters();
-    const std::vector<torch::Tensor> buffers = model.buffers();
-    state.insert(state.end(), buffers.begin(), buffers.end());
-    communicator_.broadcast(state);
-    parameters_ = reduce.parameters;
-    model_ = &model;
-    optimizer_ = &optimizer;
-    reducer_ = comm::compat::make_reducer(reduce);
+    // Otherwise the reducer would cut its buckets anew after the first step, by the order in which
+    // gradients came, and a resumed run would add up its first step in another order than the run
+    // before did.
+    reducer_->push_rebuilt_params_for_all_indices();
+    reducer_->rebuild_buckets();
+    // The reducer calls its logger, without a look whether there is one, when other parameters than
+    // in the step before are not used.
+    logger_ = std::make_shared<c10d::Logger>(reducer_);
+    reducer_->set_logger(logger_);
   }
 
-  // The order of calls is that of Python's DistributedDataParallel.forward.
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
     LOCKSTEP_CHECK(model_ != nullptr);
-    if (share.last) {
-      reducer_->prepare_for_forward();
+    if (at_start_of_step_) {
+      begin(true);
     }
-    reducer_->rebuild_buckets();
-    if (options_.broadcast_buffers && at_start_of_step_) {
-      communicator_.broadcast(model_->buffers());
+    const SyncBatchNorm::Scope scope = batch_norm_.enter();
+    Loss result = loss(*model_, batch);
+    torch::Tensor weighted = share.weight == 1 ? result.value : result.value * share.weight;
+    if (first_shares_.defined()) {
+      weighted = weighted + first_shares_;
+      first_shares_ = torch::Tensor();
+    }
+    if (!share.last && options_.static_graph && exchanges_ == 0) {
+      // The first backward must be the one that is exchanged: libtorch 2.x counts the others too
+      // when it learns the graph.
+      first_shares_ = weighted;
+    } else if (share.last) {
+      // A gradient that only an earlier share has given must be exchanged too.
+      exchange_gradients(weighted,
+                         at_start_of_step_ ? std::vector<torch::Tensor>() : with_gradient());
+    } else {
+      weighted.backward();
     }
     at_start_of_step_ = share.last;
-    Loss result = loss(*model_, batch);
-    // Without this call the gradients only add up on this worker: Python's no_sync.
-    if (share.last) {
-      std::vector<torch::Tensor> outputs;
-      if (options_.find_unused_parameters) {
-        outputs.push_back(result.value);
-      }
-      reducer_->prepare_for_backward(outputs);
-    }
-    try {
-      (share.weight == 1 ? result.value : result.value * share.weight).backward();
-    } catch (const std::exception& fault) {
-      comm::throw_if_lost_peer("the exchange of gradients", fault);
-      throw;
-    }
     result.value = result.value.detach();
     result.scores = result.scores.defined() ? result.scores.detach() : result.scores;
     return result;
   }
 
-  double step(const StepOptions& options) override {
-    return apply_step(*optimizer_, parameters_, options);
+  StepResult step(const StepOptions& options) override {
+    return apply_step(*optimizer_, trained_.tensors, options);
+  }
+
+  int join() override {
+    LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
+    require_uneven(options_);
+    while (begin(false)) {
+      // Reaches every parameter, and gives none a gradient.
+      const torch::Tensor nothing =
+          torch::zeros({}, trained_.tensors.front().options()).requires_grad_();
+      exchange_gradients(nothing, trained_.tensors);
+      for (const torch::Tensor& parameter : trained_.tensors) {
+        parameter.mutable_grad() = torch::Tensor();
+      }
+    }
+    const int last = attendance_->last_to_join();
+    share_state(communicator_, *model_, *optimizer_, last);
+    return last;
   }
 
  private:
+  bool begin(bool here) {
+    return begin_step(
+        communicator_, *model_, options_, attendance_ ? &*attendance_ : nullptr, here);
+  }
+
+  // Backward of the last share of a step, during which gradients travel; the order of calls is that
+  // of Python's DistributedDataParallel. Without them gradients only add up on this worker:
+  // Python's no_sync.
+  void exchange_gradients(torch::Tensor loss, const std::vector<torch::Tensor>& touched) {
+    // In its first step a static graph only counts; all is exchanged when backward is over.
+    const bool counts = options_.static_graph && exchanges_ == 0;
+    if (counts || !touched.empty()) {
+      loss = gate(loss, touched, counts ? [this] { exchange_all(); } : std::function<void()>());
+    }
+    reducer_->prepare_for_forward();
+    std::vector<torch::Tensor> outputs;
+    if (options_.find_unused_parameters && !options_.static_graph) {
+      outputs.push_back(loss);
+    }
+    reducer_->prepare_for_backward(outputs);
+    if (!options_.overlap) {
+      exchange_->hold();
+    }
+    try {
+      const CallScope scope = communicator_.enter("the exchange of gradients");
+      loss.backward();
+    } catch (const std::exception& fault) {
+      comm::throw_if_lost_peer("the exchange of gradients", fault);
+      throw_if_graph_changed(fault, false);
+      throw;
+    }
+    ++exchanges_;
+    settle();
+  }
+
+  void exchange_all() {
+    if (!options_.overlap) {
+      exchange_->release();
+    }
+    reducer_->delay_all_reduce();
+  }
+
+  // The call that cuts buckets also says if the reducer still waits for a gradient; in Python's
+  // order of calls it comes in the next step.
+  void settle() {
+    try {
+      reducer_->rebuild_buckets();
+    } catch (const std::exception& fault) {
+      comm::throw_if_lost_peer("the exchange of gradients", fault);
+      if (std::string_view(fault.what()).find("Expected to have finished reduction") ==
+          std::string_view::npos) {
+        throw;
+      }
+      throw_if_graph_changed(fault, true);
+      const std::vector<std::string> names = unused();
+      throw Error(
+          ExitCode::Usage,
+          fmt::format("cannot finish the step: {} of {} parameters took no part in the loss",
+                      names.size(),
+                      trained_.names.size()))
+          .fact("unused", quote_some(names), fmt::format("rank {}", communicator_.rank()))
+          .hint("--find-unused-parameters, or requires_grad_(false) on these");
+    }
+    if (options_.static_graph && exchanges_ == 1) {
+      first_unused_ = unused();
+    }
+  }
+
+  // In the midst of backward a gradient that is not there yet says nothing.
+  void throw_if_graph_changed(const std::exception& fault, bool backward_is_over) const {
+    if (!options_.static_graph ||
+        std::string_view(fault.what()).find("graph has changed") == std::string_view::npos) {
+      return;
+    }
+    const std::vector<std::string> now = unused();
+    std::vector<std::string> changed;
+    for (const std::string& each : trained_.names) {
+      const bool was_used =
+          std::find(first_unused_.begin(), first_unused_.end(), each) == first_unused_.end();
+      const bool is_used = std::find(now.begin(), now.end(), each) == now.end();
+      if (is_used ? !was_used : was_used && backward_is_over) {
+        changed.push_back(each);
+      }
+    }
+    throw Error(ExitCode::Usage, "cannot finish the step: the graph is not that of the first step")
+        .fact("asked", "--static-graph", "command line")
+        .fact("changed", quote_some(changed), fmt::format("rank {}", communicator_.rank()))
+        .hint("--find-unused-parameters instead of --static-graph");
+  }
+
+  std::vector<torch::Tensor> with_gradient() const {
+    std::vector<torch::Tensor> result;
+    for (const torch::Tensor& parameter : trained_.tensors) {
+      if (parameter.grad().defined()) {
+        result.push_back(parameter);
+      }
+    }
+    return result;
+  }
+
+  std::vector<std::string> unused() const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < trained_.tensors.size(); ++i) {
+      if (!trained_.tensors[i].grad().defined()) {
+        names.push_back(trained_.names[i]);
+      }
+    }
+    return names;
+  }
+
   Communicator& communicator_;
   StrategyOptions options_;
+  std::optional<Attendance> attendance_;
+  SyncBatchNorm batch_norm_;
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
-  std::vector<torch::Tensor> parameters_;
-  std::shared_ptr<c10d::Reducer> reducer_;
+  TrainedParameters trained_;
+  std::vector<std::string> first_unused_;  // under a static graph
+  int64_t exchanges_ = 0;
   bool at_start_of_step_ = true;
+  torch::Tensor first_shares_;  // the loss so far, in the first step of a static graph
+  // The reducer calls the exchange, which must therefore go last.
+  std::unique_ptr<Exchange> exchange_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;
 };
 
 }  // namespace
 
 std::unique_ptr<Strategy> make_ddp(Communicator& communicator, const StrategyOptions& options) {
+  if (options.static_graph && options.uneven) {
+    throw Error(ExitCode::Usage, "cannot train with a static graph on uneven data")
+        .fact("asked", "static_graph and uneven", "StrategyOptions")
+        .hint("leave out --static-graph: a worker that has run out of batches has another graph");
+  }
   return std::make_unique<Ddp>(communicator, options);
 }
 

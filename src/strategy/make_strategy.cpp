@@ -2,6 +2,8 @@
 #include "contract/strategy_kind.h"
 #include "lockstep/strategy.h"
 #include "strategy/ddp.h"
+#include "strategy/horovod.h"
+#include "strategy/mirrored.h"
 #include "strategy/single.h"
 
 namespace lockstep {
@@ -13,6 +15,10 @@ std::unique_ptr<Strategy> make_strategy(std::string_view name,
   switch (contract::parse_strategy(name)) {
     case contract::StrategyKind::Single:
       return strategy::make_single(communicator);
+    case contract::StrategyKind::Horovod:
+      return strategy::make_horovod(communicator, options);
+    case contract::StrategyKind::Mirrored:
+      return strategy::make_mirrored(communicator, options);
     case contract::StrategyKind::Ddp:
       break;
   }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "lockstep/error.h"
 #include "strategy/apply_step.h"
+#include "strategy/trained_parameters.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -17,7 +18,8 @@ class Single final : public Strategy {
   void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
     model_ = &model;
     optimizer_ = &optimizer;
-    parameters_ = model.parameters();
+    // A tensor that two modules share counts once, when its gradient is clipped too.
+    parameters_ = trained_parameters(model).tensors;
   }
 
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
@@ -29,9 +31,11 @@ class Single final : public Strategy {
     return result;
   }
 
-  double step(const StepOptions& options) override {
+  StepResult step(const StepOptions& options) override {
     return apply_step(*optimizer_, parameters_, options);
   }
+
+  int join() override { return 0; }
 
  private:
   torch::nn::Module* model_ = nullptr;

@@ -19,12 +19,17 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
   last_time_ = now;
   last_step_ = step;
 
+  const std::optional<BadLoss>& bad = mine.bad_loss;
   const torch::Tensor words = torch::tensor({mine.loss_sum,
                                              mine.samples,
                                              mine.correct,
                                              mine.scored,
                                              mine.stop ? 1.0 : 0.0,
-                                             static_cast<double>(pace)},
+                                             static_cast<double>(pace),
+                                             mine.bad_weights ? 1.0 : 0.0,
+                                             bad.has_value() ? 1.0 : 0.0,
+                                             static_cast<double>(bad.value_or(BadLoss{}).step),
+                                             bad.value_or(BadLoss{}).value},
                                             torch::kFloat64);
   const torch::Tensor all = communicator_.all_gather(words);
   const torch::Tensor sums = all.sum(0);
@@ -32,9 +37,22 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
     return sums[i].item<double>();
   };
   next_step_ = step + std::clamp<int64_t>(all[0][5].item<int64_t>(), 1, kMostSteps);
-  return {.stop = sum(4) > 0,
-          .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
-          .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1};
+  Agreed agreed{.stop = sum(4) > 0,
+                .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
+                .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1,
+                .bad_loss = std::nullopt,
+                .bad_weights = sum(6) > 0};
+  for (int rank = 0; rank < communicator_.size(); ++rank) {
+    const auto word = [&all, rank](int64_t i) {
+      return all[rank][i].item<double>();
+    };
+    const auto bad_step = static_cast<int64_t>(word(8));
+    if (word(7) > 0 && (!agreed.bad_loss || bad_step < agreed.bad_loss->step)) {
+      agreed.bad_loss = BadLoss{.step = bad_step, .value = word(9)};
+      agreed.bad_rank = rank;
+    }
+  }
+  return agreed;
 }
 
 }  // namespace lockstep::train

@@ -3,16 +3,21 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "lockstep/communicator.h"
+#include "train/loss_watch.h"
 
 namespace lockstep::train {
 
 // What the gang knows after it has talked.
 struct Agreed {
-  bool stop = false;     // some worker was asked to end
-  double loss = 0;       // mean over the gang's samples since the last talk
-  double accuracy = -1;  // the same; negative: nothing was scored
+  bool stop = false;                // some worker was asked to end
+  double loss = 0;                  // mean over the gang's samples since the last talk
+  double accuracy = -1;             // the same; negative: nothing was scored
+  std::optional<BadLoss> bad_loss;  // the first since the last talk
+  int bad_rank = 0;                 // who had it; of several at one step the lowest
+  bool bad_weights = false;         // on some worker
 };
 
 // What a worker brings.
@@ -22,6 +27,8 @@ struct Tally {
   double correct = 0;
   double scored = 0;
   bool stop = false;
+  std::optional<BadLoss> bad_loss = {};
+  bool bad_weights = false;
 };
 
 // The gang talks now and then: often enough to stop within a second and to show news, seldom enough

@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 #include <fmt/format.h>
+#include <mutex>
 
 #include "base/log.h"
 #include "lockstep/error.h"
@@ -18,7 +19,15 @@ torch::Tensor random_state(torch::Device device) {
 }  // namespace
 
 void seed_worker(const SessionParts& session, uint64_t seed) {
-  torch::manual_seed(seed * 1000003 + static_cast<uint64_t>(session.communicator->rank()) + 1);
+  const uint64_t own = seed * 1000003 + static_cast<uint64_t>(session.communicator->rank()) + 1;
+  if (session.replicas > 1 && session.device.is_cuda()) {
+    // Other GPUs are other replicas'.
+    at::Generator generator = at::globalContext().defaultGenerator(session.device);
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(own);
+    return;
+  }
+  torch::manual_seed(own);
 }
 
 Checkpointing::Checkpointing(SessionParts& session,
@@ -49,7 +58,7 @@ std::string Checkpointing::find_directory() const {
   return "";
 }
 
-std::optional<CheckpointState> Checkpointing::restore() {
+std::optional<Checkpointing::Restored> Checkpointing::restore() {
   std::string directory;
   if (session_.communicator->rank() == 0) {
     directory = find_directory();
@@ -68,7 +77,8 @@ std::optional<CheckpointState> Checkpointing::restore() {
   if (session_.communicator->rank() == 0) {
     log::info("resumed at step {} from {}", reader.state().step, directory);
   }
-  return reader.state();
+  return Restored{.state = reader.state(),
+                  .averages = reader.has(kEmaPart) ? reader.tensors(kEmaPart) : NamedTensors{}};
 }
 
 void Checkpointing::restore_random(const CheckpointReader& reader) const {
@@ -91,7 +101,8 @@ void Checkpointing::restore_random(const CheckpointReader& reader) const {
   }
 }
 
-std::filesystem::path Checkpointing::save(const CheckpointState& state) {
+std::filesystem::path Checkpointing::save(const CheckpointState& state,
+                                          const NamedTensors& averages) {
   const torch::Tensor random = session_.communicator->all_gather(random_state(session_.device));
   if (session_.communicator->rank() != 0) {
     const std::string outcome = session_.communicator->broadcast_bytes("");
@@ -107,6 +118,9 @@ std::filesystem::path Checkpointing::save(const CheckpointState& state) {
     const NamedTensors weights = collect_model(model_);
     writer.add_tensors(kModelPart, weights);
     writer.add_value(kOptimizerPart, collect_optimizer(optimizer_, weights));
+    if (!averages.empty()) {
+      writer.add_tensors(kEmaPart, averages);
+    }
     NamedTensors numbers;
     for (int64_t rank = 0; rank < random.size(0); ++rank) {
       numbers.emplace_back(

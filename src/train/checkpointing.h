@@ -23,11 +23,15 @@ class Checkpointing {
   // The state that --resume names, after model, optimizer and random numbers were set to it; or
   // nothing: training begins at the beginning. Throws an Error, on all workers, for a checkpoint of
   // another model or one that was asked for and is not there.
-  std::optional<CheckpointState> restore();
+  struct Restored {
+    CheckpointState state;
+    NamedTensors averages;  // of the weights, where the checkpoint has them
+  };
+  std::optional<Restored> restore();
 
-  // Returns the directory. If rank 0 cannot write it, rank 0 throws its Error, and the others one
-  // that says so.
-  std::filesystem::path save(const CheckpointState& state);
+  // `averages` of the weights are saved too if there are any. Returns the directory. If rank 0
+  // cannot write it, rank 0 throws its Error, and the others one that says so.
+  std::filesystem::path save(const CheckpointState& state, const NamedTensors& averages);
 
  private:
   std::string find_directory() const;

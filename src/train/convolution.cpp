@@ -55,6 +55,10 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
       !at::globalContext().hasMKLDNN() || !has_convolution(model)) {
     return {};
   }
+  // Off already: it cannot compute in the precision that was asked for.
+  if (wanted == "auto" && !at::globalContext().userEnabledMkldnn()) {
+    return {"im2col", ""};
+  }
   if (wanted != "auto") {
     use(wanted == "onednn");
     return {std::string(wanted), fmt::format("convolutions by {}, as asked", wanted)};

@@ -11,6 +11,7 @@
 #include "os/signals.h"
 #include "train/convolution.h"
 #include "train/evaluate.h"
+#include "train/precision.h"
 #include "train/stopped.h"
 
 namespace lockstep::train {
@@ -31,6 +32,19 @@ Schedule named_schedule(const TrainerOptions& options, int64_t total) {
   return options.warmup_steps > 0 ? schedule.warmed_up(options.warmup_steps) : schedule;
 }
 
+// TensorFlow's policies; the first of its names is data here, which gives the same training as
+// every other strategy.
+Sharding choose_sharding(const std::string& policy,
+                         const std::vector<int64_t>& files,
+                         int workers) {
+  if (policy == "off") {
+    return Sharding::Off;
+  }
+  const bool has_enough = static_cast<int>(files.size()) >= workers;
+  return policy == "file" || (policy == "auto" && has_enough && workers > 1) ? Sharding::File
+                                                                             : Sharding::Data;
+}
+
 SamplerOptions sampler_options(const SessionParts& session,
                                const TrainerOptions& options,
                                const DatasetPtr& train) {
@@ -39,7 +53,23 @@ SamplerOptions sampler_options(const SessionParts& session,
           .rank = session.communicator->rank(),
           .world_size = session.communicator->size(),
           .tail = options.tail,
-          .seed = options.seed};
+          .seed = options.seed,
+          .sharding = choose_sharding(
+              session.flags.auto_shard, train->files(), session.communicator->size()),
+          .files = train->files()};
+}
+
+// "96 samples dropped", or how samples are shared out otherwise.
+std::string describe_shares(const DistributedSampler& sampler,
+                            const TrainerOptions& options,
+                            int64_t samples) {
+  if (sampler.sharding() != Sharding::Data) {
+    return sampler.sharding() == Sharding::File ? "whole files to each worker"
+                                                : "all samples to each worker";
+  }
+  const int64_t taken = sampler.steps() * options.global_batch;
+  return options.tail == Tail::Drop ? fmt::format("{} samples dropped", samples - taken)
+                                    : fmt::format("{} samples padded", taken - samples);
 }
 
 Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
@@ -76,7 +106,9 @@ Loop::Loop(SessionParts& session,
       checkpointing_(session, task_.model, task_.optimizer, retention(options, task_.test)),
       agreement_(*session.communicator),
       progress_(session, options.report_every),
+      loss_scaler_(options.loss_scale, options.precision),
       base_rates_(learning_rates(task_.optimizer)) {
+  task_.loss = in_precision(task_.loss, options_.precision, session_.device);
   state_.steps_per_epoch = sampler_.steps();
   if (!schedule) {
     schedule_ = named_schedule(options_, total_steps());
@@ -93,11 +125,15 @@ bool Loop::is_finished() const {
 }
 
 TrainResult Loop::run() {
+  require_recompute_known();
   const StopRequest::Patience patience(session_.stop);
   task_.model.to(session_.device);
   task_.model.train();
   seed_worker(session_, options_.seed);
   strategy_->adopt(task_.model, task_.optimizer);
+  if (options_.ema > 0) {
+    ema_.emplace(task_.model, options_.ema);
+  }
   resume();
   introduce();
   begun_ = Clock::now();
@@ -115,7 +151,8 @@ TrainResult Loop::run() {
                      .test_accuracy = std::nullopt,
                      .samples_per_second = throughput_.rate(),
                      .seconds = std::chrono::duration<double>(Clock::now() - begun_).count(),
-                     .stopped_early = stopped_early_};
+                     .stopped_early = stopped_early_,
+                     .skipped_steps = loss_scaler_.skipped()};
   if (state_.evaluation) {
     result.test_loss = state_.evaluation->loss;
     result.test_accuracy = state_.evaluation->accuracy;
@@ -123,11 +160,20 @@ TrainResult Loop::run() {
   return result;
 }
 
+void Loop::require_recompute_known() const {
+  if (session_.flags.recompute && !session_.asked_recompute) {
+    throw Error(ExitCode::Usage, "cannot use --recompute: this program's model does not offer it")
+        .fact("asked", "--recompute", "command line")
+        .hint("leave out --recompute, or build the model with what Session::recompute() says");
+  }
+}
+
 void Loop::resume() {
-  const std::optional<CheckpointState> saved = checkpointing_.restore();
-  if (!saved) {
+  const std::optional<Checkpointing::Restored> restored = checkpointing_.restore();
+  if (!restored) {
     return;
   }
+  const CheckpointState* saved = &restored->state;
   const bool speaks = session_.communicator->rank() == 0;
   if (saved->seed != options_.seed) {
     if (speaks) {
@@ -157,6 +203,16 @@ void Loop::resume() {
     return found == saved->notes.end() ? std::string() : found->second;
   };
   convolution_ = note("convolution");
+  loss_scaler_.restore(note("loss_scale"));
+  if (ema_) {
+    // Averages of the random weights of this start would be worth nothing.
+    ema_.emplace(task_.model, options_.ema);
+    if (!restored->averages.empty()) {
+      ema_->restore(restored->averages, std::stoll(note("ema_updates")));
+    } else if (speaks) {
+      log::warn("the checkpoint has no averaged weights: --ema begins with the trained ones");
+    }
+  }
   for (size_t i = 0; i < callbacks_.size(); ++i) {
     if (const std::string text = note(fmt::format("callback-{}", i)); !text.empty()) {
       callbacks_[i]->restore(text);
@@ -180,8 +236,7 @@ void Loop::introduce() {
                             comm.kind(),
                             session_.device.str()));
   progress_.say(fmt::format(
-      "global batch {} = {} per worker x {}{}; {} steps per epoch, {} "
-      "samples {}; learning rate {:.4g}, {}",
+      "global batch {} = {} per worker x {}{}; {} steps per epoch, {}; learning rate {:.4g}, {}",
       options_.global_batch,
       options_.global_batch % comm.size() == 0
           ? std::to_string(options_.global_batch / comm.size())
@@ -189,9 +244,7 @@ void Loop::introduce() {
       comm.size(),
       options_.accumulate == 1 ? "" : fmt::format(", in {} micro-batches", options_.accumulate),
       sampler_.steps(),
-      options_.tail == Tail::Drop ? task_.train->size() - sampler_.steps() * options_.global_batch
-                                  : sampler_.steps() * options_.global_batch - task_.train->size(),
-      options_.tail == Tail::Drop ? "dropped" : "padded",
+      describe_shares(sampler_, options_, task_.train->size()),
       base_rates_.front(),
       schedule_.text()));
 }
@@ -207,10 +260,12 @@ void Loop::train_epoch() {
                  .threads = options_.loader_threads,
                  .pin_memory = session_.device.is_cuda()});
   while (!is_finished()) {
+    session_.communicator->set_phase("data");
     const std::optional<Batch> batch = loader.next();
     if (!batch) {
       break;
     }
+    session_.communicator->set_phase("forward and backward");
     train_step(batch->to(session_.device, true));
     after_step();
   }
@@ -227,22 +282,41 @@ void Loop::train_step(const Batch& batch) {
 
   const auto workers = static_cast<double>(session_.communicator->size());
   const auto all = static_cast<double>(sampler_.global_size(step_in_epoch_));
-  const bool scores = state_.step % kScoreEvery == 0;
+  std::vector<std::pair<Loss, Batch>> results;
   for (int64_t part = 0; part < options_.accumulate; ++part) {
     const int64_t begin = batch.size() * part / options_.accumulate;
     const int64_t end = batch.size() * (part + 1) / options_.accumulate;
     const Batch share = options_.accumulate == 1 ? batch : batch.slice(begin, end);
-    const Loss result =
-        strategy_->accumulate(task_.loss,
-                              share,
-                              {.weight = static_cast<double>(share.size()) * workers / all,
-                               .last = part + 1 == options_.accumulate});
-    lately_.add(result.value, share.size());
-    if (scores && result.scores.defined()) {
-      lately_.add_scores(result.scores, share.target);
+    const double weight = static_cast<double>(share.size()) * workers / all;
+    results.emplace_back(strategy_->accumulate(task_.loss,
+                                               share,
+                                               {.weight = weight * loss_scaler_.scale(),
+                                                .last = part + 1 == options_.accumulate}),
+                         share);
+  }
+  const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
+                                             .loss_scale = loss_scaler_.scale(),
+                                             .check_finite = loss_scaler_.is_on()});
+  loss_scaler_.after_step(state_.step + 1, result.applied);
+  if (!result.applied) {
+    return;
+  }
+  count(results);
+  if (ema_) {
+    ema_->update();
+  }
+}
+
+// A step that was left out is not counted: its loss may have left the range of numbers as well.
+void Loop::count(const std::vector<std::pair<Loss, Batch>>& results) {
+  const bool scores = state_.step % kScoreEvery == 0;
+  for (const auto& [loss, share] : results) {
+    lately_.add(loss.value, share.size());
+    loss_watch_.add(loss.value, state_.step + 1);
+    if (scores && loss.scores.defined()) {
+      lately_.add_scores(loss.scores, share.target);
     }
   }
-  strategy_->step({.clip_norm = options_.clip_norm});
 }
 
 void Loop::choose_convolution_once(const Batch& batch) {
@@ -275,7 +349,7 @@ void Loop::after_step() {
   }
   const bool at_end = step_in_epoch_ >= sampler_.steps() || is_finished();
   if (at_end || agreement_.is_due(state_.step)) {
-    talk();
+    talk(at_end);
   }
   if (stop_agreed_ && !is_finished()) {
     stop();
@@ -288,16 +362,25 @@ void Loop::after_step() {
   }
 }
 
-void Loop::talk() {
+void Loop::talk(bool looks_at_weights) {
   const Tally mine{.loss_sum = lately_.loss() * static_cast<double>(lately_.samples()),
                    .samples = static_cast<double>(lately_.samples()),
                    .correct = lately_.correct(),
                    .scored = static_cast<double>(lately_.scored()),
-                   .stop = session_.find_stop_signal().has_value()};
+                   .stop = session_.find_stop_signal().has_value(),
+                   .bad_loss = loss_watch_.find_first_bad(),
+                   .bad_weights = looks_at_weights && !has_finite_weights(task_.model)};
+  const bool is_news = lately_.samples() > 0;
   const Agreed news = agreement_.talk(state_.step, mine);
+  require_finite(news);
+  checked_step_ = looks_at_weights ? state_.step : checked_step_;
+  loss_watch_.reset();
   epoch_.merge(lately_);
   lately_.reset();
-  stop_agreed_ = news.stop;
+  stop_agreed_ = stop_agreed_ || news.stop;
+  if (!is_news) {
+    return;
+  }
   state_.loss = news.loss;
   const ProgressView shown = view(news);
   progress_.update(shown);
@@ -307,6 +390,27 @@ void Loop::talk() {
                    {"loss", news.loss},
                    {"learning_rate", state_.learning_rate},
                    {"samples_per_second", shown.samples_per_second}});
+}
+
+// Asking again with the same flags would end in the same step: not ExitCode::TryAgain.
+void Loop::require_finite(const Agreed& news) const {
+  if (!news.bad_loss && !news.bad_weights) {
+    return;
+  }
+  const std::string what =
+      news.bad_loss ? fmt::format("the loss is {} at step {} (first on rank {})",
+                                  news.bad_loss->value,
+                                  news.bad_loss->step,
+                                  news.bad_rank)
+                    : fmt::format("the weights are not finite after step {}", state_.step);
+  throw Error(ExitCode::Usage, "cannot go on: " + what)
+      .fact("learning rate", fmt::format("{:.4g}", state_.learning_rate))
+      .fact("precision", options_.precision)
+      .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
+      .hint(fmt::format("--lr {:.4g}{}{}",
+                        base_rates_.front() / 10,
+                        options_.clip_norm > 0 ? "" : ", --clip 1",
+                        options_.precision == "fp32" ? "" : ", --precision fp32"));
 }
 
 ProgressView Loop::view(const Agreed& news) const {
@@ -327,9 +431,15 @@ void Loop::validate() {
     return;
   }
   const auto start = Clock::now();
+  session_.communicator->set_phase("evaluation");
   evaluation_step_ = state_.step;
+  std::optional<Ema::Scope> averaged;
+  if (ema_) {
+    averaged.emplace(*ema_);
+  }
   state_.evaluation =
       evaluate(session_, task_.model, task_.test, task_.loss, options_.evaluation_batch);
+  averaged.reset();
   session_.report("evaluation",
                   {{"step", state_.step},
                    {"loss", state_.evaluation->loss},
@@ -354,6 +464,12 @@ CheckpointState Loop::checkpoint_state() const {
                         .notes = {{"strategy", std::string(strategy_->name())},
                                   {"schedule", schedule_.text()},
                                   {"convolution", convolution_}}};
+  if (loss_scaler_.is_on()) {
+    saved.notes["loss_scale"] = loss_scaler_.state();
+  }
+  if (ema_) {
+    saved.notes["ema_updates"] = std::to_string(ema_->updates());
+  }
   if (state_.evaluation && evaluation_step_ == state_.step) {
     saved.metrics["test_loss"] = state_.evaluation->loss;
     if (state_.evaluation->accuracy) {
@@ -373,8 +489,14 @@ void Loop::save() {
     return;
   }
   const auto start = Clock::now();
+  // A checkpoint that nobody could go on from would push out a good one.
+  if (checked_step_ != state_.step) {
+    talk(true);
+  }
+  session_.communicator->set_phase("a checkpoint");
   checkpoint_step_ = state_.step;
-  last_checkpoint_ = checkpointing_.save(checkpoint_state()).string();
+  last_checkpoint_ =
+      checkpointing_.save(checkpoint_state(), ema_ ? ema_->tensors() : NamedTensors{}).string();
   session_.report("checkpoint",
                   {{"step", state_.step},
                    {"directory", last_checkpoint_},
@@ -421,6 +543,7 @@ void Loop::finish_epoch() {
 }
 
 void Loop::summarise() {
+  session_.communicator->set_phase("what comes after training");
   session_.report("end",
                   {{"step", state_.step},
                    {"samples_per_second", throughput_.rate()},
@@ -441,6 +564,12 @@ void Loop::summarise() {
                   format_count(static_cast<int64_t>(throughput_.rate())),
                   format_count(state_.step),
                   format_duration(std::chrono::duration<double>(Clock::now() - begun_).count())));
+  if (loss_scaler_.is_on()) {
+    progress_.say(fmt::format("loss scale     {}, {} of {} steps left out",
+                              loss_scaler_.scale(),
+                              loss_scaler_.skipped(),
+                              state_.step));
+  }
   progress_.say(
       fmt::format("memory         {} at most on rank 0", format_bytes(os::peak_resident_bytes())));
   progress_.say(fmt::format("run directory  {}", session_.run_dir.root().string()));

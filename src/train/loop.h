@@ -10,6 +10,9 @@
 #include "lockstep/trainer.h"
 #include "train/agreement.h"
 #include "train/checkpointing.h"
+#include "train/ema.h"
+#include "train/loss_scale.h"
+#include "train/loss_watch.h"
 #include "train/progress.h"
 #include "train/session_parts.h"
 
@@ -38,12 +41,15 @@ class Loop {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void require_recompute_known() const;
   void resume();
   void introduce();
   void train_epoch();
   void train_step(const Batch& batch);
   void choose_convolution_once(const Batch& batch);
-  void talk();
+  void count(const std::vector<std::pair<Loss, Batch>>& results);
+  void talk(bool looks_at_weights = false);
+  void require_finite(const Agreed& news) const;
   void after_step();
   void validate();
   void save();
@@ -68,6 +74,8 @@ class Loop {
   Checkpointing checkpointing_;
   Agreement agreement_;
   Progress progress_;
+  LossScaler loss_scaler_;
+  std::optional<Ema> ema_;
 
   std::vector<double> base_rates_;
   TrainState state_;
@@ -76,6 +84,7 @@ class Loop {
   bool convolution_chosen_ = false;
 
   Meter lately_;  // since the last talk
+  LossWatch loss_watch_;
   Meter epoch_;
   Throughput throughput_;  // of the whole training
   Throughput epoch_throughput_;
@@ -84,6 +93,7 @@ class Loop {
   std::vector<EpochSummary> summaries_;
   std::string last_checkpoint_;
   int64_t checkpoint_step_ = -1;
+  int64_t checked_step_ = -1;  // the last whose weights were looked at
   int64_t evaluation_step_ = -1;
   bool stop_agreed_ = false;
   bool stopped_early_ = false;

@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <chrono>
 #include <cstdio>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <mutex>
 #include <random>
 #include <thread>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/call_record.h"
 #include "comm/join.h"
+#include "comm/stall_watch.h"
 #include "lockstep/error.h"
 #include "os/environment.h"
+#include "os/process.h"
 #include "os/terminal.h"
 #include "train/defaults.h"
 #include "train/fork_workers.h"
+#include "train/gang_choice.h"
+#include "train/replicas.h"
 #include "train/session_parts.h"
 #include "train/stopped.h"
+#include "train/verified.h"
+#include "train/verify.h"
 
 namespace lockstep {
 namespace {
@@ -75,26 +84,43 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
   }
 }
 
-std::unique_ptr<SessionParts> open_session(train::Flags flags,
+// What every Session of this process is made from.
+struct Start {
+  train::Flags flags;
+  train::GangChoice gang;
+  train::StopRequest& stop;
+  std::unique_ptr<comm::StallWatch>& watch;  // outlives the sessions, to explain their end
+  std::string program;
+  int replicas = 1;
+};
+
+std::unique_ptr<Communicator> connect(const Start& start) {
+  comm::Joined joined = comm::join_gang_and_store(start.gang.placement, start.gang.join);
+  start.watch = comm::watch_for_stalls(
+      *joined.communicator, joined.store, start.gang.placement.place, start.gang.stall);
+  return std::move(joined.communicator);
+}
+
+// `gang`: the replica's; null: joins the gang.
+std::unique_ptr<SessionParts> open_session(const Start& start,
                                            const cluster::Placement& placement,
-                                           train::StopRequest& stop,
-                                           const std::string& program) {
+                                           Communicator* gang = nullptr) {
   const os::Environment environment = os::environment();
   auto parts = std::make_unique<SessionParts>();
-  parts->flags = std::move(flags);
+  parts->flags = start.flags;
   parts->placement = placement;
-  parts->stop = &stop;
+  parts->stop = &start.stop;
+  parts->replicas = start.replicas;
   const train::Defaults defaults =
       train::set_defaults(environment, placement.place.local_world_size);
-  parts->owned_communicator = comm::join_gang(
-      placement,
-      {.transport = parts->flags.transport,
-       .timeout = std::chrono::milliseconds(static_cast<int64_t>(parts->flags.timeout * 1000))});
-  parts->communicator = parts->owned_communicator.get();
+  if (gang == nullptr) {
+    parts->owned_communicator = connect(start);
+  }
+  parts->communicator = gang == nullptr ? parts->owned_communicator.get() : gang;
   parts->device = choose_device(parts->flags.device, placement.place.local_rank);
   parts->data_dir = parts->flags.data_dir.value_or(
       os::find_variable(environment, contract::kDataDirectory).value_or("data"));
-  parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, program));
+  parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, start.program));
   parts->events.emplace(parts->run_dir.events(parts->communicator->rank()));
   find_terminal(*parts, environment);
   if (const auto text = os::find_variable(environment, contract::kCommandTime)) {
@@ -112,6 +138,23 @@ std::unique_ptr<SessionParts> open_session(train::Flags flags,
   return parts;
 }
 
+// What the other workers' calls tell of a failure, if it came of one that did not match theirs.
+std::optional<comm::Explanation> explain(const std::unique_ptr<comm::StallWatch>& watch) {
+  return watch == nullptr ? std::nullopt : watch->explain();
+}
+
+int finish(const comm::Explanation& known) {
+  if (known.speaks) {
+    std::fflush(stdout);
+    fmt::print(stderr, "lockstep: error: {}\n", known.error.what());
+    std::fflush(stderr);
+  } else {
+    // Another worker says it; if the launcher ends this one meanwhile, the better.
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+  return static_cast<int>(known.error.code());
+}
+
 // Says why this worker ends. When a launcher watches, a failure that all workers share is rank 0's
 // to tell, and one that follows from another's is nobody's: the others wait to be stopped, which
 // ends them on the spot, and speak only if that does not happen.
@@ -119,7 +162,9 @@ void report(const Error& fault, const cluster::Placement& placement) {
   const bool is_watched = placement.origin != cluster::Origin::Alone;
   const bool speaks_first = placement.place.rank == 0 && fault.code() != ExitCode::TryAgain;
   if (is_watched && !speaks_first) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    // mpirun and srun take their time to end the others.
+    const bool is_ours = placement.origin == cluster::Origin::Launcher;
+    std::this_thread::sleep_for(std::chrono::milliseconds(is_ours ? 1500 : 5000));
   }
   std::fflush(stdout);
   fmt::print(stderr, "lockstep: error: {}\n", fault.what());
@@ -133,11 +178,88 @@ int finish(const train::Stopped& news, const cluster::Placement& placement) {
   return static_cast<int>(news.code());
 }
 
+// The end of a process that has failed.
+int finish(const std::exception_ptr& failure,
+           const cluster::Placement& placement,
+           const std::unique_ptr<comm::StallWatch>& watch) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const train::Stopped& news) {
+    return finish(news, placement);
+  } catch (const Error& fault) {
+    if (const auto known = explain(watch)) {
+      return finish(*known);
+    }
+    report(fault, placement);
+    return static_cast<int>(fault.code());
+  } catch (const std::exception& fault) {
+    if (const auto known = explain(watch)) {
+      return finish(*known);
+    }
+    const std::string text = fault.what();
+    const Error wrapped = Error(ExitCode::Bug, "cannot go on: an exception left the program")
+                              .fact("reason", text.substr(0, text.find('\n')));
+    report(wrapped, placement);
+    return static_cast<int>(ExitCode::Bug);
+  }
+}
+
+void run_body(Session& session, const std::function<void(Session&)>& body) {
+  body(session);
+  if (session.wants_verification()) {
+    train::throw_not_verified();
+  }
+  // Rank 0 serves the store that the others may still read.
+  session.communicator().barrier(comm::kEndOfProgram);
+  std::fflush(stdout);
+}
+
+// Several replicas of the program's body in this process, each with a Session of its own. They end
+// together when they are stopped: news is then no failure to any of them.
+void run_replicas(Start start, const std::function<void(Session&)>& body) {
+  if (start.flags.verify_strategies) {
+    train::require_exact_flags(start.flags);
+  }
+  if (start.flags.convolution == "auto") {
+    // The choice is one for the whole process, and replicas would disturb each other's timing.
+    start.flags.convolution = "im2col";
+  }
+  const std::unique_ptr<Communicator> outer = connect(start);
+  const cluster::Placement& placement = start.gang.placement;
+  std::mutex mutex;
+  std::exception_ptr stopped;
+  train::run_replicas(
+      start.replicas,
+      placement,
+      outer.get(),
+      [&](const train::Replica& replica) {
+        Session session(open_session(start, replica.placement, &replica.communicator));
+        if (session.device().is_cuda()) {
+          c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(session.device());
+        }
+        replica.wait_for_turn();
+        torch::manual_seed(start.flags.seed.value_or(1));
+        try {
+          run_body(session, body);
+        } catch (const train::Stopped&) {
+          const std::lock_guard lock(mutex);
+          stopped = std::current_exception();
+        }
+      },
+      [&](const std::exception_ptr& failure) {
+        os::leave(finish(failure, placement, start.watch));
+      });
+  if (stopped != nullptr) {
+    std::rethrow_exception(stopped);
+  }
+}
+
 }  // namespace
 
 int run(int argc, char** argv, const Program& program, const std::function<void(Session&)>& body) {
   cluster::Placement placement;
   std::optional<train::StopRequest> stop;
+  std::unique_ptr<comm::StallWatch> watch;
   try {
     train::accept_fork_offer(os::environment());
     stop.emplace();
@@ -154,23 +276,24 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       return 0;
     }
     const std::string name = std::filesystem::path(argv[0]).filename().string();
-    Session session(open_session(std::move(*flags), placement, *stop, name));
-    body(session);
-    // Rank 0 serves the store that the others may still read.
-    session.communicator().barrier();
-    std::fflush(stdout);
+    const int replicas = train::choose_replicas(*flags, placement.place);
+    Start start{.flags = *flags,
+                .gang = train::choose_gang(*flags, environment, placement),
+                .stop = *stop,
+                .watch = watch,
+                .program = name,
+                .replicas = replicas};
+    if (replicas > 1) {
+      run_replicas(std::move(start), body);
+      return 0;
+    }
+    Session session(open_session(start, start.gang.placement));
+    run_body(session, body);
     return 0;
-  } catch (const train::Stopped& news) {
-    return finish(news, placement);
-  } catch (const Error& fault) {
-    report(fault, placement);
-    return static_cast<int>(fault.code());
-  } catch (const std::exception& fault) {
-    const std::string text = fault.what();
-    const Error wrapped = Error(ExitCode::Bug, "cannot go on: an exception left the program")
-                              .fact("reason", text.substr(0, text.find('\n')));
-    report(wrapped, placement);
-    return static_cast<int>(ExitCode::Bug);
+  } catch (const train::Verified& news) {
+    return news.exit_code();
+  } catch (...) {
+    return finish(std::current_exception(), placement, watch);
   }
 }
 

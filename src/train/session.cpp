@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "lockstep/error.h"
+#include "train/precision.h"
 #include "train/session_parts.h"
 
 namespace lockstep {
@@ -26,6 +28,13 @@ std::optional<int> SessionParts::find_stop_signal() const {
 
 std::optional<double> SessionParts::seconds_since_command() const {
   return command_time ? std::optional(wall_time() - *command_time) : std::nullopt;
+}
+
+void throw_not_verified() {
+  throw Error(ExitCode::Usage,
+              "cannot verify strategies: this program does not train by Trainer::fit")
+      .fact("asked", "--verify-strategies", "command line")
+      .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
 }
 
 void SessionParts::report(const std::string& kind,
@@ -86,8 +95,25 @@ std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
   return lockstep::make_optimizer(std::move(parameters), otherwise);
 }
 
+bool Session::wants_verification() const {
+  return parts_->flags.verify_strategies;
+}
+
 std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options) const {
-  return lockstep::make_strategy(parts_->strategy(), communicator(), options);
+  if (wants_verification()) {
+    train::throw_not_verified();
+  }
+  return lockstep::make_strategy(
+      parts_->strategy(), communicator(), train::resolve(options, parts_->flags));
+}
+
+LossFunction Session::in_precision(const LossFunction& loss) const {
+  return train::in_precision(loss, parts_->flags.precision.value_or("fp32"), parts_->device);
+}
+
+bool Session::recompute() const {
+  parts_->asked_recompute = true;
+  return parts_->flags.recompute;
 }
 
 void Session::say(const std::string& line) const {

@@ -20,6 +20,8 @@ struct SessionParts {
   cluster::Placement placement;
   StopRequest* stop = nullptr;  // run()'s; null in tests
   std::unique_ptr<Communicator> owned_communicator;
+  int replicas = 1;              // of this process, this one among them
+  bool asked_recompute = false;  // the program looked at --recompute
   Communicator* communicator = nullptr;
   torch::Device device = torch::kCPU;
   std::filesystem::path data_dir;
@@ -41,6 +43,9 @@ struct SessionParts {
   void report(const std::string& kind,
               std::vector<std::pair<std::string, contract::Event::Value>> fields);
 };
+
+// --verify-strategies was given to a program that cannot.
+[[noreturn]] void throw_not_verified();
 
 // Seconds since the epoch.
 double wall_time();

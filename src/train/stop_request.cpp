@@ -9,7 +9,10 @@
 namespace lockstep::train {
 
 StopRequest::StopRequest()
-    : signals_({SIGTERM, SIGINT}), end_(os::make_pipe()), thread_([this] { watch(); }) {}
+    : signals_({SIGTERM, SIGINT}),
+      older_threads_({SIGTERM, SIGINT}),
+      end_(os::make_pipe()),
+      thread_([this] { watch(); }) {}
 
 StopRequest::~StopRequest() {
   end_.in.close();
@@ -33,7 +36,7 @@ void StopRequest::watch() {
       continue;
     }
     signal_ = *signal;
-    if (!patient_) {
+    if (patience_ == 0) {
       os::leave(os::ExitStatus{.signal = *signal}.shell_code());
     }
   }
@@ -41,13 +44,13 @@ void StopRequest::watch() {
 
 StopRequest::Patience::Patience(StopRequest* request) : request_(request) {
   if (request_ != nullptr) {
-    request_->patient_ = true;
+    ++request_->patience_;
   }
 }
 
 StopRequest::Patience::~Patience() {
   if (request_ != nullptr) {
-    request_->patient_ = false;
+    --request_->patience_;
   }
 }
 

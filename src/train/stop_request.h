@@ -41,8 +41,9 @@ class StopRequest {
   void watch();
 
   os::SignalFd signals_;
-  os::Pipe end_;  // closed to end the thread
-  std::atomic<bool> patient_ = false;
+  os::OlderThreads older_threads_;
+  os::Pipe end_;                   // closed to end the thread
+  std::atomic<int> patience_ = 0;  // how many live; replicas of one process have one each
   std::atomic<int> signal_ = 0;
   std::jthread thread_;
 };

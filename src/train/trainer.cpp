@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/trainer.h"
 
+#include "lockstep/verify.h"
 #include "train/evaluate.h"
 #include "train/flags.h"
 #include "train/loop.h"
+#include "train/precision.h"
 #include "train/session_parts.h"
 
 namespace lockstep {
@@ -30,6 +32,9 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
                              const DatasetPtr& train,
                              const DatasetPtr& test,
                              const LossFunction& loss) {
+  if (session_.wants_verification()) {
+    verify_any(session_, model, optimizer, train, loss, options_);
+  }
   train::Loop loop(session_.parts(),
                    options_,
                    {.model = model,
@@ -45,7 +50,11 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
 Evaluation Trainer::evaluate_any(torch::nn::Module& model,
                                  const DatasetPtr& test,
                                  const LossFunction& loss) {
-  return train::evaluate(session_.parts(), model, test, loss, options_.evaluation_batch);
+  return train::evaluate(session_.parts(),
+                         model,
+                         test,
+                         train::in_precision(loss, options_.precision, session_.device()),
+                         options_.evaluation_batch);
 }
 
 }  // namespace lockstep

@@ -36,14 +36,14 @@ TEST(JoinGang, IsSoloForOneWorker) {
 TEST(JoinGang, ListsTheTransportsWhenOneIsMisspelt) {
   EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "glo"}); }),
             "cannot use transport 'glo'\n"
-            "  there are: auto, shared-memory, gloo, mpi\n"
+            "  there are: auto, shared-memory, gloo, node-first, mpi\n"
             "  try:       --transport gloo");
 }
 
 TEST(JoinGang, WantsMpirunForMpi) {
   EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "mpi"}); }),
             "cannot use transport 'mpi': mpirun did not start this program\n"
-            "  try: mpirun -np 2 PROGRAM, or drop --transport mpi");
+            "  try: mpirun -np 2 PROGRAM, srun --mpi=pmix PROGRAM, or drop --transport mpi");
 }
 
 TEST(JoinStore, TellsThatThePortIsInUse) {

@@ -190,5 +190,33 @@ TEST(Tensors, MustHaveTheSameNumberOfRows) {
             "  target: 4");
 }
 
+TEST(Concat, PutsOneDataSetAfterTheOther) {
+  const DatasetPtr first = tensors(torch::arange(3), torch::arange(3));
+  const DatasetPtr second = tensors(torch::arange(10, 15), torch::arange(10, 15));
+  const DatasetPtr both = concat({first, second});
+  const std::vector<int64_t> some = {4, 0, 7, 2};
+
+  EXPECT_EQ(both->size(), 8);
+  EXPECT_TRUE(both->batch(some).input.equal(torch::tensor({11, 0, 14, 2})));
+  EXPECT_TRUE(both->batch(some).target.equal(torch::tensor({11, 0, 14, 2})));
+  EXPECT_EQ(both->example(3).input.item<int64_t>(), 10);
+  EXPECT_EQ(message_of([] { concat({}); }),
+            "64 cannot put data sets together: none are given, or one is empty\n"
+            "  data sets: 0");
+}
+
+TEST(Files, AreKnownThroughAChainOfDataSets) {
+  const DatasetPtr part = tensors(torch::arange(4), torch::arange(4));
+  const DatasetPtr three = concat({part, concat({part, part})});
+
+  EXPECT_THAT(part->files(), ElementsAre(0));
+  EXPECT_THAT(three->files(), ElementsAre(0, 4, 8));
+  EXPECT_THAT(map(three, [](Example each) { return each; })->files(), ElementsAre(0, 4, 8));
+  EXPECT_THAT(map_batches(three, [](Batch each) { return each; })->files(), ElementsAre(0, 4, 8));
+  EXPECT_THAT(take(three, 8)->files(), ElementsAre(0, 4));
+  EXPECT_THAT(shuffle(three, 1)->files(), ElementsAre(0));
+  EXPECT_THAT(shard(three, 1, 2)->files(), ElementsAre(0));
+}
+
 }  // namespace
 }  // namespace lockstep

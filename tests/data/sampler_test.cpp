@@ -19,13 +19,14 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 using Indices = std::vector<int64_t>;
+using Visits = std::vector<int>;
 
-constexpr SamplerOptions kHundred = {.dataset_size = 100,
-                                     .global_batch = 24,
-                                     .rank = 0,
-                                     .world_size = 1,
-                                     .tail = Tail::Pad,
-                                     .seed = 7};
+const SamplerOptions kHundred = {.dataset_size = 100,
+                                 .global_batch = 24,
+                                 .rank = 0,
+                                 .world_size = 1,
+                                 .tail = Tail::Pad,
+                                 .seed = 7};
 
 // Step `step` of epoch `epoch` over all ranks of a gang, rank 0 first.
 Indices global_batch(SamplerOptions options, int world_size, int64_t epoch, int64_t step) {
@@ -327,6 +328,104 @@ TEST(EvaluationSampler, CoversEverySampleExactlyOnceForEveryWorldSize) {
       }
     }
   }
+}
+
+// How often each of ten samples is seen in an epoch by each rank.
+std::vector<std::vector<int>> visits(SamplerOptions options, int64_t epoch = 0) {
+  std::vector<std::vector<int>> result;
+  for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+    DistributedSampler sampler(options);
+    sampler.set_epoch(epoch);
+    std::vector<int> seen(static_cast<size_t>(options.dataset_size), 0);
+    for (int64_t step = 0; step < sampler.steps(); ++step) {
+      for (const int64_t index : sampler.indices(step)) {
+        ++seen[static_cast<size_t>(index)];
+      }
+    }
+    result.push_back(seen);
+  }
+  return result;
+}
+
+SamplerOptions ten(Sharding sharding, Tail tail, std::vector<int64_t> files) {
+  return {.dataset_size = 10,
+          .global_batch = 4,
+          .rank = 0,
+          .world_size = 2,
+          .tail = tail,
+          .seed = 5,
+          .sharding = sharding,
+          .files = std::move(files)};
+}
+
+TEST(FileSharding, GivesEachWorkerWholeFiles) {
+  // Files of 3, 2, 1 and 4 samples: rank 0 has the first and third, rank 1 the others.
+  SamplerOptions in_order = ten(Sharding::File, Tail::Pad, {0, 3, 5, 6});
+  in_order.shuffle = false;
+  // The 4 samples of rank 0 fill 3 steps of 2 with the first two again.
+  EXPECT_THAT(visits(in_order),
+              ElementsAre(ElementsAre(2, 2, 1, 0, 0, 1, 0, 0, 0, 0),
+                          ElementsAre(0, 0, 0, 1, 1, 0, 1, 1, 1, 1)));
+  const auto dropped = visits(ten(Sharding::File, Tail::Drop, {0, 3, 5, 6}));
+  EXPECT_EQ(std::accumulate(dropped[0].begin(), dropped[0].end(), 0), 4);
+  EXPECT_EQ(std::accumulate(dropped[1].begin(), dropped[1].end(), 0), 4);
+  EXPECT_EQ(dropped[1][0] + dropped[1][1] + dropped[1][2] + dropped[1][5], 0);
+}
+
+TEST(FileSharding, AgreesOnTheNumberOfSteps) {
+  for (const Tail tail : {Tail::Drop, Tail::Pad}) {
+    SamplerOptions options = ten(Sharding::File, tail, {0, 8});
+    const DistributedSampler first(options);
+    options.rank = 1;
+    const DistributedSampler second(options);
+
+    EXPECT_EQ(first.steps(), tail == Tail::Drop ? 1 : 4);
+    EXPECT_EQ(second.steps(), first.steps());
+    EXPECT_EQ(first.global_size(0), 4);
+  }
+}
+
+TEST(FileSharding, ShufflesItsOwnSamplesAnewInEachEpoch) {
+  DistributedSampler sampler(ten(Sharding::File, Tail::Drop, {0, 5}));
+  std::set<Indices> orders;
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    sampler.set_epoch(epoch);
+    Indices order = sampler.indices(0);
+    const Indices more = sampler.indices(1);
+    order.insert(order.end(), more.begin(), more.end());
+    orders.insert(order);
+  }
+  EXPECT_GT(orders.size(), 4U);
+}
+
+TEST(FileSharding, NeedsAFileForEachWorkerAndABatchFromEach) {
+  EXPECT_EQ(message_of([] { DistributedSampler(ten(Sharding::File, Tail::Drop, {0})); }),
+            "64 cannot share out files: there are fewer files than workers\n"
+            "  files:   1  (data set)\n"
+            "  workers: 2\n"
+            "  try:     --auto-shard data");
+  EXPECT_EQ(message_of([] {
+              DistributedSampler(ten(Sharding::File, Tail::Drop, {0, 9}));
+            }),
+            "64 cannot train: one worker's files do not fill its part of a batch\n"
+            "  global batch: 4\n"
+            "  try:          a smaller batch, --tail pad, or --auto-shard data");
+  EXPECT_EQ(message_of([] {
+              DistributedSampler(ten(Sharding::File, Tail::Drop, {0, 6, 4}));
+            }),
+            "64 cannot share out files: the data set does not say where they are\n"
+            "  expected: rising numbers of samples, the first 0\n"
+            "  try:      --auto-shard data");
+}
+
+TEST(ShardingOff, ShowsEveryWorkerEverySampleInAnOrderOfItsOwn) {
+  const SamplerOptions options = ten(Sharding::Off, Tail::Drop, {});
+  EXPECT_THAT(visits(options), ElementsAre(Visits(10, 1), Visits(10, 1)));
+
+  SamplerOptions other = options;
+  other.rank = 1;
+  EXPECT_NE(DistributedSampler(options).indices(0), DistributedSampler(other).indices(0));
+  EXPECT_EQ(DistributedSampler(options).steps(), 5);
 }
 
 TEST(EvaluationSampler, LeavesARankWithoutSamplesWhenThereAreMoreWorkers) {

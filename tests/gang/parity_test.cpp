@@ -29,7 +29,7 @@ TEST_P(Parity, HoldsAgainstOneProcessOnTheSameGlobalBatch) {
 
 INSTANTIATE_TEST_SUITE_P(Strategies,
                          Parity,
-                         ::testing::Combine(::testing::Values("ddp"),
+                         ::testing::Combine(::testing::Values("ddp", "horovod", "mirrored"),
                                             ::testing::Values(1, 2, 3, 4),
                                             ::testing::Values(1, 2)),
                          [](const auto& each) {

@@ -98,6 +98,23 @@ TEST_P(Transport, TrainsAsOneProcessDoes) {
   EXPECT_EQ(lines, 4) << result.output;
 }
 
+// By every way of exchange that has a thread of its own over a network.
+TEST_P(Transport, GoesOnWhenAWorkerHasNoMoreBatches) {
+  if (!is_here()) {
+    GTEST_SKIP() << "this build or machine has no " << std::get<0>(GetParam());
+  }
+  const int last = std::get<1>(GetParam()) - 1;
+  for (const std::string flags :
+       {"", "--no-overlap", "--compression fp16", "--compression powersgd --powersgd-start 1"}) {
+    const os::CommandResult result = start("run-out-of-batches " + flags);
+
+    EXPECT_EQ(result.status.code, 0) << flags << result.output << result.errors;
+    EXPECT_THAT(result.output,
+                HasSubstr(fmt::format("rank {} joined last, parameters are identical", last)))
+        << flags;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Every,
                          Transport,
                          ::testing::Values(std::tuple("shared-memory", 2),
@@ -175,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
     BadInput,
     ::testing::Values(
         Mistake{"NoDataDirectory", "--data-dir nowhere", 74, "lockstep data fetch mnist"},
-        Mistake{"UnknownStrategy", "-s ddpp", 64, "there are: single, ddp"},
+        Mistake{"UnknownStrategy", "-s ddpp", 64, "there are: single, ddp, horovod, mirrored"},
         Mistake{"EmptyBatch",
                 "--generated-digits --batch-size 0",
                 64,

@@ -53,6 +53,32 @@ void lose_a_peer(Session& session) {
   session.communicator().barrier();
 }
 
+// Every rank has two steps more than the one before, rank 0 none; the flags say how they exchange.
+void run_out_of_batches(Session& session) {
+  torch::manual_seed(session.rank());
+  torch::nn::Sequential model(
+      torch::nn::Linear(30, 40), torch::nn::Tanh(), torch::nn::Linear(40, 5));
+  torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const auto strategy = session.make_strategy({.first_bucket_bytes = 256, .uneven = true});
+  strategy->adopt(*model, sgd);
+  for (int step = 0; step < 2 * session.rank(); ++step) {
+    strategy->accumulate(loss_of<torch::nn::SequentialImpl>([](auto& any, const Batch& batch) {
+                           return Loss(any.forward(batch.input).pow(2).mean());
+                         }),
+                         {torch::randn({8, 30}), torch::zeros({8})},
+                         {});
+    strategy->step();
+  }
+  const int last = strategy->join();
+  bool identical = true;
+  for (const torch::Tensor& parameter : model->parameters()) {
+    const torch::Tensor everyone = session.communicator().all_gather(parameter.detach());
+    identical = identical && everyone.eq(everyone[0]).all().item<bool>();
+  }
+  session.say(fmt::format(
+      "rank {} joined last, parameters are {}", last, identical ? "identical" : "DIFFERENT"));
+}
+
 void hold_another_model(Session& session) {
   torch::nn::Sequential model(torch::nn::Linear(4, session.rank() == 1 ? 5 : 4));
   torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -65,13 +91,17 @@ void hold_another_model(Session& session) {
 int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "A worker for tests",
-      .options = {{"--do", "collectives", "collectives, drift, lose-a-peer, another-model"}}};
+      .options = {{"--do",
+                   "collectives",
+                   "collectives, drift, run-out-of-batches, lose-a-peer, another-model"}}};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const std::string& task = session.option("--do");
     if (task == "collectives") {
       lockstep::check_collectives(session);
     } else if (task == "drift") {
       lockstep::print_drift(session);
+    } else if (task == "run-out-of-batches") {
+      lockstep::run_out_of_batches(session);
     } else if (task == "lose-a-peer") {
       lockstep::lose_a_peer(session);
     } else {

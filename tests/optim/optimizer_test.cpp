@@ -30,6 +30,16 @@ TEST(MakeOptimizer, GivesEachKindItsOptions) {
   EXPECT_THAT(learning_rates(*adamw), ::testing::ElementsAre(0.3));
 }
 
+TEST(MakeOptimizer, MovesASharedTensorOncePerStep) {
+  torch::Tensor shared = torch::ones({1}, torch::requires_grad());
+  const auto sgd = make_optimizer({shared, shared}, {.name = "sgd", .lr = 0.25, .momentum = 0});
+  shared.sum().backward();
+
+  sgd->step();
+
+  EXPECT_EQ(shared.item<double>(), 0.75);
+}
+
 TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { make_optimizer({}, {.name = "adm"}); },
               ThrowsMessage<Error>("cannot use optimizer 'adm'\n"

@@ -73,6 +73,10 @@ TEST_F(Jobs, EndWithTheCodeOfACancelledOne) {
   const std::string id = submit("sleep 100");
   Running waiting = lab().start("ctl", {lockstep(), "status", "--wait", id});
   ASSERT_TRUE(is_in_state(id, "RUNNING"));
+  // The one that waits looks now and then; it must have seen the job run.
+  ASSERT_TRUE(comes_true(seconds(30), [&waiting] {
+    return waiting.errors().find("is running on n") != std::string::npos;
+  }));
 
   const Result cancelled = on_job("cancel", id);
   EXPECT_EQ(cancelled.status.code, 0) << cancelled.errors;

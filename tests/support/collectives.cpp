@@ -2,6 +2,8 @@
 #include "support/collectives.h"
 
 #include <fmt/format.h>
+#include <set>
+#include <thread>
 #include <torch/torch.h>
 
 namespace lockstep {
@@ -31,6 +33,29 @@ class Checker {
   std::string text_;
 };
 
+// Half types keep the float sum, rounded once: 2049 is no half, and 2048 + 1 + 1 in halves is 2048.
+// A gang of gangs rounds at each level.
+void check_rounding(Communicator& comm, Checker& checker) {
+  const std::set<std::string_view> flat = {"threads", "shared-memory", "gloo", "mpi"};
+  if (comm.size() < 3 || !flat.contains(comm.kind())) {
+    return;
+  }
+  for (const auto& [type, large] : {std::pair(torch::kHalf, 2048), {torch::kBFloat16, 256}}) {
+    torch::Tensor sum = torch::full({5}, comm.rank() == 0 ? large : comm.rank() < 3 ? 1 : 0, type);
+    comm.all_reduce(sum);
+    checker.expect(
+        fmt::format("rounding of {}", toString(type)), sum, torch::full({5}, large + 2, type));
+    torch::Tensor slices = torch::full({comm.size(), 3},
+                                       comm.rank() == 0  ? large
+                                       : comm.rank() < 3 ? 1
+                                                         : 0,
+                                       type);
+    checker.expect(fmt::format("rounding of {} slices", toString(type)),
+                   comm.reduce_scatter(slices),
+                   torch::full({3}, large + 2, type));
+  }
+}
+
 // Small whole numbers: sums are exact in every type, in every order.
 torch::Tensor numbers(int64_t count, int rank, torch::ScalarType type) {
   return (torch::arange(count) % 5 + rank).to(type);
@@ -52,6 +77,11 @@ void check_reductions(Communicator& comm, Checker& checker, int64_t count) {
   }
   torch::Tensor most = numbers(count, comm.rank(), torch::kFloat32);
   comm.all_reduce(most, Reduction::Max);
+  torch::Tensor most_half = numbers(count, comm.rank(), torch::kBFloat16);
+  comm.all_reduce(most_half, Reduction::Max);
+  checker.expect(fmt::format("max of {} bfloat16", count),
+                 most_half,
+                 numbers(count, size - 1, torch::kBFloat16));
   checker.expect(fmt::format("max of {}", count), most, numbers(count, size - 1, torch::kFloat32));
   torch::Tensor least = numbers(count, comm.rank(), torch::kInt64);
   comm.all_reduce(least, Reduction::Min);
@@ -73,15 +103,16 @@ void check_transport(Communicator& comm, Checker& checker, int64_t count) {
   }
   checker.expect(fmt::format("all-gather of {}", count), all, torch::stack(rows));
 
-  torch::Tensor slices = torch::empty({size, count}, torch::kFloat32);
-  for (int rank = 0; rank < size; ++rank) {
-    slices[rank] = numbers(count, rank + comm.rank(), torch::kFloat32);
+  for (const auto type : {torch::kFloat32, torch::kHalf, torch::kInt64}) {
+    torch::Tensor slices = torch::empty({size, count}, type);
+    for (int rank = 0; rank < size; ++rank) {
+      slices[rank] = numbers(count, rank + comm.rank(), type);
+    }
+    const torch::Tensor mine = comm.reduce_scatter(slices);
+    const torch::Tensor wanted =
+        (torch::arange(count) % 5 * size + comm.rank() * size + size * (size - 1) / 2).to(type);
+    checker.expect(fmt::format("reduce-scatter of {} {}", count, toString(type)), mine, wanted);
   }
-  const torch::Tensor mine = comm.reduce_scatter(slices);
-  const torch::Tensor wanted =
-      (torch::arange(count) % 5 * size + comm.rank() * size + size * (size - 1) / 2)
-          .to(torch::kFloat32);
-  checker.expect(fmt::format("reduce-scatter of {}", count), mine, wanted);
 }
 
 void check_objects(Communicator& comm, Checker& checker) {
@@ -119,18 +150,44 @@ void check_views(Communicator& comm, Checker& checker) {
   checker.expect("third of many", many[2], torch::full({5}, size - 1, torch::kFloat32));
 }
 
+// Each smaller gang, and a second channel that is used beside the first.
+void check_subsets(Communicator& comm, Checker& checker) {
+  for (int count = 1; count <= comm.size(); ++count) {
+    const std::unique_ptr<Communicator> part = comm.subset(count);
+    checker.expect("who is in the subset", (part != nullptr) == (comm.rank() < count));
+    if (part != nullptr) {
+      checker.expect("place in the subset", part->rank() == comm.rank() && part->size() == count);
+      torch::Tensor sum = torch::full({1000}, comm.rank() + 1, torch::kFloat32);
+      part->all_reduce(sum);
+      checker.expect(
+          "sum in the subset", sum, torch::full({1000}, count * (count + 1) / 2, torch::kFloat32));
+    }
+  }
+  const std::unique_ptr<Communicator> beside = comm.subset(comm.size());
+  torch::Tensor there = torch::full({70000}, comm.rank() + 1, torch::kFloat32);
+  torch::Tensor here = torch::full({70000}, comm.rank() + 1, torch::kFloat64);
+  {
+    const std::jthread other([&] { beside->all_reduce(there); });
+    comm.all_reduce(here);
+  }
+  const int sum = comm.size() * (comm.size() + 1) / 2;
+  checker.expect("sum on the second channel", there, torch::full({70000}, sum, torch::kFloat32));
+  checker.expect("sum beside it", here, torch::full({70000}, sum, torch::kFloat64));
+}
+
 }  // namespace
 
-std::string faults_of_collectives(Communicator& comm) {
+std::string faults_of_collectives(Communicator& comm, const std::vector<int64_t>& counts) {
   Checker checker(comm);
-  // Around the edges of a chunk of shared memory (64 Ki floats), and several of them.
-  for (const int64_t count : {1, 7, 1000, 65535, 65536, 65537, 300001}) {
+  for (const int64_t count : counts) {
     check_reductions(comm, checker, count);
     check_transport(comm, checker, count);
     comm.barrier();
   }
+  check_rounding(comm, checker);
   check_objects(comm, checker);
   check_views(comm, checker);
+  check_subsets(comm, checker);
   return checker.text();
 }
 

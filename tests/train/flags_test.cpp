@@ -82,7 +82,7 @@ TEST(Flags, RefuseWhatMakesNoSense) {
       {{"-s", "ddpp"},
        "cannot train with strategy 'ddpp'\n"
        "  asked:     -s ddpp  (command line)\n"
-       "  there are: single, ddp\n"
+       "  there are: single, ddp, horovod, mirrored\n"
        "  try:       -s ddp"},
       {{"--batch-size", "0"},
        "cannot train with --batch-size 0\n"
@@ -130,6 +130,77 @@ TEST(Flags, RefuseWhatMakesNoSense) {
                 parse({"--epochs", "many"});
               }),
               HasSubstr("cannot read the command line"));
+}
+
+TEST(Flags, WinOverHorovodsVariables) {
+  const os::Environment variables = {{"HOROVOD_FUSION_THRESHOLD", "5"},
+                                     {"HOROVOD_CYCLE_TIME", "7"},
+                                     {"HOROVOD_TIMELINE", "theirs.json"}};
+  const Flags flags = parse({"-s",
+                             "horovod",
+                             "--fusion-threshold-mb",
+                             "0.5",
+                             "--timeline-filename",
+                             "mine.json",
+                             "--fp16-allreduce",
+                             "--use-adasum",
+                             "--cache-capacity",
+                             "9",
+                             "--autotune",
+                             "--backward-passes-per-step",
+                             "4"});
+  const TrainerOptions options = resolve({}, flags, 2, variables);
+
+  EXPECT_EQ(options.strategy.horovod.fusion_bytes, 1 << 19);
+  EXPECT_EQ(options.strategy.horovod.cycle_ms, 7);
+  EXPECT_EQ(options.strategy.horovod.timeline, "mine.json");
+  EXPECT_EQ(options.strategy.horovod.reduction, "adasum");
+  EXPECT_EQ(options.strategy.horovod.cache_capacity, 9);
+  EXPECT_TRUE(options.strategy.horovod.autotune);
+  EXPECT_EQ(options.strategy.compression, Compression::Fp16);
+  EXPECT_EQ(options.accumulate, 4);
+}
+
+TEST(Flags, LeaveHorovodsVariablesToHorovod) {
+  const os::Environment variables = {{"HOROVOD_CYCLE_TIME", "soon"}};
+  EXPECT_EQ(resolve({}, parse({"-s", "ddp"}), 2, variables).strategy.horovod.cycle_ms, 1);
+  EXPECT_THAT(message_of([&] {
+                resolve({}, parse({"-s", "horovod"}), 2, variables);
+              }),
+              HasSubstr("cannot understand HOROVOD_CYCLE_TIME"));
+}
+
+TEST(Flags, OfHorovodAreRefusedWhereTheyMeanNothing) {
+  const std::vector<BadLine> lines = {
+      {{"-s", "ddp", "--autotune"},
+       "cannot use --autotune without -s horovod\n"
+       "  asked: -s ddp  (command line)\n"
+       "  try:   -s horovod, or without --autotune"},
+      {{"--timeline-filename", "t.json"},
+       "cannot use --timeline-filename without -s horovod\n"
+       "  asked: no -s  (command line)\n"
+       "  try:   -s horovod, or without --timeline-filename"},
+      {{"-s", "horovod", "--use-adasum", "--reduction", "sum"},
+       "cannot take both --use-adasum and --reduction sum\n"
+       "  try: --use-adasum"},
+      {{"-s", "horovod", "--fp16-allreduce", "--compression", "bf16"},
+       "cannot take both --fp16-allreduce and --compression bf16\n"
+       "  try: --fp16-allreduce"},
+  };
+  for (const BadLine& line : lines) {
+    EXPECT_EQ(message_of([&] { resolve({}, parse(line.words), 2, {}); }), line.message);
+  }
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{"--reduction", "sum"},
+                                             {"--fp16-allreduce"},
+                                             {"--use-adasum"},
+                                             {"--fusion-threshold-mb", "1"},
+                                             {"--cycle-time-ms", "1"},
+                                             {"--cache-capacity", "1"},
+                                             {"--gradient-predivide-factor", "1"}}) {
+    EXPECT_THAT(message_of([&] { resolve({}, parse(words), 2, {}); }),
+                HasSubstr(std::string("cannot use ") + words.front() + " without -s horovod"));
+  }
 }
 
 TEST(Flags, AreExplainedByGroups) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The time of an all-reduce of floats, 4 KB to 100 MB, over whatever joins the workers; alone, that
+// of a memcpy. bench/allreduce_bench.py starts it and makes a table of what it prints:
+//
+//   kind workers bytes median_us
+//
+//   build/bin/lockstep run --nproc-per-node 2 -- build/bench/allreduce_bench --transport gloo
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <iostream>
+#include <lockstep/lockstep.h>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Limits {
+  int64_t most_bytes;
+  double seconds;  // for each size
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double microseconds_of(const std::function<void()>& call) {
+  const auto start = Clock::now();
+  call();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// Worker r gives r + 1 everywhere.
+void require_right_sums(Communicator& comm, torch::Tensor& tensor) {
+  tensor.fill_(comm.rank() + 1);
+  comm.all_reduce(tensor);
+  const int wanted = comm.size() * (comm.size() + 1) / 2;
+  if (!tensor.eq(wanted).all().item<bool>()) {
+    throw Error(ExitCode::Bug, "cannot measure: an all-reduce gave a wrong sum")
+        .fact("bytes", std::to_string(tensor.nbytes()))
+        .fact("transport", comm.kind());
+  }
+  tensor.zero_();
+}
+
+// As many calls as fit into the time that rank 0 sees; the same number on all.
+int64_t calls_for(Communicator& comm, double microseconds, double seconds) {
+  torch::Tensor calls =
+      torch::full({1}, std::clamp(seconds * 1e6 / microseconds, 5.0, 20000.0), torch::kFloat64);
+  comm.broadcast(calls);
+  return static_cast<int64_t>(calls.item<double>());
+}
+
+void measure(Session& session, const Limits& limits) {
+  Communicator& comm = session.communicator();
+  for (const int64_t kilobytes : {4, 16, 64, 256, 1024, 4096, 10240, 25600, 102400}) {
+    if (kilobytes * 1024 > limits.most_bytes) {
+      break;
+    }
+    torch::Tensor tensor = torch::zeros({kilobytes * 256});
+    torch::Tensor copy = torch::zeros_like(tensor);
+    const bool is_alone = comm.size() == 1;
+    const auto call = [&] {
+      if (is_alone) {
+        std::memcpy(copy.data_ptr(), tensor.data_ptr(), tensor.nbytes());
+      } else {
+        comm.all_reduce(tensor);
+      }
+    };
+    require_right_sums(comm, tensor);
+    std::vector<double> first(4);
+    std::generate(first.begin(), first.end(), [&] { return microseconds_of(call); });
+    std::vector<double> times(static_cast<size_t>(calls_for(comm, median(first), limits.seconds)));
+    std::generate(times.begin(), times.end(), [&] { return microseconds_of(call); });
+    require_right_sums(comm, tensor);
+    if (comm.rank() == 0) {
+      std::cout << fmt::format("{} {} {} {:.3f}\n",
+                               is_alone ? "memcpy" : comm.kind(),
+                               comm.size(),
+                               kilobytes * 1024,
+                               median(times))
+                << std::flush;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const lockstep::Program program{.about = "The time of an all-reduce, 4 KB to 100 MB",
+                                  .options = {{"--most-bytes", "104857600", "the largest message"},
+                                              {"--seconds", "1", "spent on each size"}}};
+  return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+    lockstep::measure(session,
+                      {.most_bytes = std::stoll(session.option("--most-bytes")),
+                       .seconds = std::stod(session.option("--seconds"))});
+  });
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much of a step is exchange that no computation hides. exposed_bench.py starts it, one worker
+// on each end of a slow link; alone it is a program like any other:
+//
+//   lockstep run --nproc-per-node 2 -- exposed_bench -s ddp --no-overlap
+//
+// Each worker trains the same network twice, step by step in turn: in the gang, and by itself with
+// -s single on its own share. The exposed time of a step is the difference.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+#include <lockstep/lockstep.h>
+#include <vector>
+
+#include "comm/solo.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// As many matrices of one size as asked: gradients come evenly over the whole backward.
+struct Stack : torch::nn::Module {
+  Stack(int64_t layers, int64_t width) {
+    for (int64_t i = 0; i < layers; ++i) {
+      blocks.push_back(register_module(fmt::format("layer{}", i), torch::nn::Linear(width, width)));
+    }
+  }
+
+  torch::Tensor forward(torch::Tensor values) {
+    for (torch::nn::Linear& block : blocks) {
+      values = torch::tanh(block(values));
+    }
+    return values;
+  }
+
+  std::vector<torch::nn::Linear> blocks;
+};
+
+// What this worker has sent over all networks but loopback, as the kernel counts it.
+int64_t sent_bytes() {
+  int64_t sum = 0;
+  for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net")) {
+    if (interface.path().filename() != "lo") {
+      int64_t bytes = 0;
+      std::ifstream(interface.path() / "statistics" / "tx_bytes") >> bytes;
+      sum += bytes;
+    }
+  }
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Trained {
+  std::shared_ptr<Stack> model;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::unique_ptr<Strategy> strategy;
+
+  // Milliseconds of one step.
+  double step(const Batch& batch) const {
+    const auto begin = Clock::now();
+    strategy->accumulate(
+        [](torch::nn::Module& any, const Batch& each) {
+          return Loss((dynamic_cast<Stack&>(any).forward(each.input) - each.target).pow(2).mean());
+        },
+        batch,
+        {});
+    strategy->step();
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+};
+
+void measure(Session& session) {
+  const int64_t width = std::stoll(session.option("--width"));
+  const int64_t layers = std::stoll(session.option("--layers"));
+  const int64_t share = std::stoll(session.option("--share"));
+  const int rounds = std::stoi(session.option("--rounds"));
+  comm::Solo solo;
+  const auto make = [&](std::unique_ptr<Strategy> strategy) {
+    torch::manual_seed(1);
+    Trained trained{std::make_shared<Stack>(layers, width), nullptr, std::move(strategy)};
+    trained.optimizer = std::make_unique<torch::optim::SGD>(trained.model->parameters(), 0.01);
+    trained.strategy->adopt(*trained.model, *trained.optimizer);
+    return trained;
+  };
+  const Trained gang = make(session.make_strategy());
+  const Trained alone = make(make_strategy("single", solo));
+  const Batch batch{torch::randn({share, width}), torch::randn({share, width})};
+
+  // Bytes are those of all steps together: an interface also sends what answers the other side.
+  constexpr int kWarmUp = 4;
+  std::vector<double> with_exchange;
+  std::vector<double> without;
+  std::vector<double> exposed;
+  int64_t bytes = 0;
+  for (int round = -kWarmUp; round < rounds; ++round) {
+    const double apart = alone.step(batch);
+    session.communicator().barrier();
+    const int64_t before = sent_bytes();
+    const double together = gang.step(batch);
+    const int64_t sent = sent_bytes() - before;
+    if (round >= 0) {
+      with_exchange.push_back(together);
+      without.push_back(apart);
+      exposed.push_back(together - apart);
+      bytes += sent;
+    }
+  }
+  // The slower worker's; a step is over when both are.
+  torch::Tensor figures = torch::tensor({median(with_exchange),
+                                         median(without),
+                                         median(exposed),
+                                         static_cast<double>(bytes) / rounds},
+                                        torch::kFloat64);
+  session.communicator().all_reduce(figures, Reduction::Max);
+  int64_t parameters = 0;
+  for (const torch::Tensor& parameter : gang.model->parameters()) {
+    parameters += parameter.numel();
+  }
+  session.say(
+      fmt::format("{{\"strategy\": \"{}\", \"workers\": {}, \"transport\": \"{}\", "
+                  "\"parameters\": {}, \"rounds\": {}, \"step_ms\": {:.1f}, "
+                  "\"alone_ms\": {:.1f}, \"exposed_ms\": {:.1f}, \"bytes\": {:.0f}}}",
+                  gang.strategy->name(),
+                  session.world_size(),
+                  session.communicator().kind(),
+                  parameters,
+                  rounds,
+                  figures[0].item<double>(),
+                  figures[1].item<double>(),
+                  figures[2].item<double>(),
+                  figures[3].item<double>()));
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const lockstep::Program program{
+      .about = "Measures the part of a step that is exchange and nothing else",
+      .options = {{"--layers", "20", "Matrices of the network"},
+                  {"--width", "512", "Rows and columns of each"},
+                  {"--share", "256", "Samples of a worker in a step"},
+                  {"--rounds", "30", "Steps that are measured"}}};
+  return lockstep::run(argc, argv, program, lockstep::measure);
+}

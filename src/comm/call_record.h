@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <torch/torch.h>
+
+namespace lockstep::comm {
+
+// The barrier at which run() ends; a worker that is there makes no further call.
+inline constexpr const char* kEndOfProgram = "the end of the program";
+
+// What a call is. `what` lives for ever.
+struct CallWords {
+  const char* what = "";
+  int64_t count = -1;  // of elements, or of workers; -1: none
+  std::optional<torch::ScalarType> type = std::nullopt;
+  int root = -1;  // -1: none
+};
+
+// "all-reduce of 1,200 floats", "broadcast of 10 doubles from rank 2".
+std::string to_text(const CallWords& words);
+
+// Where a worker is in its calls, at one moment.
+struct CallView {
+  uint64_t number = 0;  // of calls begun, the last one included
+  std::string call;     // the last one's words
+  bool in_call = false;
+  std::string scope;  // of the stretch that the worker is in; empty: none
+  std::string detail;
+  std::string phase;    // what it does between calls; empty: not told
+  bool failed = false;  // the last call or stretch was left by an exception
+  std::chrono::steady_clock::time_point since = {};  // the last time that a call began or ended
+
+  bool is_inside() const { return in_call || !scope.empty(); }
+};
+
+// The calls of one worker as they come and go. One thread at a time writes, without locks and in
+// some tens of nanoseconds; any thread may read at any time.
+class CallRecord {
+ public:
+  CallRecord();
+
+  // A call of a transport: these are numbered, and the numbers of all workers correspond.
+  void begin(const CallWords& words);
+  void end(bool failed);
+
+  // A stretch of several. False, and nothing changes, within another one.
+  bool enter(const char* what, std::string_view detail);
+  void leave(bool failed);
+
+  void set_phase(const char* phase) { phase_.store(phase, std::memory_order_relaxed); }
+
+  CallView read() const;
+
+  // Whether this call is one of the first, which the workers compare before they make them. Only
+  // the thread that makes calls asks.
+  bool is_compared() { return compared_ < kCompared && ++compared_ > 0; }
+
+ private:
+  // Mistakes of a program show at once; what a comparison costs shall not.
+  static constexpr int kCompared = 64;
+  static constexpr size_t kDetailWords = 24;
+
+  // Of a stretch; a call may begin and end within it, on another thread.
+  struct Stretch {
+    std::atomic<uint64_t> version = 0;  // odd: being written
+    std::atomic<const char*> what = nullptr;
+    std::atomic<int64_t> since = 0;
+    std::array<std::atomic<uint64_t>, kDetailWords> detail = {};
+    std::atomic<uint64_t> detail_bytes = 0;
+  };
+
+  struct Last {
+    std::atomic<uint64_t> version = 0;  // odd: being written
+    std::atomic<uint64_t> number = 0;
+    std::atomic<const char*> what = "";
+    std::atomic<int64_t> count = -1;
+    std::atomic<int32_t> type = -1;
+    std::atomic<int32_t> root = -1;
+    std::atomic<bool> inside = false;
+    std::atomic<int64_t> since = 0;
+  };
+
+  void read_last(CallView& view) const;
+  void read_stretch(CallView& view) const;
+
+  Last last_;
+  Stretch stretch_;
+  std::atomic<bool> failed_ = false;
+  std::atomic<const char*> phase_ = "";
+  int compared_ = 0;
+};
+
+}  // namespace lockstep::comm

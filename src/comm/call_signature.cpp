@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/call_signature.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "comm/call_record.h"
+
+namespace lockstep::comm {
+namespace {
+
+// kind, type, reduction, root; the rest is the count.
+constexpr unsigned kTypeAt = 4;
+constexpr unsigned kReductionAt = 12;
+constexpr unsigned kRootAt = 14;
+constexpr unsigned kCountAt = 24;
+
+// "rank 3", "ranks 0, 2".
+std::string name_ranks(const std::vector<std::string>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", join(ranks, ", "));
+}
+
+}  // namespace
+
+uint64_t CallSignature::packed() const {
+  return static_cast<uint64_t>(kind) | static_cast<uint64_t>(type) << kTypeAt |
+         static_cast<uint64_t>(reduction) << kReductionAt | static_cast<uint64_t>(root) << kRootAt |
+         static_cast<uint64_t>(count) << kCountAt;
+}
+
+CallSignature CallSignature::unpacked(uint64_t word) {
+  return {.kind = static_cast<Kind>(word & 0xfU),
+          .type = static_cast<torch::ScalarType>(word >> kTypeAt & 0xffU),
+          .reduction = static_cast<Reduction>(word >> kReductionAt & 0x3U),
+          .root = static_cast<int>(word >> kRootAt & 0x3ffU),
+          .count = static_cast<int64_t>(word >> kCountAt)};
+}
+
+std::string CallSignature::text() const {
+  const auto words = [this](const char* what, int from = -1) {
+    return to_text({.what = what, .count = count, .type = type, .root = from});
+  };
+  switch (kind) {
+    case Kind::None:
+      break;
+    case Kind::Barrier:
+      return "barrier";
+    case Kind::AllReduce:
+      return words(name_of(reduction));
+    case Kind::Broadcast:
+      return words("broadcast", root);
+    case Kind::AllGather:
+      return words("all-gather");
+    case Kind::ReduceScatter:
+      return words("reduce-scatter");
+    case Kind::Subset:
+      return fmt::format("subset of {} workers", count);
+    case Kind::End:
+      return kEndOfProgram;
+  }
+  return "no call yet";
+}
+
+const char* name_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::Max:
+      return "all-reduce (largest)";
+    case Reduction::Min:
+      return "all-reduce (smallest)";
+    case Reduction::Sum:
+      break;
+  }
+  return "all-reduce";
+}
+
+CallSignature barrier_signature(const CallRecord& record) {
+  const bool is_end = record.read().call == kEndOfProgram;
+  return {.kind = is_end ? CallSignature::Kind::End : CallSignature::Kind::Barrier};
+}
+
+Error different_calls(std::span<const std::optional<CallSignature>> calls) {
+  // Ranks that do the same share a line.
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    const std::string text = calls[rank] ? calls[rank]->text() : "not there yet";
+    auto group = std::find_if(
+        groups.begin(), groups.end(), [&](const auto& each) { return each.first == text; });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {text, {}});
+    }
+    group->second.push_back(std::to_string(rank));
+  }
+  Error error(ExitCode::Usage, "cannot go on: the workers make different calls");
+  for (const auto& [text, ranks] : groups) {
+    error.fact(name_ranks(ranks), text);
+  }
+  error.hint(kSameCallsHint);
+  return error;
+}
+
+}  // namespace lockstep::comm

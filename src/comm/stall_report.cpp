@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/stall_report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <map>
+
+#include "base/text.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr size_t kMostNamed = 4;
+
+// Texts are ours or names of tensors; a line end in one would only spoil a message.
+std::string on_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string format_wait(double seconds) {
+  return seconds < 60 ? fmt::format("{:.0f} s", std::max(0.0, seconds)) : format_duration(seconds);
+}
+
+// "all-reduce of 4 floats #7 (fc1.weight)"; within a stretch, that comes first.
+std::string describe_place(const Seen& seen) {
+  std::string text = seen.scope;
+  if (seen.in_call) {
+    const std::string call =
+        seen.is_end ? seen.call : fmt::format("{} #{}", seen.call, seen.number);
+    text = text.empty() ? call : fmt::format("{}, {}", text, call);
+  } else if (seen.number > 0) {
+    text += fmt::format(" after call #{}", seen.number);
+  }
+  return seen.detail.empty() ? text : fmt::format("{} ({})", text, seen.detail);
+}
+
+std::string describe_last(const Seen& seen, double now) {
+  const std::string wait = format_wait(now - seen.since);
+  if (seen.is_inside()) {
+    return fmt::format("in {} for {}", describe_place(seen), wait);
+  }
+  const std::string what =
+      seen.phase.empty() ? "computing" : fmt::format("busy with {}", seen.phase);
+  return seen.number == 0
+             ? fmt::format("{} for {}, before its first call", what, wait)
+             : fmt::format("{} for {}, after {} #{}", what, wait, seen.call, seen.number);
+}
+
+// Whether `other` keeps `mine` waiting. Calls are numbered alike on all workers; stretches are not
+// numbered, and belong after the call before them.
+bool is_missing(const Seen& mine, const Seen& other) {
+  if (mine.in_call) {
+    return other.number < mine.number;
+  }
+  if (other.number != mine.number) {
+    return other.number < mine.number || (other.in_call && other.scope.empty());
+  }
+  return !other.is_inside();
+}
+
+std::string list_calls(const std::vector<int>& ranks, const Seen& seen) {
+  return fmt::format("{}: {}", format_ranks(ranks), describe_place(seen));
+}
+
+std::optional<Mistake> different_calls(const GangView& gang) {
+  uint64_t number = 0;
+  for (const auto& seen : gang) {
+    if (seen && seen->in_call) {
+      number = std::max(number, seen->number);
+    }
+  }
+  std::map<std::string, std::vector<int>> by_call;
+  bool is_end = false;
+  for (size_t rank = 0; rank < gang.size(); ++rank) {
+    const auto& seen = gang[rank];
+    if (seen && seen->in_call && seen->number == number) {
+      by_call[seen->call].push_back(static_cast<int>(rank));
+      is_end = is_end || seen->is_end;
+    }
+  }
+  if (by_call.size() < 2) {
+    return std::nullopt;
+  }
+  Mistake mistake{
+      .sentence = "cannot go on: the workers make different calls",
+      .facts = {},
+      .hint = "make the same calls on every worker, with tensors of the same shape and type"};
+  std::vector<const std::vector<int>*> groups;
+  for (const auto& [call, ranks] : by_call) {
+    groups.push_back(&ranks);
+  }
+  std::sort(groups.begin(), groups.end(), [](const auto* one, const auto* other) {
+    return one->front() < other->front();
+  });
+  for (const auto* ranks : groups) {
+    mistake.facts.push_back(list_calls(*ranks, *gang[static_cast<size_t>(ranks->front())]));
+  }
+  return mistake;
+}
+
+// Some have ended, and others wait in a stretch that needs all.
+std::optional<Mistake> ended_early(const GangView& gang) {
+  std::vector<int> ended;
+  std::vector<int> waiting;
+  uint64_t number = 0;
+  for (size_t rank = 0; rank < gang.size(); ++rank) {
+    if (gang[rank] && gang[rank]->is_end) {
+      ended.push_back(static_cast<int>(rank));
+      number = gang[rank]->number;
+    }
+  }
+  for (size_t rank = 0; rank < gang.size() && !ended.empty(); ++rank) {
+    const auto& seen = gang[rank];
+    if (!seen || seen->is_end) {
+      continue;
+    }
+    // One call before: a record that is old by a second may show a call that has ended since.
+    if (seen->in_call ? seen->number == number
+                      : !seen->scope.empty() && seen->number + 1 == number) {
+      waiting.push_back(static_cast<int>(rank));
+    }
+  }
+  if (waiting.empty()) {
+    return std::nullopt;
+  }
+  return Mistake{
+      .sentence = fmt::format("cannot go on: {} ended before the others", format_ranks(ended)),
+      .facts = {list_calls(ended, *gang[static_cast<size_t>(ended.front())]),
+                list_calls(waiting, *gang[static_cast<size_t>(waiting.front())])},
+      .hint =
+          "give all workers the same number of batches, or set StrategyOptions::uneven and call "
+          "Strategy::join() where a worker has no more"};
+}
+
+}  // namespace
+
+std::string encode(const Seen& seen) {
+  return fmt::format("1\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{:.3f}\n{}\n{}",
+                     on_one_line(seen.host),
+                     seen.number,
+                     on_one_line(seen.call),
+                     seen.in_call ? 1 : 0,
+                     seen.is_end ? 1 : 0,
+                     on_one_line(seen.scope),
+                     on_one_line(seen.detail),
+                     on_one_line(seen.phase),
+                     seen.since,
+                     seen.failed ? 1 : 0,
+                     seen.beat);
+}
+
+std::optional<Seen> decode(std::string_view text) {
+  const std::vector<std::string> lines = split(text, '\n');
+  if (lines.size() != 12 || lines[0] != "1") {
+    return std::nullopt;
+  }
+  const auto number = find_integer(lines[2]);
+  Seen seen{.host = lines[1],
+            .number = number ? static_cast<uint64_t>(*number) : 0,
+            .call = lines[3],
+            .in_call = lines[4] == "1",
+            .is_end = lines[5] == "1",
+            .scope = lines[6],
+            .detail = lines[7],
+            .phase = lines[8],
+            .since = 0,
+            .failed = lines[10] == "1",
+            .beat = static_cast<uint64_t>(find_integer(lines[11]).value_or(0))};
+  const char* end = lines[9].data() + lines[9].size();
+  if (!number || std::from_chars(lines[9].data(), end, seen.since).ptr != end) {
+    return std::nullopt;
+  }
+  return seen;
+}
+
+std::string format_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t first = 0; first < ranks.size();) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+      ++last;
+    }
+    text += first == 0 ? "" : ", ";
+    text += std::to_string(ranks[first]);
+    if (last > first) {
+      // Two neighbours read better apart.
+      text += fmt::format("{}{}", last == first + 1 ? ", " : "-", ranks[last]);
+    }
+    first = last + 1;
+  }
+  return text;
+}
+
+Error to_error(const Mistake& mistake) {
+  Error error(ExitCode::Usage, mistake.sentence);
+  for (const std::string& fact : mistake.facts) {
+    const size_t colon = fact.find(": ");
+    error.fact(fact.substr(0, colon), fact.substr(colon + 2));
+  }
+  if (!mistake.hint.empty()) {
+    error.hint(mistake.hint);
+  }
+  return error;
+}
+
+std::optional<Mistake> find_mistake(const GangView& gang) {
+  if (auto mistake = ended_early(gang)) {
+    return mistake;
+  }
+  return different_calls(gang);
+}
+
+std::optional<std::string> find_missing(const GangView& gang, int me, double now) {
+  const Seen& mine = *gang[static_cast<size_t>(me)];
+  std::vector<int> missing;
+  std::vector<int> waiting;
+  for (size_t rank = 0; rank < gang.size(); ++rank) {
+    const auto& seen = gang[rank];
+    if (static_cast<int>(rank) != me && (!seen || is_missing(mine, *seen))) {
+      missing.push_back(static_cast<int>(rank));
+    } else if (seen->is_inside()) {
+      waiting.push_back(static_cast<int>(rank));
+    }
+  }
+  if (missing.empty()) {
+    return std::nullopt;
+  }
+  std::string text = fmt::format("{} {} not come to {} for {}",
+                                 format_ranks(missing),
+                                 missing.size() == 1 ? "has" : "have",
+                                 describe_place(mine),
+                                 format_wait(now - mine.since));
+  for (size_t i = 0; i < std::min(kMostNamed, missing.size()); ++i) {
+    const auto& seen = gang[static_cast<size_t>(missing[i])];
+    text += fmt::format(
+        "; rank {} {}",
+        missing[i],
+        seen ? fmt::format("on {} was last seen {}", seen->host, describe_last(*seen, now))
+             : "has not been seen yet");
+  }
+  if (missing.size() > kMostNamed) {
+    text += fmt::format("; and {} more", missing.size() - kMostNamed);
+  }
+  return text +
+         fmt::format("; {} {}", format_ranks(waiting), waiting.size() == 1 ? "waits" : "wait");
+}
+
+std::string describe_hang(const GangView& gang, int me, double now) {
+  const Seen& mine = *gang[static_cast<size_t>(me)];
+  return fmt::format(
+      "no worker is missing, but rank {} is in {} for {}: the transport may hang, or it is slow",
+      me,
+      describe_place(mine),
+      format_wait(now - mine.since));
+}
+
+}  // namespace lockstep::comm

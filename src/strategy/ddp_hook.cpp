@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/ddp_hook.h"
+
+#include <functional>
+#include <torch/csrc/autograd/engine.h>
+#include <utility>
+
+#include "strategy/powersgd.h"
+
+namespace lockstep::strategy {
+namespace {
+
+// Replaces a bucket by its average over the gang; the list is that of its parameters.
+using Average =
+    std::function<void(Communicator&, torch::Tensor&, const std::vector<torch::Tensor>&)>;
+
+// The reducer does not divide where there is a hook. It multiplies otherwise, and so do we: the
+// numbers are then the same to the bit.
+void average_whole(Communicator& communicator,
+                   torch::Tensor& gradients,
+                   const std::vector<torch::Tensor>& /*parameters*/) {
+  gradients.mul_(1.0 / communicator.size());
+  communicator.all_reduce(gradients);
+}
+
+// Divided before they are cast: the sum is then no larger than the largest of them, and does not
+// overflow where none of them did.
+Average average_as(torch::ScalarType type) {
+  return [type](Communicator& communicator,
+                torch::Tensor& gradients,
+                const std::vector<torch::Tensor>& /*parameters*/) {
+    torch::Tensor small = gradients.mul_(1.0 / communicator.size()).to(type);
+    communicator.all_reduce(small);
+    gradients.copy_(small);
+  };
+}
+
+Average average_for(const StrategyOptions& options, const std::vector<torch::Tensor>& parameters) {
+  switch (options.compression) {
+    case Compression::Fp16:
+      return average_as(torch::kHalf);
+    case Compression::Bf16:
+      return average_as(torch::kBFloat16);
+    case Compression::PowerSgd:
+      return [sgd = std::make_shared<PowerSgd>(parameters, options.powersgd_rank)](
+                 Communicator& communicator,
+                 torch::Tensor& gradients,
+                 const std::vector<torch::Tensor>& in_bucket) {
+        sgd->average(communicator, gradients, in_bucket);
+      };
+    case Compression::None:
+      break;
+  }
+  return average_whole;
+}
+
+// CppCommHookInterface would do for this, but libtorch 1.13 does not export what it needs.
+class Hook final : public c10d::CommHookInterface {
+ public:
+  Hook(Exchange& exchange, Average average, const int64_t& step, int64_t whole_steps)
+      : exchange_(exchange), average_(std::move(average)), step_(step), whole_steps_(whole_steps) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    if (exchange_.held() && !exchange_.has_waiting()) {
+      // The reducer waits for the buckets in a callback that it queues with the last one: this one
+      // comes before it.
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [&exchange = exchange_] { exchange.release(); });
+    }
+    return exchange_.start([average = step_ < whole_steps_ ? Average(average_whole) : average_,
+                            gradients = bucket.getBuffer(),
+                            parameters = bucket.getParameters()](Communicator& communicator) {
+      torch::Tensor result = gradients;
+      average(communicator, result, parameters);
+      return result;
+    });
+  }
+
+  torch::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
+
+ private:
+  Exchange& exchange_;
+  Average average_;
+  const int64_t& step_;
+  int64_t whole_steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<c10d::CommHookInterface> make_ddp_hook(
+    Exchange& exchange,
+    const StrategyOptions& options,
+    const int64_t& step,
+    const std::vector<torch::Tensor>& parameters) {
+  return std::make_unique<Hook>(
+      exchange,
+      average_for(options, parameters),
+      step,
+      options.compression == Compression::PowerSgd ? options.powersgd_start : 0);
+}
+
+}  // namespace lockstep::strategy

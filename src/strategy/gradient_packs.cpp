@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/gradient_packs.h"
+
+#include <map>
+#include <utility>
+
+namespace lockstep::strategy {
+
+GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
+                             int64_t pack_bytes,
+                             Compression compression)
+    : compression_(compression) {
+  using Kind = std::pair<torch::ScalarType, int>;  // device by number; the CPU is -1
+  std::map<Kind, size_t> open;
+  for (const torch::Tensor& parameter : parameters) {
+    const Kind kind{parameter.scalar_type(), parameter.device().index()};
+    const auto bytes = static_cast<int64_t>(parameter.element_size());
+    const auto found = open.find(kind);
+    const bool fits = found != open.end() &&
+                      (packs_[found->second].values + parameter.numel()) * bytes <= pack_bytes;
+    if (!fits) {
+      open[kind] = packs_.size();
+      packs_.emplace_back();
+    }
+    Pack& pack = packs_[open[kind]];
+    pack.parameters.push_back(parameter);
+    pack.values += parameter.numel();
+  }
+}
+
+torch::ScalarType GradientPacks::travels_as(torch::ScalarType type) const {
+  switch (compression_) {
+    case Compression::Fp16:
+      return torch::kHalf;
+    case Compression::Bf16:
+      return torch::kBFloat16;
+    default:
+      return type;
+  }
+}
+
+void GradientPacks::sum(Communicator& communicator) const {
+  const torch::NoGradGuard no_grad;
+  for (const Pack& pack : packs_) {
+    sum(communicator, pack);
+  }
+}
+
+void GradientPacks::sum(Communicator& communicator, const Pack& pack) const {
+  const torch::TensorOptions options = pack.parameters.front().options().requires_grad(false);
+  const auto flags = static_cast<int64_t>(pack.parameters.size());
+  torch::Tensor flat = torch::zeros(
+      {flags + pack.values}, options.dtype(travels_as(pack.parameters.front().scalar_type())));
+  torch::Tensor has_gradient = torch::zeros({flags}, torch::kFloat32);
+  int64_t at = flags;
+  for (int64_t i = 0; i < flags; ++i) {
+    const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
+    torch::Tensor gradient = parameter.grad();
+    if (gradient.defined()) {
+      gradient = gradient.is_sparse() ? gradient.to_dense() : gradient;
+      flat.narrow(0, at, parameter.numel()).copy_(gradient.reshape({-1}));
+      has_gradient[i] = 1;
+    }
+    at += parameter.numel();
+  }
+  flat.narrow(0, 0, flags).copy_(has_gradient);
+  communicator.all_reduce(flat);
+  has_gradient = flat.narrow(0, 0, flags).to(torch::kCPU, torch::kFloat32);
+  flat = flat.to(pack.parameters.front().scalar_type());
+  at = flags;
+  for (int64_t i = 0; i < flags; ++i) {
+    const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
+    // A view: the pack lives as long as the step.
+    parameter.mutable_grad() = has_gradient[i].item<float>() > 0
+                                   ? flat.narrow(0, at, parameter.numel()).view(parameter.sizes())
+                                   : torch::Tensor();
+    at += parameter.numel();
+  }
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <torch/torch.h>
+#include <vector>
+
+namespace lockstep::strategy::horovod {
+
+// Calls back as soon as backward has added to a parameter's gradient; ends with this object. The
+// callback runs on a thread of autograd, and may not throw.
+class GradientHooks {
+ public:
+  using Callback = std::function<void(size_t parameter)>;
+
+  GradientHooks(const std::vector<torch::Tensor>& parameters, Callback callback);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace lockstep::strategy::horovod

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/mirrored.h"
+
+#include <optional>
+
+#include "base/check.h"
+#include "lockstep/error.h"
+#include "strategy/apply_step.h"
+#include "strategy/attendance.h"
+#include "strategy/gradient_packs.h"
+#include "strategy/same_model.h"
+#include "strategy/share_state.h"
+#include "strategy/sync_batchnorm.h"
+#include "strategy/trained_parameters.h"
+
+namespace lockstep::strategy {
+namespace {
+
+class Mirrored final : public Strategy {
+ public:
+  Mirrored(Communicator& communicator, const StrategyOptions& options)
+      : communicator_(communicator), options_(options) {
+    if (options_.compression == Compression::PowerSgd) {
+      throw Error(ExitCode::Usage, "cannot compress gradients by powersgd under -s mirrored")
+          .fact("asked", "--compression powersgd", "command line")
+          .fact("mirrored has", "none, fp16, bf16")
+          .hint("--compression bf16, or -s ddp");
+    }
+    if (options_.uneven) {
+      attendance_.emplace(communicator_);
+    }
+  }
+
+  std::string_view name() const override { return "mirrored"; }
+
+  void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
+    require_same_model(communicator_, model);
+    parameters_ = trained_parameters(model).tensors;
+    communicator_.broadcast(whole_state(model));
+    packs_.emplace(parameters_, options_.bucket_bytes, options_.compression);
+    batch_norm_ = SyncBatchNorm(communicator_, options_);
+    model_ = &model;
+    optimizer_ = &optimizer;
+  }
+
+  Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
+    LOCKSTEP_CHECK(model_ != nullptr);
+    if (at_start_of_step_) {
+      begin(true);
+    }
+    at_start_of_step_ = share.last;
+    const SyncBatchNorm::Scope scope = batch_norm_.enter();
+    Loss result = loss(*model_, batch);
+    // share.weight is meant for an average over the gang; this is the share of the global batch,
+    // meant for a sum.
+    (result.value * (share.weight / communicator_.size())).backward();
+    result.value = result.value.detach();
+    result.scores = result.scores.defined() ? result.scores.detach() : result.scores;
+    return result;
+  }
+
+  StepResult step(const StepOptions& options) override {
+    sum_gradients();
+    return apply_step(*optimizer_, parameters_, options);
+  }
+
+  int join() override {
+    LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
+    require_uneven(options_);
+    while (begin(false)) {
+      sum_gradients();
+      for (const torch::Tensor& parameter : parameters_) {
+        parameter.mutable_grad() = torch::Tensor();
+      }
+    }
+    const int last = attendance_->last_to_join();
+    share_state(communicator_, *model_, *optimizer_, last);
+    return last;
+  }
+
+ private:
+  bool begin(bool here) {
+    return begin_step(
+        communicator_, *model_, options_, attendance_ ? &*attendance_ : nullptr, here);
+  }
+
+  void sum_gradients() {
+    const CallScope scope = communicator_.enter("the exchange of gradients");
+    if (communicator_.size() > 1) {
+      packs_->sum(communicator_);
+    }
+  }
+
+  Communicator& communicator_;
+  StrategyOptions options_;
+  std::optional<Attendance> attendance_;
+  std::optional<GradientPacks> packs_;
+  SyncBatchNorm batch_norm_;
+  torch::nn::Module* model_ = nullptr;
+  torch::optim::Optimizer* optimizer_ = nullptr;
+  std::vector<torch::Tensor> parameters_;
+  bool at_start_of_step_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_mirrored(Communicator& communicator,
+                                        const StrategyOptions& options) {
+  return std::make_unique<Mirrored>(communicator, options);
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <torch/torch.h>
+#include <vector>
+
+namespace lockstep::strategy {
+
+struct TrainedParameters {
+  std::vector<torch::Tensor> tensors;
+  std::vector<std::string> names;
+};
+
+// The parameters that want a gradient, each once though two modules may share it. Throws an Error
+// if there is none.
+TrainedParameters trained_parameters(const torch::nn::Module& model);
+
+// Parameters and buffers: what must be equal on all workers.
+std::vector<torch::Tensor> whole_state(const torch::nn::Module& model);
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loss_watch.h"
+
+#include <cmath>
+
+namespace lockstep::train {
+
+void LossWatch::add(const torch::Tensor& loss, int64_t step) {
+  // On the CPU a look costs nothing, and good losses need not be kept.
+  if (loss.is_cpu() && std::isfinite(loss.item<double>())) {
+    return;
+  }
+  losses_.push_back(loss.detach());
+  steps_.push_back(step);
+}
+
+std::optional<BadLoss> LossWatch::find_first_bad() const {
+  if (losses_.empty()) {
+    return std::nullopt;
+  }
+  const torch::Tensor values = torch::stack(losses_).to(torch::kCPU, torch::kFloat64);
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    const double value = values.data_ptr<double>()[i];
+    if (!std::isfinite(value)) {
+      return BadLoss{.step = steps_[static_cast<size_t>(i)], .value = value};
+    }
+  }
+  return std::nullopt;
+}
+
+void LossWatch::reset() {
+  losses_.clear();
+  steps_.clear();
+}
+
+// A sum is not finite if an element is not; where it left the range of numbers by itself, each
+// element is looked at.
+bool has_finite_weights(const torch::nn::Module& model) {
+  torch::NoGradGuard no_grad;
+  torch::Tensor sum = torch::zeros({}, torch::kFloat64);
+  for (const torch::Tensor& parameter : model.parameters()) {
+    sum = sum.to(parameter.device()) + parameter.sum().to(torch::kFloat64);
+  }
+  if (std::isfinite(sum.item<double>())) {
+    return true;
+  }
+  for (const torch::Tensor& parameter : model.parameters()) {
+    if (!parameter.isfinite().all().item<bool>()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace lockstep::train

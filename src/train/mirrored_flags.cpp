@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/mirrored_flags.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::train {
+namespace {
+
+void refuse_for_others(const Flags& flags, const std::string& asked, const std::string& instead) {
+  throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s mirrored", asked))
+      .fact("asked", asked, "command line")
+      .fact("strategy", flags.strategy.value_or("none named"), "command line")
+      .hint(instead);
+}
+
+void settle_collective(Flags& flags) {
+  if (flags.collective == "nccl") {
+    throw Error(ExitCode::Usage, "cannot use --collective nccl: this build exchanges over the CPU")
+        .fact("asked", "--collective nccl", "command line")
+        .fact("there are", "auto, ring")
+        .hint("--collective auto");
+  }
+  if (flags.collective == "ring") {
+    if (flags.transport != "auto" && flags.transport != "gloo") {
+      throw Error(
+          ExitCode::Usage,
+          fmt::format("cannot take both --collective ring and --transport {}", flags.transport))
+          .fact("--collective ring", "gloo, a ring over TCP", "command line")
+          .fact("--transport", flags.transport, "command line")
+          .hint(fmt::format("--transport {}", flags.transport));
+    }
+    flags.transport = "gloo";
+  }
+}
+
+}  // namespace
+
+void settle_mirrored_flags(Flags& flags) {
+  if (flags.replicas < 0) {
+    throw Error(ExitCode::Usage, fmt::format("cannot train with --replicas {}", flags.replicas))
+        .fact("expected", "a whole number of at least 1")
+        .hint("--replicas 2");
+  }
+  if (flags.strategy != "mirrored") {
+    if (flags.replicas > 1) {
+      refuse_for_others(
+          flags,
+          fmt::format("--replicas {}", flags.replicas),
+          fmt::format("-s mirrored, or lockstep run --nproc-per-node {}", flags.replicas));
+    }
+    if (flags.auto_shard != "data") {
+      refuse_for_others(flags,
+                        "--auto-shard " + flags.auto_shard,
+                        "-s mirrored; every other strategy has --auto-shard data");
+    }
+    if (flags.collective != "auto") {
+      refuse_for_others(flags,
+                        "--collective " + flags.collective,
+                        flags.collective == "ring" ? "--transport gloo" : "--transport auto");
+    }
+  }
+  settle_collective(flags);
+}
+
+}  // namespace lockstep::train

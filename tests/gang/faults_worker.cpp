@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker that makes mistakes on purpose; faults_test.cpp starts gangs of it.
+#include <chrono>
+#include <lockstep/lockstep.h>
+#include <thread>
+
+namespace lockstep {
+namespace {
+
+// The last rank comes late to a sum, as one that hangs in its data would.
+void come_late(Session& session, double seconds) {
+  Communicator& communicator = session.communicator();
+  communicator.barrier();
+  if (session.rank() == session.world_size() - 1) {
+    communicator.set_phase("data");
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
+  const CallScope scope = communicator.enter("the exchange of gradients", "fc1.weight, fc1.bias");
+  torch::Tensor sum = torch::ones({1200});
+  communicator.all_reduce(sum);
+}
+
+void bring_another_shape(Session& session) {
+  torch::Tensor sum = torch::ones({session.rank() == 1 ? 300000 : 1200});
+  session.communicator().all_reduce(sum);
+}
+
+void make_another_call(Session& session) {
+  torch::Tensor sum = torch::ones({1200});
+  if (session.rank() == 1) {
+    session.communicator().broadcast(sum);
+  } else {
+    session.communicator().all_reduce(sum);
+  }
+}
+
+// Rank 1 has fewer batches than the others, and nobody said that this may be.
+void end_early(Session& session) {
+  torch::nn::Sequential model(torch::nn::Linear(4, 2));
+  torch::optim::SGD sgd(model->parameters(), 0.1);
+  const auto strategy = session.make_strategy();
+  strategy->adopt(*model, sgd);
+  const LossFunction loss = loss_of<torch::nn::SequentialImpl>(
+      [](auto& net, const Batch& batch) { return net.forward(batch.input).square().mean(); });
+  const Batch batch{torch::ones({2, 4}), torch::zeros({2}, torch::kInt64)};
+  for (int step = 0; step < (session.rank() == 1 ? 3 : 5); ++step) {
+    strategy->accumulate(loss, batch, {});
+    strategy->step();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const lockstep::Program program{
+      .about = "A worker that makes mistakes",
+      .options = {{"--do", "late", "late, shape, call, early"}, {"--seconds", "5", "How late"}}};
+  return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+    const std::string& task = session.option("--do");
+    if (task == "late") {
+      lockstep::come_late(session, std::stod(session.option("--seconds")));
+    } else if (task == "shape") {
+      lockstep::bring_another_shape(session);
+    } else if (task == "call") {
+      lockstep::make_another_call(session);
+    } else {
+      lockstep::end_early(session);
+    }
+  });
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// --verify-strategies as a user runs it: four processes, every strategy, models that are hard to
+// share out.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <regex>
+
+#include "os/command.h"
+#include "os/files.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
+const std::string kMnist = LOCKSTEP_BIN_DIR "/mnist";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/verify_worker";
+
+os::CommandResult sh(const std::string& line) {
+  const os::TemporaryDirectory directory;
+  return os::run_command({"/bin/bash", "-c", line}, {.directory = directory.path()});
+}
+
+os::CommandResult verify(int workers, const std::string& program) {
+  return sh(
+      fmt::format("CUDA_VISIBLE_DEVICES= {} run --nproc-per-node {} -- {} "
+                  "--verify-strategies",
+                  kLockstep,
+                  workers,
+                  program));
+}
+
+int count(const std::string& text, const std::string& pattern) {
+  const std::regex wanted(pattern);
+  return static_cast<int>(
+      std::distance(std::sregex_iterator(text.begin(), text.end(), wanted), {}));
+}
+
+class EveryStrategy : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryStrategy, TrainsAsOneProcessDoes) {
+  const os::CommandResult result =
+      verify(4, fmt::format("{} --model {} --steps 6", kWorker, GetParam()));
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("verdict: every strategy trains as one process does"));
+  // Twelve rows: three strategies, on one to four workers; eight figures in each.
+  EXPECT_EQ(count(result.output, R"((ddp|horovod|mirrored) +[1-4]( +\d\.\de-\d\d| +0\.0e\+00){8})"),
+            12)
+      << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         EveryStrategy,
+                         ::testing::Values("cnn", "cnn-norm", "tied", "unused", "transformer"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(VerifyStrategies, NamesTheParameterWhenTheLossDependsOnTheWorker) {
+  const os::CommandResult result =
+      verify(2, kWorker + " --model tied --loss rank --steps 3 -s mirrored");
+
+  EXPECT_EQ(result.status.code, 1) << result.output << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("verdict: NOT THE SAME TRAINING"),
+                    HasSubstr("-s mirrored on 2 workers, float64, plain"),
+                    Not(HasSubstr("-s mirrored on 1 worker, float64, plain"))));
+  EXPECT_EQ(count(result.output, R"('[a-z]+\.(weight|bias)' element \d+ is \S+, in one process)"),
+            8)
+      << result.output;
+}
+
+TEST(VerifyStrategies, FindsALossThatDependsOnWhichSamplesComeTogether) {
+  const os::CommandResult result =
+      verify(2, kWorker + " --model tied --loss batch --steps 3 -s ddp");
+
+  EXPECT_EQ(result.status.code, 1) << result.output << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("-s ddp on 1 worker, float64, accumulate"));
+}
+
+TEST(VerifyStrategies, WorksAloneAndSaysHowToSeeMore) {
+  const os::CommandResult result =
+      sh(kMnist +
+         " --generated-digits --net classic --device cpu --global-batch 8 --steps 2 "
+         "--verify-strategies");
+
+  EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("lockstep run --nproc-per-node 4"),
+                    HasSubstr("dropout is off: dropout1, dropout2"),
+                    HasSubstr("after 2 steps")));
+}
+
+TEST(VerifyStrategies, LeavesOutWhatOnlyRoundingMoves) {
+  const os::CommandResult result =
+      sh(kWorker +
+         " --model transformer --optimizer adam --lr 0.001 --steps 4 --device cpu "
+         "--verify-strategies");
+
+  EXPECT_THAT(result.output, HasSubstr("but for rounding: qkv.bias (16 of 48 values)"));
+}
+
+TEST(VerifyStrategies, AreOpenToALoopOfOnesOwn) {
+  const os::CommandResult asked =
+      sh(kWorker + " --loop own-verified --steps 2 --device cpu --verify-strategies");
+  const os::CommandResult ignored = sh(kWorker + " --loop own --device cpu --verify-strategies");
+
+  EXPECT_EQ(asked.status.code, 0) << asked.errors;
+  EXPECT_THAT(asked.output, HasSubstr("verdict: every strategy"));
+  EXPECT_EQ(ignored.status.code, 64);
+  EXPECT_THAT(ignored.errors,
+              HasSubstr("cannot verify strategies: this program does not train by Trainer::fit\n"
+                        "  asked: --verify-strategies  (command line)\n"
+                        "  try:   in the program: if (session.wants_verification()) "
+                        "lockstep::verify_strategies(...)"));
+}
+
+TEST(VerifyStrategies, NeedSamplesForEveryMicroBatch) {
+  const os::CommandResult result = verify(3, kWorker + " --global-batch 5");
+
+  EXPECT_EQ(result.status.code, 64) << result.output;
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("cannot verify strategies: 5 samples cannot be shared among 3 "
+                              "workers x 2 micro-batches"),
+                    HasSubstr("--global-batch 6")));
+}
+
+TEST(VerifyStrategies, SayThatOneProcessDiverges) {
+  const os::CommandResult result = verify(2, kWorker + " --model cnn --lr 1e30 --steps 9");
+
+  EXPECT_EQ(result.status.code, 64) << result.output;
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("the weights of one process are no longer finite numbers"),
+                    HasSubstr("--lr 1e+29")));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/mirrored_flags.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::train {
+namespace {
+
+Flags parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "bin/mnist");
+  std::string help;
+  return parse_flags(static_cast<int>(words.size()), words.data(), {.about = "Trains"}, help)
+      .value();
+}
+
+std::string message_of(const std::vector<const char*>& words) {
+  try {
+    parse(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::Usage);
+    return error.what();
+  }
+  return "no Error";
+}
+
+TEST(MirroredFlags, BelongToMirroredAlone) {
+  EXPECT_EQ(message_of({"--replicas", "2"}),
+            "cannot use --replicas 2 without -s mirrored\n"
+            "  asked:    --replicas 2  (command line)\n"
+            "  strategy: none named  (command line)\n"
+            "  try:      -s mirrored, or lockstep run --nproc-per-node 2");
+  EXPECT_EQ(message_of({"-s", "ddp", "--auto-shard", "file"}),
+            "cannot use --auto-shard file without -s mirrored\n"
+            "  asked:    --auto-shard file  (command line)\n"
+            "  strategy: ddp  (command line)\n"
+            "  try:      -s mirrored; every other strategy has --auto-shard data");
+  EXPECT_EQ(message_of({"-s", "horovod", "--collective", "ring"}),
+            "cannot use --collective ring without -s mirrored\n"
+            "  asked:    --collective ring  (command line)\n"
+            "  strategy: horovod  (command line)\n"
+            "  try:      --transport gloo");
+}
+
+TEST(MirroredFlags, RefuseWhatMakesNoSense) {
+  EXPECT_EQ(message_of({"-s", "mirrored", "--replicas", "-1"}),
+            "cannot train with --replicas -1\n"
+            "  expected: a whole number of at least 1\n"
+            "  try:      --replicas 2");
+  EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "nccl"}),
+            "cannot use --collective nccl: this build exchanges over the CPU\n"
+            "  asked:     --collective nccl  (command line)\n"
+            "  there are: auto, ring\n"
+            "  try:       --collective auto");
+  EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "ring", "--transport", "mpi"}),
+            "cannot take both --collective ring and --transport mpi\n"
+            "  --collective ring: gloo, a ring over TCP  (command line)\n"
+            "  --transport:       mpi  (command line)\n"
+            "  try:               --transport mpi");
+  EXPECT_EQ(message_of({"-s", "mirrored", "--auto-shard", "fiel"}),
+            "cannot use --auto-shard 'fiel'\n"
+            "  there are: data, file, auto, off\n"
+            "  try:       --auto-shard file");
+}
+
+TEST(MirroredFlags, TakeTheRingForGloo) {
+  EXPECT_EQ(parse({"-s", "mirrored", "--collective", "ring"}).transport, "gloo");
+  EXPECT_EQ(parse({"-s", "mirrored"}).transport, "auto");
+  EXPECT_EQ(parse({"--replicas", "1"}).replicas, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::train
