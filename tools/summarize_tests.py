@@ -5,12 +5,14 @@
     tools/summarize_tests.py RESULTS
 
 RESULTS holds ctest.xml, written by ctest, and NAME.xml for every test NAME that is a whole
-GoogleTest binary. The last line reads `N passed, N failed, N skipped`.
+GoogleTest binary. What failed is told again, with what it said, where a reader of a long log looks
+first: at its end. The last line reads `N passed, N failed, N skipped`.
 """
 
 import pathlib
 import re
 import sys
+import textwrap
 import xml.etree.ElementTree as ElementTree
 
 
@@ -21,13 +23,21 @@ def reason_in_output(text):
     return " ".join(lines) if match else lines[-1]
 
 
+def end_of_output(text, most=40):
+    """The last lines of what a failed test printed."""
+    lines = text.rstrip().splitlines()
+    cut = ["..."] if len(lines) > most else []
+    return "\n".join(cut + lines[-most:])
+
+
 def cases_of_binary(path):
     """(name, outcome, reason) of each case in one GoogleTest report."""
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
         skipped = case.find("skipped")
-        if case.find("failure") is not None:
-            yield name, "failed", ""
+        failures = [failure.text or "" for failure in case.iter("failure")]
+        if failures:
+            yield name, "failed", end_of_output("\n".join(failures))
         elif skipped is not None:
             lines = (skipped.get("message") or "no reason given").strip().splitlines()
             has_place = len(lines) > 1 and re.search(r":\d+$", lines[0])
@@ -53,31 +63,32 @@ def outcomes(results):
             cases = list(cases_of_binary(report))
             yield from cases
             if status == "fail" and not any(outcome == "failed" for _, outcome, _ in cases):
-                yield f"{name} (the process itself)", "failed", ""
+                yield f"{name} (the process itself)", "failed", end_of_output(output)
         elif status == "run":
             yield name, "passed", ""
         elif status == "fail":
-            yield name, "failed", ""
+            yield name, "failed", end_of_output(output)
         elif status == "disabled":
             yield name, "skipped", "disabled"
         elif asked_to_be_skipped(test):
             yield name, "skipped", reason_in_output(output)
         else:
-            yield name, "failed", ""
+            yield name, "failed", end_of_output(output)
 
 
 def main():
     found = list(outcomes(pathlib.Path(sys.argv[1])))
     skipped = [(name, reason) for name, outcome, reason in found if outcome == "skipped"]
-    failed = [name for name, outcome, _ in found if outcome == "failed"]
+    failed = [(name, reason) for name, outcome, reason in found if outcome == "failed"]
     if skipped:
         print("\nSkipped:")
         for name, reason in sorted(skipped):
             print(f"  {name}: {reason}")
     if failed:
         print("\nFailed:")
-        for name in sorted(failed):
+        for name, reason in sorted(failed):
             print(f"  {name}")
+            print(textwrap.indent(reason, "    "))
     passed = len(found) - len(skipped) - len(failed)
     print(f"\n{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed else 0
