@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <system_error>
 #include <unistd.h>
@@ -21,6 +22,21 @@ bool keep_freed_memory() {
 #else
   return false;
 #endif
+}
+
+void give_back_freed_memory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
+}
+
+void* map_memory(size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+void unmap_memory(void* memory, size_t bytes) {
+  ::munmap(memory, bytes);
 }
 
 uint64_t peak_resident_bytes() {

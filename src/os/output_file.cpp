@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "os/output_file.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "lockstep/error.h"
+
+namespace lockstep::os {
+namespace {
+
+[[noreturn]] void refuse(std::string_view verb, const std::filesystem::path& path, int error) {
+  throw Error(
+      ExitCode::Io,
+      fmt::format("cannot {} {}: {}", verb, path.string(), std::generic_category().message(error)));
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
+  constexpr mode_t kForAllThatUmaskLets = 0666;
+  file_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kForAllThatUmaskLets));
+  if (!file_.is_open()) {
+    refuse("create", path_, errno);
+  }
+}
+
+void OutputFile::write(std::string_view bytes) {
+  size_ += bytes.size();
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_.number(), bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) {
+      refuse("write", path_, errno);
+    }
+    bytes.remove_prefix(written < 0 ? 0 : static_cast<size_t>(written));
+  }
+}
+
+void OutputFile::close() {
+  while (::fsync(file_.number()) != 0) {
+    if (errno != EINTR) {
+      refuse("write", path_, errno);
+    }
+  }
+  // Some file systems tell only now that a byte was lost.
+  if (::close(file_.release()) != 0 && errno != EINTR) {
+    refuse("write", path_, errno);
+  }
+}
+
+}  // namespace lockstep::os

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "os/fd.h"
+
+namespace lockstep::os {
+
+// A new file that is written from its beginning to its end. Every failure is an Error (Io) that
+// names the path and what the system says.
+class OutputFile {
+ public:
+  explicit OutputFile(std::filesystem::path path);
+
+  const std::filesystem::path& path() const { return path_; }
+  uint64_t size() const { return size_; }
+
+  void write(std::string_view bytes);
+
+  // On return the bytes are on the disk, its name perhaps not yet.
+  void close();
+
+ private:
+  std::filesystem::path path_;
+  Fd file_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace lockstep::os

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gmock/gmock.h>
+#include <string>
+
+#include "deepspeed/config.h"
+#include "lockstep/error.h"
+
+namespace lockstep::deepspeed {
+
+// The whole text of the refusal of `text`; empty if it is accepted.
+inline std::string refusal_of(const std::string& text) {
+  try {
+    parse_config(text, "ds.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::Usage);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace lockstep::deepspeed
