@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,6 +63,70 @@ void apply_optimizer(torch::optim::Optimizer& optimizer,
                      const c10::IValue& state,
                      std::string_view source);
 
+// ---- pieces ----------------------------------------------------------------------------------
+
+// A stretch of a tensor: elements [offset, offset + values.numel()) of the tensor `name`, laid out
+// row by row. The state of a training is a set of pieces; the workers' pieces together hold every
+// element of every tensor exactly once. Names are `model.NAME` for parameters and buffers (in the
+// precision in which they are updated), `optimizer.NAME.KEY` for what the optimizer keeps for a
+// parameter (exp_avg, momentum_buffer; a number such as step is a tensor without dimensions), and
+// `ema.NAME` for averaged weights; NAME is the parameter's name as in collect_model.
+struct TensorPiece {
+  std::string name;
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t offset = 0;
+  torch::Tensor values;  // any device; its own shape does not matter
+};
+
+// Whole tensors as pieces.
+std::vector<TensorPiece> as_pieces(std::string_view prefix, const NamedTensors& tensors);
+
+// Where a Strategy gets its state back from. Has all tensors of a checkpoint, whoever wrote which
+// part of them, and reads only what it is asked for.
+class PieceSource {
+ public:
+  virtual ~PieceSource() = default;
+
+  virtual std::vector<std::string> names() const = 0;  // in the order of their names
+  virtual bool has(std::string_view name) const = 0;
+
+  // Each throws Error (Usage) where there is no such tensor.
+  virtual std::vector<int64_t> shape(std::string_view name) const = 0;
+  virtual torch::ScalarType dtype(std::string_view name) const = 0;
+
+  // Fills `into`, of any shape, device and memory format, with elements [offset, offset +
+  // into.numel()) of the flattened tensor; converts to the type of `into`. Throws Error (Usage)
+  // where the tensor ends before that.
+  virtual void read(std::string_view name, int64_t offset, torch::Tensor& into) const = 0;
+
+  // What messages call it: the checkpoint's directory.
+  virtual std::string description() const = 0;
+};
+
+// What the optimizer keeps for each parameter that has taken a step, as optimizer.NAME.KEY.
+std::vector<TensorPiece> optimizer_pieces(const torch::optim::Optimizer& optimizer,
+                                          const NamedTensors& parameters);
+
+// The optimizer's kind, and the options and parameter names of its groups, as JSON; the same for
+// every way of sharing out its state.
+std::string describe_optimizer(const torch::optim::Optimizer& optimizer,
+                               const NamedTensors& parameters);
+
+// The way back, whoever wrote `source`. Each throws Error (Usage), and changes nothing, where
+// something differs, and names the first difference. `description` is what describe_optimizer gave.
+void apply_model(torch::nn::Module& model, const PieceSource& source);
+void apply_optimizer(torch::optim::Optimizer& optimizer,
+                     const NamedTensors& parameters,
+                     const std::string& description,
+                     const PieceSource& source);
+
+// Sets the options of the groups alone, for a Strategy that keeps the state itself. `own` described
+// this optimizer before the Strategy took it.
+void apply_optimizer_options(torch::optim::Optimizer& optimizer,
+                             const std::string& own,
+                             const std::string& description,
+                             std::string_view source);
+
 // ---- checkpoint directories ------------------------------------------------------------------
 
 // The usual parts of a checkpoint.
@@ -79,6 +145,7 @@ struct CheckpointState {
   int world_size = 1;
   std::map<std::string, double> metrics = {};     // as of this step; Retention looks here
   std::map<std::string, std::string> notes = {};  // whatever else a caller wants back
+  std::string optimizer = {};                     // describe_optimizer(); empty: none
 
   bool operator==(const CheckpointState&) const = default;
 };
@@ -126,6 +193,9 @@ class CheckpointReader {
   // (Usage) where the format is newer than this program.
   explicit CheckpointReader(std::filesystem::path directory);
 
+  // One that another worker has verified: reads only what it is asked for.
+  static CheckpointReader verified(std::filesystem::path directory);
+
   const std::filesystem::path& directory() const { return directory_; }
   const CheckpointState& state() const { return state_; }
   bool has(std::string_view part) const;
@@ -136,7 +206,13 @@ class CheckpointReader {
   std::string text(std::string_view part) const;
   std::filesystem::path path(std::string_view part) const;
 
+  // All tensors of the checkpoint as pieces, whatever its format; may outlive this reader. Throws
+  // Error (Io) that names the tensor and the first element that no worker, or more than one, wrote.
+  std::unique_ptr<PieceSource> pieces() const;
+
  private:
+  CheckpointReader(std::filesystem::path directory, bool verify);
+
   std::filesystem::path directory_;
   CheckpointState state_;
   std::vector<std::string> parts_;
@@ -158,6 +234,7 @@ struct Retention {
   int keep_last = 3;                            // at least 1
   std::optional<std::string> best_metric = {};  // also keeps the best by this key of `metrics`
   bool best_is_max = true;                      // of equals, the earlier is the better
+  std::chrono::seconds keep_for = {};           // also keeps what is younger than this
 };
 
 // Deletes the checkpoints that `retention` does not keep and returns them; makes ROOT/best a link

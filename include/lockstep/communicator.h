@@ -60,6 +60,10 @@ class Communicator {
   // Every worker's tensor, stacked along a new first dimension in the order of ranks.
   torch::Tensor all_gather(const torch::Tensor& tensor);
 
+  // The same into `output`, which has room for size() x input.numel() elements and no memory in
+  // common with `input`.
+  void all_gather_into(torch::Tensor& output, const torch::Tensor& input);
+
   // `tensor` has size() slices along its first dimension; returns the sum over the gang of slice
   // rank().
   torch::Tensor reduce_scatter(const torch::Tensor& tensor);
@@ -106,7 +110,13 @@ class Communicator {
   virtual void do_barrier() = 0;
   virtual std::unique_ptr<Communicator> do_subset(int count) = 0;
 
+  // Whether the transport itself finds out that workers make different calls, and throws an Error
+  // that names them.
+  virtual bool notices_different_calls() const { return true; }
+
  private:
+  void compare_calls();
+
   std::shared_ptr<comm::CallRecord> calls_;
 };
 

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 
@@ -30,8 +32,31 @@ class Schedule {
   // has factor 1/steps of the beginning, step `steps` the whole of it.
   Schedule warmed_up(int64_t steps) const;
 
-  // The factor in step `step`, from 0.
+  // Any function of the step; `text` is for people.
+  static Schedule of_factors(std::function<double(int64_t)> factor, std::string text);
+
+  // The rates themselves, whatever the base rate is.
+  static Schedule of_rates(std::function<double(int64_t)> rate, std::string text);
+
+  // The same, and Adam's first and second beta in each step beside it.
+  struct Betas {
+    double first = 0;
+    double second = 0;
+  };
+  Schedule with_betas(std::function<Betas(int64_t)> betas) const;
+
+  // The factor in step `step`, from 0; of a schedule of rates that rate.
   double factor(int64_t step) const { return factor_(step); }
+
+  // The learning rate in step `step` where the base rate is `base`.
+  double rate(int64_t step, double base) const {
+    return has_rates_ ? factor_(step) : base * factor_(step);
+  }
+
+  // The betas in step `step`, if the schedule sets them.
+  std::optional<Betas> betas(int64_t step) const {
+    return betas_ ? std::optional(betas_(step)) : std::nullopt;
+  }
 
   // For people and checkpoints: "warm-up 100, then cosine 900 to 0".
   const std::string& text() const { return text_; }
@@ -42,6 +67,8 @@ class Schedule {
 
   std::function<double(int64_t)> factor_;
   std::string text_;
+  bool has_rates_ = false;
+  std::function<Betas(int64_t)> betas_;
 };
 
 }  // namespace lockstep

@@ -4,11 +4,14 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <torch/torch.h>
+#include <vector>
 
 #include "lockstep/batch.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/communicator.h"
 
 namespace lockstep {
@@ -107,6 +110,35 @@ class Strategy {
   // sum, until all have joined. Then every worker holds the parameters, buffers and optimizer state
   // of the last one to join, whose rank is returned. Needs StrategyOptions::uneven.
   virtual int join() = 0;
+
+  // The flat pieces of parameters, by their names, that the optimizer updates on this worker in
+  // place of the parameters; none: it updates the parameters themselves.
+  virtual std::vector<std::pair<std::string, torch::Tensor>> updated() const { return {}; }
+
+  // After somebody has changed these pieces: lets the parameters follow. All workers call
+  // it.
+  virtual void publish() {}
+
+  // While the result lives, this thread may use the model's parameters outside accumulate().
+  [[nodiscard]] virtual std::shared_ptr<void> use_model() { return nullptr; }
+
+  // Whether using a parameter is an exchange: all workers then use the same ones in the same order.
+  virtual bool shares_use() const { return false; }
+
+  // Training is over: gives model and optimizer back as they were adopted, with the values that
+  // they have now. All workers call it; no other call may follow.
+  virtual void leave() {}
+
+  // What this worker holds of the training's state, for a checkpoint: with those of the other
+  // workers every element of every parameter, buffer and optimizer state once. Views, not copies,
+  // where possible: the caller copies them before the next step. Nothing: every worker holds
+  // everything, in the model and the optimizer that were adopted.
+  virtual std::optional<std::vector<TensorPiece>> pieces() const { return std::nullopt; }
+
+  // The way back, after adopt(); called only where pieces() gives some. `source` may come from
+  // another strategy and another number of workers. Throws an Error that names the first tensor
+  // that does not fit.
+  virtual void restore(const PieceSource& source);
 };
 
 // How gradients are made smaller on their way.
@@ -134,6 +166,25 @@ struct HorovodOptions {
   double autotune_noise = 0.8;
 };
 
+// What ZeRO may be told; docs/deepspeed.md has the keys of ds_config.json.
+struct ZeroOptions {
+  // 0: every worker holds everything. 1: each updates, and keeps the optimizer's state of, its
+  // share of the parameters. 2: it also keeps only the gradients of its share. 3: it also keeps
+  // only its share of the parameters themselves; they are gathered when they are used.
+  int stage = 0;
+  // Parameters are of this type; the optimizer updates float32 copies of them. Float: as they are.
+  torch::ScalarType parameter_type = torch::kFloat32;
+  // Gradients travel as this; Undefined: half as half, all else as float32 or wider.
+  torch::ScalarType communication_type = torch::ScalarType::Undefined;
+  int64_t bucket_elements = int64_t{25} << 18;  // gradients that travel together, stages 0 to 2
+  // Stage 3. Smaller parameters stay whole on every worker.
+  int64_t persistence_threshold = 100'000;
+  int64_t prefetch_elements = 50'000'000;  // gathered ahead of their use; 0: none
+  int64_t max_live_elements = 0;  // gathered at a time; 0: what is in use and what is prefetched
+  // The optimizer's state and its copies of the parameters stay in main memory.
+  bool offload_optimizer = false;
+};
+
 struct StrategyOptions {
   // Parameters that take no part in a loss on some workers or in some steps are allowed; costs a
   // walk over the graph in each step.
@@ -156,6 +207,7 @@ struct StrategyOptions {
   int powersgd_rank = 1;
   int64_t powersgd_start = 10;  // steps that are exchanged whole before PowerSGD begins
   HorovodOptions horovod = {};
+  ZeroOptions zero = {};
 };
 
 // The strategy of that name. Throws an Error that lists the names if there is none, or if it cannot

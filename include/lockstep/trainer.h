@@ -10,6 +10,7 @@
 
 #include "lockstep/callback.h"
 #include "lockstep/dataset.h"
+#include "lockstep/loss_scaling.h"
 #include "lockstep/sampler.h"
 #include "lockstep/schedule.h"
 #include "lockstep/session.h"
@@ -26,17 +27,22 @@ struct TrainerOptions {
   double clip_norm = 0;            // 0: gradients are not clipped
   std::string precision = "fp32";  // fp32, bf16 or fp16: of what the model computes in
   std::string loss_scale = "";     // none, dynamic or a number; empty: dynamic with fp16, else none
+  LossScaling loss_scaling = {};
   double ema = 0;  // decay of the averaged weights that are evaluated and saved; 0: none
   std::string schedule = "constant";  // constant, step (x0.1 after each third) or cosine
   int64_t warmup_steps = 0;
   Tail tail = Tail::Drop;  // what becomes of samples that do not fill the last global batch
   uint64_t seed = 1;
-  int64_t validate_every = 0;    // steps; 0: after each epoch; -1: never
-  int64_t checkpoint_every = 0;  // steps; 0: after each epoch; -1: never
-  int keep_checkpoints = 3;      // beside the best by test accuracy, or test loss
+  int64_t validate_every = 0;        // steps; 0: after each epoch; -1: never
+  int64_t checkpoint_every = 0;      // steps; 0: after each epoch; -1: never
+  int keep_checkpoints = 3;          // beside the best by test accuracy, or test loss
+  int64_t keep_checkpoints_for = 0;  // seconds; younger ones stay too
+  bool checkpoint_async = true;      // written beside training; false: training waits
   int64_t evaluation_batch = 100;
   int loader_threads = 1;
-  double report_every = 5;  // seconds between lines where there is no terminal
+  double report_every = 5;     // seconds between lines where there is no terminal
+  int64_t report_steps = 0;    // a line after so many steps if not 0, as steps_per_print
+  bool report_phases = false;  // and where their time went, as wall_clock_breakdown
   StrategyOptions strategy = {};
 };
 

@@ -56,8 +56,20 @@ std::optional<int64_t> find_step(std::string_view name) {
   return step && *step >= 0 && directory_name(*step) == name ? step : std::nullopt;
 }
 
-std::filesystem::path partial_path(const std::filesystem::path& root, int64_t step) {
-  return root / fmt::format(".{}{}", directory_name(step), kPartialSuffix);
+std::filesystem::path partial_path(const std::filesystem::path& root,
+                                   int64_t step,
+                                   std::string_view token) {
+  return root /
+         fmt::format(
+             ".{}{}{}{}", directory_name(step), token.empty() ? "" : ".", token, kPartialSuffix);
+}
+
+std::string shard_name(int rank, int writers) {
+  return fmt::format("shard-{:05}-of-{:05}.safetensors", rank, writers);
+}
+
+std::string index_name(int rank, int writers) {
+  return fmt::format("shard-{:05}-of-{:05}.json", rank, writers);
 }
 
 void discard(const std::filesystem::path& directory) {

@@ -23,10 +23,17 @@ inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kCompleteFile = "COMPLETE";
 inline constexpr std::string_view kBestLink = "best";
 
+// "shard-00001-of-00004.safetensors": what worker 1 of 4 writes, and its index while the others
+// still write.
+std::string shard_name(int rank, int writers);
+std::string index_name(int rank, int writers);
+
 std::string directory_name(int64_t step);
 std::optional<int64_t> find_step(std::string_view directory_name);
 
-std::filesystem::path partial_path(const std::filesystem::path& root, int64_t step);
+std::filesystem::path partial_path(const std::filesystem::path& root,
+                                   int64_t step,
+                                   std::string_view token = "");
 
 // Makes a checkpoint vanish in one instant, then frees its bytes.
 void discard(const std::filesystem::path& directory);

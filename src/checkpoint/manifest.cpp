@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <limits>
-#include <memory>
-#include <new>
+#include <numeric>
 #include <vector>
 #include <xxhash.h>
 
@@ -43,6 +43,8 @@ auto read_json(std::string_view text, const std::filesystem::path& file, Read re
   }
 }
 
+}  // namespace
+
 uint64_t parse_checksum(const std::string& text, const std::filesystem::path& file) {
   uint64_t value = 0;
   const char* end = text.data() + text.size();
@@ -53,7 +55,31 @@ uint64_t parse_checksum(const std::string& text, const std::filesystem::path& fi
   return value;
 }
 
-}  // namespace
+struct RunningChecksum::State {
+  XXH3_state_t xxh3;
+};
+
+RunningChecksum::RunningChecksum() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(&state_->xxh3);
+}
+
+RunningChecksum::~RunningChecksum() = default;
+
+void RunningChecksum::add(const void* bytes, size_t count) {
+  XXH3_64bits_update(&state_->xxh3, bytes, count);
+}
+
+uint64_t RunningChecksum::value() const {
+  return XXH3_64bits_digest(&state_->xxh3);
+}
+
+std::string to_text(uint64_t checksum) {
+  return fmt::format("{:016x}", checksum);
+}
+
+int64_t TensorEntry::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
 
 uint64_t checksum(std::string_view bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
@@ -61,42 +87,65 @@ uint64_t checksum(std::string_view bytes) {
 
 ManifestEntry measure(const std::filesystem::path& file) {
   const os::InputFile input(file);
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  if (state == nullptr) {
-    throw std::bad_alloc();
-  }
-  XXH3_64bits_reset(state.get());
+  RunningChecksum sum;
   constexpr uint64_t kPiece = uint64_t{4} << 20;
   std::vector<char> piece(std::min(kPiece, input.size()));
   for (uint64_t at = 0; at < input.size(); at += piece.size()) {
     const uint64_t bytes = std::min<uint64_t>(piece.size(), input.size() - at);
     input.read(at, piece.data(), bytes);
-    XXH3_64bits_update(state.get(), piece.data(), bytes);
+    sum.add(piece.data(), bytes);
   }
-  return {.bytes = input.size(), .checksum = XXH3_64bits_digest(state.get())};
+  return {.bytes = input.size(), .checksum = sum.value()};
 }
 
-std::string to_json(const Manifest& manifest) {
+namespace {
+
+Json files_json(const Manifest& manifest) {
   Json files = Json::object();
   for (const auto& [name, entry] : manifest) {
-    files[name] = {{"bytes", entry.bytes}, {"xxh3_64", fmt::format("{:016x}", entry.checksum)}};
+    files[name] = {{"bytes", entry.bytes}, {"xxh3_64", to_text(entry.checksum)}};
   }
-  return Json{{"version", kFormatVersion}, {"files", files}}.dump(2) + "\n";
+  return files;
 }
 
-std::string to_json(const CheckpointState& state) {
-  return Json{{"version", kFormatVersion},
-              {"step", state.step},
-              {"epoch", state.epoch},
-              {"step_in_epoch", state.step_in_epoch},
-              {"seed", state.seed},
-              {"global_batch", state.global_batch},
-              {"world_size", state.world_size},
-              {"metrics", state.metrics},
-              {"notes", state.notes}}
-             .dump(2) +
-         "\n";
+}  // namespace
+
+std::string to_json(const Manifest& manifest) {
+  return Json{{"version", kPartsVersion}, {"files", files_json(manifest)}}.dump(2) + "\n";
+}
+
+// One line for each tensor: there may be thousands, and people look.
+std::string to_json(const Manifest& manifest, const TensorTable& tensors) {
+  std::string text = fmt::format("{{\n\"version\": {},\n\"files\": {},\n\"tensors\": {{",
+                                 kFormatVersion,
+                                 files_json(manifest).dump(2));
+  const char* comma = "\n";
+  for (const auto& [name, entry] : tensors) {
+    Json pieces = Json::array();
+    for (const Stretch& stretch : entry.stretches) {
+      pieces.push_back({stretch.shard, stretch.offset, stretch.count});
+    }
+    const Json value{{"dtype", entry.dtype}, {"shape", entry.shape}, {"pieces", pieces}};
+    text += fmt::format("{}{}: {}", comma, Json(name).dump(), value.dump());
+    comma = ",\n";
+  }
+  return text + "\n}\n}\n";
+}
+
+std::string to_json(const CheckpointState& state, int version) {
+  Json json{{"version", version},
+            {"step", state.step},
+            {"epoch", state.epoch},
+            {"step_in_epoch", state.step_in_epoch},
+            {"seed", state.seed},
+            {"global_batch", state.global_batch},
+            {"world_size", state.world_size},
+            {"metrics", state.metrics},
+            {"notes", state.notes}};
+  if (!state.optimizer.empty()) {
+    json["optimizer"] = Json::parse(state.optimizer);
+  }
+  return json.dump(2) + "\n";
 }
 
 std::string complete_text(std::string_view manifest_json) {
@@ -119,6 +168,58 @@ Manifest parse_manifest(std::string_view json, const std::filesystem::path& file
   });
 }
 
+TensorTable parse_tensors(std::string_view json, const std::filesystem::path& file) {
+  return read_json(json, file, [](const Json& root) {
+    TensorTable tensors;
+    if (!root.contains("tensors")) {
+      return tensors;
+    }
+    for (const auto& [name, value] : root.at("tensors").items()) {
+      TensorEntry entry{.dtype = value.at("dtype").get<std::string>(),
+                        .shape = value.at("shape").get<std::vector<int64_t>>(),
+                        .stretches = {}};
+      for (const Json& piece : value.at("pieces")) {
+        entry.stretches.push_back({.shard = piece.at(0).get<int>(),
+                                   .offset = piece.at(1).get<int64_t>(),
+                                   .count = piece.at(2).get<int64_t>()});
+      }
+      tensors[name] = std::move(entry);
+    }
+    return tensors;
+  });
+}
+
+void require_covered(const TensorTable& tensors, std::string_view source) {
+  for (const auto& [name, entry] : tensors) {
+    const auto refuse = [&, &tensor = name](std::string_view why) {
+      return Error(ExitCode::Io,
+                   fmt::format("cannot use {}: tensor \"{}\" {}", source, tensor, why));
+    };
+    int64_t at = 0;
+    for (const Stretch& stretch : entry.stretches) {
+      if (stretch.count < 0) {
+        throw refuse("has a piece of negative size");
+      }
+      if (stretch.offset > at) {
+        break;
+      }
+      if (stretch.offset < at && stretch.count > 0) {
+        throw refuse(fmt::format("has element {} twice", stretch.offset))
+            .fact("second", fmt::format("shard {}", stretch.shard), std::string(kManifestFile));
+      }
+      at += stretch.count;
+    }
+    if (at < entry.elements()) {
+      throw refuse(fmt::format("has no element {}", at))
+          .fact("shape", fmt::format("[{}]", fmt::join(entry.shape, ", ")))
+          .fact("elements", fmt::to_string(entry.elements()));
+    }
+    if (at > entry.elements()) {
+      throw refuse(fmt::format("has more than its {} elements", entry.elements()));
+    }
+  }
+}
+
 CheckpointState parse_state(std::string_view json, const std::filesystem::path& file) {
   return read_json(json, file, [](const Json& root) {
     CheckpointState state = {.step = root.at("step").get<int64_t>(),
@@ -128,9 +229,13 @@ CheckpointState parse_state(std::string_view json, const std::filesystem::path& 
                              .global_batch = root.at("global_batch").get<int64_t>(),
                              .world_size = root.at("world_size").get<int>(),
                              .metrics = {},
-                             .notes = root.at("notes").get<std::map<std::string, std::string>>()};
+                             .notes = root.at("notes").get<std::map<std::string, std::string>>(),
+                             .optimizer = {}};
     for (const auto& [name, value] : root.at("metrics").items()) {
       state.metrics[name] = number_or_nan(value);
+    }
+    if (root.contains("optimizer")) {
+      state.optimizer = root.at("optimizer").dump();
     }
     return state;
   });

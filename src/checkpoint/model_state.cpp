@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <map>
-#include <set>
 
 #include "checkpoint/describe.h"
+#include "checkpoint/optimizer_value.h"
 #include "lockstep/checkpoint.h"
 
 namespace lockstep {
@@ -25,43 +25,60 @@ void collect(const torch::nn::Module& module, const std::string& prefix, NamedTe
   }
 }
 
-// A name whose tensors differ between the file and the model; null where one has none.
+// A name whose tensors differ between the file and the model; empty where one has none.
 struct Difference {
   std::string name;
-  const torch::Tensor* written;
-  const torch::Tensor* wanted;
+  std::string written;
+  std::string wanted;
 };
 
-using ByName = std::map<std::string_view, const torch::Tensor*>;
+using Descriptions = std::vector<std::pair<std::string, std::string>>;  // by name, in order
 
-ByName index(const NamedTensors& tensors) {
-  ByName by_name;
+Descriptions describe_all(const NamedTensors& tensors) {
+  Descriptions descriptions;
+  descriptions.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
-    by_name.emplace(name, &tensor);
+    descriptions.emplace_back(name, describe(tensor));
   }
-  return by_name;
+  return descriptions;
 }
 
 // In the model's order, then what only the file has, in the file's order.
-std::vector<Difference> compare(const NamedTensors& written, const NamedTensors& wanted) {
+std::vector<Difference> compare(const Descriptions& written, const Descriptions& wanted) {
   std::vector<Difference> differences;
-  const ByName in_file = index(written);
-  for (const auto& [name, tensor] : wanted) {
+  const std::map<std::string_view, std::string_view> in_file(written.begin(), written.end());
+  for (const auto& [name, description] : wanted) {
     const auto found = in_file.find(name);
     if (found == in_file.end()) {
-      differences.push_back({name, nullptr, &tensor});
-    } else if (found->second->sizes() != tensor.sizes() ||
-               found->second->scalar_type() != tensor.scalar_type()) {
-      differences.push_back({name, found->second, &tensor});
+      differences.push_back({name, "", description});
+    } else if (found->second != description) {
+      differences.push_back({name, std::string(found->second), description});
     }
   }
-  const ByName in_model = index(wanted);
-  for (const auto& [name, tensor] : written) {
+  const std::map<std::string_view, std::string_view> in_model(wanted.begin(), wanted.end());
+  for (const auto& [name, description] : written) {
     if (!in_model.contains(name)) {
-      differences.push_back({name, &tensor, nullptr});
+      differences.push_back({name, description, ""});
     }
   }
   return differences;
+}
+
+void require_same(const Descriptions& written,
+                  const Descriptions& wanted,
+                  std::string_view source) {
+  const std::vector<Difference> differences = compare(written, wanted);
+  if (differences.empty()) {
+    return;
+  }
+  const Difference& first = differences.front();
+  throw Error(ExitCode::Usage, fmt::format("cannot load {}: it is of another model", source))
+      .fact("differs",
+            differences.size() == 1
+                ? first.name
+                : fmt::format("{}, the first of {}", first.name, differences.size()))
+      .fact("file", first.written.empty() ? "has no such tensor" : first.written)
+      .fact("model", first.wanted.empty() ? "has no such parameter or buffer" : first.wanted);
 }
 
 }  // namespace
@@ -75,26 +92,31 @@ NamedTensors collect_model(const torch::nn::Module& model) {
 
 void apply_model(torch::nn::Module& model, const NamedTensors& weights, std::string_view source) {
   NamedTensors targets = collect_model(model);
-  const std::vector<checkpoint::Difference> differences = checkpoint::compare(weights, targets);
-  if (!differences.empty()) {
-    const checkpoint::Difference& first = differences.front();
-    throw Error(ExitCode::Usage, fmt::format("cannot load {}: it is of another model", source))
-        .fact("differs",
-              differences.size() == 1
-                  ? first.name
-                  : fmt::format("{}, the first of {}", first.name, differences.size()))
-        .fact(
-            "file",
-            first.written == nullptr ? "has no such tensor" : checkpoint::describe(*first.written))
-        .fact("model",
-              first.wanted == nullptr ? "has no such parameter or buffer"
-                                      : checkpoint::describe(*first.wanted));
-  }
-
+  checkpoint::require_same(
+      checkpoint::describe_all(weights), checkpoint::describe_all(targets), source);
   const torch::NoGradGuard no_grad;
-  const checkpoint::ByName by_name = checkpoint::index(weights);
+  std::map<std::string_view, const torch::Tensor*> by_name;
+  for (const auto& [name, tensor] : weights) {
+    by_name.emplace(name, &tensor);
+  }
   for (auto& [name, target] : targets) {
     target.copy_(*by_name.at(name));
+  }
+}
+
+void apply_model(torch::nn::Module& model, const PieceSource& source) {
+  NamedTensors targets = collect_model(model);
+  checkpoint::Descriptions written;
+  for (const std::string& name : source.names()) {
+    if (name.starts_with(checkpoint::kModelPrefix)) {
+      written.emplace_back(name.substr(checkpoint::kModelPrefix.size()),
+                           checkpoint::describe(source.dtype(name), source.shape(name)));
+    }
+  }
+  checkpoint::require_same(written, checkpoint::describe_all(targets), source.description());
+  const torch::NoGradGuard no_grad;
+  for (auto& [name, target] : targets) {
+    source.read(fmt::format("{}{}", checkpoint::kModelPrefix, name), 0, target);
   }
 }
 

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <type_traits>
 
 #include "checkpoint/describe.h"
+#include "checkpoint/optimizer_value.h"
 #include "lockstep/checkpoint.h"
+#include "lockstep/lamb.h"
 
 // An optimizer's state as a value:
 //
@@ -119,6 +123,51 @@ class Load {
   std::string_view source_;
 };
 
+// Gets the state of one parameter back from pieces, where there is any.
+class LoadPieces {
+ public:
+  LoadPieces(const PieceSource& source, std::string_view parameter, const torch::Tensor& like)
+      : source_(source), prefix_(fmt::format("{}{}.", kOptimizerPrefix, parameter)), like_(like) {}
+
+  void operator()(const char* key, int64_t& value) {
+    if (torch::Tensor number = torch::zeros({}, torch::kInt64); find(key, number)) {
+      value = number.item<int64_t>();
+    }
+  }
+  void operator()(const char* key, torch::Tensor& value) {
+    const torch::Tensor fresh = torch::empty_like(like_, like_.options().requires_grad(false));
+    if (torch::Tensor target = fresh; find(key, target)) {
+      value = target;
+    }
+  }
+
+  bool found() const { return found_; }
+
+ private:
+  bool find(const char* key, torch::Tensor& into) {
+    const std::string name = prefix_ + key;
+    if (!source_.has(name)) {
+      return false;
+    }
+    if (source_.shape(name) != into.sizes().vec()) {
+      throw Error(
+          ExitCode::Usage,
+          fmt::format("cannot load {}: it does not fit this optimizer", source_.description()))
+          .fact("differs", name)
+          .fact("checkpoint", fmt::format("[{}]", fmt::join(source_.shape(name), ", ")))
+          .fact("program", describe(into));
+    }
+    source_.read(name, 0, into);
+    found_ = true;
+    return true;
+  }
+
+  const PieceSource& source_;
+  std::string prefix_;
+  torch::Tensor like_;
+  bool found_ = false;
+};
+
 // What each kind of optimizer has, named once for both ways.
 struct Sgd {
   using Optimizer = torch::optim::SGD;
@@ -172,6 +221,52 @@ struct AdamW
   static constexpr const char* kName = "AdamW";
 };
 
+struct LambKind {
+  using Optimizer = Lamb;
+  using Options = LambOptions;
+  using State = LambParamState;
+  static constexpr const char* kName = "Lamb";
+
+  template <typename Archive>
+  static void options(Options& o, Archive& archive) {
+    archive("lr", o.lr());
+    archive("betas", o.betas());
+    archive("eps", o.eps());
+    archive("weight_decay", o.weight_decay());
+    archive("max_coeff", o.max_coeff());
+    archive("min_coeff", o.min_coeff());
+    archive("bias_correction", o.bias_correction());
+    archive("eps_inside_sqrt", o.eps_inside_sqrt());
+  }
+  template <typename Archive>
+  static void state(State& s, Archive& archive) {
+    archive("step", s.step());
+    archive("exp_avg", s.exp_avg());
+    archive("exp_avg_sq", s.exp_avg_sq());
+  }
+};
+
+struct Adagrad {
+  using Optimizer = torch::optim::Adagrad;
+  using Options = torch::optim::AdagradOptions;
+  using State = torch::optim::AdagradParamState;
+  static constexpr const char* kName = "Adagrad";
+
+  template <typename Archive>
+  static void options(Options& o, Archive& archive) {
+    archive("lr", o.lr());
+    archive("lr_decay", o.lr_decay());
+    archive("weight_decay", o.weight_decay());
+    archive("initial_accumulator_value", o.initial_accumulator_value());
+    archive("eps", o.eps());
+  }
+  template <typename Archive>
+  static void state(State& s, Archive& archive) {
+    archive("step", s.step());
+    archive("sum", s.sum());
+  }
+};
+
 // Calls `body` with the Kind that the optimizer is of.
 template <typename Body>
 auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
@@ -184,8 +279,14 @@ auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
   if (dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr) {
     return body(Adam());
   }
+  if (dynamic_cast<const Lamb*>(&optimizer) != nullptr) {
+    return body(LambKind());
+  }
+  if (dynamic_cast<const torch::optim::Adagrad*>(&optimizer) != nullptr) {
+    return body(Adagrad());
+  }
   throw Error(ExitCode::Usage, "cannot save or load the state of this optimizer")
-      .fact("known", "SGD, Adam, AdamW");
+      .fact("known", "SGD, Adam, AdamW, Lamb, Adagrad");
 }
 
 std::string name_of(const torch::Tensor& parameter, const NamedTensors& parameters) {
@@ -262,13 +363,32 @@ std::string join_names(const c10::IValue& list) {
   return text;
 }
 
-// Makes every new object before it puts the first one in place.
+// Fills the state of the parameter of that name; false: it has none.
 template <typename Kind>
-void apply(torch::optim::Optimizer& optimizer,
-           const NamedTensors& parameters,
-           const c10::IValue& value,
-           std::string_view source) {
-  const Dict states = entry(value, "state", &c10::IValue::isGenericDict, source).toGenericDict();
+using LoadState =
+    std::function<bool(const std::string&, const torch::Tensor&, typename Kind::State&)>;
+
+// The names of each group's parameters.
+std::vector<std::string> group_names(const torch::optim::Optimizer& optimizer,
+                                     const NamedTensors& parameters) {
+  std::vector<std::string> names;
+  names.reserve(optimizer.param_groups().size());
+  for (const auto& group : optimizer.param_groups()) {
+    c10::impl::GenericList list(c10::AnyType::get());
+    for (const torch::Tensor& parameter : group.params()) {
+      list.push_back(name_of(parameter, parameters));
+    }
+    names.push_back(join_names(list));
+  }
+  return names;
+}
+
+// The groups' options as `value` has them, where they have the parameters `names`.
+template <typename Kind>
+std::vector<typename Kind::Options> load_options(const torch::optim::Optimizer& optimizer,
+                                                 const std::vector<std::string>& names,
+                                                 const c10::IValue& value,
+                                                 std::string_view source) {
   const c10::IValue list = entry(value, "param_groups", &c10::IValue::isList, source);
   const auto saved_groups = list.toListRef();
   if (saved_groups.size() != optimizer.param_groups().size()) {
@@ -277,43 +397,86 @@ void apply(torch::optim::Optimizer& optimizer,
            std::to_string(saved_groups.size()),
            std::to_string(optimizer.param_groups().size()));
   }
-  std::vector<typename Kind::Options> new_options;
-  StateMap new_states;
+  std::vector<typename Kind::Options> options;
+  options.reserve(saved_groups.size());
   for (size_t i = 0; i < saved_groups.size(); ++i) {
-    const auto& group = optimizer.param_groups()[i];
     const c10::IValue& saved = saved_groups[i];
-    c10::impl::GenericList names(c10::AnyType::get());
-    for (const torch::Tensor& parameter : group.params()) {
-      names.push_back(name_of(parameter, parameters));
-    }
-    const std::string expected = join_names(names);
     const std::string found = join_names(entry(saved, "params", &c10::IValue::isList, source));
-    if (found != expected) {
-      refuse(source, fmt::format("group {} has other parameters", i), found, expected);
+    if (found != names[i]) {
+      refuse(source, fmt::format("group {} has other parameters", i), found, names[i]);
     }
-    new_options.push_back(dynamic_cast<const typename Kind::Options&>(group.options()));
-    Load load_options(saved.toGenericDict(), fmt::format("group {}", i), {}, source);
-    Kind::options(new_options.back(), load_options);
-    for (const torch::Tensor& parameter : group.params()) {
-      const std::string name = name_of(parameter, parameters);
-      if (!states.contains(name)) {
-        continue;
-      }
-      auto state = std::make_unique<typename Kind::State>();
-      Load load_state(
-          entry(states, name.c_str(), &c10::IValue::isGenericDict, source).toGenericDict(),
-          name,
-          parameter,
-          source);
-      Kind::state(*state, load_state);
-      new_states[state_key<StateMap>(parameter)] = std::move(state);
-    }
+    const auto& group = optimizer.param_groups()[i];
+    options.push_back(dynamic_cast<const typename Kind::Options&>(group.options()));
+    Load load(saved.toGenericDict(), fmt::format("group {}", i), {}, source);
+    Kind::options(options.back(), load);
   }
+  return options;
+}
 
-  for (size_t i = 0; i < new_options.size(); ++i) {
-    dynamic_cast<typename Kind::Options&>(optimizer.param_groups()[i].options()) = new_options[i];
+template <typename Kind>
+void set_options(torch::optim::Optimizer& optimizer,
+                 const std::vector<typename Kind::Options>& options) {
+  for (size_t i = 0; i < options.size(); ++i) {
+    dynamic_cast<typename Kind::Options&>(optimizer.param_groups()[i].options()) = options[i];
   }
+}
+
+// Makes every new object before it puts the first one in place.
+template <typename Kind>
+void apply(torch::optim::Optimizer& optimizer,
+           const NamedTensors& parameters,
+           const c10::IValue& value,
+           const LoadState<Kind>& load_state,
+           std::string_view source) {
+  const auto options =
+      load_options<Kind>(optimizer, group_names(optimizer, parameters), value, source);
+  StateMap new_states;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const torch::Tensor& parameter : group.params()) {
+      auto state = std::make_unique<typename Kind::State>();
+      if (load_state(name_of(parameter, parameters), parameter, *state)) {
+        new_states[state_key<StateMap>(parameter)] = std::move(state);
+      }
+    }
+  }
+  set_options<Kind>(optimizer, options);
   optimizer.state() = std::move(new_states);
+}
+
+// The state that a value of collect() has.
+template <typename Kind>
+LoadState<Kind> from_value(const c10::IValue& value, std::string_view source) {
+  const Dict states = entry(value, "state", &c10::IValue::isGenericDict, source).toGenericDict();
+  return [states, source](
+             const std::string& name, const torch::Tensor& parameter, typename Kind::State& state) {
+    if (!states.contains(name)) {
+      return false;
+    }
+    Load load(entry(states, name.c_str(), &c10::IValue::isGenericDict, source).toGenericDict(),
+              name,
+              parameter,
+              source);
+    Kind::state(state, load);
+    return true;
+  };
+}
+
+template <typename Kind>
+LoadState<Kind> from_pieces(const PieceSource& source) {
+  return [&source](
+             const std::string& name, const torch::Tensor& parameter, typename Kind::State& state) {
+    LoadPieces load(source, name, parameter);
+    Kind::state(state, load);
+    return load.found();
+  };
+}
+
+template <typename Kind>
+void require_kind(const c10::IValue& value, std::string_view source) {
+  const std::string kind = entry(value, "kind", &c10::IValue::isString, source).toStringRef();
+  if (kind != Kind::kName) {
+    refuse(source, "it is of another optimizer", kind, Kind::kName);
+  }
 }
 
 }  // namespace
@@ -332,13 +495,51 @@ void apply_optimizer(torch::optim::Optimizer& optimizer,
                      std::string_view source) {
   const torch::NoGradGuard no_grad;
   checkpoint::with_kind(optimizer, [&]<typename Kind>(Kind) {
-    const std::string kind =
-        checkpoint::entry(state, "kind", &c10::IValue::isString, source).toStringRef();
-    if (kind != Kind::kName) {
-      checkpoint::refuse(source, "it is of another optimizer", kind, Kind::kName);
-    }
-    checkpoint::apply<Kind>(optimizer, parameters, state, source);
+    checkpoint::require_kind<Kind>(state, source);
+    checkpoint::apply<Kind>(
+        optimizer, parameters, state, checkpoint::from_value<Kind>(state, source), source);
   });
+}
+
+void apply_optimizer(torch::optim::Optimizer& optimizer,
+                     const NamedTensors& parameters,
+                     const std::string& description,
+                     const PieceSource& source) {
+  const torch::NoGradGuard no_grad;
+  const std::string name = source.description();
+  const c10::IValue value = checkpoint::parse_description(description, name);
+  checkpoint::with_kind(optimizer, [&]<typename Kind>(Kind) {
+    checkpoint::require_kind<Kind>(value, name);
+    checkpoint::apply<Kind>(
+        optimizer, parameters, value, checkpoint::from_pieces<Kind>(source), name);
+  });
+}
+
+void apply_optimizer_options(torch::optim::Optimizer& optimizer,
+                             const std::string& own,
+                             const std::string& description,
+                             std::string_view source) {
+  const c10::IValue value = checkpoint::parse_description(description, source);
+  const c10::IValue mine = checkpoint::parse_description(own, source);
+  std::vector<std::string> names;
+  for (const c10::IValue& group : mine.toGenericDict().at("param_groups").toListRef()) {
+    names.push_back(checkpoint::join_names(group.toGenericDict().at("params")));
+  }
+  checkpoint::with_kind(optimizer, [&]<typename Kind>(Kind) {
+    checkpoint::require_kind<Kind>(value, source);
+    checkpoint::set_options<Kind>(optimizer,
+                                  checkpoint::load_options<Kind>(optimizer, names, value, source));
+  });
+}
+
+std::string describe_optimizer(const torch::optim::Optimizer& optimizer,
+                               const NamedTensors& parameters) {
+  return checkpoint::describe_value(collect_optimizer(optimizer, parameters));
+}
+
+std::vector<TensorPiece> optimizer_pieces(const torch::optim::Optimizer& optimizer,
+                                          const NamedTensors& parameters) {
+  return as_pieces("", checkpoint::state_tensors(collect_optimizer(optimizer, parameters)));
 }
 
 }  // namespace lockstep

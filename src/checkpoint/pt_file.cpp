@@ -209,6 +209,14 @@ c10::IValue as_value(const NamedTensors& tensors) {
   return dict;
 }
 
+c10::IValue as_plain_value(const NamedTensors& tensors) {
+  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  for (const auto& [name, tensor] : tensors) {
+    dict.insert(name, tensor);
+  }
+  return dict;
+}
+
 }  // namespace lockstep::checkpoint
 
 namespace lockstep {

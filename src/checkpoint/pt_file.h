@@ -14,4 +14,8 @@ std::string to_pt(const c10::IValue& value);
 
 c10::IValue as_value(const NamedTensors& tensors);
 
+// The same without a look at the tensors' content: each must be dense, alone in its storage, on the
+// CPU.
+c10::IValue as_plain_value(const NamedTensors& tensors);
+
 }  // namespace lockstep::checkpoint

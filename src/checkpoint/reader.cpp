@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/piece_sources.h"
 #include "lockstep/checkpoint.h"
 #include "os/files.h"
 
@@ -39,6 +40,13 @@ void verify(const std::filesystem::path& directory,
 }  // namespace checkpoint
 
 CheckpointReader::CheckpointReader(std::filesystem::path directory)
+    : CheckpointReader(std::move(directory), true) {}
+
+CheckpointReader CheckpointReader::verified(std::filesystem::path directory) {
+  return {std::move(directory), false};
+}
+
+CheckpointReader::CheckpointReader(std::filesystem::path directory, bool verify)
     : directory_(std::move(directory)) {
   const std::filesystem::path manifest_file = directory_ / checkpoint::kManifestFile;
   if (!std::filesystem::exists(directory_ / checkpoint::kCompleteFile)) {
@@ -54,11 +62,20 @@ CheckpointReader::CheckpointReader(std::filesystem::path directory)
   }
   const checkpoint::Manifest manifest = checkpoint::parse_manifest(text, manifest_file);
   for (const auto& [name, entry] : manifest) {
-    checkpoint::verify(directory_, name, entry);
+    if (verify) {
+      checkpoint::verify(directory_, name, entry);
+    }
     parts_.push_back(name);
   }
   const std::filesystem::path state_file = path(checkpoint::kStateFile);
   state_ = checkpoint::parse_state(os::read_file(state_file), state_file);
+}
+
+std::unique_ptr<PieceSource> CheckpointReader::pieces() const {
+  const std::filesystem::path file = directory_ / checkpoint::kManifestFile;
+  checkpoint::TensorTable tensors = checkpoint::parse_tensors(os::read_file(file), file);
+  return tensors.empty() ? checkpoint::read_parts(*this)
+                         : checkpoint::open_shards(directory_, parts_, std::move(tensors));
 }
 
 bool CheckpointReader::has(std::string_view part) const {

@@ -45,6 +45,13 @@ std::optional<CheckpointEntry> find_best(const std::vector<CheckpointEntry>& ent
   return best;
 }
 
+// By the clock of the file system that has it, so that all machines agree.
+bool is_younger(const CheckpointEntry& entry, std::chrono::seconds age) {
+  std::error_code unknown;
+  const auto written = std::filesystem::last_write_time(entry.directory / kCompleteFile, unknown);
+  return !unknown && std::filesystem::file_time_type::clock::now() - written < age;
+}
+
 void point_at_best(const std::filesystem::path& root, const CheckpointEntry& best) {
   const std::filesystem::path name = best.directory.filename();
   std::error_code no_link;
@@ -74,6 +81,11 @@ std::vector<CheckpointEntry> prune_checkpoints(const std::filesystem::path& root
       entries.begin(), entries.end() - static_cast<ptrdiff_t>(std::min(keep, entries.size())));
   std::vector<CheckpointEntry> stay(entries.begin() + static_cast<ptrdiff_t>(drop.size()),
                                     entries.end());
+  if (retention.keep_for.count() > 0) {
+    std::erase_if(drop, [&](const CheckpointEntry& entry) {
+      return checkpoint::is_younger(entry, retention.keep_for);
+    });
+  }
   if (retention.best_metric) {
     if (const auto best = checkpoint::find_best(entries, retention)) {
       checkpoint::point_at_best(root, *best);

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/call_signature.h"
 
-#include <algorithm>
 #include <fmt/format.h>
-#include <utility>
 #include <vector>
 
-#include "base/text.h"
 #include "comm/call_record.h"
+#include "comm/stall_report.h"
 
 namespace lockstep::comm {
 namespace {
@@ -17,11 +15,6 @@ constexpr unsigned kTypeAt = 4;
 constexpr unsigned kReductionAt = 12;
 constexpr unsigned kRootAt = 14;
 constexpr unsigned kCountAt = 24;
-
-// "rank 3", "ranks 0, 2".
-std::string name_ranks(const std::vector<std::string>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", join(ranks, ", "));
-}
 
 }  // namespace
 
@@ -82,23 +75,13 @@ CallSignature barrier_signature(const CallRecord& record) {
 }
 
 Error different_calls(std::span<const std::optional<CallSignature>> calls) {
-  // Ranks that do the same share a line.
-  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  std::vector<Doing> all;
+  all.reserve(calls.size());
   for (size_t rank = 0; rank < calls.size(); ++rank) {
     const std::string text = calls[rank] ? calls[rank]->text() : "not there yet";
-    auto group = std::find_if(
-        groups.begin(), groups.end(), [&](const auto& each) { return each.first == text; });
-    if (group == groups.end()) {
-      group = groups.insert(groups.end(), {text, {}});
-    }
-    group->second.push_back(std::to_string(rank));
+    all.push_back({static_cast<int>(rank), text, text});
   }
-  Error error(ExitCode::Usage, "cannot go on: the workers make different calls");
-  for (const auto& [text, ranks] : groups) {
-    error.fact(name_ranks(ranks), text);
-  }
-  error.hint(kSameCallsHint);
-  return error;
+  return to_error(different_calls(all));
 }
 
 }  // namespace lockstep::comm

@@ -49,11 +49,6 @@ struct CallSignature {
 // That of a barrier which `record` says has begun.
 CallSignature barrier_signature(const CallRecord& record);
 
-// What to do about it.
-inline constexpr const char* kSameCallsHint =
-    "make the same calls on every worker; for one that runs out of data before the others: "
-    "StrategyOptions::uneven and Strategy::join()";
-
 // The Error of workers that make different calls; `calls` are theirs in the order of ranks, nothing
 // for one that has not come yet.
 Error different_calls(std::span<const std::optional<CallSignature>> calls);

@@ -74,37 +74,6 @@ comm::CallWords words_for(const char* what, const torch::Tensor& tensor, int roo
   return {.what = what, .count = tensor.numel(), .type = tensor.scalar_type(), .root = root};
 }
 
-// What Gloo and MPI do with calls that do not match is their secret: they may hang, end the process
-// or give wrong sums. So the first calls of a gang are told to all before they are made.
-template <typename Gather>
-void compare(Communicator& communicator, const Gather& gather) {
-  constexpr size_t kBytes = 192;
-  comm::CallRecord& record = *communicator.call_record();
-  if (!record.is_compared() || (communicator.kind() != "gloo" && communicator.kind() != "mpi")) {
-    return;
-  }
-  const comm::CallView view = record.read();
-  comm::Seen mine;
-  mine.number = view.number;
-  mine.call = view.call.substr(0, kBytes / 3);
-  mine.in_call = true;
-  mine.is_end = view.call == comm::kEndOfProgram;
-  mine.scope = view.scope.substr(0, kBytes / 3);
-  std::string text = comm::encode(mine);
-  text.resize(kBytes, '\n');
-  torch::Tensor all =
-      torch::empty({static_cast<int64_t>(kBytes) * communicator.size()}, torch::kUInt8);
-  gather(all, bytes_to_tensor(text));
-  const std::string texts = tensor_to_bytes(all, all.numel());
-  comm::GangView gang;
-  for (size_t at = 0; at < texts.size(); at += kBytes) {
-    gang.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
-  }
-  if (const auto mistake = comm::find_mistake(gang)) {
-    throw comm::to_error(*mistake);
-  }
-}
-
 }  // namespace
 
 CallScope::CallScope(comm::CallRecord* record)
@@ -131,9 +100,38 @@ void Communicator::set_phase(const char* phase) {
   calls_->set_phase(phase);
 }
 
+// What a transport that does not notice different calls does with them is its secret: it may hang,
+// end the process or give wrong sums. So the first calls of a gang are told to all before they are
+// made.
+void Communicator::compare_calls() {
+  constexpr size_t kBytes = 192;
+  if (notices_different_calls() || !calls_->is_compared()) {
+    return;
+  }
+  const comm::CallView view = calls_->read();
+  comm::Seen mine;
+  mine.number = view.number;
+  mine.call = view.call.substr(0, kBytes / 3);
+  mine.in_call = true;
+  mine.is_end = view.call == comm::kEndOfProgram;
+  mine.scope = view.scope.substr(0, kBytes / 3);
+  std::string text = comm::encode(mine);
+  text.resize(kBytes, '\n');
+  torch::Tensor all = torch::empty({static_cast<int64_t>(kBytes) * size()}, torch::kUInt8);
+  do_all_gather(all, bytes_to_tensor(text));
+  const std::string texts = tensor_to_bytes(all, all.numel());
+  comm::GangView gang;
+  for (size_t at = 0; at < texts.size(); at += kBytes) {
+    gang.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
+  }
+  if (const auto mistake = comm::find_mistake(gang)) {
+    throw comm::to_error(*mistake);
+  }
+}
+
 void Communicator::barrier(const char* what) {
   const Call call(*calls_, {.what = what});
-  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+  compare_calls();
   do_barrier();
 }
 
@@ -142,7 +140,7 @@ void Communicator::all_reduce(torch::Tensor& tensor, Reduction reduction) {
     return;
   }
   const Call call(*calls_, words_for(comm::name_of(reduction), tensor));
-  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+  compare_calls();
   torch::Tensor plain = staged(tensor, true);
   do_all_reduce(plain, reduction);
   put_back(tensor, plain);
@@ -154,7 +152,7 @@ void Communicator::broadcast(torch::Tensor& tensor, int root) {
     return;
   }
   const Call call(*calls_, words_for("broadcast", tensor, root));
-  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+  compare_calls();
   torch::Tensor plain = staged(tensor, false);
   do_broadcast(plain, root);
   put_back(tensor, plain);
@@ -196,11 +194,27 @@ torch::Tensor Communicator::all_gather(const torch::Tensor& tensor) {
   torch::Tensor output = torch::empty(shape, plain.options());
   if (plain.numel() > 0) {
     const Call call(*calls_, words_for("all-gather", tensor));
-    compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+    compare_calls();
     torch::Tensor flat = output.view({-1});
     do_all_gather(flat, plain.view({-1}));
   }
   return output.to(tensor.device());
+}
+
+void Communicator::all_gather_into(torch::Tensor& output, const torch::Tensor& input) {
+  LOCKSTEP_CHECK(output.numel() == input.numel() * size() &&
+                 output.scalar_type() == input.scalar_type());
+  if (input.numel() == 0) {
+    return;
+  }
+  if (!output.device().is_cpu() || !output.is_contiguous()) {
+    output.copy_(all_gather(input).view(output.sizes()));
+    return;
+  }
+  const Call call(*calls_, words_for("all-gather", input));
+  compare_calls();
+  torch::Tensor flat = output.view({-1});
+  do_all_gather(flat, staged(input, false).view({-1}));
 }
 
 torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
@@ -213,7 +227,7 @@ torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
   torch::Tensor output = torch::empty(plain.sizes().slice(1), plain.options());
   if (output.numel() > 0) {
     const Call call(*calls_, words_for("reduce-scatter", tensor));
-    compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+    compare_calls();
     torch::Tensor flat = output.view({-1});
     do_reduce_scatter(flat, plain.view({-1}));
   }
@@ -223,7 +237,7 @@ torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
 std::unique_ptr<Communicator> Communicator::subset(int count) {
   LOCKSTEP_CHECK(count >= 1 && count <= size());
   const Call call(*calls_, {.what = "making a group of workers", .count = count});
-  compare(*this, [this](auto& all, const auto& mine) { do_all_gather(all, mine); });
+  compare_calls();
   return do_subset(count);
 }
 

@@ -107,6 +107,8 @@ class MpiRank final : public Communicator {
   bool overlaps() const override { return threads_ >= MPI_THREAD_SERIALIZED; }
 
  protected:
+  bool notices_different_calls() const override { return false; }
+
   void do_barrier() override { check(MPI_Barrier(comm_), "barrier"); }
 
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {

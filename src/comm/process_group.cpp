@@ -2,10 +2,8 @@
 #include "comm/process_group.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 #include <fmt/format.h>
-#include <optional>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #if LOCKSTEP_HAVE_GLOO
@@ -13,8 +11,8 @@
 #endif
 
 #include "base/text.h"
-#include "comm/call_signature.h"
 #include "comm/communicator_group.h"
+#include "comm/last_words.h"
 #include "comm/lost_peer.h"
 #include "comm/sum_by_parts.h"
 #include "lockstep/error.h"
@@ -46,38 +44,6 @@ c10d::ReduceOp to_reduce_op(Reduction reduction) {
   return c10d::ReduceOp::SUM;
 }
 
-// Gloo notices that two workers make different calls when a message is longer than the one that it
-// waits for.
-std::optional<Error> find_different_calls(const std::exception& fault) {
-  const std::string text = fault.what();
-  if (text.find("op.preamble.length <= op.nbytes") == std::string::npos) {
-    return std::nullopt;
-  }
-  return Error(ExitCode::Usage, "cannot go on: the workers make different calls")
-      .fact("reason", text.substr(0, text.find('\n')), "gloo")
-      .hint(kSameCallsHint);
-}
-
-// Some versions of Gloo find that out on a thread of their own, where nobody can catch it.
-void tell_of_different_calls_at_the_end() {
-  static const std::terminate_handler before = std::get_terminate();
-  std::set_terminate([] {
-    try {
-      if (const std::exception_ptr fault = std::current_exception()) {
-        std::rethrow_exception(fault);
-      }
-    } catch (const std::exception& fault) {
-      if (const auto error = find_different_calls(fault)) {
-        fmt::print(stderr, "lockstep: error: {}\n", error->what());
-        std::_Exit(static_cast<int>(error->code()));
-      }
-    } catch (...) {
-      before();
-    }
-    before();
-  });
-}
-
 // A gang over a process group of libtorch.
 class ProcessGroupRank final : public Communicator {
  public:
@@ -97,13 +63,16 @@ class ProcessGroupRank final : public Communicator {
   std::string_view kind() const override { return "gloo"; }
   bool overlaps() const override { return true; }
 
+ protected:
+  // It sees a message that is too long, not one that is too short or of another call.
+  bool notices_different_calls() const override { return false; }
+
   // Gloo's own barrier may rethrow the error of an earlier call; a sum of one number does not.
   void do_barrier() override {
     torch::Tensor one = torch::ones({1}, torch::kInt64);
     do_all_reduce(one, Reduction::Sum);
   }
 
- protected:
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
     if (is_half(tensor.scalar_type())) {
       all_reduce_by_parts(tensor, reduction, size_, ways());
@@ -213,7 +182,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPla
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
                                         const contract::WorkerPlace& place,
                                         std::chrono::milliseconds timeout) {
-  tell_of_different_calls_at_the_end();
+  speak_at_the_end();
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(make_device(place));
   try {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
-#include <map>
 
 #include "base/text.h"
+#include "comm/format_ranks.h"
 
 namespace lockstep::comm {
 namespace {
@@ -60,44 +60,28 @@ bool is_missing(const Seen& mine, const Seen& other) {
   return !other.is_inside();
 }
 
-std::string list_calls(const std::vector<int>& ranks, const Seen& seen) {
-  return fmt::format("{}: {}", format_ranks(ranks), describe_place(seen));
+std::string list_calls(const std::vector<int>& ranks, const std::string& words) {
+  return fmt::format("{}: {}", format_ranks(ranks), words);
 }
 
-std::optional<Mistake> different_calls(const GangView& gang) {
+std::optional<Mistake> find_different_calls(const GangView& gang) {
   uint64_t number = 0;
   for (const auto& seen : gang) {
     if (seen && seen->in_call) {
       number = std::max(number, seen->number);
     }
   }
-  std::map<std::string, std::vector<int>> by_call;
-  bool is_end = false;
+  std::vector<Doing> calls;
   for (size_t rank = 0; rank < gang.size(); ++rank) {
     const auto& seen = gang[rank];
     if (seen && seen->in_call && seen->number == number) {
-      by_call[seen->call].push_back(static_cast<int>(rank));
-      is_end = is_end || seen->is_end;
+      calls.push_back({static_cast<int>(rank), seen->call, describe_place(*seen)});
     }
   }
-  if (by_call.size() < 2) {
-    return std::nullopt;
-  }
-  Mistake mistake{
-      .sentence = "cannot go on: the workers make different calls",
-      .facts = {},
-      .hint = "make the same calls on every worker, with tensors of the same shape and type"};
-  std::vector<const std::vector<int>*> groups;
-  for (const auto& [call, ranks] : by_call) {
-    groups.push_back(&ranks);
-  }
-  std::sort(groups.begin(), groups.end(), [](const auto* one, const auto* other) {
-    return one->front() < other->front();
+  const bool differ = std::any_of(calls.begin(), calls.end(), [&](const Doing& each) {
+    return each.call != calls.front().call;
   });
-  for (const auto* ranks : groups) {
-    mistake.facts.push_back(list_calls(*ranks, *gang[static_cast<size_t>(ranks->front())]));
-  }
-  return mistake;
+  return differ ? std::optional(different_calls(calls)) : std::nullopt;
 }
 
 // Some have ended, and others wait in a stretch that needs all.
@@ -127,8 +111,8 @@ std::optional<Mistake> ended_early(const GangView& gang) {
   }
   return Mistake{
       .sentence = fmt::format("cannot go on: {} ended before the others", format_ranks(ended)),
-      .facts = {list_calls(ended, *gang[static_cast<size_t>(ended.front())]),
-                list_calls(waiting, *gang[static_cast<size_t>(waiting.front())])},
+      .facts = {list_calls(ended, describe_place(*gang[static_cast<size_t>(ended.front())])),
+                list_calls(waiting, describe_place(*gang[static_cast<size_t>(waiting.front())]))},
       .hint =
           "give all workers the same number of batches, or set StrategyOptions::uneven and call "
           "Strategy::join() where a worker has no more"};
@@ -175,22 +159,32 @@ std::optional<Seen> decode(std::string_view text) {
   return seen;
 }
 
-std::string format_ranks(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t first = 0; first < ranks.size();) {
-    size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
-      ++last;
+Mistake different_calls(const std::vector<Doing>& calls) {
+  struct Group {
+    const Doing* first;
+    std::vector<int> ranks;
+  };
+  std::vector<Group> groups;
+  for (const Doing& each : calls) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& other) {
+      return other.first->call == each.call;
+    });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {&each, {}});
     }
-    text += first == 0 ? "" : ", ";
-    text += std::to_string(ranks[first]);
-    if (last > first) {
-      // Two neighbours read better apart.
-      text += fmt::format("{}{}", last == first + 1 ? ", " : "-", ranks[last]);
-    }
-    first = last + 1;
+    group->ranks.push_back(each.rank);
   }
-  return text;
+  Mistake mistake{
+      .sentence = "cannot go on: the workers make different calls",
+      .facts = {},
+      .hint =
+          "make the same calls on every worker; for one that runs out of data before the "
+          "others: StrategyOptions::uneven and Strategy::join()"};
+  mistake.facts.reserve(groups.size());
+  for (const Group& group : groups) {
+    mistake.facts.push_back(list_calls(group.ranks, group.first->words));
+  }
+  return mistake;
 }
 
 Error to_error(const Mistake& mistake) {
@@ -209,7 +203,7 @@ std::optional<Mistake> find_mistake(const GangView& gang) {
   if (auto mistake = ended_early(gang)) {
     return mistake;
   }
-  return different_calls(gang);
+  return find_different_calls(gang);
 }
 
 std::optional<std::string> find_missing(const GangView& gang, int me, double now) {

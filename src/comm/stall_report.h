@@ -37,9 +37,6 @@ std::optional<Seen> decode(std::string_view text);
 // One entry for each rank; nothing: it has told nothing yet.
 using GangView = std::vector<std::optional<Seen>>;
 
-// "rank 3", "ranks 0-5, 7".
-std::string format_ranks(const std::vector<int>& ranks);
-
 struct Mistake {
   std::string sentence;            // "the workers make different calls"
   std::vector<std::string> facts;  // "rank 0: all-reduce of 4 floats (call #7)"
@@ -47,6 +44,17 @@ struct Mistake {
 };
 
 Error to_error(const Mistake& mistake);
+
+// What one worker does.
+struct Doing {
+  int rank = 0;
+  std::string call;   // what must be the same on all workers
+  std::string words;  // how a message puts it
+};
+
+// The mistake of workers that make different calls, in the order of ranks; those that make the same
+// share a line, in the words of the first.
+Mistake different_calls(const std::vector<Doing>& calls);
 
 // What can no longer end well: two workers in different calls of the same number, or one at the end
 // of its program while another waits for an exchange with it.

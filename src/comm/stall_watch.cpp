@@ -2,7 +2,6 @@
 #include "comm/stall_watch.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/call_record.h"
+#include "comm/last_words.h"
 #include "comm/stall_report.h"
 #include "comm/store.h"
 #include "os/host.h"
@@ -35,6 +35,8 @@ constexpr double kPublishEvery = 2;  // seconds
 // In a call for so long, a worker says again and again that it is still there.
 constexpr auto kLong = std::chrono::seconds(1);
 constexpr auto kStoreTimeout = std::chrono::seconds(10);
+// For the watching thread to end; it may wait for a store that does not answer.
+constexpr auto kPatience = std::chrono::seconds(2);
 // All are inside, and nobody comes out: that may be slow work of theirs, so it is told later.
 constexpr double kHangFactor = 6;
 
@@ -308,57 +310,36 @@ class Watcher {
   bool is_done_ = false;
 };
 
-// Gloo throws on a thread of its own when a message is longer than expected, as when workers make
-// different calls, and nobody can catch that: the handler of std::terminate is the last that can
-// say why. It takes no argument, so what it needs is global: the watch of this process, if there is
-// one.
-std::atomic<Watcher*> watching = nullptr;
-std::atomic<std::terminate_handler> previous_handler = nullptr;
-
-[[noreturn]] void explain_and_end() {
-  if (Watcher* watcher = watching.exchange(nullptr); watcher != nullptr) {
-    watcher->request_stop();
-    if (watcher->wait_until_done(std::chrono::seconds(2))) {
-      try {
-        if (const auto known = watcher->explain(milliseconds(4500))) {
-          Watcher::end(*known);
-        }
-      } catch (const std::exception& fault) {
-        log::debug("cannot ask the other workers: {}", fault.what());
-      }
-    }
-  }
-  if (const std::terminate_handler previous = previous_handler; previous != nullptr) {
-    previous();
-  }
-  std::abort();
-}
-
-class ThreadedWatch final : public StallWatch {
+class ThreadedWatch final : public StallWatch, private Witness {
  public:
   explicit ThreadedWatch(std::shared_ptr<Watcher> watcher)
       : watcher_(std::move(watcher)), thread_([watcher = watcher_] { watcher->run(); }) {
-    Watcher* nobody = nullptr;
-    if (watching.compare_exchange_strong(nobody, watcher_.get())) {
-      previous_handler = std::set_terminate(explain_and_end);
-    }
+    add_witness(*this);
   }
 
   ThreadedWatch(const ThreadedWatch&) = delete;
   ThreadedWatch& operator=(const ThreadedWatch&) = delete;
 
   ~ThreadedWatch() override {
-    Watcher* me = watcher_.get();
-    if (watching.compare_exchange_strong(me, nullptr)) {
-      std::set_terminate(previous_handler);
-    }
+    remove_witness(*this);
     stop();
   }
 
-  std::optional<Explanation> explain() override {
-    if (!stop()) {
-      return std::nullopt;
+  std::optional<Explanation> explain() override { return stop() ? ask() : std::nullopt; }
+
+ private:
+  // On any thread: it only asks the watching one to end.
+  void tell_and_end() noexcept override {
+    watcher_->request_stop();
+    if (!watcher_->wait_until_done(kPatience)) {
+      return;
     }
+    if (const auto known = ask()) {
+      Watcher::end(*known);
+    }
+  }
+
+  std::optional<Explanation> ask() noexcept {
     try {
       return watcher_->explain(milliseconds(4500));
     } catch (const std::exception& fault) {
@@ -368,14 +349,13 @@ class ThreadedWatch final : public StallWatch {
     }
   }
 
- private:
   // A store whose machine is gone may never answer; a process that ends must not wait for it.
   bool stop() {
     watcher_->request_stop();
     if (!thread_.joinable()) {
       return is_done_;
     }
-    is_done_ = watcher_->wait_until_done(std::chrono::seconds(2));
+    is_done_ = watcher_->wait_until_done(kPatience);
     if (is_done_) {
       thread_.join();
     } else {

@@ -10,8 +10,11 @@
 namespace lockstep::contract {
 namespace {
 
-constexpr std::array kKinds = {
-    StrategyKind::Single, StrategyKind::Ddp, StrategyKind::Horovod, StrategyKind::Mirrored};
+constexpr std::array kKinds = {StrategyKind::Single,
+                               StrategyKind::Ddp,
+                               StrategyKind::Horovod,
+                               StrategyKind::Deepspeed,
+                               StrategyKind::Mirrored};
 
 }  // namespace
 
@@ -23,6 +26,8 @@ std::string_view name_of(StrategyKind kind) {
       return "ddp";
     case StrategyKind::Horovod:
       return "horovod";
+    case StrategyKind::Deepspeed:
+      return "deepspeed";
     case StrategyKind::Mirrored:
       return "mirrored";
   }

@@ -8,7 +8,7 @@
 namespace lockstep::contract {
 
 // The names that may follow -s.
-enum class StrategyKind { Single, Ddp, Horovod, Mirrored };
+enum class StrategyKind { Single, Ddp, Horovod, Deepspeed, Mirrored };
 
 std::string_view name_of(StrategyKind kind);
 

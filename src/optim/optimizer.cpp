@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "lockstep/error.h"
+#include "lockstep/lamb.h"
+#include "optim/vector_adam.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +24,19 @@ namespace {
       .hint(fmt::format("{} {}", flag, find_closest(name, names).value_or(names.front())));
 }
 
+template <typename Plain, typename Vectorised, typename Options>
+std::unique_ptr<torch::optim::Optimizer> make_adam(std::vector<torch::Tensor> parameters,
+                                                   const OptimizerOptions& options) {
+  const Options made = Options(options.lr)
+                           .betas(std::make_tuple(options.beta1, options.beta2))
+                           .eps(options.epsilon)
+                           .weight_decay(options.weight_decay);
+  if (options.vectorised) {
+    return std::make_unique<Vectorised>(std::move(parameters), made);
+  }
+  return std::make_unique<Plain>(std::move(parameters), made);
+}
+
 }  // namespace
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
@@ -31,28 +46,44 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   std::erase_if(parameters, [&seen](const torch::Tensor& parameter) {
     return !seen.insert(parameter.unsafeGetTensorImpl()).second;
   });
-  const auto betas = std::make_tuple(options.beta1, options.beta2);
   if (options.name == "sgd") {
     return std::make_unique<torch::optim::SGD>(std::move(parameters),
                                                torch::optim::SGDOptions(options.lr)
                                                    .momentum(options.momentum)
+                                                   .dampening(options.dampening)
+                                                   .nesterov(options.nesterov)
                                                    .weight_decay(options.weight_decay));
   }
   if (options.name == "adam") {
-    return std::make_unique<torch::optim::Adam>(std::move(parameters),
-                                                torch::optim::AdamOptions(options.lr)
-                                                    .betas(betas)
-                                                    .eps(options.epsilon)
-                                                    .weight_decay(options.weight_decay));
+    return make_adam<torch::optim::Adam, optim::VectorAdam, torch::optim::AdamOptions>(
+        std::move(parameters), options);
   }
   if (options.name == "adamw") {
-    return std::make_unique<torch::optim::AdamW>(std::move(parameters),
-                                                 torch::optim::AdamWOptions(options.lr)
-                                                     .betas(betas)
-                                                     .eps(options.epsilon)
-                                                     .weight_decay(options.weight_decay));
+    return make_adam<torch::optim::AdamW, optim::VectorAdamW, torch::optim::AdamWOptions>(
+        std::move(parameters), options);
   }
-  throw_unknown("optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw"});
+  if (options.name == "lamb") {
+    return std::make_unique<Lamb>(std::move(parameters),
+                                  LambOptions(options.lr)
+                                      .betas(std::make_tuple(options.beta1, options.beta2))
+                                      .eps(options.epsilon)
+                                      .weight_decay(options.weight_decay)
+                                      .max_coeff(options.max_coeff)
+                                      .min_coeff(options.min_coeff)
+                                      .bias_correction(options.bias_correction)
+                                      .eps_inside_sqrt(options.eps_inside_sqrt));
+  }
+  if (options.name == "adagrad") {
+    return std::make_unique<torch::optim::Adagrad>(
+        std::move(parameters),
+        torch::optim::AdagradOptions(options.lr)
+            .lr_decay(options.lr_decay)
+            .weight_decay(options.weight_decay)
+            .initial_accumulator_value(options.initial_accumulator_value)
+            .eps(options.epsilon));
+  }
+  throw_unknown(
+      "optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw", "lamb", "adagrad"});
 }
 
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double most) {
@@ -90,6 +121,20 @@ void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<do
   LOCKSTEP_CHECK(rates.size() == optimizer.param_groups().size());
   for (size_t i = 0; i < rates.size(); ++i) {
     optimizer.param_groups()[i].options().set_lr(rates[i]);
+  }
+}
+
+void set_betas(torch::optim::Optimizer& optimizer, double beta1, double beta2) {
+  const auto both = std::make_tuple(beta1, beta2);
+  for (auto& group : optimizer.param_groups()) {
+    torch::optim::OptimizerOptions& options = group.options();
+    if (auto* adam = dynamic_cast<torch::optim::AdamOptions*>(&options)) {
+      adam->betas(both);
+    } else if (auto* adamw = dynamic_cast<torch::optim::AdamWOptions*>(&options)) {
+      adamw->betas(both);
+    } else if (auto* lamb = dynamic_cast<LambOptions*>(&options)) {
+      lamb->betas(both);
+    }
   }
 }
 

@@ -53,6 +53,22 @@ Schedule Schedule::linear(int64_t steps, double from, double to) {
           fmt::format("linear {} from {} to {}", steps, from, to)};
 }
 
+Schedule Schedule::of_factors(std::function<double(int64_t)> factor, std::string text) {
+  return {std::move(factor), std::move(text)};
+}
+
+Schedule Schedule::of_rates(std::function<double(int64_t)> rate, std::string text) {
+  Schedule schedule(std::move(rate), std::move(text));
+  schedule.has_rates_ = true;
+  return schedule;
+}
+
+Schedule Schedule::with_betas(std::function<Betas(int64_t)> betas) const {
+  Schedule schedule = *this;
+  schedule.betas_ = std::move(betas);
+  return schedule;
+}
+
 Schedule Schedule::then(int64_t steps, const Schedule& next) const {
   require_steps(steps, "composed");
   return {[first = factor_, second = next.factor_, steps](int64_t step) {

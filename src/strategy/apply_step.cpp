@@ -37,6 +37,12 @@ bool are_finite(const std::vector<torch::Tensor>& gradients) {
 
 }  // namespace
 
+void drop_gradients(const std::vector<torch::Tensor>& parameters) {
+  for (const torch::Tensor& parameter : parameters) {
+    parameter.mutable_grad() = torch::Tensor();
+  }
+}
+
 StepResult apply_step(torch::optim::Optimizer& optimizer,
                       const std::vector<torch::Tensor>& parameters,
                       const StepOptions& options) {
@@ -57,9 +63,7 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
     }
     optimizer.step();
   }
-  for (const torch::Tensor& parameter : parameters) {
-    parameter.mutable_grad() = torch::Tensor();
-  }
+  drop_gradients(parameters);
   return result;
 }
 

@@ -2,8 +2,51 @@
 #include "strategy/attendance.h"
 
 #include "lockstep/error.h"
+#include "strategy/share_state.h"
 
 namespace lockstep::strategy {
+
+Attendance::Attendance(Communicator& communicator, const StrategyOptions& options)
+    : communicator_(communicator),
+      is_uneven_(options.uneven),
+      broadcasts_buffers_(options.broadcast_buffers) {}
+
+void Attendance::begin_step(const torch::nn::Module& model) {
+  begin(model, true);
+}
+
+int Attendance::go_along(const torch::nn::Module& model,
+                         const std::function<void()>& give_nothing) {
+  if (!is_uneven_) {
+    throw Error(ExitCode::Usage,
+                "cannot join: this strategy was made for workers that run out of batches at the "
+                "same step")
+        .fact("asked", "uneven = false", "StrategyOptions")
+        .hint("StrategyOptions{.uneven = true}");
+  }
+  while (begin(model, false)) {
+    give_nothing();
+  }
+  return last_to_join();
+}
+
+int Attendance::join(torch::nn::Module& model,
+                     torch::optim::Optimizer& optimizer,
+                     const std::function<void()>& give_nothing) {
+  const int last = go_along(model, give_nothing);
+  share_state(communicator_, model, optimizer, last);
+  return last;
+}
+
+bool Attendance::begin(const torch::nn::Module& model, bool here) {
+  if (is_uneven_ && roll(here) == 0) {
+    return false;
+  }
+  if (broadcasts_buffers_) {
+    communicator_.broadcast(model.buffers(), first_here_);
+  }
+  return true;
+}
 
 int Attendance::roll(bool here) {
   steps_here_ += here ? 1 : 0;
@@ -21,34 +64,6 @@ int Attendance::last_to_join() {
   communicator_.all_reduce(key, Reduction::Max);
   steps_here_ = 0;
   return static_cast<int>(key.item<int64_t>() % size);
-}
-
-bool begin_step(Communicator& communicator,
-                const torch::nn::Module& model,
-                const StrategyOptions& options,
-                Attendance* attendance,
-                bool here) {
-  int root = 0;
-  if (attendance != nullptr) {
-    if (attendance->roll(here) == 0) {
-      return false;
-    }
-    root = attendance->first_here();
-  }
-  if (options.broadcast_buffers) {
-    communicator.broadcast(model.buffers(), root);
-  }
-  return true;
-}
-
-void require_uneven(const StrategyOptions& options) {
-  if (!options.uneven) {
-    throw Error(ExitCode::Usage,
-                "cannot join: this strategy was made for workers that run out of batches at the "
-                "same step")
-        .fact("asked", "uneven = false", "StrategyOptions")
-        .hint("StrategyOptions{.uneven = true}");
-  }
 }
 
 }  // namespace lockstep::strategy

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "strategy/compression.h"
+
 #include <array>
 #include <fmt/format.h>
 
 #include "base/text.h"
 #include "lockstep/error.h"
-#include "lockstep/strategy.h"
 
 namespace lockstep {
 namespace {
@@ -40,6 +41,19 @@ Compression parse_compression(std::string_view name) {
       .fact("asked", fmt::format("--compression {}", name), "command line")
       .fact("there are", join(names, ", "))
       .hint(fmt::format("--compression {}", find_closest(name, names).value_or("bf16")));
+}
+
+std::optional<torch::ScalarType> strategy::wire_type(Compression compression) {
+  switch (compression) {
+    case Compression::Fp16:
+      return torch::kHalf;
+    case Compression::Bf16:
+      return torch::kBFloat16;
+    case Compression::PowerSgd:
+    case Compression::None:
+      break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep

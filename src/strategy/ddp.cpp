@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
-#include <optional>
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
@@ -42,11 +41,7 @@ std::string quote_some(const std::vector<std::string>& names) {
 class Ddp final : public Strategy {
  public:
   Ddp(Communicator& communicator, const StrategyOptions& options)
-      : communicator_(communicator), options_(options) {
-    if (options_.uneven) {
-      attendance_.emplace(communicator_);
-    }
-  }
+      : communicator_(communicator), options_(options), attendance_(communicator, options) {}
 
   std::string_view name() const override { return "ddp"; }
 
@@ -92,7 +87,7 @@ class Ddp final : public Strategy {
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
     LOCKSTEP_CHECK(model_ != nullptr);
     if (at_start_of_step_) {
-      begin(true);
+      attendance_.begin_step(*model_);
     }
     const SyncBatchNorm::Scope scope = batch_norm_.enter();
     Loss result = loss(*model_, batch);
@@ -124,27 +119,16 @@ class Ddp final : public Strategy {
 
   int join() override {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
-    require_uneven(options_);
-    while (begin(false)) {
+    return attendance_.join(*model_, *optimizer_, [this] {
       // Reaches every parameter, and gives none a gradient.
       const torch::Tensor nothing =
           torch::zeros({}, trained_.tensors.front().options()).requires_grad_();
       exchange_gradients(nothing, trained_.tensors);
-      for (const torch::Tensor& parameter : trained_.tensors) {
-        parameter.mutable_grad() = torch::Tensor();
-      }
-    }
-    const int last = attendance_->last_to_join();
-    share_state(communicator_, *model_, *optimizer_, last);
-    return last;
+      drop_gradients(trained_.tensors);
+    });
   }
 
  private:
-  bool begin(bool here) {
-    return begin_step(
-        communicator_, *model_, options_, attendance_ ? &*attendance_ : nullptr, here);
-  }
-
   // Backward of the last share of a step, during which gradients travel; the order of calls is that
   // of Python's DistributedDataParallel. Without them gradients only add up on this worker:
   // Python's no_sync.
@@ -252,7 +236,7 @@ class Ddp final : public Strategy {
 
   Communicator& communicator_;
   StrategyOptions options_;
-  std::optional<Attendance> attendance_;
+  Attendance attendance_;
   SyncBatchNorm batch_norm_;
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <utility>
 
+#include "strategy/compression.h"
 #include "strategy/powersgd.h"
 
 namespace lockstep::strategy {
@@ -36,20 +37,16 @@ Average average_as(torch::ScalarType type) {
 }
 
 Average average_for(const StrategyOptions& options, const std::vector<torch::Tensor>& parameters) {
-  switch (options.compression) {
-    case Compression::Fp16:
-      return average_as(torch::kHalf);
-    case Compression::Bf16:
-      return average_as(torch::kBFloat16);
-    case Compression::PowerSgd:
-      return [sgd = std::make_shared<PowerSgd>(parameters, options.powersgd_rank)](
-                 Communicator& communicator,
-                 torch::Tensor& gradients,
-                 const std::vector<torch::Tensor>& in_bucket) {
-        sgd->average(communicator, gradients, in_bucket);
-      };
-    case Compression::None:
-      break;
+  if (const auto type = wire_type(options.compression)) {
+    return average_as(*type);
+  }
+  if (options.compression == Compression::PowerSgd) {
+    return [sgd = std::make_shared<PowerSgd>(parameters, options.powersgd_rank)](
+               Communicator& communicator,
+               torch::Tensor& gradients,
+               const std::vector<torch::Tensor>& in_bucket) {
+      sgd->average(communicator, gradients, in_bucket);
+    };
   }
   return average_whole;
 }

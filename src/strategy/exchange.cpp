@@ -29,7 +29,7 @@ class Exchange::Channel final : public Communicator {
   }
 
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
-    exchange_.run([&] { output.copy_(communicator_.all_gather(input).view({-1})); });
+    exchange_.run([&] { communicator_.all_gather_into(output, input); });
   }
 
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {

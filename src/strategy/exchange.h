@@ -29,6 +29,9 @@ class Exchange {
   // The future's value is what `task` returns; its error is what `task` throws.
   Future start(Task task);
 
+  // Whether it has a thread of its own.
+  bool runs_beside() const { return queue_ != nullptr; }
+
   // From here on start() only takes notes; release() does what was noted, and ends that.
   void hold() { held_ = true; }
   void release();

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "strategy/compression.h"
+
 namespace lockstep::strategy {
 
 GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
@@ -28,17 +30,6 @@ GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
   }
 }
 
-torch::ScalarType GradientPacks::travels_as(torch::ScalarType type) const {
-  switch (compression_) {
-    case Compression::Fp16:
-      return torch::kHalf;
-    case Compression::Bf16:
-      return torch::kBFloat16;
-    default:
-      return type;
-  }
-}
-
 void GradientPacks::sum(Communicator& communicator) const {
   const torch::NoGradGuard no_grad;
   for (const Pack& pack : packs_) {
@@ -50,7 +41,8 @@ void GradientPacks::sum(Communicator& communicator, const Pack& pack) const {
   const torch::TensorOptions options = pack.parameters.front().options().requires_grad(false);
   const auto flags = static_cast<int64_t>(pack.parameters.size());
   torch::Tensor flat = torch::zeros(
-      {flags + pack.values}, options.dtype(travels_as(pack.parameters.front().scalar_type())));
+      {flags + pack.values},
+      options.dtype(wire_type(compression_).value_or(pack.parameters.front().scalar_type())));
   torch::Tensor has_gradient = torch::zeros({flags}, torch::kFloat32);
   int64_t at = flags;
   for (int64_t i = 0; i < flags; ++i) {

@@ -32,7 +32,6 @@ class GradientPacks {
   };
 
   void sum(Communicator& communicator, const Pack& pack) const;
-  torch::ScalarType travels_as(torch::ScalarType type) const;
 
   std::vector<Pack> packs_;
   Compression compression_;

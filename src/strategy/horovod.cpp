@@ -5,10 +5,9 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "base/log.h"
-#include "base/text.h"
 #include "lockstep/error.h"
 #include "strategy/apply_step.h"
+#include "strategy/compression.h"
 #include "strategy/horovod_engine.h"
 #include "strategy/horovod_hooks.h"
 #include "strategy/horovod_options.h"
@@ -24,19 +23,9 @@ using horovod::Announcement;
 using horovod::Engine;
 using horovod::Operation;
 
-torch::ScalarType wire_type(Compression compression) {
-  switch (compression) {
-    case Compression::Fp16:
-      return torch::kHalf;
-    case Compression::Bf16:
-      return torch::kBFloat16;
-    default:
-      return torch::ScalarType::Undefined;
-  }
-}
-
 Operation operation_of(const StrategyOptions& options, int workers) {
-  Operation operation{.wire = wire_type(options.compression)};
+  Operation operation{.wire =
+                          wire_type(options.compression).value_or(torch::ScalarType::Undefined)};
   if (options.horovod.reduction == "adasum") {
     operation.kind = Operation::Kind::Adasum;
   } else if (options.horovod.reduction == "average") {
@@ -198,10 +187,9 @@ class Horovod final : public Strategy {
 
   // Each worker steps on its own gradient; what the steps come to is combined.
   StepResult adasum_step(const StepOptions& options) {
-    if (options.loss_scale != 1 && !gradients_are_finite()) {
-      for (const torch::Tensor& parameter : parameters_) {
-        parameter.mutable_grad() = torch::Tensor();
-      }
+    // apply_step() looks at this worker's gradients only, and would leave out its step alone.
+    if ((options.check_finite || options.loss_scale != 1) && !gradients_are_finite()) {
+      drop_gradients(parameters_);
       return {.norm = 0, .applied = false};
     }
     const torch::NoGradGuard no_grad;
@@ -300,10 +288,6 @@ class Horovod final : public Strategy {
 
 std::unique_ptr<Strategy> make_horovod(Communicator& communicator, const StrategyOptions& options) {
   horovod::require_sense(options, communicator.size());
-  const auto ignored = horovod::ignored_variables(os::environment());
-  if (!ignored.empty() && communicator.rank() == 0) {
-    log::warn("these variables of Horovod's mean nothing here: {}", join(ignored, ", "));
-  }
   return std::make_unique<Horovod>(communicator, options);
 }
 

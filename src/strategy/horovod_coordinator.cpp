@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "comm/format_ranks.h"
 #include "lockstep/error.h"
 
 namespace lockstep::strategy::horovod {
@@ -34,17 +35,13 @@ Response mismatch(const std::map<int, Request>& requests,
                                          requests.begin()->second.tensor.name,
                                          what)};
   for (const std::string& text : order) {
-    fault.facts.emplace_back(ranks_text(found[text]), text);
+    fault.facts.emplace_back(comm::format_ranks(found[text]), text);
   }
   fault.hint = "give every worker the same model and the same options";
   return fault;
 }
 
 }  // namespace
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-}
 
 std::vector<Response> Coordinator::take(const std::vector<std::vector<Request>>& requests,
                                         Clock::time_point now) {
@@ -139,8 +136,8 @@ std::string Coordinator::describe(const Entry& entry, Clock::time_point now) con
     }
   }
   return fmt::format("ready on {}; missing on {} for {:.3g} s",
-                     ranks_text(ready),
-                     ranks_text(missing),
+                     comm::format_ranks(ready),
+                     comm::format_ranks(missing),
                      seconds(now - entry.since));
 }
 

@@ -58,7 +58,4 @@ class Coordinator {
   Clock::time_point last_report_;
 };
 
-// "rank 1" or "ranks 0, 2".
-std::string ranks_text(const std::vector<int>& ranks);
-
 }  // namespace lockstep::strategy::horovod

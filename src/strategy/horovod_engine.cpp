@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "comm/format_ranks.h"
 #include "lockstep/error.h"
 
 namespace lockstep::strategy::horovod {
@@ -418,7 +419,7 @@ bool Engine::handle(const std::vector<Response>& responses) {
   if (!left.empty()) {
     throw Error(ExitCode::TryAgain,
                 fmt::format("cannot go on: {} {} left the exchange of gradients",
-                            ranks_text(left),
+                            comm::format_ranks(left),
                             left.size() == 1 ? "has" : "have"))
         .hint("look at what it said; where it had fewer batches than others, let it call join()");
   }

@@ -103,13 +103,15 @@ class Variables {
   const os::Environment& environment_;
 };
 
-void require_least(const char* what, double found, double least, const char* hint) {
-  if (std::isfinite(found) && found >= least) {
+// `what` has a place for the number: "a cycle of {:g} ms".
+void require_not_negative(const char* what, double found, const char* hint) {
+  if (std::isfinite(found) && found >= 0) {
     return;
   }
-  throw Error(ExitCode::Usage,
-              fmt::format("cannot train under -s horovod with {} {:g}", what, found))
-      .fact("expected", fmt::format("a number of at least {:g}", least))
+  throw Error(
+      ExitCode::Usage,
+      fmt::format("cannot train under -s horovod with {}", fmt::format(fmt::runtime(what), found)))
+      .fact("expected", "a number of at least 0")
       .hint(hint);
 }
 
@@ -193,15 +195,13 @@ void require_sense(const StrategyOptions& options, int workers) {
         .fact("expected", "a number above 0")
         .hint(fmt::format("--gradient-predivide-factor {}", workers));
   }
-  require_least("a fusion buffer of bytes",
-                static_cast<double>(horovod.fusion_bytes),
-                0,
-                "--fusion-threshold-mb 128");
-  require_least("a cycle of ms", horovod.cycle_ms, 0, "--cycle-time-ms 1");
-  require_least("a cache capacity of",
-                static_cast<double>(horovod.cache_capacity),
-                0,
-                "--cache-capacity 1024");
+  require_not_negative("a fusion buffer of {:g} bytes",
+                       static_cast<double>(horovod.fusion_bytes),
+                       "--fusion-threshold-mb 128");
+  require_not_negative("a cycle of {:g} ms", horovod.cycle_ms, "--cycle-time-ms 1");
+  require_not_negative("a cache of {:g} tensors",
+                       static_cast<double>(horovod.cache_capacity),
+                       "--cache-capacity 1024");
 }
 
 }  // namespace lockstep::strategy::horovod

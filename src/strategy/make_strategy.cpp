@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/check.h"
 #include "contract/strategy_kind.h"
 #include "lockstep/strategy.h"
 #include "strategy/ddp.h"
 #include "strategy/horovod.h"
 #include "strategy/mirrored.h"
 #include "strategy/single.h"
+#include "strategy/zero.h"
 
 namespace lockstep {
+
+void Strategy::restore(const PieceSource& /*source*/) {
+  // Whoever gives pieces takes them back.
+  LOCKSTEP_CHECK(!pieces().has_value());
+}
 
 // The one switch over strategies in the house.
 std::unique_ptr<Strategy> make_strategy(std::string_view name,
@@ -17,6 +24,8 @@ std::unique_ptr<Strategy> make_strategy(std::string_view name,
       return strategy::make_single(communicator);
     case contract::StrategyKind::Horovod:
       return strategy::make_horovod(communicator, options);
+    case contract::StrategyKind::Deepspeed:
+      return strategy::make_zero(communicator, options);
     case contract::StrategyKind::Mirrored:
       return strategy::make_mirrored(communicator, options);
     case contract::StrategyKind::Ddp:

@@ -19,15 +19,12 @@ namespace {
 class Mirrored final : public Strategy {
  public:
   Mirrored(Communicator& communicator, const StrategyOptions& options)
-      : communicator_(communicator), options_(options) {
+      : communicator_(communicator), options_(options), attendance_(communicator, options) {
     if (options_.compression == Compression::PowerSgd) {
       throw Error(ExitCode::Usage, "cannot compress gradients by powersgd under -s mirrored")
           .fact("asked", "--compression powersgd", "command line")
           .fact("mirrored has", "none, fp16, bf16")
           .hint("--compression bf16, or -s ddp");
-    }
-    if (options_.uneven) {
-      attendance_.emplace(communicator_);
     }
   }
 
@@ -46,7 +43,7 @@ class Mirrored final : public Strategy {
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
     LOCKSTEP_CHECK(model_ != nullptr);
     if (at_start_of_step_) {
-      begin(true);
+      attendance_.begin_step(*model_);
     }
     at_start_of_step_ = share.last;
     const SyncBatchNorm::Scope scope = batch_norm_.enter();
@@ -66,24 +63,13 @@ class Mirrored final : public Strategy {
 
   int join() override {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
-    require_uneven(options_);
-    while (begin(false)) {
+    return attendance_.join(*model_, *optimizer_, [this] {
       sum_gradients();
-      for (const torch::Tensor& parameter : parameters_) {
-        parameter.mutable_grad() = torch::Tensor();
-      }
-    }
-    const int last = attendance_->last_to_join();
-    share_state(communicator_, *model_, *optimizer_, last);
-    return last;
+      drop_gradients(parameters_);
+    });
   }
 
  private:
-  bool begin(bool here) {
-    return begin_step(
-        communicator_, *model_, options_, attendance_ ? &*attendance_ : nullptr, here);
-  }
-
   void sum_gradients() {
     const CallScope scope = communicator_.enter("the exchange of gradients");
     if (communicator_.size() > 1) {
@@ -93,7 +79,7 @@ class Mirrored final : public Strategy {
 
   Communicator& communicator_;
   StrategyOptions options_;
-  std::optional<Attendance> attendance_;
+  Attendance attendance_;
   std::optional<GradientPacks> packs_;
   SyncBatchNorm batch_norm_;
   torch::nn::Module* model_ = nullptr;

@@ -162,10 +162,10 @@ struct GangNorm : torch::autograd::Function<GangNorm> {
 
 // The operators have the types of libtorch's own, whatever this version calls its optional.
 template <typename Schema>
-struct Operators;
+struct BatchNorm;
 
 template <typename Maybe>
-struct Operators<Tensor(const Tensor&,
+struct BatchNorm<Tensor(const Tensor&,
                         const Maybe&,
                         const Maybe&,
                         const Maybe&,
@@ -174,15 +174,15 @@ struct Operators<Tensor(const Tensor&,
                         double,
                         double,
                         bool)> {
-  static Tensor batch_norm(const Tensor& input,
-                           const Maybe& weight,
-                           const Maybe& bias,
-                           const Maybe& running_mean,
-                           const Maybe& running_var,
-                           bool training,
-                           double momentum,
-                           double epsilon,
-                           bool cudnn) {
+  static Tensor shared(const Tensor& input,
+                       const Maybe& weight,
+                       const Maybe& bias,
+                       const Maybe& running_mean,
+                       const Maybe& running_var,
+                       bool training,
+                       double momentum,
+                       double epsilon,
+                       bool cudnn) {
     auto* gang = training ? dynamic_cast<Gang*>(c10::ThreadLocalDebugInfo::get(kKind)) : nullptr;
     if (gang == nullptr) {
       return at::native::batch_norm(
@@ -203,20 +203,17 @@ struct Operators<Tensor(const Tensor&,
                            epsilon,
                            gang->shared_from_this());
   }
+};
 
+template <typename Schema>
+struct InstanceNorm;
+
+template <typename... Arguments>
+struct InstanceNorm<Tensor(Arguments...)> {
   // Is a batch norm over one sample inside; it has nothing to share.
-  static Tensor instance_norm(const Tensor& input,
-                              const Maybe& weight,
-                              const Maybe& bias,
-                              const Maybe& running_mean,
-                              const Maybe& running_var,
-                              bool use_input_stats,
-                              double momentum,
-                              double epsilon,
-                              bool cudnn) {
-    const c10::DebugInfoGuard alone(kKind, std::make_shared<c10::DebugInfoBase>());
-    return at::native::instance_norm(
-        input, weight, bias, running_mean, running_var, use_input_stats, momentum, epsilon, cudnn);
+  static Tensor alone(Arguments... arguments) {
+    const c10::DebugInfoGuard guard(kKind, std::make_shared<c10::DebugInfoBase>());
+    return at::native::instance_norm(arguments...);
   }
 };
 
@@ -227,8 +224,8 @@ void replace_operators() {
     std::vector<torch::Library> libraries;
     for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
       torch::Library library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-      library.impl("batch_norm", &Operators<at::_ops::batch_norm::schema>::batch_norm);
-      library.impl("instance_norm", &Operators<at::_ops::instance_norm::schema>::instance_norm);
+      library.impl("batch_norm", &BatchNorm<at::_ops::batch_norm::schema>::shared);
+      library.impl("instance_norm", &InstanceNorm<at::_ops::instance_norm::schema>::alone);
       libraries.push_back(std::move(library));
     }
     return libraries;

@@ -29,7 +29,9 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
                                              mine.bad_weights ? 1.0 : 0.0,
                                              bad.has_value() ? 1.0 : 0.0,
                                              static_cast<double>(bad.value_or(BadLoss{}).step),
-                                             bad.value_or(BadLoss{}).value},
+                                             bad.value_or(BadLoss{}).value,
+                                             mine.save_done ? 1.0 : 0.0,
+                                             mine.save_failed ? 1.0 : 0.0},
                                             torch::kFloat64);
   const torch::Tensor all = communicator_.all_gather(words);
   const torch::Tensor sums = all.sum(0);
@@ -41,7 +43,9 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
                 .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
                 .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1,
                 .bad_loss = std::nullopt,
-                .bad_weights = sum(6) > 0};
+                .bad_weights = sum(6) > 0,
+                .save_done = all[0][10].item<double>() > 0,
+                .save_failed = sum(11) > 0};
   for (int rank = 0; rank < communicator_.size(); ++rank) {
     const auto word = [&all, rank](int64_t i) {
       return all[rank][i].item<double>();

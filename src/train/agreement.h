@@ -18,6 +18,8 @@ struct Agreed {
   std::optional<BadLoss> bad_loss;  // the first since the last talk
   int bad_rank = 0;                 // who had it; of several at one step the lowest
   bool bad_weights = false;         // on some worker
+  bool save_done = false;           // rank 0 has completed the checkpoint
+  bool save_failed = false;         // some worker could not write its part
 };
 
 // What a worker brings.
@@ -29,6 +31,8 @@ struct Tally {
   bool stop = false;
   std::optional<BadLoss> bad_loss = {};
   bool bad_weights = false;
+  bool save_done = false;
+  bool save_failed = false;
 };
 
 // The gang talks now and then: often enough to stop within a second and to show news, seldom enough

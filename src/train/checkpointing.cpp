@@ -2,11 +2,20 @@
 #include "train/checkpointing.h"
 
 #include <ATen/Context.h>
+#include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <mutex>
+#include <random>
 
+#include "base/check.h"
 #include "base/log.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/optimizer_value.h"
+#include "checkpoint/piece_sources.h"
+#include "checkpoint/weights_file.h"
 #include "lockstep/error.h"
+#include "os/files.h"
 
 namespace lockstep::train {
 namespace {
@@ -14,6 +23,59 @@ namespace {
 // The random numbers of the device that trains; a GPU's operators draw from its own generator.
 torch::Tensor random_state(torch::Device device) {
   return at::globalContext().defaultGenerator(device).get_state().to(torch::kCPU);
+}
+
+std::string random_name(torch::Device device, int rank) {
+  return fmt::format(
+      "{}{}.rank-{}", checkpoint::kRandomPrefix, device.is_cuda() ? "cuda" : "cpu", rank);
+}
+
+std::string new_token() {
+  std::random_device chance;
+  return fmt::format("{:08x}", chance());
+}
+
+// Removed as a leftover where its writer dies.
+std::filesystem::path probe_file(const std::filesystem::path& root, const std::string& token) {
+  return root / (".trash-probe-" + token);
+}
+
+void append(std::vector<TensorPiece>& to, std::vector<TensorPiece> more) {
+  to.insert(to.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
+}
+
+// Rank 0 does what it must do alone, and the others learn what came of it.
+std::string tell_outcome(Communicator& comm, const std::function<std::string()>& action) {
+  std::string outcome;
+  try {
+    outcome = action();
+  } catch (const Error& fault) {
+    comm.broadcast_bytes("!" + fault.sentence());
+    throw;
+  }
+  return comm.broadcast_bytes(outcome);
+}
+
+std::string hear_outcome(Communicator& comm) {
+  std::string outcome = comm.broadcast_bytes("");
+  if (outcome.starts_with('!')) {
+    throw Error(ExitCode::TryAgain, "cannot go on: rank 0 could not save a checkpoint")
+        .fact("reason", outcome.substr(1), "rank 0");
+  }
+  return outcome;
+}
+
+std::string reason_of(const std::exception_ptr& failure) {
+  if (failure == nullptr) {
+    return "";
+  }
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.sentence();
+  } catch (const std::exception& fault) {
+    return fault.what();
+  }
 }
 
 }  // namespace
@@ -33,8 +95,53 @@ void seed_worker(const SessionParts& session, uint64_t seed) {
 Checkpointing::Checkpointing(SessionParts& session,
                              torch::nn::Module& model,
                              torch::optim::Optimizer& optimizer,
-                             Retention retention)
-    : session_(session), model_(model), optimizer_(optimizer), retention_(std::move(retention)) {}
+                             CheckpointingOptions options)
+    : session_(session), model_(model), optimizer_(optimizer), options_(std::move(options)) {}
+
+Checkpointing::~Checkpointing() {
+  // Whoever lives writes; a worker that is gone writes no byte more.
+  constexpr int64_t kForTheLiving = 5000;
+  patience_.milliseconds = kForTheLiving;
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void Checkpointing::prepare() {
+  if (options_.saves || session_.flags.resume != "none" || session_.placement.place.attempt > 0) {
+    description_ = describe_optimizer(optimizer_, collect_model(model_));
+  }
+  if (!options_.saves) {
+    return;
+  }
+  Communicator& comm = *session_.communicator;
+  const std::filesystem::path root = session_.run_dir.checkpoints();
+  std::string token = new_token();
+  if (comm.rank() == 0) {
+    token = tell_outcome(comm, [&] {
+      os::make_directories(root);
+      os::write_file(probe_file(root, token), token);
+      return token;
+    });
+  } else {
+    token = hear_outcome(comm);
+  }
+  std::error_code unknown;
+  const bool sees = std::filesystem::exists(probe_file(root, token), unknown);
+  const std::vector<std::string> all = comm.all_gather_bytes(sees ? "1" : "0");
+  is_shared_ = std::ranges::all_of(all, [](const std::string& word) { return word == "1"; });
+  if (comm.rank() == 0) {
+    os::remove_tree(probe_file(root, token));
+    if (!is_shared_) {
+      log::info("{} is not seen by all workers: rank 0 writes the checkpoints alone",
+                root.string());
+    }
+  }
+}
+
+int Checkpointing::writers() const {
+  return is_shared_ ? session_.communicator->size() : 1;
+}
 
 // Rank 0 looks, so that all take the same one.
 std::string Checkpointing::find_directory() const {
@@ -58,7 +165,16 @@ std::string Checkpointing::find_directory() const {
   return "";
 }
 
-std::optional<Checkpointing::Restored> Checkpointing::restore() {
+std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy) {
+  is_sharded_ = strategy.pieces().has_value();
+  if (is_sharded_ && !is_shared_) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot save checkpoints under -s {}: not all workers see the run "
+                            "directory, and none holds the whole state",
+                            strategy.name()))
+        .fact("directory", session_.run_dir.root().string(), "rank 0")
+        .hint("--run-dir DIR on a file system that all machines share, or --no-checkpoint");
+  }
   std::string directory;
   if (session_.communicator->rank() == 0) {
     directory = find_directory();
@@ -67,31 +183,30 @@ std::optional<Checkpointing::Restored> Checkpointing::restore() {
   if (directory.empty()) {
     return std::nullopt;
   }
-  const CheckpointReader reader(directory);
-  apply_model(model_, reader.tensors(kModelPart), reader.path(kModelPart).string());
-  apply_optimizer(optimizer_,
-                  collect_model(model_),
-                  reader.value(kOptimizerPart),
-                  reader.path(kOptimizerPart).string());
-  restore_random(reader);
+  const auto reader = CheckpointReader::verified(directory);
+  std::unique_ptr<PieceSource> source = reader.pieces();
+  const std::string saved = checkpoint::find_description(reader);
+  if (is_sharded_) {
+    apply_optimizer_options(optimizer_, description_, saved, source->description());
+    strategy.restore(*source);
+  } else {
+    apply_model(model_, *source);
+    apply_optimizer(optimizer_, collect_model(model_), saved, *source);
+  }
+  restore_random(reader.state(), *source);
   if (session_.communicator->rank() == 0) {
     log::info("resumed at step {} from {}", reader.state().step, directory);
   }
-  return Restored{.state = reader.state(),
-                  .averages = reader.has(kEmaPart) ? reader.tensors(kEmaPart) : NamedTensors{}};
+  return Restored{.state = reader.state(), .directory = directory, .pieces = std::move(source)};
 }
 
-void Checkpointing::restore_random(const CheckpointReader& reader) const {
+void Checkpointing::restore_random(const CheckpointState& state, const PieceSource& source) const {
   const int rank = session_.communicator->rank();
-  const CheckpointState& state = reader.state();
-  if (state.world_size == session_.communicator->size()) {
-    for (const auto& [name, tensor] : reader.tensors(kRandomPart)) {
-      if (name == fmt::format("{}.rank-{}", session_.device.is_cuda() ? "cuda" : "cpu", rank)) {
-        at::Generator generator = at::globalContext().defaultGenerator(session_.device);
-        generator.set_state(tensor);
-        return;
-      }
-    }
+  const std::string name = random_name(session_.device, rank);
+  if (state.world_size == session_.communicator->size() && source.has(name)) {
+    at::Generator generator = at::globalContext().defaultGenerator(session_.device);
+    generator.set_state(checkpoint::read_whole(source, name));
+    return;
   }
   // Random numbers belong to a rank; another gang begins new ones, that no earlier step has used.
   seed_worker(session_, state.seed + static_cast<uint64_t>(state.step));
@@ -101,41 +216,143 @@ void Checkpointing::restore_random(const CheckpointReader& reader) const {
   }
 }
 
-std::filesystem::path Checkpointing::save(const CheckpointState& state,
-                                          const NamedTensors& averages) {
-  const torch::Tensor random = session_.communicator->all_gather(random_state(session_.device));
-  if (session_.communicator->rank() != 0) {
-    const std::string outcome = session_.communicator->broadcast_bytes("");
-    if (outcome.starts_with('!')) {
-      throw Error(ExitCode::TryAgain, "cannot go on: rank 0 could not save a checkpoint")
-          .fact("reason", outcome.substr(1), "rank 0");
-    }
-    return outcome;
+std::vector<TensorPiece> Checkpointing::random_pieces() const {
+  const Communicator& comm = *session_.communicator;
+  const torch::Tensor mine = random_state(session_.device);
+  if (is_shared_) {
+    return as_pieces("", {{random_name(session_.device, comm.rank()), mine}});
   }
-  std::string outcome;
-  try {
-    CheckpointWriter writer(session_.run_dir.checkpoints(), state);
+  const torch::Tensor all = session_.communicator->all_gather(mine);
+  NamedTensors named;
+  for (int rank = 0; comm.rank() == 0 && rank < comm.size(); ++rank) {
+    named.emplace_back(random_name(session_.device, rank), all[rank]);
+  }
+  return as_pieces("", named);
+}
+
+std::vector<TensorPiece> Checkpointing::my_pieces(const Strategy& strategy,
+                                                  const NamedTensors& averages) const {
+  const int rank = session_.communicator->rank();
+  std::vector<TensorPiece> everywhere = as_pieces(checkpoint::kEmaPrefix, averages);
+  std::vector<TensorPiece> mine;
+  if (is_sharded_) {
+    mine = *strategy.pieces();
+  } else {
     const NamedTensors weights = collect_model(model_);
-    writer.add_tensors(kModelPart, weights);
-    writer.add_value(kOptimizerPart, collect_optimizer(optimizer_, weights));
-    if (!averages.empty()) {
-      writer.add_tensors(kEmaPart, averages);
-    }
-    NamedTensors numbers;
-    for (int64_t rank = 0; rank < random.size(0); ++rank) {
-      numbers.emplace_back(
-          fmt::format("{}.rank-{}", session_.device.is_cuda() ? "cuda" : "cpu", rank),
-          random[rank]);
-    }
-    writer.add_tensors(kRandomPart, numbers);
-    outcome = writer.commit().string();
-    prune_checkpoints(session_.run_dir.checkpoints(), retention_);
-  } catch (const Error& fault) {
-    session_.communicator->broadcast_bytes("!" + fault.sentence());
-    throw;
+    append(everywhere, as_pieces(checkpoint::kModelPrefix, weights));
+    append(everywhere, optimizer_pieces(optimizer_, weights));
   }
-  session_.communicator->broadcast_bytes(outcome);
-  return outcome;
+  if (rank < writers()) {
+    append(mine, checkpoint::share_of(everywhere, rank, writers()));
+  }
+  append(mine, random_pieces());
+  return mine;
+}
+
+std::string Checkpointing::begin_draft(int64_t step) {
+  Communicator& comm = *session_.communicator;
+  all_bytes_ = 0;
+  for (const std::string& bytes : comm.all_gather_bytes(std::to_string(snapshot_.bytes()))) {
+    all_bytes_ += std::stoull(bytes);
+  }
+  if (comm.rank() != 0) {
+    return hear_outcome(comm);
+  }
+  return tell_outcome(comm, [&] {
+    const std::filesystem::path root = session_.run_dir.checkpoints();
+    os::make_directories(root);
+    checkpoint::remove_leftovers(root);
+    checkpoint::require_space(root, step, all_bytes_);
+    const std::string token = new_token();
+    draft_ = std::make_unique<checkpoint::Draft>(root, step, token);
+    return token;
+  });
+}
+
+void Checkpointing::save(const CheckpointState& state,
+                         const Strategy& strategy,
+                         const NamedTensors& averages) {
+  LOCKSTEP_CHECK(!thread_.joinable());
+  snapshot_.take(my_pieces(strategy, averages));
+  const std::filesystem::path root = session_.run_dir.checkpoints();
+  const std::string token = begin_draft(state.step);
+  const int rank = session_.communicator->rank();
+  directory_ = root / checkpoint::directory_name(state.step);
+  if (rank >= writers()) {
+    finished_ = std::chrono::steady_clock::now();
+    return;
+  }
+  checkpoint::GangSave save{.root = root,
+                            .partial = checkpoint::partial_path(root, state.step, token),
+                            .state = state,
+                            .rank = rank,
+                            .writers = writers()};
+  save.state.optimizer = description_;
+  done_ = false;
+  failure_ = nullptr;
+  thread_ = std::jthread([this, save] { write(save); });
+}
+
+void Checkpointing::write(const checkpoint::GangSave& save) {
+  try {
+    checkpoint::write_shard(save, snapshot_);
+    if (save.rank == 0) {
+      checkpoint::complete(save, *draft_, patience_);
+      prune_checkpoints(save.root, options_.retention);
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  draft_.reset();
+  finished_ = std::chrono::steady_clock::now();
+  done_ = true;
+}
+
+std::filesystem::path Checkpointing::settle(bool failed_elsewhere) {
+  patience_.give_up = failed_elsewhere;
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  patience_.give_up = false;
+  Communicator& comm = *session_.communicator;
+  const std::vector<std::string> reasons = comm.all_gather_bytes(reason_of(failure_));
+  if (failure_ != nullptr) {
+    std::rethrow_exception(failure_);
+  }
+  for (size_t rank = 0; rank < reasons.size(); ++rank) {
+    if (!reasons[rank].empty()) {
+      throw Error(ExitCode::TryAgain,
+                  fmt::format("cannot go on: rank {} could not save a checkpoint", rank))
+          .fact("reason", reasons[rank], fmt::format("rank {}", rank));
+    }
+  }
+  return directory_;
+}
+
+void Checkpointing::publish_weights(const std::filesystem::path& directory) const {
+  if (session_.communicator->rank() != 0) {
+    return;
+  }
+  const std::filesystem::path root = session_.run_dir.root();
+  const auto write = [&](const char* file, const PieceSource& source, std::string_view prefix) {
+    checkpoint::write_pt(root / file, source, checkpoint::items_below(source, prefix));
+  };
+  const auto has_averages = [](const PieceSource& source) {
+    return !checkpoint::items_below(source, checkpoint::kEmaPrefix).empty();
+  };
+  const auto last = CheckpointReader::verified(directory).pieces();
+  write("model.pt", *last, checkpoint::kModelPrefix);
+  if (has_averages(*last)) {
+    write("ema.pt", *last, checkpoint::kEmaPrefix);
+  }
+  const std::filesystem::path link = session_.run_dir.checkpoints() / checkpoint::kBestLink;
+  std::error_code unknown;
+  if (std::filesystem::exists(link, unknown)) {
+    const auto best = CheckpointReader::verified(link).pieces();
+    // What was evaluated to find it.
+    write(
+        "best.pt", *best, has_averages(*best) ? checkpoint::kEmaPrefix : checkpoint::kModelPrefix);
+  }
 }
 
 }  // namespace lockstep::train

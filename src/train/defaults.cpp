@@ -7,6 +7,7 @@
 
 #include "cluster/cores.h"
 #include "contract/worker_env.h"
+#include "memory/block_allocator.h"
 #include "os/memory.h"
 
 namespace lockstep::train {
@@ -70,6 +71,9 @@ std::string Defaults::text() const {
 Defaults set_defaults(const os::Environment& environment, int local_world_size) {
   Defaults defaults;
   defaults.keeps_memory = !user_sets_malloc(environment) && os::keep_freed_memory();
+  if (defaults.keeps_memory) {
+    memory::keep_blocks();
+  }
   defaults.threads = choose_threads(environment, local_world_size);
   torch::set_num_threads(defaults.threads);
   if (!os::find_variable(environment, "OPENBLAS_NUM_THREADS")) {

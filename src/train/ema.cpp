@@ -45,7 +45,7 @@ void Ema::restore(const NamedTensors& saved, int64_t updates) {
         saved.begin(), saved.end(), [&key = name](const auto& item) { return item.first == key; });
     if (found == saved.end() || found->second.sizes() != tensor.sizes()) {
       throw Error(ExitCode::Usage, "cannot resume: the averaged weights are of another model")
-          .fact("missing", fmt::format("'{}'", name), "ema.pt");
+          .fact("missing", fmt::format("'{}'", name), "checkpoint");
     }
     const bool is_average =
         std::any_of(averages_.begin(), averages_.end(), [&each = tensor](const auto& average) {

@@ -7,7 +7,19 @@
 
 namespace lockstep::train {
 
+namespace {
+
+// Batches of the worker that has most. Where using the model is an exchange, all others go along.
+int64_t most_batches(Communicator& communicator, const EvaluationSampler& sampler) {
+  torch::Tensor steps = torch::full({1}, sampler.steps(), torch::kInt64);
+  communicator.all_reduce(steps, Reduction::Max);
+  return steps.item<int64_t>();
+}
+
+}  // namespace
+
 Evaluation evaluate(SessionParts& session,
+                    Strategy* strategy,
                     torch::nn::Module& model,
                     const DatasetPtr& test,
                     const LossFunction& loss,
@@ -23,12 +35,23 @@ Evaluation evaluate(SessionParts& session,
                                    .world_size = session.communicator->size()});
   Loader loader(test, sampler, {.pin_memory = session.device.is_cuda()});
   Meter meter;
+  const auto use_model = [strategy] {
+    return strategy == nullptr ? nullptr : strategy->use_model();
+  };
   while (const std::optional<Batch> next = loader.next()) {
     const Batch batch = next->to(session.device, true);
+    const auto use = use_model();
     const Loss result = loss(model, batch);
     meter.add(result.value, batch.size());
     if (result.scores.defined()) {
       meter.add_scores(result.scores, batch.target);
+    }
+  }
+  if (strategy != nullptr && strategy->shares_use()) {
+    const int64_t most = most_batches(*session.communicator, sampler);
+    for (int64_t step = sampler.steps(); step < most; ++step) {
+      const auto use = use_model();
+      loss(model, test->batch(std::vector<int64_t>{0}).to(session.device));
     }
   }
   meter.all_reduce(*session.communicator);

@@ -8,8 +8,10 @@
 
 namespace lockstep::train {
 
-// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang.
+// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang. `strategy`
+// has charge of the model; null: nobody.
 Evaluation evaluate(SessionParts& session,
+                    Strategy* strategy,
                     torch::nn::Module& model,
                     const DatasetPtr& test,
                     const LossFunction& loss,

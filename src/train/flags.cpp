@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/flags.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <memory>
 
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "contract/strategy_kind.h"
 #include "lockstep/error.h"
-#include "strategy/horovod_options.h"
-#include "train/loss_scale.h"
+#include "train/deepspeed_flags.h"
+#include "train/flag_checks.h"
 #include "train/mirrored_flags.h"
+#include "train/strategy_flags.h"
 
 namespace lockstep::train {
 namespace {
@@ -22,18 +21,6 @@ constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0 done   64 usage   69 a service or peer could not be had   74 a file could not be read or\n"
     "  written   75 stopped at a checkpoint or a peer was lost: start again with --resume auto";
-
-// The word as the user would have to type it: one of `choices`, else an Error.
-void require_choice(const std::string& flag,
-                    const std::string& value,
-                    const std::vector<std::string>& choices) {
-  if (std::find(choices.begin(), choices.end(), value) != choices.end()) {
-    return;
-  }
-  throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}'", flag, value))
-      .fact("there are", join(choices, ", "))
-      .hint(fmt::format("{} {}", flag, find_closest(value, choices).value_or(choices.front())));
-}
 
 void add_training(CLI::App& app, Flags& flags) {
   const char* group = "Training";
@@ -95,6 +82,10 @@ void add_training(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_option("--seed", flags.seed, "Of weights, order and dropout")
       ->type_name("NUMBER")
+      // CLI11 reads -1 as the largest number there is.
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? "--seed is a whole number of at least 0" : "";
+      })
       ->group(group);
   app.add_option(
          "--early-stop", flags.early_stop, "Ends when the test loss has not fallen so often")
@@ -122,7 +113,7 @@ void add_exchange(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_flag("--find-unused-parameters",
                flags.find_unused,
-               "ddp: parameters may take no part in some steps")
+               "ddp, deepspeed: parameters may take no part in some steps")
       ->group(group);
   app.add_flag(
          "--static-graph", flags.static_graph, "ddp: the same parameters take part in every step")
@@ -135,6 +126,12 @@ void add_exchange(CLI::App& app, Flags& flags) {
                  flags.auto_shard,
                  "mirrored: how the data are shared out: data, file, auto or off [data]")
       ->type_name("NAME")
+      ->group(group);
+  app.add_option("--zero-stage",
+                 flags.zero_stage,
+                 "deepspeed: what is cut up: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
+                 "parameters [0]")
+      ->type_name("0|1|2|3")
       ->group(group);
   app.add_option("--collective", flags.collective, "mirrored: ring (gloo), nccl or auto [auto]")
       ->type_name("NAME")
@@ -173,9 +170,19 @@ void add_horovod(CLI::App& app, HorovodFlags& flags) {
       ->group(group);
 }
 
+void add_deepspeed(CLI::App& app, Flags& flags) {
+  const char* group = "DeepSpeed";
+  app.add_flag("--deepspeed", flags.deepspeed, "As -s deepspeed")->group(group);
+  app.add_option("--deepspeed_config,--deepspeed-config",
+                 flags.deepspeed_config,
+                 "DeepSpeed's configuration, ds_config.json; implies -s deepspeed")
+      ->type_name("FILE")
+      ->group(group);
+}
+
 void add_optimizer(CLI::App& app, Flags& flags) {
   const char* group = "Optimizer";
-  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw")
+  app.add_option("--optimizer", flags.optimizer, "sgd, adam, adamw, lamb or adagrad")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--lr", flags.lr, "Learning rate")->type_name("RATE")->group(group);
@@ -215,6 +222,20 @@ void add_files(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_option("--keep", flags.keep, "Checkpoints kept beside the best")
       ->type_name("COUNT")
+      ->group(group);
+  app.add_option(
+         "--keep-for", flags.keep_for, "Also keeps those younger than this: 90s, 30m, 12h, 7d")
+      ->type_name("TIME")
+      ->group(group);
+  app.add_flag_callback(
+         "--checkpoint-async",
+         [&flags] { flags.checkpoint_async = true; },
+         "Writes checkpoints beside training [on]")
+      ->group(group);
+  app.add_flag_callback(
+         "--no-checkpoint-async",
+         [&flags] { flags.checkpoint_async = false; },
+         "Training waits until they are on the disk")
       ->group(group);
   app.add_flag("--no-checkpoint", flags.no_checkpoint, "Writes none")->group(group);
   app.add_option("--validate-every", flags.validate_every, "Steps between validations [an epoch]")
@@ -286,90 +307,6 @@ void add_program(CLI::App& app, Flags& flags, const Program& program) {
       .hint(closest ? *closest : fmt::format("{} --help", app.get_name()));
 }
 
-void require_positive(const char* flag, int64_t value, int64_t least = 1) {
-  if (value < least) {
-    throw Error(ExitCode::Usage, fmt::format("cannot train with {} {}", flag, value))
-        .fact("expected", fmt::format("a whole number of at least {}", least))
-        .fact("found", std::to_string(value), "command line")
-        .hint(fmt::format("{} {}", flag, std::max<int64_t>(least, 32)));
-  }
-}
-
-void resolve_exchange(StrategyOptions& options, const Flags& flags) {
-  options.sync_batchnorm = options.sync_batchnorm || flags.sync_batchnorm;
-  options.find_unused_parameters = options.find_unused_parameters || flags.find_unused;
-  options.static_graph = options.static_graph || flags.static_graph;
-  options.overlap = options.overlap && !flags.no_overlap;
-  if (flags.compression) {
-    options.compression = parse_compression(*flags.compression);
-  }
-  options.powersgd_rank = flags.powersgd_rank.value_or(options.powersgd_rank);
-  options.powersgd_start = flags.powersgd_start.value_or(options.powersgd_start);
-  if (flags.bucket_mb) {
-    options.bucket_bytes = static_cast<int64_t>(*flags.bucket_mb * (1 << 20));
-  }
-}
-
-// The first flag that only -s horovod understands, as it was typed.
-std::optional<std::string> find_horovod_flag(const HorovodFlags& flags) {
-  const std::pair<bool, const char*> given[] = {
-      {flags.reduction.has_value(), "--reduction"},
-      {flags.fp16_allreduce, "--fp16-allreduce"},
-      {flags.use_adasum, "--use-adasum"},
-      {flags.fusion_threshold_mb.has_value(), "--fusion-threshold-mb"},
-      {flags.cycle_time_ms.has_value(), "--cycle-time-ms"},
-      {flags.cache_capacity.has_value(), "--cache-capacity"},
-      {flags.predivide_factor.has_value(), "--gradient-predivide-factor"},
-      {flags.timeline.has_value(), "--timeline-filename"},
-      {flags.autotune, "--autotune"}};
-  for (const auto& [is_given, name] : given) {
-    if (is_given) {
-      return name;
-    }
-  }
-  return std::nullopt;
-}
-
-void refuse_both(const char* one, const std::string& other) {
-  throw Error(ExitCode::Usage, fmt::format("cannot take both {} and {}", one, other)).hint(one);
-}
-
-// Horovod's variables, and the flags over them.
-void resolve_horovod(StrategyOptions& options, const Flags& flags, const os::Environment& given) {
-  const HorovodFlags& horovod = flags.horovod;
-  // --verify-strategies tries horovod among others.
-  if (flags.strategy != "horovod" && !flags.verify_strategies) {
-    if (const auto flag = find_horovod_flag(horovod)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s horovod", *flag))
-          .fact("asked",
-                flags.strategy ? fmt::format("-s {}", *flags.strategy) : "no -s",
-                "command line")
-          .hint(fmt::format("-s horovod, or without {}", *flag));
-    }
-    return;
-  }
-  HorovodOptions& into = options.horovod;
-  into = strategy::horovod::with_environment(into, given);
-  if (horovod.use_adasum && horovod.reduction.value_or("adasum") != "adasum") {
-    refuse_both("--use-adasum", fmt::format("--reduction {}", *horovod.reduction));
-  }
-  if (horovod.fp16_allreduce && flags.compression.value_or("fp16") != "fp16") {
-    refuse_both("--fp16-allreduce", fmt::format("--compression {}", *flags.compression));
-  }
-  into.reduction = horovod.use_adasum ? "adasum" : horovod.reduction.value_or(into.reduction);
-  if (horovod.fp16_allreduce) {
-    options.compression = Compression::Fp16;
-  }
-  if (horovod.fusion_threshold_mb) {
-    into.fusion_bytes = static_cast<int64_t>(*horovod.fusion_threshold_mb * (1 << 20));
-  }
-  into.cycle_ms = horovod.cycle_time_ms.value_or(into.cycle_ms);
-  into.cache_capacity = horovod.cache_capacity.value_or(into.cache_capacity);
-  into.predivide_factor = horovod.predivide_factor.value_or(into.predivide_factor);
-  into.timeline = horovod.timeline.value_or(into.timeline);
-  into.autotune = into.autotune || horovod.autotune;
-}
-
 }  // namespace
 
 std::optional<Flags> parse_flags(int argc,
@@ -387,6 +324,7 @@ std::optional<Flags> parse_flags(int argc,
   add_training(app, flags);
   add_exchange(app, flags);
   add_horovod(app, flags.horovod);
+  add_deepspeed(app, flags);
   add_optimizer(app, flags);
   add_files(app, flags);
   add_machine(app, flags);
@@ -419,95 +357,12 @@ std::optional<Flags> parse_flags(int argc,
   if (flags.strategy) {
     contract::parse_strategy(*flags.strategy);
   }
+  settle_deepspeed_flags(flags);
+  require_numbers(flags);
   settle_mirrored_flags(flags);
+  require_strategy_flags(flags);
   parse_lr_scaling(flags.scale_lr);
   return flags;
-}
-
-StrategyOptions resolve(StrategyOptions options,
-                        const Flags& flags,
-                        const os::Environment& environment) {
-  resolve_exchange(options, flags);
-  resolve_horovod(options, flags, environment);
-  options.horovod.stall_warning = flags.stall_warning.value_or(options.horovod.stall_warning);
-  return options;
-}
-
-TrainerOptions resolve(TrainerOptions options,
-                       const Flags& flags,
-                       int world_size,
-                       const os::Environment& environment) {
-  const auto take = [](auto& into, const auto& flag) {
-    if (flag) {
-      into = static_cast<std::decay_t<decltype(into)>>(*flag);
-    }
-  };
-  if (flags.global_batch && flags.batch_size) {
-    throw Error(ExitCode::Usage, "cannot take both --global-batch and --batch-size")
-        .fact("--global-batch", std::to_string(*flags.global_batch), "command line")
-        .fact("--batch-size", fmt::format("{} per worker", *flags.batch_size), "command line")
-        .hint(fmt::format("--global-batch {}", *flags.global_batch));
-  }
-  if (flags.batch_size) {
-    require_positive("--batch-size", *flags.batch_size);
-    options.global_batch = *flags.batch_size * world_size;
-  }
-  take(options.epochs, flags.epochs);
-  take(options.steps, flags.steps);
-  take(options.global_batch, flags.global_batch);
-  take(options.accumulate, flags.accumulate);
-  take(options.clip_norm, flags.clip_norm);
-  take(options.precision, flags.precision);
-  take(options.loss_scale, flags.loss_scale);
-  take(options.ema, flags.ema);
-  options.strategy = resolve(options.strategy, flags, environment);
-  take(options.schedule, flags.schedule);
-  take(options.warmup_steps, flags.warmup);
-  take(options.seed, flags.seed);
-  take(options.validate_every, flags.validate_every);
-  take(options.checkpoint_every, flags.checkpoint_every);
-  take(options.keep_checkpoints, flags.keep);
-  take(options.loader_threads, flags.loader_threads);
-  take(options.report_every, flags.report_every);
-  if (flags.no_checkpoint) {
-    options.checkpoint_every = -1;
-  }
-  if (flags.no_validation) {
-    options.validate_every = -1;
-  }
-  if (flags.tail) {
-    require_choice("--tail", *flags.tail, {"drop", "pad"});
-    options.tail = *flags.tail == "drop" ? Tail::Drop : Tail::Pad;
-  }
-  require_choice("--precision", options.precision, {"fp32", "bf16", "fp16"});
-  LossScaler(options.loss_scale, options.precision);
-  if (options.ema < 0 || options.ema >= 1) {
-    throw Error(ExitCode::Usage, fmt::format("cannot average weights with --ema {}", options.ema))
-        .fact("wanted", "a decay from 0 (none) to below 1")
-        .hint("--ema 0.999");
-  }
-  require_choice("--schedule", options.schedule, {"constant", "step", "cosine"});
-  require_positive("--epochs", options.epochs);
-  require_positive("--steps", options.steps, 0);
-  require_positive("--global-batch", options.global_batch);
-  require_positive("--accumulate", options.accumulate);
-  require_positive("--warmup", options.warmup_steps, 0);
-  require_positive("--validate-every", options.validate_every, -1);
-  require_positive("--checkpoint-every", options.checkpoint_every, -1);
-  require_positive("--keep", options.keep_checkpoints);
-  require_positive("--loader-threads", options.loader_threads, 0);
-  if (options.global_batch < world_size * options.accumulate) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot share {} samples among {} workers x {} micro-batches",
-                            options.global_batch,
-                            world_size,
-                            options.accumulate))
-        .fact("--global-batch", std::to_string(options.global_batch))
-        .fact("workers", std::to_string(world_size))
-        .fact("--accumulate", std::to_string(options.accumulate))
-        .hint(fmt::format("--global-batch {}", world_size * options.accumulate));
-  }
-  return options;
 }
 
 }  // namespace lockstep::train

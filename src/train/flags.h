@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "deepspeed/config.h"
 #include "lockstep/session.h"
 #include "lockstep/trainer.h"
 #include "os/environment.h"
@@ -57,6 +58,11 @@ struct Flags {
   int replicas = 0;  // of -s mirrored in one process; 0: one for each GPU, else one
   std::string auto_shard = "data";
   std::string collective = "auto";
+  std::optional<int> zero_stage;
+
+  bool deepspeed = false;
+  std::optional<std::string> deepspeed_config;
+  std::optional<deepspeed::Config> file;  // what deepspeed_config names
 
   std::optional<std::string> optimizer;
   std::optional<double> lr;
@@ -67,6 +73,8 @@ struct Flags {
   std::optional<int64_t> validate_every;
   std::optional<int64_t> checkpoint_every;
   std::optional<int> keep;
+  std::optional<std::string> keep_for;  // "12h"
+  std::optional<bool> checkpoint_async;
   bool no_checkpoint = false;
   bool no_validation = false;
   std::string resume = "none";  // none, auto, or a directory

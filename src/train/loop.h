@@ -13,6 +13,7 @@
 #include "train/ema.h"
 #include "train/loss_scale.h"
 #include "train/loss_watch.h"
+#include "train/phase_times.h"
 #include "train/progress.h"
 #include "train/session_parts.h"
 
@@ -42,10 +43,14 @@ class Loop {
   using Clock = std::chrono::steady_clock;
 
   void require_recompute_known() const;
+  void require_ema_possible() const;
   void resume();
+  void change_batch(const CheckpointState& saved);
   void introduce();
   void train_epoch();
   void train_step(const Batch& batch);
+  void follow_schedule();
+  void report_steps();
   void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
   void talk(bool looks_at_weights = false);
@@ -53,11 +58,13 @@ class Loop {
   void after_step();
   void validate();
   void save();
+  void settle_save(bool failed_elsewhere = false);
   void finish_epoch();
   void summarise();
   [[noreturn]] void stop();
 
   bool is_finished() const;
+  std::vector<torch::Tensor> weights() const;
   int64_t total_steps() const;
   bool is_multiple(int64_t every) const { return every > 0 && state_.step % every == 0; }
   int64_t step_in_epoch() const { return step_in_epoch_; }
@@ -76,6 +83,7 @@ class Loop {
   Progress progress_;
   LossScaler loss_scaler_;
   std::optional<Ema> ema_;
+  PhaseTimes phase_times_;
 
   std::vector<double> base_rates_;
   TrainState state_;
@@ -91,7 +99,16 @@ class Loop {
   Clock::time_point begun_ = Clock::now();
   Clock::time_point epoch_begun_ = Clock::now();
   std::vector<EpochSummary> summaries_;
-  std::string last_checkpoint_;
+  std::vector<std::string> memory_;  // what a cut-up training holds, for people
+  // A save that is not complete yet.
+  struct Saving {
+    TrainState state;
+    Clock::time_point begun;
+    double stall = 0;  // seconds that training stood still for it
+  };
+  std::optional<Saving> saving_;
+  std::string last_checkpoint_;  // of this attempt
+  std::string resumed_from_;
   int64_t checkpoint_step_ = -1;
   int64_t checked_step_ = -1;  // the last whose weights were looked at
   int64_t evaluation_step_ = -1;

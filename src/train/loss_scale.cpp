@@ -12,21 +12,21 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kFirst = 65536;
-constexpr double kFloor = 1;
-constexpr int64_t kGoodSteps = 2000;
 // One bad batch does not end a training; this many in a row are no accident.
 constexpr int64_t kMostAtFloor = 4;
 constexpr int64_t kMostFixed = 20;
 
 }  // namespace
 
-LossScaler::LossScaler(const std::string& text, const std::string& precision) {
+LossScaler::LossScaler(const std::string& text,
+                       const std::string& precision,
+                       const LossScaling& scaling)
+    : scaling_(scaling), patience_(scaling.hysteresis) {
   if (text == "none" || (text.empty() && precision != "fp16")) {
     return;
   }
   is_dynamic_ = text.empty() || text == "dynamic";
-  scale_ = kFirst;
+  scale_ = scaling.first;
   if (is_dynamic_) {
     return;
   }
@@ -45,16 +45,24 @@ void LossScaler::after_step(int64_t step, bool applied) {
   }
   if (applied) {
     overflows_ = 0;
-    if (is_dynamic_ && ++good_steps_ == kGoodSteps) {
+    const bool doubles = is_dynamic_ && ++good_steps_ == scaling_.good_steps;
+    if (doubles) {
       scale_ *= 2;
       good_steps_ = 0;
+    }
+    if (doubles || scaling_.refills_hysteresis) {
+      patience_ = scaling_.hysteresis;
     }
     return;
   }
   ++skipped_;
   good_steps_ = 0;
-  if (is_dynamic_ && scale_ > kFloor) {
-    scale_ = std::max(kFloor, scale_ / 2);
+  if (is_dynamic_ && patience_ > 1) {
+    --patience_;
+    return;
+  }
+  if (is_dynamic_ && scale_ > scaling_.least) {
+    scale_ = std::max(scaling_.least, scale_ / 2);
     return;
   }
   if (++overflows_ < (is_dynamic_ ? kMostAtFloor : kMostFixed)) {
@@ -80,7 +88,11 @@ void LossScaler::after_step(int64_t step, bool applied) {
 }
 
 std::string LossScaler::state() const {
-  return is_on() ? fmt::format("{} {} {} {}", scale_, good_steps_, overflows_, skipped_) : "";
+  if (!is_on()) {
+    return "";
+  }
+  const std::string words = fmt::format("{} {} {} {}", scale_, good_steps_, overflows_, skipped_);
+  return scaling_.hysteresis > 1 ? fmt::format("{} {}", words, patience_) : words;
 }
 
 // A fixed scale is what the user types now; a dynamic one goes on.
@@ -94,6 +106,10 @@ void LossScaler::restore(const std::string& state) {
   if (!words) {
     throw Error(ExitCode::Io, "cannot resume: the checkpoint's loss scale makes no sense")
         .fact("found", state, "checkpoint");
+  }
+  // Without hysteresis there is no more.
+  if (int64_t patience = 0; words >> patience) {
+    patience_ = std::clamp<int64_t>(patience, 1, scaling_.hysteresis);
   }
   scale_ = is_dynamic_ ? scale : scale_;
 }

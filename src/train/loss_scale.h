@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/loss_scaling.h"
+
 namespace lockstep::train {
 
 // The factor that keeps small gradients alive in sixteen bits: the loss is multiplied by it, the
@@ -11,7 +13,8 @@ namespace lockstep::train {
 //
 // A dynamic one is as high as it can be: it doubles after 2000 good steps, and halves at each step
 // whose gradients leave the range of numbers; that step is left out. The numbers are those of
-// PyTorch's GradScaler: a try at a doubled scale that fails costs one step in 2000. The same on
+// PyTorch's GradScaler: a try at a doubled scale that fails costs one step in 2000. LossScaling
+// has others, and DeepSpeed's hysteresis: overflows that leave the scale as it is. The same on
 // every worker, because the gradients are.
 class LossScaler {
  public:
@@ -20,7 +23,9 @@ class LossScaler {
 
   // `text` is "none", "dynamic", a number (which then never changes) or empty: dynamic with fp16,
   // else none. Throws an Error for anything else.
-  LossScaler(const std::string& text, const std::string& precision);
+  LossScaler(const std::string& text,
+             const std::string& precision,
+             const LossScaling& scaling = {});
 
   bool is_on() const { return scale_ > 0; }
   double scale() const { return is_on() ? scale_ : 1; }
@@ -35,11 +40,13 @@ class LossScaler {
   void restore(const std::string& state);
 
  private:
+  LossScaling scaling_ = {};
   double scale_ = 0;
   bool is_dynamic_ = false;
   int64_t good_steps_ = 0;  // since the last change
   int64_t overflows_ = 0;   // one after the other, at a scale that cannot fall
   int64_t skipped_ = 0;
+  int64_t patience_ = 1;  // at 1 the next overflow halves the scale
 };
 
 }  // namespace lockstep::train

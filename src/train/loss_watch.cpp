@@ -35,17 +35,17 @@ void LossWatch::reset() {
 
 // A sum is not finite if an element is not; where it left the range of numbers by itself, each
 // element is looked at.
-bool has_finite_weights(const torch::nn::Module& model) {
+bool are_finite(const std::vector<torch::Tensor>& weights) {
   torch::NoGradGuard no_grad;
   torch::Tensor sum = torch::zeros({}, torch::kFloat64);
-  for (const torch::Tensor& parameter : model.parameters()) {
-    sum = sum.to(parameter.device()) + parameter.sum().to(torch::kFloat64);
+  for (const torch::Tensor& weight : weights) {
+    sum = sum.to(weight.device()) + weight.sum().to(torch::kFloat64);
   }
   if (std::isfinite(sum.item<double>())) {
     return true;
   }
-  for (const torch::Tensor& parameter : model.parameters()) {
-    if (!parameter.isfinite().all().item<bool>()) {
+  for (const torch::Tensor& weight : weights) {
+    if (!weight.isfinite().all().item<bool>()) {
       return false;
     }
   }

@@ -29,7 +29,7 @@ class LossWatch {
   std::vector<int64_t> steps_;
 };
 
-// Whether every parameter of `model` is a finite number.
-bool has_finite_weights(const torch::nn::Module& model);
+// Whether all of them are finite numbers.
+bool are_finite(const std::vector<torch::Tensor>& weights);
 
 }  // namespace lockstep::train

@@ -55,7 +55,8 @@ void settle_mirrored_flags(Flags& flags) {
                         "--auto-shard " + flags.auto_shard,
                         "-s mirrored; every other strategy has --auto-shard data");
     }
-    if (flags.collective != "auto") {
+    // --verify-strategies tries mirrored among others, all over one transport.
+    if (flags.collective != "auto" && !(flags.verify_strategies && !flags.strategy)) {
       refuse_for_others(flags,
                         "--collective " + flags.collective,
                         flags.collective == "ring" ? "--transport gloo" : "--transport auto");

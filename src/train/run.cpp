@@ -19,6 +19,7 @@
 #include "os/environment.h"
 #include "os/process.h"
 #include "os/terminal.h"
+#include "strategy/horovod_options.h"
 #include "train/defaults.h"
 #include "train/fork_workers.h"
 #include "train/gang_choice.h"
@@ -101,6 +102,17 @@ std::unique_ptr<Communicator> connect(const Start& start) {
   return std::move(joined.communicator);
 }
 
+// Here and not where a strategy is made: --verify-strategies makes many.
+void warn_of_ignored_variables(const train::Flags& flags, const os::Environment& environment) {
+  if (flags.strategy != "horovod" && !flags.verify_strategies) {
+    return;
+  }
+  const auto ignored = strategy::horovod::ignored_variables(environment);
+  if (!ignored.empty()) {
+    log::warn("these variables of Horovod's mean nothing here: {}", join(ignored, ", "));
+  }
+}
+
 // `gang`: the replica's; null: joins the gang.
 std::unique_ptr<SessionParts> open_session(const Start& start,
                                            const cluster::Placement& placement,
@@ -132,6 +144,7 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
       log::warn("{} is linked, up to 8x slower: apt-get install libopenblas0-pthread",
                 defaults.blas);
     }
+    warn_of_ignored_variables(parts->flags, environment);
   }
   // The same weights on every worker from the beginning; training draws its own numbers later.
   torch::manual_seed(parts->flags.seed.value_or(1));

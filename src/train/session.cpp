@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "lockstep/error.h"
+#include "train/deepspeed_flags.h"
 #include "train/precision.h"
 #include "train/session_parts.h"
 
@@ -78,7 +79,16 @@ const std::string& Session::option(std::string_view name) const {
 std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
     std::vector<torch::Tensor> parameters, OptimizerOptions otherwise) const {
   const train::Flags& flags = parts_->flags;
-  otherwise.name = flags.optimizer.value_or(otherwise.name);
+  const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
+  if (rank() == 0) {
+    for (const std::string& decision : decisions) {
+      log::info("{}", decision);
+    }
+  }
+  // DeepSpeed's Adam is AdamW, whatever the flag calls it.
+  if (!flags.file || !flags.file->optimizer) {
+    otherwise.name = flags.optimizer.value_or(otherwise.name);
+  }
   otherwise.lr = flags.lr.value_or(otherwise.lr);
   otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
   otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);

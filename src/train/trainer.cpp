@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/trainer.h"
 
+#include "base/log.h"
+#include "lockstep/error.h"
 #include "lockstep/verify.h"
+#include "train/deepspeed_flags.h"
 #include "train/evaluate.h"
 #include "train/flags.h"
 #include "train/loop.h"
@@ -10,8 +13,40 @@
 
 namespace lockstep {
 
+namespace {
+
+// What the file leaves open, and what it means where one would not expect it.
+void tell_of_file(const Session& session, const TrainerOptions& options) {
+  const train::Flags& flags = session.flags();
+  if (!flags.file) {
+    return;
+  }
+  if (flags.file->zero.offload_param && session.device().is_cuda()) {
+    throw Error(ExitCode::Usage,
+                "cannot keep parameters in main memory: lockstep has no such thing")
+        .fact("asked", "zero_optimization.offload_param", flags.file->source)
+        .hint("offload_optimizer alone");
+  }
+  if (session.rank() != 0) {
+    return;
+  }
+  for (const std::string& remark : flags.file->remarks) {
+    log::info("{}: {}", flags.file->source, remark);
+  }
+  const deepspeed::Resolved resolved = train::resolve_file(options, flags, session.world_size());
+  for (const std::string& line : resolved.decisions) {
+    log::info("{}", line);
+  }
+  if (flags.file->dump_state) {
+    session.say(deepspeed::to_json(resolved.config));
+  }
+}
+
+}  // namespace
+
 Trainer::Trainer(Session& session, const TrainerOptions& options)
     : session_(session), options_(train::resolve(options, session.flags(), session.world_size())) {
+  tell_of_file(session, options);
   if (session.flags().early_stop) {
     add(std::make_unique<EarlyStop>(static_cast<int>(*session.flags().early_stop)));
   }
@@ -51,6 +86,7 @@ Evaluation Trainer::evaluate_any(torch::nn::Module& model,
                                  const DatasetPtr& test,
                                  const LossFunction& loss) {
   return train::evaluate(session_.parts(),
+                         nullptr,
                          model,
                          test,
                          train::in_precision(loss, options_.precision, session_.device()),

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
 #include <limits>
@@ -15,32 +14,35 @@
 #include "comm/solo.h"
 #include "contract/strategy_kind.h"
 #include "lockstep/error.h"
-#include "lockstep/verify.h"
 #include "train/convolution.h"
+#include "train/precision.h"
 #include "train/trial_state.h"
-#include "train/verified.h"
+#include "train/verify_compare.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr std::array kTypes = {torch::kFloat64, torch::kFloat32};
+constexpr std::array kTypes = {torch::kFloat64, torch::kFloat32, torch::kFloat32, torch::kFloat32};
+// What ZeRO makes of parameters; float32 is as they are.
+constexpr std::array kParameterTypes = {
+    torch::kFloat32, torch::kFloat32, torch::kBFloat16, torch::kHalf};
+// Small gradients would be lost in half.
+constexpr std::array kLossScales = {1.0, 1.0, 1.0, 256.0};
 
-// A tensor near zero is measured by this share of the model's largest value.
-constexpr double kLeastScale = 0.01;
+// A strategy as it is tried.
+struct Tried {
+  std::string name;  // after -s
+  int stage = 0;     // of deepspeed
 
-// A gradient of float64 that stays below this share of the model's largest is zero but for
-// rounding.
-constexpr double kRoundingShare = 1e-12;
+  bool is_deepspeed() const { return name == "deepspeed"; }
+  std::string label() const { return is_deepspeed() ? fmt::format("{} {}", name, stage) : name; }
+};
 
 Batch as_type(const Batch& batch, torch::ScalarType type) {
   const auto convert = [type](const torch::Tensor& tensor) {
     return tensor.is_floating_point() ? tensor.to(type) : tensor;
   };
   return {convert(batch.input), convert(batch.target)};
-}
-
-double largest_of(const torch::Tensor& tensor) {
-  return tensor.abs().max().item<double>();
 }
 
 // What one process trained.
@@ -67,33 +69,37 @@ class Verification {
     options_.strategy.horovod.reduction = "average";
     options_.strategy.uneven = false;
     options_.strategy.sync_batchnorm = has_batch_norm_;
+    // So that a small model is cut up as a large one would be.
+    options_.strategy.zero.persistence_threshold = 1;
+    options_.strategy.zero.bucket_elements = 10'000;
   }
 
   VerifyReport run();
 
  private:
-  using Key = std::tuple<size_t, bool, int, int>;  // type, clips, composition
+  using AloneKey = std::tuple<size_t, bool, int, int>;  // type, clips, composition
+  using Key = std::tuple<size_t, size_t, int>;          // type, variant, workers
 
   void prepare();
-  std::vector<std::string> strategies() const;
+  std::vector<Tried> strategies() const;
+  void find_types();
+  StrategyOptions options_for(const Tried& tried, size_t type) const;
+  int64_t count_trials(const std::vector<Tried>& all) const;
   void measure_clip_norm(const std::vector<double>& norms);
-  void find_rounding_only(const std::vector<torch::Tensor>& gradients);
+  void leave_out_rounding(const std::vector<torch::Tensor>& gradients);
   const Reference& reference(size_t type, bool clips, const Composition& composition);
   Reference train_alone(size_t type, bool clips, const Composition& composition);
-  TrialResult train_gang(const std::string& strategy,
-                         Communicator* gang,
-                         int workers,
-                         size_t type,
-                         const Variant& variant);
+  const Reference& stage_zero(Communicator* gang, int workers, size_t type, size_t variant);
+  TrialResult try_out(
+      const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant);
+  void train_gang(const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant);
+  std::vector<torch::Tensor> values_now() const;
   void train_step(Strategy& strategy,
                   const std::vector<std::vector<int64_t>>& parts,
                   size_t type,
                   int workers);
-  TrialResult compare(const Reference& wanted) const;
-  std::string find_difference(Communicator& gang) const;
-  std::vector<std::vector<int64_t>> indices(int64_t step,
-                                            int rank,
-                                            const Composition& composition) const;
+  std::vector<std::vector<int64_t>> indices(int64_t step, int rank, const Composition& composition);
+  DistributedSampler& sampler_of(int worker, int workers);
   void show(const std::string& what);
   bool speaks() const { return world_.rank() == 0; }
 
@@ -106,21 +112,58 @@ class Verification {
   double clip_norm_ = 0;
   TrialState* state_ = nullptr;
   std::vector<Moved> moved_;
-  std::vector<torch::Tensor> compared_;  // which values; undefined: all
-  std::map<Key, Reference> references_;
+  std::vector<torch::Tensor> compared_;  // see Comparable
+  std::map<AloneKey, Reference> references_;
+  std::map<Key, Reference> stage_zero_;
+  std::vector<LossFunction> losses_;  // by type, as far as this machine can compute in it
+  std::map<std::pair<int, int>, DistributedSampler> samplers_;  // by rank and workers
   VerifyReport report_;
   int64_t done_ = 0;
   int64_t total_ = 0;
   std::chrono::steady_clock::time_point shown_ = {};
 };
 
-std::vector<std::string> Verification::strategies() const {
-  if (session_.flags.strategy) {
-    return {*session_.flags.strategy};
-  }
+std::vector<Tried> Verification::strategies() const {
   std::vector<std::string> names = contract::strategy_names();
   std::erase(names, "single");
-  return names;
+  if (session_.flags.strategy) {
+    names = {*session_.flags.strategy};
+  }
+  std::vector<Tried> tried;
+  for (const std::string& name : names) {
+    if (name != "deepspeed") {
+      tried.push_back({.name = name});
+      continue;
+    }
+    for (const int stage : {0, 1, 2, 3}) {
+      if (session_.flags.zero_stage.value_or(stage) == stage) {
+        tried.push_back({.name = name, .stage = stage});
+      }
+    }
+  }
+  return tried;
+}
+
+// The types that this machine can compute in, each with its loss.
+void Verification::find_types() {
+  losses_ = {task_.loss, task_.loss};
+  for (size_t type = kExactTypes; type < kTypes.size(); ++type) {
+    try {
+      losses_.push_back(in_precision(task_.loss, kVerifiedTypes.at(type), session_.device));
+    } catch (const Error&) {
+      report_.notes.push_back(
+          fmt::format("{} is not tried: this libtorch cannot compute in it on this machine",
+                      kVerifiedTypes.at(type)));
+      return;
+    }
+  }
+}
+
+StrategyOptions Verification::options_for(const Tried& tried, size_t type) const {
+  StrategyOptions options = options_.strategy;
+  options.zero.stage = tried.stage;
+  options.zero.parameter_type = kParameterTypes.at(type);
+  return options;
 }
 
 void Verification::prepare() {
@@ -143,6 +186,7 @@ void Verification::prepare() {
   report_.steps = steps_;
   report_.global_batch = options_.global_batch;
   report_.world_size = world_.size();
+  find_types();
   // One kernel for all trials: which is faster may differ with the size of a worker's part.
   const std::string kernel =
       session_.flags.convolution == "auto" ? "im2col" : session_.flags.convolution;
@@ -171,42 +215,59 @@ VerifyReport Verification::run() {
     report_.notes.push_back(
         "batch norm takes its statistics over the whole (micro-)batch of the gang");
   }
-  const std::vector<std::string> names = strategies();
-  const auto cells = static_cast<int64_t>(kTypes.size() * kVariants.size());
-  // One process is trained in each type, with and without clipping; batch norm needs more.
-  const auto references = static_cast<int64_t>(kTypes.size() * 2);
-  total_ = static_cast<int64_t>(names.size()) * world_.size() * cells +
-           references * (has_batch_norm_ ? world_.size() + 1 : 1);
+  const std::vector<Tried> all = strategies();
+  total_ = count_trials(all);
   // The first reference tells what to clip to.
   reference(0, false, {});
   for (int workers = 1; workers <= world_.size(); ++workers) {
     const std::unique_ptr<Communicator> gang = world_.subset(workers);
-    for (const std::string& name : names) {
-      VerifiedRow row{.strategy = name, .workers = workers, .results = {}};
-      for (size_t type = 0; type < kTypes.size(); ++type) {
+    for (const Tried& tried : all) {
+      VerifiedRow row{.strategy = tried.label(),
+                      .workers = workers,
+                      .types = tried.is_deepspeed() ? losses_.size() : kExactTypes,
+                      .results = {}};
+      for (size_t type = 0; type < row.types; ++type) {
         for (size_t variant = 0; variant < kVariants.size(); ++variant) {
-          row.results.at(type).at(variant) =
-              train_gang(name, gang.get(), workers, type, kVariants.at(variant));
+          row.results.at(type).at(variant) = try_out(tried, gang.get(), workers, type, variant);
         }
       }
       report_.rows.push_back(std::move(row));
     }
   }
   // Rows of one strategy stand together.
-  std::stable_sort(report_.rows.begin(),
-                   report_.rows.end(),
-                   [&names](const VerifiedRow& a, const VerifiedRow& b) {
-                     return std::find(names.begin(), names.end(), a.strategy) <
-                            std::find(names.begin(), names.end(), b.strategy);
-                   });
+  std::stable_sort(
+      report_.rows.begin(), report_.rows.end(), [&all](const VerifiedRow& a, const VerifiedRow& b) {
+        const auto place = [&all](const std::string& label) {
+          return std::find_if(all.begin(), all.end(), [&label](const Tried& each) {
+            return each.label() == label;
+          });
+        };
+        return place(a.strategy) < place(b.strategy);
+      });
   return std::move(report_);
+}
+
+int64_t Verification::count_trials(const std::vector<Tried>& all) const {
+  const auto short_types = static_cast<int64_t>(losses_.size() - kExactTypes);
+  const auto variants = static_cast<int64_t>(kVariants.size());
+  int64_t trials = 0;
+  bool has_deepspeed = false;
+  for (const Tried& tried : all) {
+    trials += variants * static_cast<int64_t>(kExactTypes);
+    trials += tried.is_deepspeed() ? variants * short_types : 0;
+    has_deepspeed = has_deepspeed || tried.is_deepspeed();
+  }
+  trials += has_deepspeed ? variants * short_types : 0;  // what these are compared with
+  // One process is trained in each exact type, with and without clipping; batch norm needs more.
+  const auto references = static_cast<int64_t>(kExactTypes) * 2;
+  return trials * world_.size() + references * (has_batch_norm_ ? world_.size() + 1 : 1);
 }
 
 // One process takes the micro-batches of the gang, each put together from its workers' parts, only
 // where that matters: batch norm sees the micro-batch. Else it takes the global batch at once.
 const Reference& Verification::reference(size_t type, bool clips, const Composition& composition) {
   const Composition wanted = has_batch_norm_ && composition.parts > 1 ? composition : Composition{};
-  const Key key{type, clips, wanted.workers, wanted.parts};
+  const AloneKey key{type, clips, wanted.workers, wanted.parts};
   const auto found = references_.find(key);
   if (found != references_.end()) {
     return found->second;
@@ -243,15 +304,15 @@ Reference Verification::train_alone(size_t type, bool clips, const Composition& 
   Reference result;
   torch::Tensor news = torch::ones({2}, torch::kFloat64);
   if (speaks()) {
-    for (const Moved& each : moved_) {
-      result.values.push_back(each.tensor.detach().to(torch::kCPU).clone());
-      if (!result.values.back().isfinite().all().item<bool>()) {
+    result.values = values_now();
+    for (const torch::Tensor& value : result.values) {
+      if (!value.isfinite().all().item<bool>()) {
         news[0] = 0;
       }
     }
     if (is_first) {
       measure_clip_norm(norms);
-      find_rounding_only(gradients);
+      leave_out_rounding(gradients);
     }
     news[1] = clip_norm_;
   }
@@ -274,68 +335,88 @@ void Verification::measure_clip_norm(const std::vector<double>& norms) {
   report_.clip_norm = clip_norm_;
 }
 
-// An optimizer that divides by the size of the gradient (Adam) makes steps of full size out of
-// rounding: such a parameter goes anywhere, under one process too when it adds in another order.
-void Verification::find_rounding_only(const std::vector<torch::Tensor>& gradients) {
-  double most = 0;
-  for (const torch::Tensor& gradient : gradients) {
-    most = std::max(most, gradient.defined() ? largest_of(gradient) : 0);
-  }
-  std::vector<std::string> names;
-  for (size_t i = 0; i < moved_.size(); ++i) {
-    if (!gradients[i].defined()) {
-      continue;
-    }
-    const torch::Tensor rounds =
-        gradients[i].gt(0).logical_and(gradients[i].le(kRoundingShare * most));
-    const auto count = rounds.sum().item<int64_t>();
-    if (count > 0) {
-      compared_[i] = rounds.logical_not().to(torch::kCPU).flatten();
-      names.push_back(fmt::format("{} ({} of {} values)", moved_[i].name, count, rounds.numel()));
-    }
-  }
-  if (!names.empty()) {
+void Verification::leave_out_rounding(const std::vector<torch::Tensor>& gradients) {
+  Comparable found = find_comparable(moved_, gradients);
+  compared_ = std::move(found.values);
+  if (!found.left_out.empty()) {
     report_.notes.push_back(fmt::format(
-        "not compared, for the gradient is zero but for rounding: {}", join(names, ", ")));
+        "not compared, for the gradient is zero but for rounding: {}", join(found.left_out, ", ")));
   }
 }
 
-TrialResult Verification::train_gang(const std::string& strategy,
-                                     Communicator* gang,
-                                     int workers,
-                                     size_t type,
-                                     const Variant& variant) {
-  const Composition composition{.workers = workers, .parts = variant.accumulate};
-  const Reference& wanted = reference(type, variant.clips, composition);
+// What a training of a short type is compared with: rounding by eight bits is not small, so that
+// how a batch is cut decides the result. Stage 0 cuts it the same way.
+const Reference& Verification::stage_zero(Communicator* gang,
+                                          int workers,
+                                          size_t type,
+                                          size_t variant) {
+  const Key key{type, variant, workers};
+  const auto found = stage_zero_.find(key);
+  if (found != stage_zero_.end()) {
+    return found->second;
+  }
+  train_gang({.name = "deepspeed"}, gang, workers, type, variant);
+  Reference result;
+  if (speaks()) {
+    result.values = values_now();
+  }
+  return stage_zero_.emplace(key, std::move(result)).first->second;
+}
+
+std::vector<torch::Tensor> Verification::values_now() const {
+  std::vector<torch::Tensor> values;
+  for (const Moved& each : moved_) {
+    values.push_back(each.tensor.detach().to(torch::kCPU).clone());
+  }
+  return values;
+}
+
+TrialResult Verification::try_out(
+    const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant) {
+  const Variant& how = kVariants.at(variant);
+  const Reference& wanted =
+      type < kExactTypes ? reference(type, how.clips, {.workers = workers, .parts = how.accumulate})
+                         : stage_zero(gang, workers, type, variant);
+  train_gang(tried, gang, workers, type, variant);
+  TrialResult result;
+  if (gang != nullptr) {
+    const std::string different = find_difference(moved_, *gang);
+    if (speaks()) {
+      result = compare(moved_, wanted.values, compared_);
+      result.identical = different.empty();
+      result.different = different;
+    }
+  }
+  return result;
+}
+
+// Workers that are not of the gang only keep step.
+void Verification::train_gang(
+    const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant) {
+  const Variant& how = kVariants.at(variant);
   show(fmt::format("-s {} on {} of {} workers, {}, {}",
-                   strategy,
+                   tried.label(),
                    workers,
                    world_.size(),
                    kVerifiedTypes.at(type),
-                   variant.name));
-  TrialResult result;
+                   how.name));
   if (gang == nullptr) {
     for (int64_t step = 0; step < steps_; ++step) {
       world_.barrier();
     }
-    return result;
+    return;
   }
   // Workers begin apart on purpose.
   state_->begin(kTypes.at(type), 0.125 * gang->rank());
-  const auto trained = make_strategy(strategy, *gang, options_.strategy);
+  const auto trained = make_strategy(tried.name, *gang, options_for(tried, type));
   trained->adopt(task_.model, task_.optimizer);
+  const Composition composition{.workers = workers, .parts = how.accumulate};
   for (int64_t step = 0; step < steps_; ++step) {
     train_step(*trained, indices(step, gang->rank(), composition), type, workers);
-    trained->step({.clip_norm = variant.clips ? clip_norm_ : 0});
+    trained->step({.clip_norm = how.clips ? clip_norm_ : 0, .loss_scale = kLossScales.at(type)});
     world_.barrier();
   }
-  const std::string different = find_difference(*gang);
-  if (speaks()) {
-    result = compare(wanted);
-    result.identical = different.empty();
-    result.different = different;
-  }
-  return result;
+  trained->leave();
 }
 
 void Verification::train_step(Strategy& strategy,
@@ -346,10 +427,11 @@ void Verification::train_step(Strategy& strategy,
   for (size_t part = 0; part < parts.size(); ++part) {
     const Batch batch =
         as_type(task_.train->batch(parts[part]).to(session_.device), kTypes.at(type));
-    strategy.accumulate(task_.loss,
-                        batch,
-                        {.weight = static_cast<double>(batch.size() * workers) / all,
-                         .last = part + 1 == parts.size()});
+    const double weight = static_cast<double>(batch.size() * workers) / all;
+    strategy.accumulate(
+        losses_.at(type),
+        batch,
+        {.weight = weight * kLossScales.at(type), .last = part + 1 == parts.size()});
   }
 }
 
@@ -357,19 +439,16 @@ void Verification::train_step(Strategy& strategy,
 // together.
 std::vector<std::vector<int64_t>> Verification::indices(int64_t step,
                                                         int rank,
-                                                        const Composition& composition) const {
+                                                        const Composition& composition) {
   std::vector<std::vector<int64_t>> parts(static_cast<size_t>(composition.parts));
   for (int worker = 0; worker < composition.workers; ++worker) {
     if (rank >= 0 && worker != rank) {
       continue;
     }
-    DistributedSampler sampler({.dataset_size = task_.train->size(),
-                                .global_batch = options_.global_batch,
-                                .rank = worker,
-                                .world_size = composition.workers,
-                                .tail = options_.tail,
-                                .seed = options_.seed});
-    sampler.set_epoch(step / sampler.steps());
+    DistributedSampler& sampler = sampler_of(worker, composition.workers);
+    if (sampler.epoch() != step / sampler.steps()) {
+      sampler.set_epoch(step / sampler.steps());
+    }
     const std::vector<int64_t> mine = sampler.indices(step % sampler.steps());
     const auto size = static_cast<int64_t>(mine.size());
     for (int64_t part = 0; part < composition.parts; ++part) {
@@ -382,57 +461,21 @@ std::vector<std::vector<int64_t>> Verification::indices(int64_t step,
   return parts;
 }
 
-TrialResult Verification::compare(const Reference& wanted) const {
-  double model = 0;
-  for (size_t i = 0; i < moved_.size(); ++i) {
-    model = std::max(model, moved_[i].tensor.requires_grad() ? largest_of(wanted.values[i]) : 0);
+// Putting all samples in order is too much work for each step.
+DistributedSampler& Verification::sampler_of(int worker, int workers) {
+  const auto found = samplers_.find({worker, workers});
+  if (found != samplers_.end()) {
+    return found->second;
   }
-  TrialResult result;
-  for (size_t i = 0; i < moved_.size(); ++i) {
-    const torch::Tensor mine = moved_[i].tensor.detach().to(torch::kCPU).flatten();
-    const torch::Tensor theirs = wanted.values[i].flatten();
-    torch::Tensor differences = (mine - theirs).abs();
-    if (compared_[i].defined()) {
-      differences = torch::where(compared_[i], differences, torch::zeros_like(differences));
-    }
-    const auto where = differences.argmax().item<int64_t>();
-    const double scale = std::max({largest_of(theirs), kLeastScale * model, 1e-300});
-    double drift = differences[where].item<double>() / scale;
-    drift = std::isnan(drift) ? std::numeric_limits<double>::infinity() : drift;
-    if (drift > result.drift) {
-      result.drift = drift;
-      result.worst = fmt::format("'{}' element {} is {:.17g}, in one process {:.17g}",
-                                 moved_[i].name,
-                                 where,
-                                 mine[where].item<double>(),
-                                 theirs[where].item<double>());
-    }
-  }
-  return result;
-}
-
-// The first parameter that some worker holds with other bits than rank 0; empty: none.
-std::string Verification::find_difference(Communicator& gang) const {
-  int64_t mine = -1;
-  for (size_t i = 0; i < moved_.size() && gang.size() > 1; ++i) {
-    if (!moved_[i].tensor.requires_grad()) {
-      continue;
-    }
-    torch::Tensor first = moved_[i].tensor.detach().clone();
-    gang.broadcast(first);
-    if (mine < 0 && !first.equal(moved_[i].tensor)) {
-      mine = static_cast<int64_t>(i);
-    }
-  }
-  const torch::Tensor all = gang.all_gather(torch::full({1}, mine, torch::kInt64));
-  for (int64_t rank = 0; rank < gang.size(); ++rank) {
-    const auto index = all[rank].item<int64_t>();
-    if (index >= 0) {
-      return fmt::format(
-          "'{}' on rank {} is not what rank 0 has", moved_[static_cast<size_t>(index)].name, rank);
-    }
-  }
-  return "";
+  return samplers_
+      .emplace(std::pair(worker, workers),
+               DistributedSampler({.dataset_size = task_.train->size(),
+                                   .global_batch = options_.global_batch,
+                                   .rank = worker,
+                                   .world_size = workers,
+                                   .tail = options_.tail,
+                                   .seed = options_.seed}))
+      .first->second;
 }
 
 void Verification::show(const std::string& what) {
@@ -455,68 +498,9 @@ void Verification::show(const std::string& what) {
 
 }  // namespace
 
-void require_exact_flags(const Flags& flags) {
-  const auto refuse = [](bool given, const std::string& flag, const char* why) {
-    if (given) {
-      throw Error(ExitCode::Usage,
-                  fmt::format("cannot take {} beside --verify-strategies: {}", flag, why))
-          .fact("asked", fmt::format("{} and --verify-strategies", flag), "command line")
-          .hint(fmt::format("the same without {}", flag));
-    }
-  };
-  const HorovodFlags& horovod = flags.horovod;
-  const std::string compression = flags.compression.value_or("none");
-  const std::string precision = flags.precision.value_or("fp32");
-  const std::string reduction = flags.horovod.reduction.value_or("average");
-  refuse(flags.strategy == "single", "-s single", "that is what the others are compared with");
-  refuse(compression != "none", "--compression " + compression, "it rounds gradients on their way");
-  refuse(horovod.fp16_allreduce, "--fp16-allreduce", "it rounds gradients on their way");
-  refuse(reduction != "average", "--reduction " + reduction, "it is another training by intent");
-  refuse(horovod.use_adasum, "--use-adasum", "it is another training by intent");
-  refuse(precision != "fp32", "--precision " + precision, "it compares in float64 and float32");
-  refuse(flags.loss_scale.has_value(), "--loss-scale", "it compares in float64 and float32");
-  refuse(flags.ema.has_value(), "--ema", "it compares the weights that are trained");
-  refuse(flags.clip_norm.has_value(), "--clip", "it tries with and without clipping by itself");
-  refuse(flags.accumulate.has_value(),
-         "--accumulate",
-         "it tries with and without accumulation by itself");
-  refuse(flags.replicas > 1, "--replicas", "each process is one worker here");
-  refuse(flags.auto_shard != "data",
-         "--auto-shard " + flags.auto_shard,
-         "every strategy must see the same batches");
-  refuse(flags.resume != "none", "--resume", "it begins with the program's first weights");
-}
-
 VerifyReport verify(SessionParts& session, const TrainerOptions& options, const Task& task) {
   require_exact_flags(session.flags);
   return Verification(session, options, task).run();
 }
 
 }  // namespace lockstep::train
-
-namespace lockstep {
-
-void verify_any(Session& session,
-                torch::nn::Module& model,
-                torch::optim::Optimizer& optimizer,
-                const DatasetPtr& train,
-                const LossFunction& loss,
-                const TrainerOptions& options) {
-  train::SessionParts& parts = session.parts();
-  const train::VerifyReport report = train::verify(
-      parts,
-      train::resolve(options, session.flags(), session.world_size()),
-      {.model = model, .optimizer = optimizer, .train = train, .test = nullptr, .loss = loss});
-  torch::Tensor agree = torch::ones({1}, torch::kInt64);
-  if (session.rank() == 0) {
-    agree[0] = train::agrees(report) ? 1 : 0;
-    fmt::print("{}{}", parts.is_terminal_ours ? "\x1b[2K" : "", train::format_report(report));
-    std::fflush(stdout);
-  }
-  // Nobody leaves before the table is out: a launcher ends the others when one fails.
-  session.communicator().broadcast(agree);
-  session.communicator().barrier();
-  throw train::Verified(agree.item<int64_t>() == 1);
-}
-
-}  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <optional>
 
 namespace lockstep::train {
 namespace {
@@ -24,32 +25,45 @@ std::string describe(const VerifiedRow& row, size_t type, size_t variant) {
                      kVariants.at(variant).name);
 }
 
-std::string format_table(const VerifyReport& report) {
-  std::string text = fmt::format("{:<22}{:^48}{:^48}\n", "", "float64", "float32");
-  text += fmt::format("{:<12}{:>8}  ", "strategy", "workers");
-  for (size_t type = 0; type < kDriftBounds.size(); ++type) {
-    for (const Variant& variant : kVariants) {
-      text += fmt::format("{:>12}", variant.name);
-    }
-  }
-  text += '\n';
+// One table for types [first, first + 2), of the rows that have them; empty if none has.
+std::string format_table(const VerifyReport& report, size_t first) {
+  std::string lines;
+  const size_t end = first + 2;
+  size_t last = 0;  // that some row has
   for (const VerifiedRow& row : report.rows) {
-    text += fmt::format("{:<12}{:>8}  ", row.strategy, row.workers);
-    for (size_t type = 0; type < kDriftBounds.size(); ++type) {
+    last = std::max(last, std::min(row.types, end));
+  }
+  for (const VerifiedRow& row : report.rows) {
+    if (row.types <= first) {
+      continue;
+    }
+    lines += fmt::format("{:<12}{:>8}  ", row.strategy, row.workers);
+    for (size_t type = first; type < std::min(row.types, end); ++type) {
       for (const TrialResult& result : row.results.at(type)) {
-        text += fmt::format("{:>12}", format_cell(result, type));
+        lines += fmt::format("{:>12}", format_cell(result, type));
       }
     }
-    text += '\n';
+    lines += '\n';
   }
-  return text;
+  if (lines.empty()) {
+    return lines;
+  }
+  std::string head = fmt::format("{:<22}", "");
+  std::string names = fmt::format("{:<12}{:>8}  ", "strategy", "workers");
+  for (size_t type = first; type < last; ++type) {
+    head += fmt::format("{:^48}", kVerifiedTypes.at(type));
+    for (const Variant& variant : kVariants) {
+      names += fmt::format("{:>12}", variant.name);
+    }
+  }
+  return head + '\n' + names + '\n' + lines;
 }
 
 // One entry for each trial that is out of bounds.
 std::string format_faults(const VerifyReport& report) {
   std::string text;
   for (const VerifiedRow& row : report.rows) {
-    for (size_t type = 0; type < kDriftBounds.size(); ++type) {
+    for (size_t type = 0; type < row.types; ++type) {
       for (size_t variant = 0; variant < kVariants.size(); ++variant) {
         const TrialResult& result = row.results.at(type).at(variant);
         if (is_within_bounds(result, type)) {
@@ -68,11 +82,12 @@ std::string format_faults(const VerifyReport& report) {
   return text;
 }
 
-double largest(const VerifyReport& report, size_t type) {
-  double most = 0;
+// Nothing where the type was not tried.
+std::optional<double> largest(const VerifyReport& report, size_t type) {
+  std::optional<double> most;
   for (const VerifiedRow& row : report.rows) {
-    for (const TrialResult& result : row.results.at(type)) {
-      most = std::max(most, result.drift);
+    for (size_t i = 0; type < row.types && i < kVariants.size(); ++i) {
+      most = std::max(most.value_or(0), row.results.at(type).at(i).drift);
     }
   }
   return most;
@@ -86,7 +101,7 @@ bool is_within_bounds(const TrialResult& result, size_t type) {
 
 bool agrees(const VerifyReport& report) {
   return std::all_of(report.rows.begin(), report.rows.end(), [](const VerifiedRow& row) {
-    for (size_t type = 0; type < kDriftBounds.size(); ++type) {
+    for (size_t type = 0; type < row.types; ++type) {
       for (const TrialResult& result : row.results.at(type)) {
         if (!is_within_bounds(result, type)) {
           return false;
@@ -103,7 +118,10 @@ std::string format_report(const VerifyReport& report) {
       "batches of {}\n\n",
       report.steps,
       report.global_batch);
-  text += format_table(report) + '\n';
+  text += format_table(report, 0) + '\n';
+  if (const std::string rest = format_table(report, kExactTypes); !rest.empty()) {
+    text += "against stage 0 on the same workers\n" + rest + '\n';
+  }
   text += fmt::format("accumulate  {} micro-batches per step\n", kVariants.at(1).accumulate);
   text += fmt::format("clip        to a norm of {:.4g}, half of the mean over the steps\n",
                       report.clip_norm);
@@ -114,10 +132,12 @@ std::string format_report(const VerifyReport& report) {
     text += fmt::format("note        {}\n", note);
   }
   for (size_t type = 0; type < kDriftBounds.size(); ++type) {
-    text += fmt::format("{:<12}largest {:.1e}, bound {:.0e}\n",
-                        kVerifiedTypes.at(type),
-                        largest(report, type),
-                        kDriftBounds.at(type));
+    if (const auto most = largest(report, type)) {
+      text += fmt::format("{:<12}largest {:.1e}, bound {:.0e}\n",
+                          kVerifiedTypes.at(type),
+                          *most,
+                          kDriftBounds.at(type));
+    }
   }
   if (report.world_size == 1) {
     text +=

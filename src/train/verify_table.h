@@ -9,8 +9,12 @@
 namespace lockstep::train {
 
 // How far from one process a training may end: what rounding explains, with room.
-inline constexpr std::array kDriftBounds = {1e-10, 1e-5};
-inline constexpr std::array kVerifiedTypes = {"float64", "float32"};
+inline constexpr std::array kDriftBounds = {1e-10, 1e-5, 2e-2, 5e-3};
+inline constexpr std::array kVerifiedTypes = {"float64", "float32", "bf16", "fp16"};
+
+// The first ones are tried under every strategy. The others only under deepspeed, whose parameters
+// are then of that type, against its stage 0 on the same workers.
+inline constexpr size_t kExactTypes = 2;
 
 // What is tried in each type.
 struct Variant {
@@ -34,8 +38,9 @@ struct TrialResult {
 
 // A row of the table.
 struct VerifiedRow {
-  std::string strategy;
+  std::string strategy;  // with the stage of ZeRO: "deepspeed 2"
   int workers = 0;
+  size_t types = kExactTypes;  // how many of the types were tried
   std::array<std::array<TrialResult, kVariants.size()>, kDriftBounds.size()> results;
 };
 

@@ -220,7 +220,7 @@ TEST_F(CheckpointDirectory, OfANewerFormatIsNotTakenForADamagedOne) {
   EXPECT_EQ(error_of([&] { find_latest_checkpoint(root_, note_); }),
             "64 cannot read " + path.string() +
                 "/manifest.json: it was written by a newer lockstep\n  format: version 9  "
-                "(manifest.json)\n  known:  up to version 1  (this program)");
+                "(manifest.json)\n  known:  up to version 2  (this program)");
 }
 
 TEST_F(CheckpointDirectory, SaysWhyItCannotBeWritten) {
@@ -259,6 +259,21 @@ TEST_F(CheckpointDirectory, RetentionFindsTheSmallestWhereThatIsBest) {
   prune_checkpoints(root_, {.keep_last = 1, .best_metric = "loss", .best_is_max = false});
 
   EXPECT_THAT(steps(), ElementsAre(2, 3));
+}
+
+TEST_F(CheckpointDirectory, RetentionKeepsWhatIsYoung) {
+  for (int64_t step = 1; step <= 4; ++step) {
+    commit(step);
+  }
+  for (const char* old : {"step-00000001", "step-00000003"}) {
+    std::filesystem::last_write_time(
+        root_ / old / "COMPLETE",
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+
+  prune_checkpoints(root_, {.keep_last = 1, .keep_for = std::chrono::hours(1)});
+
+  EXPECT_THAT(steps(), ElementsAre(2, 4));
 }
 
 TEST_F(CheckpointDirectory, RetentionNeverDeletesTheOnlyGoodOne) {

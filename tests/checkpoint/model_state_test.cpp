@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "checkpoint/support.h"
+#include "lockstep/lamb.h"
 #include "os/files.h"
 
 namespace lockstep::checkpoint {
@@ -104,7 +105,9 @@ const std::vector<MakeOptimizer>& optimizers() {
       make<SGD>(SGDOptions(0.05)),
       make<SGD>(SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-4)),
       make<Adam>(AdamOptions(0.01).betas({0.8, 0.99})),
-      make<AdamW>(AdamWOptions(0.01).amsgrad(true))};
+      make<AdamW>(AdamWOptions(0.01).amsgrad(true)),
+      make<Lamb>(LambOptions(0.01).weight_decay(0.1).max_coeff(3)),
+      make<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.01).lr_decay(0.1))};
   return all;
 }
 
@@ -208,7 +211,8 @@ TEST(OptimizerState, OfUnknownKindsIsRefused) {
   const torch::optim::RMSprop rms(net->parameters(), torch::optim::RMSpropOptions(0.1));
 
   EXPECT_EQ(error_of([&] { collect_optimizer(rms, collect_model(*net)); }),
-            "64 cannot save or load the state of this optimizer\n  known: SGD, Adam, AdamW");
+            "64 cannot save or load the state of this optimizer\n  known: SGD, Adam, AdamW, Lamb, "
+            "Adagrad");
 }
 
 }  // namespace

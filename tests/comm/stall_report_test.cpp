@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "comm/format_ranks.h"
+
 namespace lockstep::comm {
 namespace {
 

@@ -2,6 +2,7 @@
 //
 // A worker that makes mistakes on purpose; faults_test.cpp starts gangs of it.
 #include <chrono>
+#include <functional>
 #include <lockstep/lockstep.h>
 #include <thread>
 
@@ -35,8 +36,8 @@ void make_another_call(Session& session) {
   }
 }
 
-// Rank 1 has fewer batches than the others, and nobody said that this may be.
-void end_early(Session& session) {
+// Trains; calls `before` at the start of each step until that says no.
+void train(Session& session, const std::function<bool(int step)>& before) {
   torch::nn::Sequential model(torch::nn::Linear(4, 2));
   torch::optim::SGD sgd(model->parameters(), 0.1);
   const auto strategy = session.make_strategy();
@@ -44,9 +45,32 @@ void end_early(Session& session) {
   const LossFunction loss = loss_of<torch::nn::SequentialImpl>(
       [](auto& net, const Batch& batch) { return net.forward(batch.input).square().mean(); });
   const Batch batch{torch::ones({2, 4}), torch::zeros({2}, torch::kInt64)};
-  for (int step = 0; step < (session.rank() == 1 ? 3 : 5); ++step) {
+  for (int step = 0; before(step); ++step) {
     strategy->accumulate(loss, batch, {});
     strategy->step();
+  }
+}
+
+// Rank 1 has fewer batches than the others, and nobody said that this may be.
+void end_early(Session& session) {
+  train(session, [&](int step) { return step < (session.rank() == 1 ? 3 : 5); });
+}
+
+// Rank 1 does not come to its third step.
+void stay_away(Session& session, double seconds) {
+  train(session, [&](int step) {
+    if (step == 2 && session.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    }
+    return step < 3;
+  });
+}
+
+// What all workers do alike before the mistake.
+void make_same_calls(Session& session, int count) {
+  torch::Tensor sum = torch::ones({4});
+  for (int i = 0; i < count; ++i) {
+    session.communicator().all_reduce(sum);
   }
 }
 
@@ -54,17 +78,22 @@ void end_early(Session& session) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{
-      .about = "A worker that makes mistakes",
-      .options = {{"--do", "late", "late, shape, call, early"}, {"--seconds", "5", "How late"}}};
+  const lockstep::Program program{.about = "A worker that makes mistakes",
+                                  .options = {{"--do", "late", "late, shape, call, early, away"},
+                                              {"--after", "0", "So many calls that all make"},
+                                              {"--seconds", "5", "How late"}}};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const std::string& task = session.option("--do");
+    const double seconds = std::stod(session.option("--seconds"));
+    lockstep::make_same_calls(session, std::stoi(session.option("--after")));
     if (task == "late") {
-      lockstep::come_late(session, std::stod(session.option("--seconds")));
+      lockstep::come_late(session, seconds);
     } else if (task == "shape") {
       lockstep::bring_another_shape(session);
     } else if (task == "call") {
       lockstep::make_another_call(session);
+    } else if (task == "away") {
+      lockstep::stay_away(session, seconds);
     } else {
       lockstep::end_early(session);
     }

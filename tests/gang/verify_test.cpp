@@ -48,9 +48,15 @@ TEST_P(EveryStrategy, TrainsAsOneProcessDoes) {
 
   EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
   EXPECT_THAT(result.output, HasSubstr("verdict: every strategy trains as one process does"));
-  // Twelve rows: three strategies, on one to four workers; eight figures in each.
-  EXPECT_EQ(count(result.output, R"((ddp|horovod|mirrored) +[1-4]( +\d\.\de-\d\d| +0\.0e\+00){8})"),
-            12)
+  // Twenty-eight rows: three strategies and the stages of a fourth, on one to four workers; eight
+  // figures in each.
+  EXPECT_EQ(
+      count(result.output,
+            R"((ddp|horovod|mirrored|deepspeed [0-3]) +[1-4]( +\d\.\de-\d\d| +0\.0e\+00){8})"),
+      28)
+      << result.output;
+  // Sixteen in short types, of which fp16 is not to be had everywhere.
+  EXPECT_EQ(count(result.output, R"(deepspeed [0-3] +[1-4]( +\d\.\de-\d\d| +0\.0e\+00){4}\n)"), 16)
       << result.output;
 }
 
@@ -84,6 +90,50 @@ TEST(VerifyStrategies, FindsALossThatDependsOnWhichSamplesComeTogether) {
   EXPECT_EQ(result.status.code, 1) << result.output << result.errors;
   EXPECT_THAT(result.output, HasSubstr("-s ddp on 1 worker, float64, accumulate"));
 }
+
+TEST(VerifyStrategies, NameHorovodsVariablesThatMeanNothingOnce) {
+  const std::string variables =
+      "HOROVOD_NUM_NCCL_STREAMS=2 HOROVOD_LOG_LEVEL=info HOROVOD_CYCLE_TIME=1";
+  const std::string worker = kWorker + " --model tied --steps 2 --global-batch 8 --device cpu";
+  const auto errors_of = [&](const std::string& more) {
+    const os::CommandResult result = sh(fmt::format(
+        "env {} {} run --nproc-per-node 2 -- {} {}", variables, kLockstep, worker, more));
+    EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
+    return result.output + result.errors;
+  };
+  const std::string warning =
+      "these variables of Horovod's mean nothing here: HOROVOD_LOG_LEVEL, HOROVOD_NUM_NCCL_STREAMS";
+
+  EXPECT_EQ(count(errors_of("--verify-strategies"), warning), 1);
+  EXPECT_EQ(count(errors_of("-s horovod"), warning), 1);
+  EXPECT_EQ(count(errors_of("-s ddp"), warning), 0);
+}
+
+class WrongStrategy : public ::testing::TestWithParam<std::string> {};
+
+// Of 22 samples, parts of 8, 7 and 7: the difference is far above the rounding of either type.
+TEST_P(WrongStrategy, IsFoundInBothTypes) {
+  for (const char* model : {"tied", "transformer"}) {
+    const os::CommandResult result = verify(
+        3, fmt::format("{} --model {} --loss {} --steps 3 -s ddp", kWorker, model, GetParam()));
+
+    EXPECT_EQ(result.status.code, 1) << result.output << result.errors;
+    EXPECT_THAT(result.output,
+                AllOf(HasSubstr("verdict: NOT THE SAME TRAINING"),
+                      HasSubstr("-s ddp on 3 workers, float64, plain"),
+                      HasSubstr("-s ddp on 3 workers, float32, plain"),
+                      Not(HasSubstr("-s ddp on 1 worker, float64, plain"))));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gradients,
+                         WrongStrategy,
+                         ::testing::Values("undivided", "mean-of-means"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 TEST(VerifyStrategies, WorksAloneAndSaysHowToSeeMore) {
   const os::CommandResult result =

@@ -44,7 +44,7 @@ TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { make_optimizer({}, {.name = "adm"}); },
               ThrowsMessage<Error>("cannot use optimizer 'adm'\n"
                                    "  asked:     --optimizer adm  (command line)\n"
-                                   "  there are: sgd, adam, adamw\n"
+                                   "  there are: sgd, adam, adamw, lamb, adagrad\n"
                                    "  try:       --optimizer adam"));
 }
 

@@ -41,7 +41,7 @@ TEST(MakeStrategy, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([&] { make_strategy("ddpp", solo); },
               ThrowsMessage<Error>("cannot train with strategy 'ddpp'\n"
                                    "  asked:     -s ddpp  (command line)\n"
-                                   "  there are: single, ddp, horovod, mirrored\n"
+                                   "  there are: single, ddp, horovod, deepspeed, mirrored\n"
                                    "  try:       -s ddp"));
 }
 

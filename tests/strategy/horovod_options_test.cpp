@@ -9,6 +9,7 @@ namespace lockstep::strategy::horovod {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::string message_of(const std::function<void()>& call) {
@@ -133,9 +134,13 @@ TEST(HorovodOptions, AreRefusedWhereTheyMakeNoSense) {
             "  expected: a number above 0\n"
             "  try:      --gradient-predivide-factor 2");
   EXPECT_EQ(message_of([] { require_sense({.horovod = {.cycle_ms = -1}}, 2); }),
-            "cannot train under -s horovod with a cycle of ms -1\n"
+            "cannot train under -s horovod with a cycle of -1 ms\n"
             "  expected: a number of at least 0\n"
             "  try:      --cycle-time-ms 1");
+  EXPECT_THAT(message_of([] { require_sense({.horovod = {.fusion_bytes = -2}}, 2); }),
+              HasSubstr("with a fusion buffer of -2 bytes\n"));
+  EXPECT_THAT(message_of([] { require_sense({.horovod = {.cache_capacity = -3}}, 2); }),
+              HasSubstr("with a cache of -3 tensors\n"));
   EXPECT_NO_THROW(require_sense({.horovod = {.reduction = "adasum"}}, 4));
 }
 

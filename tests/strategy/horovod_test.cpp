@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
+#include <limits>
 
 #include "comm/solo.h"
 #include "lockstep/error.h"
@@ -465,6 +466,23 @@ TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWhenOneOverflows) {
     }
     strategy->accumulate(loss(), batch, {.weight = 1024});
     EXPECT_FALSE(strategy->step({.loss_scale = 1024}).applied);
+
+    EXPECT_TRUE(flat(model).equal(before));
+  });
+}
+
+// A dynamic loss scale that has fallen to 1 still looks at the gradients.
+TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWithoutALossScale) {
+  gang(2, [](Communicator& comm) {
+    Branches model;
+    torch::optim::SGD sgd(model.parameters(), 0.1);
+    const auto strategy = make_strategy("horovod", comm, {.horovod = {.reduction = "adasum"}});
+    strategy->adopt(model, sgd);
+    const torch::Tensor before = flat(model);
+
+    const double weight = comm.rank() == 1 ? std::numeric_limits<double>::infinity() : 1;
+    strategy->accumulate(loss(), batch_of(1), {.weight = weight});
+    EXPECT_FALSE(strategy->step({.check_finite = true}).applied);
 
     EXPECT_TRUE(flat(model).equal(before));
   });

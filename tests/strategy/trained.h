@@ -86,6 +86,7 @@ inline torch::Tensor train(Communicator& comm,
     }
     strategy->step({.clip_norm = training.clip});
   }
+  const auto use = strategy->use_model();
   return flat_state(model);
 }
 

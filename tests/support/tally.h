@@ -17,6 +17,7 @@ class Tally final : public Communicator {
   // Payload of all-reduces since the last take; what crosses the wire depends on the transport.
   int64_t take_bytes() { return bytes_.exchange(0); }
   int64_t take_calls() { return calls_.exchange(0); }
+  int64_t take_scatters() { return scatters_.exchange(0); }
 
   // Elements of each all-reduce, in their order.
   std::vector<int64_t> take_sizes() { return std::exchange(sizes_, {}); }
@@ -39,6 +40,7 @@ class Tally final : public Communicator {
     output.copy_(comm_.all_gather(input).view({-1}));
   }
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
+    ++scatters_;
     output.copy_(comm_.reduce_scatter(input.view({size(), -1})).view({-1}));
   }
   std::unique_ptr<Communicator> do_subset(int count) override { return comm_.subset(count); }
@@ -48,6 +50,7 @@ class Tally final : public Communicator {
   bool overlaps_;
   std::atomic<int64_t> bytes_ = 0;
   std::atomic<int64_t> calls_ = 0;
+  std::atomic<int64_t> scatters_ = 0;
   std::vector<int64_t> sizes_;
 };
 

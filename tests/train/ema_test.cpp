@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/ema.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "checkpoint/piece_sources.h"
+#include "checkpoint/shard.h"
 #include "comm/solo.h"
 #include "lockstep/error.h"
 #include "os/files.h"
@@ -52,7 +55,7 @@ TEST(Ema, RefusesTheAveragesOfAnotherModel) {
 
   EXPECT_THAT([&] { ema.restore(others, 1); },
               ThrowsMessage<Error>("cannot resume: the averaged weights are of another model\n"
-                                   "  missing: 'second.bias'  (ema.pt)"));
+                                   "  missing: 'second.bias'  (checkpoint)"));
 }
 
 struct Trained {
@@ -76,7 +79,7 @@ Trained train_averaged(Communicator& comm,
   Trainer trainer(session, {.epochs = epochs, .global_batch = 12});
   const TrainResult result = trainer.fit(net, sgd, points(100), points(40), CrossEntropy());
   const auto saved = find_latest_checkpoint(directory / "checkpoints");
-  return {flat(net), saved->tensors(kEmaPart), *result.test_loss};
+  return {flat(net), checkpoint::read_all(*saved->pieces(), "ema."), *result.test_loss};
 }
 
 TEST(EmaTraining, IsTheSameUnderEveryStrategy) {
@@ -122,6 +125,39 @@ TEST(EmaTraining, ResumesBitForBit) {
   EXPECT_TRUE(resumed.weights.equal(once.weights));
   for (size_t i = 0; i < once.averages.size(); ++i) {
     EXPECT_TRUE(resumed.averages[i].second.equal(once.averages[i].second));
+  }
+}
+
+TEST(EmaTraining, SaysThatACheckpointsNoteOfTheAveragesIsDamaged) {
+  comm::Solo solo;
+  for (const char* note : {"", "many", "12x", "-1", "99999999999999999999"}) {
+    SCOPED_TRACE(note);
+    const os::TemporaryDirectory directory;
+    train_averaged(solo, directory.path(), "single", 1);
+    const CheckpointReader good = *find_latest_checkpoint(directory.path() / "checkpoints");
+    CheckpointState state = good.state();
+    ++state.step;
+    state.notes["ema_updates"] = note;
+    const std::filesystem::path root = directory.path() / "checkpoints";
+    const auto source = good.pieces();
+    checkpoint::Draft draft(root, state.step);
+    checkpoint::Snapshot snapshot;
+    snapshot.take(as_pieces("", checkpoint::read_all(*source, "")));
+    checkpoint::write_shard({root, draft.path(), state, 0, 1}, snapshot);
+    checkpoint::complete({root, draft.path(), state, 0, 1}, draft, {});
+
+    try {
+      train_averaged(solo, directory.path(), "single", 2, true);
+      ADD_FAILURE() << "no Error";
+    } catch (const Error& fault) {
+      EXPECT_EQ(fault.code(), ExitCode::Io);
+      EXPECT_EQ(fault.what(),
+                fmt::format("cannot resume: the checkpoint does not say how old its averages are\n"
+                            "  found:    ema_updates '{}'  (checkpoint)\n"
+                            "  expected: a whole number of at least 0\n"
+                            "  try:      --resume with an older checkpoint, or without --ema",
+                            note));
+    }
   }
 }
 

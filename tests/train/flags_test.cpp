@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/flags.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -8,6 +9,7 @@
 namespace lockstep::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const Program& program() {
@@ -56,7 +58,10 @@ TEST(Flags, OverrideTheProgram) {
                              "--schedule",
                              "cosine",
                              "--keep",
-                             "5"});
+                             "5",
+                             "--keep-for",
+                             "12h",
+                             "--no-checkpoint-async"});
   const TrainerOptions options = resolve({.epochs = 7}, flags, 2);
 
   EXPECT_EQ(options.epochs, 3);
@@ -64,6 +69,8 @@ TEST(Flags, OverrideTheProgram) {
   EXPECT_EQ(options.tail, Tail::Pad);
   EXPECT_EQ(options.schedule, "cosine");
   EXPECT_EQ(options.keep_checkpoints, 5);
+  EXPECT_EQ(options.keep_checkpoints_for, 12 * 3600);
+  EXPECT_FALSE(options.checkpoint_async);
   EXPECT_EQ(flags.program.at("--net"), "mlp");
   EXPECT_EQ(flags.program.at("--quick"), "yes");
 }
@@ -82,7 +89,7 @@ TEST(Flags, RefuseWhatMakesNoSense) {
       {{"-s", "ddpp"},
        "cannot train with strategy 'ddpp'\n"
        "  asked:     -s ddpp  (command line)\n"
-       "  there are: single, ddp, horovod, mirrored\n"
+       "  there are: single, ddp, horovod, deepspeed, mirrored\n"
        "  try:       -s ddp"},
       {{"--batch-size", "0"},
        "cannot train with --batch-size 0\n"
@@ -117,6 +124,10 @@ TEST(Flags, RefuseWhatMakesNoSense) {
        "cannot use --device 'cdua'\n"
        "  there are: auto, cpu, cuda\n"
        "  try:       --device cuda"},
+      {{"--keep-for", "12"},
+       "cannot use --keep-for \"12\": it is no time\n"
+       "  asked: --keep-for 12  (command line)\n"
+       "  try:   --keep-for 90s, 30m, 12h or 7d"},
       {{"--tail", "keep"},
        "cannot use --tail 'keep'\n"
        "  there are: drop, pad\n"
@@ -130,6 +141,148 @@ TEST(Flags, RefuseWhatMakesNoSense) {
                 parse({"--epochs", "many"});
               }),
               HasSubstr("cannot read the command line"));
+}
+
+TEST(Flags, RefuseNumbersThatMakeNoSense) {
+  const std::vector<BadLine> lines = {
+      {{"--bucket-mb", "0"},
+       "cannot train with --bucket-mb 0\n"
+       "  expected: a number above 0\n"
+       "  found:    0  (command line)\n"
+       "  try:      --bucket-mb 25"},
+      {{"--clip", "-1"},
+       "cannot train with --clip -1\n"
+       "  expected: a number of at least 0\n"
+       "  found:    -1  (command line)\n"
+       "  try:      --clip 1"},
+      {{"--timeout", "inf"},
+       "cannot train with --timeout inf\n"
+       "  expected: a number above 0, at most 1e+09\n"
+       "  found:    inf  (command line)\n"
+       "  try:      --timeout 600"},
+      {{"--powersgd-rank", "0"},
+       "cannot train with --powersgd-rank 0\n"
+       "  expected: a whole number of at least 1\n"
+       "  found:    0  (command line)\n"
+       "  try:      --powersgd-rank 1"},
+      {{"--powersgd-start", "-5"},
+       "cannot train with --powersgd-start -5\n"
+       "  expected: a whole number of at least 0\n"
+       "  found:    -5  (command line)\n"
+       "  try:      --powersgd-start 10"},
+      {{"--early-stop", "0"},
+       "cannot train with --early-stop 0\n"
+       "  expected: a whole number of at least 1\n"
+       "  found:    0  (command line)\n"
+       "  try:      --early-stop 3"},
+      {{"--ema", "nan"},
+       "cannot average weights with --ema nan\n"
+       "  wanted: a decay from 0 (none) to below 1\n"
+       "  try:    --ema 0.999"},
+      {{"--powersgd-rank", "2", "--compression", "bf16"},
+       "cannot use --powersgd-rank without --compression powersgd\n"
+       "  asked: --compression bf16  (command line)\n"
+       "  try:   --compression powersgd, or without --powersgd-rank"},
+  };
+  for (const BadLine& line : lines) {
+    EXPECT_EQ(message_of([&] { resolve({}, parse(line.words), 2); }), line.message);
+  }
+  for (const char* flag : {"--bucket-mb",
+                           "--clip",
+                           "--fusion-threshold-mb",
+                           "--lr",
+                           "--momentum",
+                           "--weight-decay",
+                           "--timeout",
+                           "--report-every"}) {
+    for (const char* value : {"nan", "inf", "-1"}) {
+      EXPECT_THAT(message_of([&] {
+                    parse({"-s", "horovod", flag, value});
+                  }),
+                  HasSubstr(fmt::format("cannot train with {} {}", flag, value)));
+    }
+  }
+  for (const char* flag : {"--timeout", "--bucket-mb"}) {
+    EXPECT_THAT(message_of([&] { parse({flag, "0"}); }), HasSubstr("a number above 0"));
+  }
+  for (const char* value : {"junk", "-1", "1.5"}) {
+    EXPECT_THAT(message_of([&] {
+                  parse({"--seed", value});
+                }),
+                AllOf(HasSubstr("cannot read the command line"), HasSubstr("--seed")));
+  }
+}
+
+TEST(Flags, OfOneStrategyAreRefusedByOthersThatWouldIgnoreThem) {
+  EXPECT_EQ(message_of([] {
+              parse({"-s", "horovod", "--bucket-mb", "2.5"});
+            }),
+            "cannot use --bucket-mb with -s horovod: it has a fusion buffer\n"
+            "  asked:     -s horovod --bucket-mb 2.5  (command line)\n"
+            "  it is for: -s ddp, -s deepspeed, -s mirrored\n"
+            "  try:       --fusion-threshold-mb 2.5");
+  EXPECT_EQ(message_of([] {
+              parse({"-s", "single", "--compression", "fp16"});
+            }),
+            "cannot use --compression with -s single: one worker sends nothing\n"
+            "  asked:     -s single --compression fp16  (command line)\n"
+            "  it is for: -s ddp, -s horovod, -s mirrored\n"
+            "  try:       the same without --compression");
+  EXPECT_EQ(message_of([] {
+              parse({"-s", "deepspeed", "--compression", "bf16"});
+            }),
+            "cannot use --compression with -s deepspeed: \"communication_data_type\" in "
+            "ds_config.json says how gradients travel\n"
+            "  asked:     -s deepspeed --compression bf16  (command line)\n"
+            "  it is for: -s ddp, -s horovod, -s mirrored\n"
+            "  try:       the same without --compression");
+  EXPECT_EQ(message_of([] {
+              resolve({}, parse({"-s", "ddp", "--zero-stage", "2"}), 2);
+            }),
+            "cannot use --zero-stage without -s deepspeed\n"
+            "  asked: -s ddp  (command line)\n"
+            "  try:   -s deepspeed, or without --zero-stage");
+  EXPECT_EQ(message_of([] {
+              resolve({}, parse({"-s", "deepspeed", "--zero-stage", "4"}), 2);
+            }),
+            "cannot train with ZeRO stage 4\n"
+            "  there are: 0, 1, 2, 3\n"
+            "  try:       --zero-stage 2");
+  const std::vector<std::pair<const char*, const char*>> ignored = {
+      {"horovod", "--static-graph"},
+      {"deepspeed", "--static-graph"},
+      {"mirrored", "--static-graph"},
+      {"single", "--static-graph"},
+      {"horovod", "--find-unused-parameters"},
+      {"mirrored", "--find-unused-parameters"},
+      {"single", "--find-unused-parameters"},
+      {"mirrored", "--no-overlap"},
+      {"single", "--no-overlap"}};
+  for (const auto& [strategy, flag] : ignored) {
+    EXPECT_THAT(message_of([&, name = strategy, typed = flag] {
+                  parse({"-s", name, typed});
+                }),
+                HasSubstr(fmt::format("cannot use {} with -s {}: ", flag, strategy)));
+  }
+}
+
+TEST(Flags, OfOneStrategyStandWhereItIsTriedOrNoneIsNamed) {
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
+           {"-s", "ddp", "--static-graph", "--bucket-mb", "1", "--no-overlap"},
+           {"-s", "mirrored", "--bucket-mb", "1", "--compression", "bf16"},
+           {"-s", "horovod", "--no-overlap", "--compression", "bf16"},
+           {"-s", "single", "--compression", "none"},
+           {"--static-graph", "--no-overlap"},
+           {"--verify-strategies", "--static-graph", "--bucket-mb", "1"},
+           {"--verify-strategies", "--autotune"},
+           {"--verify-strategies", "--collective", "ring"}}) {
+    EXPECT_NO_THROW(resolve({}, parse(words), 2, {})) << words.front();
+  }
+  // With -s only that one is tried.
+  EXPECT_THAT(message_of([] {
+                resolve({}, parse({"--verify-strategies", "-s", "ddp", "--autotune"}), 2, {});
+              }),
+              HasSubstr("cannot use --autotune without -s horovod"));
 }
 
 TEST(Flags, WinOverHorovodsVariables) {

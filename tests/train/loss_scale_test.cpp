@@ -100,5 +100,48 @@ TEST(LossScaler, RefusesWhatIsNoScale) {
   }
 }
 
+TEST(LossScaler, ToleratesOverflowsAsDeepSpeedDoes) {
+  LossScaler scaler("dynamic", "fp16", {.first = 1024, .good_steps = 3, .hysteresis = 2});
+  scaler.after_step(1, false);
+  EXPECT_EQ(scaler.scale(), 1024);  // tolerated
+  scaler.after_step(2, false);
+  EXPECT_EQ(scaler.scale(), 512);
+  scaler.after_step(3, true);
+  scaler.after_step(4, false);
+  EXPECT_EQ(scaler.scale(), 256);  // a good step is not forgiveness
+  for (int step = 5; step < 8; ++step) {
+    scaler.after_step(step, true);
+  }
+  EXPECT_EQ(scaler.scale(), 512);
+  scaler.after_step(8, false);
+  EXPECT_EQ(scaler.scale(), 512);  // doubling was
+  EXPECT_EQ(scaler.skipped(), 4);
+}
+
+TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfTold) {
+  LossScaler scaler(
+      "dynamic", "fp16", {.first = 1024, .hysteresis = 2, .refills_hysteresis = true});
+  for (int step = 1; step < 10; step += 2) {
+    scaler.after_step(step, false);
+    scaler.after_step(step + 1, true);
+  }
+  EXPECT_EQ(scaler.scale(), 1024);
+}
+
+TEST(LossScaler, StopsAtItsOwnFloorAndKeepsItsPatienceInACheckpoint) {
+  const LossScaling scaling{.first = 64, .hysteresis = 2, .least = 32};
+  LossScaler scaler("dynamic", "fp16", scaling);
+  scaler.after_step(1, false);
+  LossScaler resumed("dynamic", "fp16", scaling);
+  resumed.restore(scaler.state());
+  resumed.after_step(2, false);
+  EXPECT_EQ(resumed.scale(), 32);
+  resumed.after_step(3, false);
+  EXPECT_EQ(resumed.scale(), 32);
+  LossScaler old("dynamic", "fp16", scaling);
+  old.restore("64 10 0 1");  // of a run without hysteresis
+  EXPECT_EQ(old.scale(), 64);
+}
+
 }  // namespace
 }  // namespace lockstep::train

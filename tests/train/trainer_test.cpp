@@ -137,7 +137,9 @@ TEST(Trainer, SkipsADamagedCheckpointAndUsesTheOneBefore) {
   train_once(solo, damaged.path(), run);
   for (const auto& entry : list_checkpoints(damaged.path() / "checkpoints")) {
     if (entry.step > 6) {
-      std::ofstream(entry.directory / "model.pt", std::ios::in | std::ios::out).write("damage", 6);
+      std::ofstream(entry.directory / "shard-00000-of-00001.safetensors",
+                    std::ios::in | std::ios::out)
+          .write("damage", 6);
     }
   }
 
@@ -148,7 +150,7 @@ TEST(Trainer, SkipsADamagedCheckpointAndUsesTheOneBefore) {
   const std::string said = ::testing::internal::GetCapturedStderr();
 
   EXPECT_TRUE(resumed.equal(uninterrupted));
-  EXPECT_THAT(said, HasSubstr("model.pt"));
+  EXPECT_THAT(said, HasSubstr("shard-00000-of-00001.safetensors is damaged"));
   EXPECT_THAT(said, HasSubstr("resumed at step 6"));
 }
 
@@ -286,6 +288,19 @@ TEST(OwnLoop, StandsInTheDocumentationAsItIsBuilt) {
   const std::string program = os::read_file(LOCKSTEP_SOURCE_DIR "/examples/own_loop/main.cpp");
 
   EXPECT_THAT(page, HasSubstr(program.substr(program.find("#include"))));
+}
+
+TEST(Trainer, RefusesToAverageWeightsThatAreCutUp) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  Recipe run;
+  run.flags.strategy = "deepspeed";
+  run.options.ema = 0.9;
+  EXPECT_THAT([&] { train_once(solo, directory.path(), run); },
+              ::testing::ThrowsMessage<Error>(
+                  "cannot average weights under -s deepspeed, which cuts them up\n"
+                  "  asked: --ema 0.9\n"
+                  "  try:   leave out --ema, or -s ddp"));
 }
 
 TEST(Trainer, RefusesMoreWorkersThanSamples) {

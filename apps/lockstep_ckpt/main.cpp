@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ckpt/ckpt.h"
+
+int main(int argc, char** argv) {
+  return lockstep::ckpt::run(argc, argv);
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+#include <system_error>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/shard.h"
+#include "os/files.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+Error failed(const GangSave& save, std::string_view why) {
+  return Error(ExitCode::Io,
+               fmt::format("cannot save checkpoint {}: {}", directory_name(save.state.step), why));
+}
+
+// Of all files that the workers have written until now.
+uint64_t bytes_in(const std::filesystem::path& directory) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator at(directory, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    std::error_code gone;
+    const uint64_t size = std::filesystem::file_size(at->path(), gone);
+    bytes += gone ? 0 : size + 1;
+  }
+  return bytes;
+}
+
+// Waits for files of other processes, perhaps on other machines; nothing but looking tells.
+class Waiting {
+ public:
+  Waiting(const GangSave& save, const Patience& patience) : save_(save), patience_(patience) {}
+
+  Json index(int rank) {
+    const std::filesystem::path file = save_.partial / index_name(rank, save_.writers);
+    std::error_code unknown;
+    while (!std::filesystem::exists(file, unknown)) {
+      look(rank);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    const Json json = Json::parse(os::read_file(file));
+    if (json.contains("failed")) {
+      throw failed(save_, fmt::format("rank {} could not write its shard", rank))
+          .fact("reason", json.at("failed").get<std::string>(), fmt::format("rank {}", rank));
+    }
+    return json;
+  }
+
+ private:
+  void look(int rank) {
+    if (patience_.give_up) {
+      throw failed(save_, fmt::format("rank {} is gone, and its shard is missing", rank));
+    }
+    const Clock::time_point now = Clock::now();
+    if (now < next_look_) {
+      return;
+    }
+    next_look_ = now + std::chrono::milliseconds(50);
+    if (const uint64_t bytes = bytes_in(save_.partial); bytes != bytes_) {
+      bytes_ = bytes;
+      grown_ = now;
+    }
+    const std::chrono::duration<double> waited = now - grown_;
+    if (waited > std::chrono::milliseconds(patience_.milliseconds)) {
+      throw failed(save_, fmt::format("the shard of rank {} does not come", rank))
+          .fact("waited", format_duration(waited.count()), "since any worker wrote a byte")
+          .fact("directory", save_.partial.string());
+    }
+  }
+
+  const GangSave& save_;
+  const Patience& patience_;
+  uint64_t bytes_ = 0;
+  Clock::time_point grown_ = Clock::now();
+  Clock::time_point next_look_ = grown_;
+};
+
+void add_to(TensorTable& tensors, const Json& piece, const GangSave& save, int rank) {
+  const std::string name = piece.at("name").get<std::string>();
+  const auto dtype = piece.at("dtype").get<std::string>();
+  const auto shape = piece.at("shape").get<std::vector<int64_t>>();
+  TensorEntry& entry = tensors[name];
+  if (entry.dtype.empty()) {
+    entry.dtype = dtype;
+    entry.shape = shape;
+  } else if (entry.dtype != dtype || entry.shape != shape) {
+    throw failed(save, fmt::format("the workers disagree about \"{}\"", name))
+        .fact("rank", std::to_string(rank));
+  }
+  entry.stretches.push_back({.shard = rank,
+                             .offset = piece.at("offset").get<int64_t>(),
+                             .count = piece.at("count").get<int64_t>()});
+}
+
+}  // namespace
+
+std::filesystem::path complete(const GangSave& save, Draft& draft, const Patience& patience) {
+  Manifest files;
+  TensorTable tensors;
+  Waiting waiting(save, patience);
+  for (int rank = 0; rank < save.writers; ++rank) {
+    const Json index = waiting.index(rank);
+    files[shard_name(rank, save.writers)] = {
+        .bytes = index.at("bytes").get<uint64_t>(),
+        .checksum = parse_checksum(index.at("xxh3_64").get<std::string>(), save.partial)};
+    for (const Json& piece : index.at("pieces")) {
+      add_to(tensors, piece, save, rank);
+    }
+  }
+  for (auto& [name, entry] : tensors) {
+    std::ranges::sort(entry.stretches, {}, [](const Stretch& stretch) {
+      return std::pair(stretch.offset, stretch.count);
+    });
+  }
+  require_covered(tensors, "the pieces of " + directory_name(save.state.step));
+  const std::string state = to_json(save.state, kFormatVersion);
+  draft.write(kStateFile, state);
+  files[std::string(kStateFile)] = {.bytes = state.size(), .checksum = checksum(state)};
+  const std::string text = to_json(files, tensors);
+  draft.write(kManifestFile, text);
+  for (int rank = 0; rank < save.writers; ++rank) {
+    os::remove_tree(save.partial / index_name(rank, save.writers));
+  }
+  draft.publish(complete_text(text));
+  return save.root / directory_name(save.state.step);
+}
+
+}  // namespace lockstep::checkpoint

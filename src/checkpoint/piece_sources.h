@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "lockstep/checkpoint.h"
+
+namespace lockstep::checkpoint {
+
+// The shards of a checkpoint of version 2; `files` are all of its files. Reads their headers, and
+// checks that they hold every element once.
+std::unique_ptr<PieceSource> open_shards(const std::filesystem::path& directory,
+                                         const std::vector<std::string>& files,
+                                         TensorTable tensors);
+
+// Tensors in memory.
+std::unique_ptr<PieceSource> hold_tensors(NamedTensors tensors, std::string description);
+
+// The usual parts of a checkpoint of version 1.
+std::unique_ptr<PieceSource> read_parts(const CheckpointReader& reader);
+
+// A safetensors file of anybody.
+std::unique_ptr<PieceSource> open_safetensors(const std::filesystem::path& file);
+
+// A whole tensor of a source, on the CPU.
+torch::Tensor read_whole(const PieceSource& source, std::string_view name);
+
+// The tensors whose names begin with `prefix`, by the rest of their names.
+NamedTensors read_all(const PieceSource& source, std::string_view prefix);
+
+}  // namespace lockstep::checkpoint

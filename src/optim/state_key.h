@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sstream>
+#include <torch/torch.h>
+#include <type_traits>
+
+namespace lockstep::optim {
+
+// libtorch 1.13 keys an optimizer's state by the address of the parameter as text, 2.x by the
+// address.
+using StateMap = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
+
+template <typename Map = StateMap>
+typename Map::key_type state_key(const torch::Tensor& parameter) {
+  if constexpr (std::is_same_v<typename Map::key_type, std::string>) {
+    std::ostringstream text;
+    text << parameter.unsafeGetTensorImpl();
+    return text.str();
+  } else {
+    return parameter.unsafeGetTensorImpl();
+  }
+}
+
+}  // namespace lockstep::optim

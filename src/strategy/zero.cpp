@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/zero.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <fmt/format.h>
+#include <optional>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "lockstep/error.h"
+#include "lockstep/optimizer.h"
+#include "memory/block_allocator.h"
+#include "strategy/attendance.h"
+#include "strategy/horovod_hooks.h"
+#include "strategy/same_model.h"
+#include "strategy/sync_batchnorm.h"
+#include "strategy/trained_parameters.h"
+#include "strategy/zero_residency.h"
+#include "strategy/zero_state.h"
+#include "strategy/zero_unit.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using zero::Piece;
+using zero::Residency;
+using zero::Unit;
+
+void require_possible(const StrategyOptions& options) {
+  const int stage = options.zero.stage;
+  if (stage < 0 || stage > 3) {
+    throw Error(ExitCode::Usage, fmt::format("cannot train with ZeRO stage {}", stage))
+        .fact("there are", "0, 1, 2, 3")
+        .hint("--zero-stage 2");
+  }
+  if (options.compression != Compression::None) {
+    throw Error(ExitCode::Usage, "cannot compress gradients under -s deepspeed")
+        .fact("asked", fmt::format("--compression {}", name_of(options.compression)))
+        .hint("\"communication_data_type\": \"bf16\" in ds_config.json, or -s ddp");
+  }
+  if (options.uneven && stage == 3) {
+    throw Error(ExitCode::Usage,
+                "cannot let workers run out of batches at different steps at ZeRO stage 3")
+        .fact("reason", "every worker must take part in gathering the parameters")
+        .hint("--zero-stage 2, or give every worker the same number of batches");
+  }
+}
+
+// Its state is by whole parameters.
+void require_fresh(torch::optim::Optimizer& optimizer) {
+  if (!optimizer.state().empty()) {
+    throw Error(ExitCode::Usage, "cannot cut up an optimizer that has made a step")
+        .fact("parameters with state", std::to_string(optimizer.state().size()))
+        .hint("adopt() before the first step, and let a checkpoint bring the state back");
+  }
+}
+
+class Zero final : public Strategy {
+ public:
+  Zero(Communicator& communicator, const StrategyOptions& options)
+      : communicator_(communicator), options_(options) {
+    require_possible(options_);
+  }
+
+  std::string_view name() const override { return "deepspeed"; }
+
+  void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
+    require_same_model(communicator_, model);
+    require_fresh(optimizer);
+    trained_parameters(model);  // there must be some
+    communicator_.broadcast(whole_state(model));
+    batch_norm_ = SyncBatchNorm(communicator_, options_);
+    exchange_.emplace(communicator_, options_.overlap);
+    attendance_.emplace(exchange_->channel(), options_);
+    cut_up(model);
+    memory::give_back();
+    hand_pieces_to(optimizer);
+    if (options_.zero.stage == 3) {
+      enter_residency();
+    }
+    hooks_.emplace(trained_, [this](size_t parameter) { on_gradient(parameter); });
+    model_ = &model;
+    optimizer_ = &optimizer;
+  }
+
+  Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
+    LOCKSTEP_CHECK(model_ != nullptr);
+    if (at_start_of_step_) {
+      attendance_->begin_step(*model_);
+    }
+    at_start_of_step_ = share.last;
+    reduces_now_ = share.last || (options_.zero.stage >= 2 && !options_.uneven);
+    Loss result = compute(loss, batch, share);
+    rethrow();
+    if (reduces_now_) {
+      reduce_rest();
+    }
+    return result;
+  }
+
+  StepResult step(const StepOptions& asked) override {
+    const CallScope scope = communicator_.enter("the optimizer step");
+    await_reductions();
+    const StepOptions options = options_.uneven ? agree(asked) : asked;
+    const Sums sums = add_up();
+    StepResult result;
+    result.applied = !options.check_finite || std::isfinite(sums.squares);
+    if (result.applied) {
+      double factor = 1 / options.loss_scale;
+      if (options.clip_norm > 0) {
+        result.norm = std::sqrt(sums.squares) / options.loss_scale;
+        factor *= std::min(1.0, options.clip_norm / (result.norm + 1e-6));
+      }
+      update(sums, factor);
+    }
+    for (Unit& unit : units_) {
+      unit.drop_gradient();
+    }
+    std::fill(has_gradient_.begin(), has_gradient_.end(), false);
+    if (result.applied) {
+      publish();
+    }
+    return result;
+  }
+
+  int join() override {
+    LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
+    // Pieces of the model and of the optimizer's state are where they belong on every worker.
+    const int last = attendance_->go_along(*model_, [this] {
+      begin_pass();
+      reduce_rest();
+      step(StepOptions{});  // as the others say
+    });
+    exchange_->channel().broadcast(model_->buffers(), last);
+    return last;
+  }
+
+  std::vector<std::pair<std::string, torch::Tensor>> updated() const override {
+    std::vector<std::pair<std::string, torch::Tensor>> all;
+    for (const Unit& unit : units_) {
+      for (const Piece& piece : unit.pieces()) {
+        all.emplace_back(unit.plan().members[piece.member].name, piece.value);
+      }
+    }
+    return all;
+  }
+
+  std::optional<std::vector<TensorPiece>> pieces() const override {
+    return zero::collect_state({*model_, *optimizer_, units_}, communicator_.rank());
+  }
+
+  void restore(const PieceSource& source) override {
+    zero::restore_state({*model_, *optimizer_, units_}, source);
+    publish();
+  }
+
+  void publish() override {
+    const CallScope scope = communicator_.enter("the gathering of updated parameters");
+    for (Unit& unit : units_) {
+      unit.publish(exchange_->channel());
+    }
+  }
+
+  void leave() override {
+    const CallScope scope = communicator_.enter("giving the model back");
+    hooks_.reset();
+    residency_.reset();
+    for (Unit& unit : units_) {
+      unit.leave(exchange_->channel());
+    }
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      optimizer_->param_groups()[i].params() = groups_[i];
+    }
+    // Its keys are pieces that are gone.
+    optimizer_->state().clear();
+  }
+
+  bool shares_use() const override { return residency_.has_value(); }
+
+  std::shared_ptr<void> use_model() override {
+    return residency_ ? residency_->enter(Residency::Use::Reading) : nullptr;
+  }
+
+ private:
+  struct Place {
+    size_t unit;
+    size_t member;
+  };
+
+  // What all workers know together at the end of a step.
+  struct Sums {
+    std::vector<bool> has_gradient;  // by trained parameter: on some worker
+    double squares = 0;              // of the whole gradient, as it is
+  };
+
+  void cut_up(const torch::nn::Module& model) {
+    for (zero::UnitPlan& plan : zero::plan_units(model, options_.zero)) {
+      units_.emplace_back(
+          std::move(plan), options_.zero, communicator_.rank(), communicator_.size());
+      const Unit& unit = units_.back();
+      for (size_t i = 0; unit.plan().trained && i < unit.plan().members.size(); ++i) {
+        places_.push_back({.unit = units_.size() - 1, .member = i});
+        trained_.push_back(unit.plan().members[i].parameter);
+      }
+    }
+    has_gradient_.assign(trained_.size(), false);
+    reductions_.resize(units_.size());
+    is_reduced_.assign(units_.size(), false);
+  }
+
+  // The optimizer goes on with this worker's pieces in place of the parameters.
+  void hand_pieces_to(torch::optim::Optimizer& optimizer) {
+    std::unordered_map<const void*, std::vector<torch::Tensor>> pieces;
+    for (const Unit& unit : units_) {
+      for (const zero::Member& member : unit.plan().members) {
+        pieces[member.parameter.unsafeGetTensorImpl()];
+      }
+      for (const Piece& piece : unit.pieces()) {
+        pieces[unit.plan().members[piece.member].parameter.unsafeGetTensorImpl()].push_back(
+            piece.value);
+      }
+    }
+    for (auto& group : optimizer.param_groups()) {
+      groups_.push_back(group.params());
+      std::vector<torch::Tensor> now;
+      for (const torch::Tensor& parameter : group.params()) {
+        const auto found = pieces.find(parameter.unsafeGetTensorImpl());
+        if (found == pieces.end() && parameter.requires_grad()) {
+          throw Error(ExitCode::Usage,
+                      "cannot cut up the optimizer's parameters: one is not the model's")
+              .fact("its shape", fmt::format("{}", fmt::join(parameter.sizes(), " x ")))
+              .hint("make the optimizer of model.parameters()");
+        }
+        if (found != pieces.end()) {
+          now.insert(now.end(), found->second.begin(), found->second.end());
+        }
+      }
+      group.params() = std::move(now);
+    }
+  }
+
+  void enter_residency() {
+    std::vector<Unit*> guests;
+    for (Unit& unit : units_) {
+      if (!unit.plan().stays_whole) {
+        guests.push_back(&unit);
+      }
+    }
+    residency_.emplace(
+        std::move(guests), *exchange_, options_.zero, options_.find_unused_parameters, fault_);
+  }
+
+  void begin_pass() {
+    next_ = 0;
+    std::fill(is_reduced_.begin(), is_reduced_.end(), false);
+    for (Unit& unit : units_) {
+      unit.begin_pass();
+    }
+  }
+
+  Loss compute(const LossFunction& loss, const Batch& batch, const MicroBatch& share) {
+    begin_pass();
+    const SyncBatchNorm::Scope norm = batch_norm_.enter();
+    const auto residency = residency_ ? residency_->enter(Residency::Use::Training) : nullptr;
+    Loss result = loss(*model_, batch);
+    // Gradients are summed: this is the share of the global batch.
+    (result.value * (share.weight / communicator_.size())).backward();
+    result.value = result.value.detach();
+    result.scores = result.scores.defined() ? result.scores.detach() : result.scores;
+    return result;
+  }
+
+  // On a thread of autograd, which lets no exception through.
+  void on_gradient(size_t parameter) {
+    if (fault_ != nullptr) {
+      return;
+    }
+    try {
+      const Place& place = places_[parameter];
+      await(place.unit);
+      units_[place.unit].take_gradient(place.member);
+      has_gradient_[parameter] = true;
+      if (reduces_now_) {
+        reduce_ready(place.unit);
+      }
+    } catch (...) {
+      fault_ = std::current_exception();
+    }
+  }
+
+  // Units go in the order of the list where all workers can keep to it whatever their graphs are;
+  // at stage 3, whose graphs are alike unless told otherwise, as they come, for waiting costs
+  // memory.
+  void reduce_ready(size_t unit) {
+    if (options_.zero.stage == 3 && !options_.find_unused_parameters) {
+      if (units_[unit].has_all_gradients() && !is_reduced_[unit]) {
+        reduce(unit);
+      }
+      return;
+    }
+    while (next_ < units_.size() &&
+           (units_[next_].has_all_gradients() || !units_[next_].plan().trained)) {
+      if (units_[next_].plan().trained) {
+        reduce(next_);
+      }
+      ++next_;
+    }
+  }
+
+  void reduce_rest() {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!is_reduced_[unit] && units_[unit].plan().trained) {
+        await(unit);
+        reduce(unit);
+      }
+    }
+  }
+
+  void reduce(size_t unit) {
+    is_reduced_[unit] = true;
+    reductions_[unit] = exchange_->start([&reduced = units_[unit]](Communicator& channel) {
+      const CallScope scope = channel.enter("the exchange of gradients");
+      reduced.reduce(channel);
+      return torch::Tensor();
+    });
+  }
+
+  void await(size_t unit) {
+    if (reductions_[unit] == nullptr) {
+      return;
+    }
+    const Exchange::Future future = std::exchange(reductions_[unit], Exchange::Future());
+    future->wait();
+    if (future->hasError()) {
+      std::rethrow_exception(future->exception_ptr());
+    }
+  }
+
+  void await_reductions() {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      await(unit);
+    }
+  }
+
+  void rethrow() {
+    if (fault_ != nullptr) {
+      std::rethrow_exception(std::exchange(fault_, nullptr));
+    }
+  }
+
+  // What a worker that has joined does not know: options and learning rates of those that train.
+  StepOptions agree(const StepOptions& asked) {
+    std::vector<double> values = learning_rates(*optimizer_);
+    values.insert(values.end(),
+                  {asked.clip_norm, asked.loss_scale, asked.check_finite ? 1.0 : 0.0});
+    torch::Tensor all = torch::tensor(values, torch::kFloat64);
+    exchange_->channel().broadcast(all, attendance_->first_here());
+    values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
+    const std::vector<double> step(values.end() - 3, values.end());
+    values.resize(values.size() - 3);
+    set_learning_rates(*optimizer_, values);
+    return {.clip_norm = step[0], .loss_scale = step[1], .check_finite = step[2] != 0};
+  }
+
+  // Of the part of the gradient that this worker answers for.
+  double squares_of_own() const {
+    torch::NoGradGuard no_grad;
+    double squares = 0;
+    for (const Unit& unit : units_) {
+      if (!unit.gradient().defined()) {
+        continue;
+      }
+      const zero::Span own = options_.zero.stage == 0 ? share_of(unit) : zero::Span{};
+      const auto norm = (options_.zero.stage == 0 ? unit.gradient().narrow(0, own.begin, own.size())
+                                                  : unit.gradient())
+                            .norm()
+                            .item<double>();
+      squares += norm * norm;
+    }
+    return squares;
+  }
+
+  zero::Span share_of(const Unit& unit) const {
+    return zero::share_of(unit.plan().elements, communicator_.size(), communicator_.rank());
+  }
+
+  Sums add_up() {
+    // A worker may get a gradient after its unit was sent, as where something is computed again;
+    // such units go once more, on all workers.
+    std::vector<double> mine(has_gradient_.begin(), has_gradient_.end());
+    mine.reserve(mine.size() + units_.size() + 1);
+    for (const Unit& unit : units_) {
+      mine.push_back(unit.has_gradients() ? 1 : 0);
+    }
+    mine.push_back(squares_of_own());
+    torch::Tensor all = torch::tensor(mine, torch::kFloat64);
+    exchange_->channel().all_reduce(all);
+    const auto values = all.accessor<double, 1>();
+    Sums sums;
+    for (size_t i = 0; i < trained_.size(); ++i) {
+      sums.has_gradient.push_back(values[static_cast<int64_t>(i)] > 0);
+    }
+    sums.squares = values[all.numel() - 1];
+    bool is_late = false;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (values[static_cast<int64_t>(trained_.size() + i)] > 0) {
+        is_late = true;
+        units_[i].reduce(exchange_->channel());
+      }
+    }
+    if (is_late) {
+      torch::Tensor squares = torch::full({1}, squares_of_own(), torch::kFloat64);
+      exchange_->channel().all_reduce(squares);
+      sums.squares = squares.item<double>();
+    }
+    return sums;
+  }
+
+  // A parameter that had a gradient nowhere is left alone.
+  void update(const Sums& sums, double factor) {
+    size_t parameter = 0;
+    std::vector<torch::Tensor> given;
+    for (const Unit& unit : units_) {
+      if (unit.gradient().defined() && factor != 1) {
+        torch::NoGradGuard no_grad;
+        torch::Tensor(unit.gradient()).mul_(factor);
+      }
+      for (const Piece& piece : unit.pieces()) {
+        if (sums.has_gradient[parameter + piece.member] && unit.gradient().defined()) {
+          piece.value.mutable_grad() = unit.gradient_of(piece);
+          given.push_back(piece.value);
+        }
+      }
+      parameter += unit.plan().trained ? unit.plan().members.size() : 0;
+    }
+    optimizer_->step();
+    for (const torch::Tensor& piece : given) {
+      piece.mutable_grad() = torch::Tensor();
+    }
+  }
+
+  Communicator& communicator_;
+  StrategyOptions options_;
+  torch::nn::Module* model_ = nullptr;
+  torch::optim::Optimizer* optimizer_ = nullptr;
+  std::vector<std::vector<torch::Tensor>> groups_;  // of the optimizer, as they came
+  SyncBatchNorm batch_norm_;
+  std::optional<Attendance> attendance_;
+
+  std::deque<Unit> units_;              // a deque: others hold on to them
+  std::vector<torch::Tensor> trained_;  // parameters, unit by unit
+  std::vector<Place> places_;           // of each of these
+  std::vector<bool> has_gradient_;      // in the step under way
+  std::exception_ptr fault_;            // the first, of hooks and gathering
+
+  std::optional<Exchange> exchange_;
+  std::vector<Exchange::Future> reductions_;  // under way, by unit
+  std::vector<bool> is_reduced_;              // in the pass under way
+  size_t next_ = 0;                           // unit to be reduced, stages 0 to 2
+  bool reduces_now_ = false;
+  bool at_start_of_step_ = true;
+  std::optional<Residency> residency_;
+  std::optional<horovod::GradientHooks> hooks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_zero(Communicator& communicator, const StrategyOptions& options) {
+  return std::make_unique<Zero>(communicator, options);
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::train {
+
+// Each throws an Error that says what may stand after `flag` where `value` may not.
+
+void require_choice(const std::string& flag,
+                    const std::string& value,
+                    const std::vector<std::string>& choices);
+
+void require_at_least(const std::string& flag, int64_t value, int64_t least, int64_t example = 32);
+
+// From 0 (or above it) to `most`; never nan.
+struct Range {
+  bool above = false;
+  double most = std::numeric_limits<double>::max();
+  const char* example = "1";
+};
+void require_number(const std::string& flag, std::optional<double> value, const Range& range);
+
+}  // namespace lockstep::train

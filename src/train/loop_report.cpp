@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Loop tells people and events.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "os/memory.h"
+#include "train/loop.h"
+#include "train/shares.h"
+
+namespace lockstep::train {
+namespace {
+
+int64_t count_parameters(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : model.parameters()) {
+    count += parameter.numel();
+  }
+  return count;
+}
+
+}  // namespace
+
+void Loop::introduce() {
+  const Communicator& comm = *session_.communicator;
+  session_.report("start",
+                  {{"workers", int64_t{comm.size()}},
+                   {"strategy", std::string(strategy_->name())},
+                   {"transport", std::string(comm.kind())},
+                   {"global_batch", options_.global_batch},
+                   {"steps", total_steps()}});
+  progress_.say(fmt::format("training {} parameters with -s {} on {} worker{} ({}), {}",
+                            format_count(count_parameters(task_.model)),
+                            strategy_->name(),
+                            comm.size(),
+                            comm.size() == 1 ? "" : "s",
+                            comm.kind(),
+                            session_.device.str()));
+  progress_.say(fmt::format(
+      "global batch {} = {} per worker x {}{}; {} steps per epoch, {}; learning rate {:.4g}, {}",
+      options_.global_batch,
+      options_.global_batch % comm.size() == 0
+          ? std::to_string(options_.global_batch / comm.size())
+          : fmt::format("about {}", options_.global_batch / comm.size()),
+      comm.size(),
+      options_.accumulate == 1 ? "" : fmt::format(", in {} micro-batches", options_.accumulate),
+      sampler_.steps(),
+      describe_shares(sampler_, options_, task_.train->size()),
+      base_rates_.front(),
+      schedule_.text()));
+  for (const std::string& line : memory_) {
+    progress_.say(line);
+  }
+}
+
+ProgressView Loop::view(const Agreed& news) const {
+  const double rate = epoch_throughput_.rate() > 0 ? epoch_throughput_.rate() : throughput_.rate();
+  const auto left = static_cast<double>((total_steps() - state_.step) * options_.global_batch);
+  return {.epoch = state_.epoch + 1,
+          .epochs = options_.epochs,
+          .step_in_epoch = step_in_epoch_,
+          .steps_per_epoch = sampler_.steps(),
+          .loss = news.loss,
+          .accuracy = news.accuracy < 0 ? std::nullopt : std::optional(news.accuracy),
+          .samples_per_second = rate,
+          .seconds_left = rate > 0 ? left / rate : 0};
+}
+
+void Loop::summarise() {
+  session_.communicator->set_phase("what comes after training");
+  session_.report("end",
+                  {{"step", state_.step},
+                   {"samples_per_second", throughput_.rate()},
+                   {"peak_bytes", static_cast<int64_t>(os::peak_resident_bytes())}});
+  if (summaries_.empty()) {
+    progress_.say(
+        fmt::format("nothing left to train: step {} of {} is done", state_.step, total_steps()));
+    return;
+  }
+  progress_.say("\n" + format_table(summaries_));
+  if (state_.evaluation && state_.evaluation->accuracy) {
+    progress_.say(fmt::format("test accuracy  {:.2f} % of {} images",
+                              *state_.evaluation->accuracy * 100,
+                              format_count(state_.evaluation->samples)));
+  }
+  progress_.say(
+      fmt::format("speed          {} images/s, {} steps in {}",
+                  format_count(static_cast<int64_t>(throughput_.rate())),
+                  format_count(state_.step),
+                  format_duration(std::chrono::duration<double>(Clock::now() - begun_).count())));
+  if (loss_scaler_.is_on()) {
+    progress_.say(fmt::format("loss scale     {}, {} of {} steps left out",
+                              loss_scaler_.scale(),
+                              loss_scaler_.skipped(),
+                              state_.step));
+  }
+  progress_.say(
+      fmt::format("memory         {} at most on rank 0", format_bytes(os::peak_resident_bytes())));
+  progress_.say(fmt::format("run directory  {}", session_.run_dir.root().string()));
+  if (!last_checkpoint_.empty()) {
+    progress_.say(fmt::format("checkpoint     {}", last_checkpoint_));
+  }
+}
+
+// DeepSpeed's line of steps_per_print; wall_clock_breakdown adds where the time went.
+void Loop::report_steps() {
+  constexpr int64_t kUsual = 10;  // of wall_clock_breakdown without steps_per_print
+  const int64_t every =
+      options_.report_steps == 0 && options_.report_phases ? kUsual : options_.report_steps;
+  if (!is_multiple(every)) {
+    return;
+  }
+  progress_.say(fmt::format("step {}, {} skipped, learning rate {:.6g}{}",
+                            state_.step,
+                            loss_scaler_.skipped(),
+                            state_.learning_rate,
+                            options_.report_phases ? "; " + phase_times_.take(every) : ""));
+}
+
+}  // namespace lockstep::train

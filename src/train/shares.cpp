@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/shares.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::train {
+namespace {
+
+// TensorFlow's policies; the first of its names is data here, which gives the same training as
+// every other strategy.
+Sharding choose_sharding(const std::string& policy,
+                         const std::vector<int64_t>& files,
+                         int workers) {
+  if (policy == "off") {
+    return Sharding::Off;
+  }
+  const bool has_enough = static_cast<int>(files.size()) >= workers;
+  return policy == "file" || (policy == "auto" && has_enough && workers > 1) ? Sharding::File
+                                                                             : Sharding::Data;
+}
+
+}  // namespace
+
+SamplerOptions sampler_options(const SessionParts& session,
+                               const TrainerOptions& options,
+                               const DatasetPtr& train) {
+  return {.dataset_size = train->size(),
+          .global_batch = options.global_batch,
+          .rank = session.communicator->rank(),
+          .world_size = session.communicator->size(),
+          .tail = options.tail,
+          .seed = options.seed,
+          .sharding = choose_sharding(
+              session.flags.auto_shard, train->files(), session.communicator->size()),
+          .files = train->files()};
+}
+
+std::string describe_shares(const DistributedSampler& sampler,
+                            const TrainerOptions& options,
+                            int64_t samples) {
+  if (sampler.sharding() != Sharding::Data) {
+    return sampler.sharding() == Sharding::File ? "whole files to each worker"
+                                                : "all samples to each worker";
+  }
+  const int64_t taken = sampler.steps() * options.global_batch;
+  return options.tail == Tail::Drop ? fmt::format("{} samples dropped", samples - taken)
+                                    : fmt::format("{} samples padded", taken - samples);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/checkpointing.h"
+
+#include <fstream>
+#include <gmock/gmock.h>
+
+#include "comm/solo.h"
+#include "lockstep/error.h"
+#include "os/files.h"
+#include "support/gang.h"
+#include "train/small_training.h"
+
+namespace lockstep::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Outcome {
+  torch::Tensor weights;
+  std::string error;
+  int code = 0;
+};
+
+// Trains the small network; what ends it is an outcome too.
+Outcome train(Communicator& comm,
+              const std::filesystem::path& directory,
+              const TrainerOptions& options,
+              const std::string& resume = "none",
+              std::unique_ptr<Callback> callback = nullptr) {
+  Flags flags;
+  flags.resume = resume;
+  Session session = make_session(comm, directory, flags);
+  SmallNet net;
+  const auto optimizer = session.make_optimizer(net.parameters(), {.name = "adam", .lr = 0.01});
+  Trainer trainer(session, options);
+  if (callback != nullptr) {
+    trainer.add(std::move(callback));
+  }
+  try {
+    trainer.fit(net, *optimizer, points(96), points(40), CrossEntropy());
+  } catch (const Error& error) {
+    return {flat(net), error.what(), static_cast<int>(error.code())};
+  }
+  return {flat(net), "", 0};
+}
+
+class AtStep final : public Callback {
+ public:
+  AtStep(int64_t step, std::function<void()> action) : step_(step), action_(std::move(action)) {}
+  void on_step(const TrainState& state) override {
+    if (state.step == step_) {
+      action_();
+    }
+  }
+
+ private:
+  int64_t step_;
+  std::function<void()> action_;
+};
+
+class Noted final : public Callback {
+ public:
+  explicit Noted(std::vector<int64_t>& steps) : steps_(steps) {}
+  void on_checkpoint(const TrainState& state, const std::string& directory) override {
+    EXPECT_EQ(CheckpointReader(directory).state().step, state.step);
+    steps_.push_back(state.step);
+  }
+
+ private:
+  std::vector<int64_t>& steps_;
+};
+
+TEST(Checkpoints, LeaveWeightsForPeopleAtTheEnd) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  const Outcome trained =
+      train(solo, directory.path(), {.epochs = 2, .global_batch = 12, .ema = 0.5});
+
+  EXPECT_EQ(trained.error, "");
+  SmallNet net;
+  apply_model(net, load_weights(directory.path() / "model.pt"), "model.pt");
+  EXPECT_TRUE(flat(net).equal(trained.weights));
+  const NamedTensors averages = load_weights(directory.path() / "ema.pt");
+  const NamedTensors best = load_weights(directory.path() / "best.pt");
+  ASSERT_EQ(averages.size(), best.size());
+  EXPECT_EQ(averages[0].first, best[0].first);
+}
+
+TEST(Checkpoints, AreAnnouncedWhenTheyAreCompleteOnEveryWorker) {
+  for (const bool async : {true, false}) {
+    const os::TemporaryDirectory directory;
+    gang(2, [&](Communicator& comm) {
+      std::vector<int64_t> steps;
+      const Outcome trained = train(comm,
+                                    directory.path(),
+                                    {.global_batch = 12,
+                                     .checkpoint_every = 3,
+                                     .keep_checkpoints = 9,
+                                     .checkpoint_async = async},
+                                    "none",
+                                    std::make_unique<Noted>(steps));
+      EXPECT_EQ(trained.error, "");
+      EXPECT_THAT(steps, ElementsAre(3, 6, 8));
+    });
+    EXPECT_TRUE(std::filesystem::exists(directory.path() / "checkpoints" / "step-00000003" /
+                                        "shard-00001-of-00002.safetensors"));
+  }
+}
+
+TEST(Checkpoints, GoOnBetweenOneTwoAndFourWorkersWithinAnEpoch) {
+  comm::Solo solo;
+  const os::TemporaryDirectory whole;
+  const TrainerOptions options = {.epochs = 2, .global_batch = 12};
+  const Outcome expected = train(solo, whole.path(), options);
+  for (const int writers : {1, 2, 4}) {
+    for (const int readers : {1, 2, 4}) {
+      SCOPED_TRACE(std::to_string(writers) + " to " + std::to_string(readers));
+      const os::TemporaryDirectory directory;
+      gang(writers, [&](Communicator& comm) {
+        train(comm,
+              directory.path(),
+              {.epochs = 2, .steps = 11, .global_batch = 12, .checkpoint_every = 11});
+      });
+      gang(readers, [&](Communicator& comm) {
+        const Outcome resumed = train(comm, directory.path(), options, "auto");
+        EXPECT_EQ(resumed.error, "");
+        EXPECT_TRUE(resumed.weights.allclose(expected.weights, 1e-4, 1e-6));
+        EXPECT_TRUE(writers > 1 || readers > 1 || resumed.weights.equal(expected.weights));
+      });
+    }
+  }
+}
+
+TEST(Checkpoints, WithinAnEpochTakeAnotherGlobalBatchOnlyWhereItFits) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  train(solo, directory.path(), {.steps = 2, .global_batch = 12});
+
+  EXPECT_EQ(train(solo, directory.path(), {.global_batch = 16}, "auto").error,
+            "cannot go on within an epoch with another global batch\n"
+            "  asked: global batch 16\n"
+            "  done:  24 samples of epoch 1, in steps of 12  (checkpoint)\n"
+            "  try:   --global-batch 12, or one that 24 is a multiple of");
+  EXPECT_EQ(train(solo, directory.path(), {.global_batch = 8}, "auto").error, "");
+}
+
+TEST(Checkpoints, AreWrittenByRankZeroAloneWhereTheDirectoryIsNotShared) {
+  const os::TemporaryDirectory directories[2];
+  const TrainerOptions options = {.epochs = 2, .global_batch = 12};
+  torch::Tensor expected;
+  gang(2, [&](Communicator& comm) {
+    const Outcome trained =
+        train(comm, directories[static_cast<size_t>(comm.rank())].path(), options);
+    EXPECT_EQ(trained.error, "");
+    if (comm.rank() == 0) {
+      expected = trained.weights;
+    }
+  });
+
+  const auto kept = list_checkpoints(directories[0].path() / "checkpoints");
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_TRUE(std::filesystem::exists(kept[0].directory / "shard-00000-of-00001.safetensors"));
+  EXPECT_THAT(list_checkpoints(directories[1].path() / "checkpoints"), ::testing::IsEmpty());
+  os::remove_tree(kept[1].directory);
+  gang(2, [&](Communicator& comm) {
+    const Outcome resumed =
+        train(comm, directories[static_cast<size_t>(comm.rank())].path(), options, "auto");
+    EXPECT_TRUE(comm.rank() == 1 || resumed.weights.equal(expected)) << resumed.error;
+  });
+}
+
+TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
+  const os::TemporaryDirectory directory;
+  const std::filesystem::path root = directory.path() / "checkpoints";
+  gang(2, [&](Communicator& comm) {
+    const Outcome outcome = train(comm,
+                                  directory.path(),
+                                  {.global_batch = 12, .checkpoint_every = 4},
+                                  "none",
+                                  std::make_unique<AtStep>(3, [&] {
+                                    if (comm.rank() == 0) {
+                                      os::remove_tree(root);
+                                      std::ofstream(root.string()) << "in the way";
+                                    }
+                                  }));
+    if (comm.rank() == 0) {
+      EXPECT_EQ(outcome.code, 74);
+      EXPECT_THAT(outcome.error, HasSubstr("cannot create directory " + root.string()));
+    } else {
+      EXPECT_EQ(outcome.code, 75);
+      EXPECT_THAT(outcome.error,
+                  AllOf(HasSubstr("cannot go on: rank 0 could not save a checkpoint"),
+                        HasSubstr("cannot create directory " + root.string())));
+    }
+  });
+}
+
+TEST(Checkpoints, ThatCannotBeWrittenAreFoundOutBeforeTheFirstStep) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  std::ofstream(directory.path() / "checkpoints") << "in the way";
+  bool stepped = false;
+
+  const Outcome outcome =
+      train(solo, directory.path(), {.global_batch = 12}, "none", std::make_unique<AtStep>(1, [&] {
+              stepped = true;
+            }));
+
+  EXPECT_EQ(outcome.code, 74);
+  EXPECT_FALSE(stepped);
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/memory_check.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::train {
+namespace {
+
+using strategy::zero::MemoryNeed;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+const std::array<MemoryNeed, 4> kByStage = {
+    MemoryNeed{
+        .parameters = 40 * kMiB, .gradients = 40 * kMiB, .optimizer = 80 * kMiB, .buffers = 1},
+    MemoryNeed{
+        .parameters = 40 * kMiB, .gradients = 40 * kMiB, .optimizer = 20 * kMiB, .buffers = 1},
+    MemoryNeed{
+        .parameters = 40 * kMiB, .gradients = 10 * kMiB, .optimizer = 20 * kMiB, .buffers = 1},
+    MemoryNeed{
+        .parameters = 12 * kMiB, .gradients = 10 * kMiB, .optimizer = 20 * kMiB, .buffers = 1}};
+
+TEST(MemoryCheck, TellsWhatAStageHoldsOfWhatIsThere) {
+  const WorkerMemory much{.bytes = 400 * kMiB, .workers_on_node = 2};
+  EXPECT_THAT(compare_memory(kByStage, 2, {much, much}),
+              ElementsAre("ZeRO stage 2, ranks 0, 1 each: 40.0 MiB parameters + 10.0 MiB gradients "
+                          "+ 20.0 MiB optimizer + 1 B buffers = 70.0 MiB of 400.0 MiB"));
+  EXPECT_THAT(compare_memory(kByStage, 0, {much, {.bytes = 300 * kMiB}}),
+              ElementsAre(HasSubstr("rank 1: 40.0 MiB parameters"), HasSubstr("rank 0: ")));
+}
+
+TEST(MemoryCheck, RefusesWithTheSmallestStageThatFits) {
+  const WorkerMemory much{.bytes = 400 * kMiB, .workers_on_node = 2};
+  const WorkerMemory little{.bytes = 90 * kMiB, .workers_on_node = 4};
+  EXPECT_THAT(
+      [&] {
+        compare_memory(kByStage, 0, {much, little});
+      },
+      ThrowsMessage<Error>(
+          "cannot train at ZeRO stage 0: a worker needs 160.0 MiB besides what it keeps for "
+          "backward\n"
+          "  rank 1 has:    90.0 MiB, 4 workers share its node\n"
+          "  stage 1 needs: 100.0 MiB\n"
+          "  stage 2 needs: 70.0 MiB\n"
+          "  try:           --zero-stage 2"));
+}
+
+TEST(MemoryCheck, SaysSoWhereNoStageFits) {
+  EXPECT_THAT([&] { compare_memory(kByStage, 1, {{.bytes = kMiB}}); },
+              ThrowsMessage<Error>(HasSubstr("  rank 0 has:    1.0 MiB, 1 worker shares its node\n"
+                                             "  stage 2 needs: 70.0 MiB\n"
+                                             "  stage 3 needs: 42.0 MiB\n"
+                                             "  try:           more workers on more nodes, or "
+                                             "--precision bf16")));
+}
+
+}  // namespace
+}  // namespace lockstep::train
