@@ -2,7 +2,9 @@
 #include "comm/join.h"
 
 #include <array>
+#include <chrono>
 #include <fmt/format.h>
+#include <thread>
 
 #include "base/text.h"
 #include "comm/mpi.h"
@@ -20,6 +22,18 @@ namespace {
 // Horovod's own variable: 0 asks for an exchange that does not know of nodes.
 constexpr std::string_view kHierarchical = "HOROVOD_HIERARCHICAL_ALLREDUCE";
 
+// Rank 0 keeps the store; whoever still reads from it when it goes would blame the network.
+void leave_together(const compat::StorePtr& store, const contract::WorkerPlace& place) {
+  constexpr const char* kKey = "leaving";
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  int64_t leaving = store->add(kKey, 1);
+  while (place.rank == 0 && leaving < place.world_size &&
+         std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    leaving = store->add(kKey, 0);
+  }
+}
+
 std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
                                                  const contract::WorkerPlace& place,
                                                  const JoinOptions& options) {
@@ -31,6 +45,7 @@ std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
       return std::move(joined.gang);
     }
     if (options.transport == "node-first") {
+      leave_together(store, place);
       throw Error(ExitCode::Usage, "cannot go node by node in this gang")
           .fact("found", joined.obstacle)
           .hint(place.nodes == 1 ? "--transport shared-memory" : "--transport gloo");
