@@ -3,13 +3,12 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <map>
-#include <sstream>
-#include <type_traits>
 
 #include "checkpoint/describe.h"
 #include "checkpoint/optimizer_value.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/lamb.h"
+#include "optim/state_key.h"
 
 // An optimizer's state as a value:
 //
@@ -23,19 +22,8 @@ namespace {
 using Dict = c10::impl::GenericDict;
 using ByName = std::map<std::string, torch::Tensor>;
 
-// libtorch 1.13 keys the state by the address of the parameter as text, 2.x by the address.
-using StateMap = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
-
-template <typename Map>
-typename Map::key_type state_key(const torch::Tensor& parameter) {
-  if constexpr (std::is_same_v<typename Map::key_type, std::string>) {
-    std::ostringstream text;
-    text << parameter.unsafeGetTensorImpl();
-    return text.str();
-  } else {
-    return parameter.unsafeGetTensorImpl();
-  }
-}
+using optim::state_key;
+using optim::StateMap;
 
 Dict new_dict() {
   return Dict(c10::StringType::get(), c10::AnyType::get());
