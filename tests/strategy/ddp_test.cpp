@@ -103,7 +103,6 @@ TEST(Ddp, RefusesAModelWithNothingToTrain) {
 
 TEST(Ddp, KeepsParametersOutOfAStepThatNoWorkerUses) {
   gang(2, [](Communicator& comm) {
-    torch::manual_seed(1);
     TwoLayers model;
     model.uses_spare = false;
     torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -124,7 +123,6 @@ TEST(Ddp, KeepsParametersOutOfAStepThatNoWorkerUses) {
 
 TEST(Ddp, AveragesParametersThatSomeWorkersUse) {
   gang(2, [](Communicator& comm) {
-    torch::manual_seed(1);
     TwoLayers model;
     model.uses_spare = comm.rank() == 0;
     torch::optim::SGD sgd(model.parameters(), 0.1);
@@ -163,7 +161,6 @@ TEST(Ddp, GivesBuffersOfRankZeroToAllBeforeAStep) {
 
 TEST(Ddp, ClipsTheAveragedGradient) {
   gang(2, [](Communicator& comm) {
-    torch::manual_seed(1);
     TwoLayers model;
     torch::optim::SGD sgd(model.parameters(), 1.0);
     const auto strategy = make_strategy("ddp", comm);
