@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <torch/torch.h>
 #include <tuple>
 #include <utility>
@@ -37,7 +38,7 @@ struct LambParamState : public torch::optim::OptimizerCloneableParamState<LambPa
 
 // LAMB as DeepSpeed's FusedLamb computes it: Adam's update with the weight decay added, times the
 // ratio of the norms of parameter and update, which is kept within bounds. The norms are those of
-// whole parameters: it cannot work on shares of them.
+// whole parameters, also where each worker has only pieces of them: see add_up_with.
 class Lamb : public torch::optim::Optimizer {
  public:
   explicit Lamb(std::vector<torch::Tensor> parameters, LambOptions options = {})
@@ -47,6 +48,17 @@ class Lamb : public torch::optim::Optimizer {
       : Optimizer(groups, std::make_unique<LambOptions>(std::move(options))) {}
 
   torch::Tensor step(LossClosure closure = nullptr) override;
+
+  // Of each piece the squared norms of its values and of its update, one row each, on the CPU in
+  // float64; gives back the sums over all pieces of the same parameter, wherever they are.
+  using AddUp = std::function<torch::Tensor(const std::vector<torch::Tensor>& pieces,
+                                            const torch::Tensor& squares)>;
+  // From now on the parameters of this optimizer are pieces; step() calls `add_up` once, also where
+  // no piece has a gradient. An empty one: they are whole again.
+  void add_up_with(AddUp add_up) { add_up_ = std::move(add_up); }
+
+ private:
+  AddUp add_up_;
 };
 
 }  // namespace lockstep

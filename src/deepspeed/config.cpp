@@ -302,11 +302,6 @@ void read_zero(const Reader& file, Config& config) {
   const auto path_of = [&file](const char* section, const char* old_flag) {
     return file.find(section) != nullptr ? section : old_flag;
   };
-  if (config.optimizer && config.optimizer->type == "Lamb" && zero.stage > 0) {
-    throw file.refuse("zero_optimization.stage", "Lamb needs whole parameters")
-        .fact("optimizer.type", "Lamb", describe(config.source, config.optimizer->place))
-        .hint(R"("stage": 0, or "type": "AdamW")");
-  }
   if (zero.offload_optimizer && zero.stage == 0) {
     throw file
         .refuse(path_of("zero_optimization.offload_optimizer", "zero_optimization.cpu_offload"),

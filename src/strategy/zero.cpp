@@ -10,8 +10,10 @@
 
 #include "base/check.h"
 #include "lockstep/error.h"
+#include "lockstep/lamb.h"
 #include "lockstep/optimizer.h"
 #include "memory/block_allocator.h"
+#include "optim/state_key.h"
 #include "strategy/attendance.h"
 #include "strategy/horovod_hooks.h"
 #include "strategy/same_model.h"
@@ -48,12 +50,36 @@ void require_possible(const StrategyOptions& options) {
   }
 }
 
+// libtorch's Adagrad has the state of every parameter from its constructor on.
+bool is_fresh_adagrad(torch::optim::Optimizer& optimizer) {
+  if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) == nullptr) {
+    return false;
+  }
+  return std::all_of(optimizer.state().begin(), optimizer.state().end(), [](const auto& each) {
+    return dynamic_cast<const torch::optim::AdagradParamState&>(*each.second).step() == 0;
+  });
+}
+
 // Its state is by whole parameters.
 void require_fresh(torch::optim::Optimizer& optimizer) {
-  if (!optimizer.state().empty()) {
+  if (!optimizer.state().empty() && !is_fresh_adagrad(optimizer)) {
     throw Error(ExitCode::Usage, "cannot cut up an optimizer that has made a step")
         .fact("parameters with state", std::to_string(optimizer.state().size()))
         .hint("adopt() before the first step, and let a checkpoint bring the state back");
+  }
+}
+
+// As its constructor does for whole parameters.
+void begin_adagrad(torch::optim::Optimizer& optimizer) {
+  optimizer.state().clear();
+  for (const auto& group : optimizer.param_groups()) {
+    const auto& options = dynamic_cast<const torch::optim::AdagradOptions&>(group.options());
+    for (const torch::Tensor& piece : group.params()) {
+      auto state = std::make_unique<torch::optim::AdagradParamState>();
+      state->step(0);
+      state->sum(torch::full_like(piece.detach(), options.initial_accumulator_value()));
+      optimizer.state()[optim::state_key(piece)] = std::move(state);
+    }
   }
 }
 
@@ -77,6 +103,15 @@ class Zero final : public Strategy {
     cut_up(model);
     memory::give_back();
     hand_pieces_to(optimizer);
+    if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) != nullptr) {
+      begin_adagrad(optimizer);
+    }
+    if (auto* lamb = dynamic_cast<Lamb*>(&optimizer); lamb != nullptr && options_.zero.stage > 0) {
+      lamb->add_up_with(
+          [this](const std::vector<torch::Tensor>& pieces, const torch::Tensor& of_pieces) {
+            return add_up_by_parameter(pieces, of_pieces);
+          });
+    }
     if (options_.zero.stage == 3) {
       enter_residency();
     }
@@ -175,6 +210,9 @@ class Zero final : public Strategy {
     }
     // Its keys are pieces that are gone.
     optimizer_->state().clear();
+    if (auto* lamb = dynamic_cast<Lamb*>(optimizer_)) {
+      lamb->add_up_with({});
+    }
   }
 
   bool shares_use() const override { return residency_.has_value(); }
@@ -416,6 +454,29 @@ class Zero final : public Strategy {
       sums.squares = squares.item<double>();
     }
     return sums;
+  }
+
+  // Rows of numbers of this worker's pieces to the sums over the gang for the pieces' parameters.
+  torch::Tensor add_up_by_parameter(const std::vector<torch::Tensor>& pieces,
+                                    const torch::Tensor& rows) {
+    std::unordered_map<const void*, int64_t> parameters;  // the number of each piece's
+    int64_t first = 0;
+    for (const Unit& unit : units_) {
+      for (const Piece& piece : unit.pieces()) {
+        parameters[piece.value.unsafeGetTensorImpl()] = first + static_cast<int64_t>(piece.member);
+      }
+      first += unit.plan().trained ? static_cast<int64_t>(unit.plan().members.size()) : 0;
+    }
+    std::vector<int64_t> numbers;
+    numbers.reserve(pieces.size());
+    for (const torch::Tensor& piece : pieces) {
+      numbers.push_back(parameters.at(piece.unsafeGetTensorImpl()));
+    }
+    const torch::Tensor index = torch::tensor(numbers, torch::kInt64);
+    torch::Tensor sums = torch::zeros({first, rows.size(1)}, rows.options());
+    sums.index_add_(0, index, rows);
+    exchange_->channel().all_reduce(sums);
+    return sums.index_select(0, index);
   }
 
   // A parameter that had a gradient nowhere is left alone.

@@ -197,14 +197,6 @@ TEST(ParseConfig, RefusesSchedulersThatLackWhatTheyNeed) {
               HasSubstr("OneCycle needs cycle_max_lr"));
 }
 
-TEST(ParseConfig, RefusesLambOnSharesOfParameters) {
-  EXPECT_EQ(refusal_of(R"({"optimizer": {"type": "Lamb"}, "zero_optimization": {"stage": 2}})"),
-            "cannot use zero_optimization.stage in ds.json: Lamb needs whole parameters\n"
-            "  found:          2  (ds.json:1:55)\n"
-            "  optimizer.type: Lamb  (ds.json:1:16)\n"
-            "  try:            \"stage\": 0, or \"type\": \"AdamW\"");
-}
-
 TEST(ParseConfig, RefusesAdamWithoutBiasCorrection) {
   EXPECT_THAT(
       refusal_of(R"({"optimizer": {"type": "Adam", "params": {"bias_correction": false}}})"),

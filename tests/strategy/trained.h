@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 #include <vector>
 
+#include "lockstep/optimizer.h"
 #include "lockstep/strategy.h"
 
 namespace lockstep {
@@ -42,6 +43,7 @@ struct Training {
   int accumulate = 1;
   int64_t share = 4;  // samples of a micro-batch
   double clip = 0;
+  OptimizerOptions optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01};
   // Whether a share uses the spare layer.
   std::function<bool(int step, int rank, int part)> uses_spare = [](int, int, int) {
     return true;
@@ -67,15 +69,14 @@ inline int sample_number(int step, int rank, int part) {
   return step * 100 + rank * 10 + part;
 }
 
-// All parameters after the last step, under momentum and weight decay.
+// All parameters after the last step.
 inline torch::Tensor train(Communicator& comm,
                            const StrategyOptions& options,
                            const Training& training = {}) {
   Spared model;
-  torch::optim::SGD sgd(model.parameters(),
-                        torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01));
+  const auto optimizer = make_optimizer(model.parameters(), training.optimizer);
   const auto strategy = make_strategy(training.strategy, comm, options);
-  strategy->adopt(model, sgd);
+  strategy->adopt(model, *optimizer);
   for (int step = 0; step < training.steps; ++step) {
     for (int part = 0; part < training.accumulate; ++part) {
       model.uses_spare = training.uses_spare(step, comm.rank(), part);
@@ -93,10 +94,9 @@ inline torch::Tensor train(Communicator& comm,
 // The same in one process that computes the shares of all `workers`.
 inline torch::Tensor train_alone(Communicator& solo, int workers, const Training& training = {}) {
   Spared model;
-  torch::optim::SGD sgd(model.parameters(),
-                        torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01));
+  const auto optimizer = make_optimizer(model.parameters(), training.optimizer);
   const auto strategy = make_strategy("single", solo);
-  strategy->adopt(model, sgd);
+  strategy->adopt(model, *optimizer);
   const int shares = workers * training.accumulate;
   for (int step = 0; step < training.steps; ++step) {
     for (int share = 0; share < shares; ++share) {

@@ -96,14 +96,20 @@ void train_steps(Strategy& strategy, int first, int last) {
   }
 }
 
-torch::Tensor run(int workers, int number, int first, int last, Memory* from, Memory* to) {
+torch::Tensor run(int workers,
+                  int number,
+                  int first,
+                  int last,
+                  Memory* from,
+                  Memory* to,
+                  const char* optimizer = "adamw") {
   torch::Tensor result;
   gang(workers, [&](Communicator& comm) {
     Net model;
     model.third->bias.set_requires_grad(false);
-    torch::optim::AdamW adam(model.parameters(), torch::optim::AdamWOptions(0.01));
+    const auto optimized = make_optimizer(model.parameters(), {.name = optimizer, .lr = 0.01});
     const auto strategy = make_strategy("deepspeed", comm, {.zero = stage(number)});
-    strategy->adopt(model, adam);
+    strategy->adopt(model, *optimized);
     if (from != nullptr) {
       strategy->restore(*from);
     }
@@ -132,6 +138,17 @@ TEST(ZeroState, GoesOnUnderAnyStageAndNumberOfWorkers) {
       EXPECT_LE(largest_difference(run(then, other, 3, 6, &saved, nullptr), wanted), 1e-12)
           << workers << " workers at stage " << number << ", then " << then << " at " << other;
     }
+  }
+}
+
+TEST(ZeroState, GoesOnWithEveryOptimizer) {
+  for (const char* optimizer : {"sgd", "adam", "lamb", "adagrad"}) {
+    const torch::Tensor wanted = run(1, 0, 0, 6, nullptr, nullptr, optimizer);
+    Memory saved;
+    run(3, 2, 0, 3, nullptr, &saved, optimizer);
+    saved.expect_covered_once();
+    EXPECT_LE(largest_difference(run(2, 3, 3, 6, &saved, nullptr, optimizer), wanted), 1e-12)
+        << optimizer;
   }
 }
 

@@ -34,7 +34,8 @@ void expect_as_alone(int workers,
     const torch::Tensor found = train(tally, options, training);
     EXPECT_LE(largest_difference(found, wanted), 1e-12)
         << "stage " << options.zero.stage << ", " << workers << " workers, " << training.accumulate
-        << " shares, clip " << training.clip << ", overlap " << overlaps;
+        << " shares, clip " << training.clip << ", " << training.optimizer.name << ", overlap "
+        << overlaps;
     const torch::Tensor all = comm.all_gather(found);
     EXPECT_TRUE(all.eq(all[0]).all().item<bool>());
   });
@@ -53,6 +54,25 @@ TEST_P(ZeroStage, TrainsAsOneProcessDoes) {
     expect_as_alone(workers, {}, {.zero = stage(GetParam())});
     expect_as_alone(workers, {.accumulate = 2, .clip = 0.2}, {.zero = stage(GetParam())});
   }
+}
+
+TEST_P(ZeroStage, TrainsSoWithEveryOptimizer) {
+  for (const char* name : {"adam", "adamw", "lamb", "adagrad"}) {
+    const OptimizerOptions optimizer{.name = name, .lr = 0.02, .weight_decay = 0.01};
+    for (const int workers : {2, 3}) {
+      expect_as_alone(workers,
+                      {.accumulate = 2, .clip = 0.2, .optimizer = optimizer},
+                      {.zero = stage(GetParam())});
+    }
+  }
+}
+
+TEST_P(ZeroStage, TakesTheLengthsOfWholeParametersForLambWhereSomeAreUnused) {
+  Training training{.optimizer = {.name = "lamb", .lr = 0.02}};
+  training.uses_spare = [](int step, int, int) {
+    return step > 2;
+  };
+  expect_as_alone(3, training, {.zero = stage(GetParam())});
 }
 
 TEST_P(ZeroStage, TrainsSoWithAThreadForTheExchange) {
