@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpointing.h"
 
+#include <csignal>
 #include <fstream>
 #include <gmock/gmock.h>
+#include <optional>
+#include <sys/resource.h>
 
 #include "comm/solo.h"
 #include "lockstep/error.h"
@@ -195,6 +198,55 @@ TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
                         HasSubstr("cannot create directory " + root.string())));
     }
   });
+}
+
+// While it lives, no file of this process grows past `bytes`: a write that begins well fails.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    static_cast<void>(std::signal(SIGXFSZ, handler_));
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
+  const os::TemporaryDirectory directory;
+  const std::filesystem::path root = directory.path() / "checkpoints";
+  std::optional<SmallFiles> small;
+  gang(2, [&](Communicator& comm) {
+    const Outcome outcome = train(comm,
+                                  directory.path(),
+                                  {.epochs = 2, .global_batch = 12, .checkpoint_every = 4},
+                                  "none",
+                                  std::make_unique<AtStep>(7, [&] {
+                                    if (comm.rank() == 0) {
+                                      small.emplace(5000);
+                                    }
+                                    comm.barrier();
+                                  }));
+    EXPECT_EQ(outcome.code, 74) << outcome.error;
+    EXPECT_THAT(outcome.error,
+                AllOf(HasSubstr("cannot write " + root.string() + "/.step-00000008."),
+                      HasSubstr("File too large")));
+  });
+  small.reset();
+
+  const auto kept = list_checkpoints(root);
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_EQ(kept[0].directory, root / "step-00000004");
+  EXPECT_NO_THROW(CheckpointReader::verified(kept[0].directory));
 }
 
 TEST(Checkpoints, ThatCannotBeWrittenAreFoundOutBeforeTheFirstStep) {
