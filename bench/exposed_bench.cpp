@@ -17,29 +17,12 @@
 #include <vector>
 
 #include "comm/solo.h"
+#include "stack.h"
 
 namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// As many matrices of one size as asked: gradients come evenly over the whole backward.
-struct Stack : torch::nn::Module {
-  Stack(int64_t layers, int64_t width) {
-    for (int64_t i = 0; i < layers; ++i) {
-      blocks.push_back(register_module(fmt::format("layer{}", i), torch::nn::Linear(width, width)));
-    }
-  }
-
-  torch::Tensor forward(torch::Tensor values) {
-    for (torch::nn::Linear& block : blocks) {
-      values = torch::tanh(block(values));
-    }
-    return values;
-  }
-
-  std::vector<torch::nn::Linear> blocks;
-};
 
 // What this worker has sent over all networks but loopback, as the kernel counts it.
 int64_t sent_bytes() {
@@ -67,12 +50,7 @@ struct Trained {
   // Milliseconds of one step.
   double step(const Batch& batch) const {
     const auto begin = Clock::now();
-    strategy->accumulate(
-        [](torch::nn::Module& any, const Batch& each) {
-          return Loss((dynamic_cast<Stack&>(any).forward(each.input) - each.target).pow(2).mean());
-        },
-        batch,
-        {});
+    strategy->accumulate(stack_loss, batch, {});
     strategy->step();
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
@@ -122,7 +100,7 @@ void measure(Session& session) {
                                         torch::kFloat64);
   session.communicator().all_reduce(figures, Reduction::Max);
   int64_t parameters = 0;
-  for (const torch::Tensor& parameter : gang.model->parameters()) {
+  for (const torch::Tensor& parameter : alone.model->parameters()) {
     parameters += parameter.numel();
   }
   session.say(

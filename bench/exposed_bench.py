@@ -102,8 +102,30 @@ def measure(options, words, directory):
     return json.loads(next(line for line in outputs[0][0].splitlines() if line.startswith("{")))
 
 
-def rows(options):
+def zero_rows(directory):
+    """The stages, with packets of 2 MB as ddp's buckets here."""
+    for stage in range(4):
+        # Of the default all parameters stay from forward to backward; two layers are the least ahead.
+        for prefetch in ([None, 600_000, 0] if stage == 3 else [None]):
+            zero = {"stage": stage, "reduce_bucket_size": 524288}
+            if prefetch is not None:
+                zero["stage3_prefetch_bucket_size"] = prefetch
+            config = os.path.join(directory, f"stage-{stage}-{prefetch}.json")
+            with open(config, "w", encoding="utf-8") as file:
+                json.dump({"zero_optimization": zero}, file)
+            words = ["-s", "deepspeed", "--deepspeed_config", config]
+            name = f"deepspeed, stage {stage}" + (
+                "" if prefetch is None else f", {prefetch} elements ahead")
+            if prefetch is None:
+                yield name, "off", "none", [*words, "--no-overlap"]
+            yield name, "on", "none", words
+
+
+def rows(options, directory):
     for strategy in options.strategies.split(","):
+        if strategy == "deepspeed":
+            yield from zero_rows(directory)
+            continue
         words = ["-s", strategy]
         if strategy == "ddp":
             # The default of 25 MB holds all gradients of this network: then little can overlap.
@@ -125,7 +147,7 @@ def main():
     parser.add_argument("--bench", default="build/bench/exposed_bench")
     parser.add_argument("--rate", default="1gbit", help="as tc writes it")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--strategies", default="ddp,horovod,mirrored")
+    parser.add_argument("--strategies", default="ddp,horovod,mirrored,deepspeed")
     parser.add_argument("--timeout", type=float, default=300)
     parser.add_argument("--first", action="store_true",
                         help="gives the workers the highest nice value")
@@ -144,10 +166,12 @@ def main():
               f"load {os.getloadavg()[0]:.1f}\n")
         print("| strategy | overlap | compression | step | alone | exposed | sent | at least, whole | ratio |")
         print("|---|---|---|---|---|---|---|---|---|", flush=True)
-        for strategy, overlap, compression, words in rows(options):
+        for strategy, overlap, compression, words in rows(options, directory):
             got = measure(options, words, directory)
-            # Each of W workers sends at least 2 (W - 1) / W of what is to be summed.
-            least = 2 * (got["workers"] - 1) / got["workers"] * 4 * got["parameters"]
+            # Each of W workers sends at least (W - 1) / W of the gradients to where they are summed,
+            # as much of the sums or of what follows from them, and at stage 3 parameters twice.
+            passes = 3 if "stage 3" in strategy else 2
+            least = passes * (got["workers"] - 1) / got["workers"] * 4 * got["parameters"]
             print(f"| {strategy} | {overlap} | {compression} | {got['step_ms']:.0f} ms "
                   f"| {got['alone_ms']:.0f} ms | {got['exposed_ms']:.0f} ms "
                   f"| {got['bytes'] / 1e6:.2f} MB | {least / 1e6:.2f} MB "

@@ -15,6 +15,7 @@
 
 #include "comm/solo.h"
 #include "os/memory.h"
+#include "stack.h"
 #include "strategy/zero_memory.h"
 #include "train/flags.h"
 
@@ -22,23 +23,6 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-struct Stack : torch::nn::Module {
-  Stack(int64_t layers, int64_t width) {
-    for (int64_t i = 0; i < layers; ++i) {
-      blocks.push_back(register_module(fmt::format("layer{}", i), torch::nn::Linear(width, width)));
-    }
-  }
-
-  torch::Tensor forward(torch::Tensor values) {
-    for (torch::nn::Linear& block : blocks) {
-      values = torch::tanh(block(values));
-    }
-    return values;
-  }
-
-  std::vector<torch::nn::Linear> blocks;
-};
 
 // From here on the kernel counts the most resident memory anew.
 void forget_peak() {
@@ -59,12 +43,9 @@ int64_t peak_bytes() {
 
 void train(Strategy& strategy, int64_t share, int64_t width, int accumulate) {
   for (int part = 0; part < accumulate; ++part) {
-    strategy.accumulate(
-        [](torch::nn::Module& any, const Batch& each) {
-          return Loss((dynamic_cast<Stack&>(any).forward(each.input) - each.target).pow(2).mean());
-        },
-        {torch::randn({share, width}), torch::randn({share, width})},
-        {.weight = 1.0 / accumulate, .last = part + 1 == accumulate});
+    strategy.accumulate(stack_loss,
+                        {torch::randn({share, width}), torch::randn({share, width})},
+                        {.weight = 1.0 / accumulate, .last = part + 1 == accumulate});
   }
   strategy.step();
 }
