@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kCycleRow = "cycles";
 
-std::string quoted(const std::string& text) {
+std::string json_text(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -100,7 +100,7 @@ int Timeline::row_of(const std::string& name) {
     file_ << fmt::format(R"({}{{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})",
                          is_first_ ? "" : ",\n",
                          found->second,
-                         quoted(name));
+                         json_text(name));
     file_ << fmt::format(
         ",\n"
         R"({{"name":"process_sort_index","ph":"M","pid":{0},"args":{{"sort_index":{0}}}}})",
@@ -114,9 +114,16 @@ void Timeline::write(const Event& event) {
   const int row = row_of(event.row);
   file_ << fmt::format(
       R"(,{}{{"ph":"{}","pid":{},"tid":0,"ts":{:.3f})", "\n", event.kind, row, event.microseconds);
-  if (event.kind != 'E') {
-    file_ << fmt::format(R"(,"name":{})", quoted(event.name));
+  // An end needs no name in Chrome's viewer; others, such as speedscope, match it by name.
+  std::vector<std::string>& open = open_[row];
+  std::string name = event.name;
+  if (event.kind == 'B') {
+    open.push_back(name);
+  } else if (event.kind == 'E' && !open.empty()) {
+    name = std::move(open.back());
+    open.pop_back();
   }
+  file_ << fmt::format(R"(,"name":{})", json_text(name));
   if (event.kind == 'X') {
     file_ << R"(,"dur":0)";
   } else if (event.kind == 'i') {

@@ -57,6 +57,7 @@ class Timeline {
   bool closing_ = false;
   // The writer's own.
   std::map<std::string, int> rows_;
+  std::map<int, std::vector<std::string>> open_;  // phases of a row, innermost last
   bool is_first_ = true;
   std::jthread writer_;
 };
