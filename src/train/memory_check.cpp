@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
+#include <utility>
 
 #include "base/text.h"
 #include "cluster/available_memory.h"
 #include "comm/format_ranks.h"
 #include "lockstep/error.h"
+#include "train/device_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -22,54 +25,89 @@ std::string text_of(int64_t bytes) {
 [[noreturn]] void refuse(const std::array<MemoryNeed, 4>& by_stage,
                          int stage,
                          size_t rank,
-                         const WorkerMemory& there) {
+                         const WorkerMemory& there,
+                         MemoryPlace place) {
   Error error(ExitCode::Usage,
               fmt::format("cannot train at ZeRO stage {}: a worker needs {} besides what it keeps "
                           "for backward",
                           stage,
                           text_of(by_stage.at(static_cast<size_t>(stage)).total())));
   error.fact(fmt::format("rank {} has", rank),
-             fmt::format("{}, {} worker{} share{} its node",
+             fmt::format("{}, {} worker{} share{} its {}",
                          text_of(there.bytes),
-                         there.workers_on_node,
-                         there.workers_on_node == 1 ? "" : "s",
-                         there.workers_on_node == 1 ? "s" : ""));
+                         there.sharing,
+                         there.sharing == 1 ? "" : "s",
+                         there.sharing == 1 ? "s" : "",
+                         place == MemoryPlace::Gpu ? "GPU" : "node"));
   for (size_t higher = static_cast<size_t>(stage) + 1; higher < by_stage.size(); ++higher) {
     error.fact(fmt::format("stage {} needs", higher), text_of(by_stage.at(higher).total()));
     if (by_stage.at(higher).total() <= there.bytes) {
       throw std::move(error).hint(fmt::format("--zero-stage {}", higher));
     }
   }
-  throw std::move(error).hint("more workers on more nodes, or --precision bf16");
+  throw std::move(error).hint(place == MemoryPlace::Gpu
+                                  ? "more GPUs, --precision bf16, or offload_optimizer"
+                                  : "more workers on more nodes, or --precision bf16");
+}
+
+std::string sum_of(const MemoryNeed& need) {
+  std::vector<std::string> terms;
+  const auto add = [&terms](int64_t bytes, const char* name) {
+    if (bytes > 0) {
+      terms.push_back(fmt::format("{} {}", text_of(bytes), name));
+    }
+  };
+  add(need.parameters, "parameters");
+  add(need.gradients, "gradients");
+  add(need.optimizer, "optimizer");
+  add(need.buffers, "buffers");
+  return terms.size() == 1 ? terms.front()
+                           : fmt::format("{} = {}", fmt::join(terms, " + "), text_of(need.total()));
+}
+
+// What the workers of the gang share a GPU or a node by.
+std::string place_name(const SessionParts& session, MemoryPlace place) {
+  const std::string node = std::to_string(session.placement.place.node_rank);
+  return place == MemoryPlace::Node ? node : node + " " + device_name(session.device);
+}
+
+std::vector<WorkerMemory> gather(SessionParts& session, int64_t bytes, MemoryPlace place) {
+  const std::vector<std::string> all = session.communicator->all_gather_bytes(
+      fmt::format("{} {}", bytes, place_name(session, place)));
+  std::map<std::string, int64_t> sharing;
+  for (const std::string& each : all) {
+    ++sharing[each.substr(each.find(' '))];
+  }
+  std::vector<WorkerMemory> workers;
+  for (const std::string& each : all) {
+    workers.push_back({.bytes = std::stoll(each), .sharing = sharing[each.substr(each.find(' '))]});
+  }
+  return workers;
 }
 
 }  // namespace
 
 std::vector<std::string> compare_memory(const std::array<MemoryNeed, 4>& by_stage,
                                         int stage,
-                                        const std::vector<WorkerMemory>& workers) {
+                                        const std::vector<WorkerMemory>& workers,
+                                        MemoryPlace place) {
   const MemoryNeed& need = by_stage.at(static_cast<size_t>(stage));
   std::map<std::string, std::vector<int>> by_text;
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     if (need.total() > workers[rank].bytes) {
-      refuse(by_stage, stage, rank, workers[rank]);
+      refuse(by_stage, stage, rank, workers[rank], place);
     }
     by_text[text_of(workers[rank].bytes)].push_back(static_cast<int>(rank));
   }
   std::vector<std::string> lines;
   for (const auto& [available, ranks] : by_text) {
-    lines.push_back(
-        fmt::format("ZeRO stage {}, {}{}: {} parameters + {} gradients + {} optimizer + {} "
-                    "buffers = {} of {}",
-                    stage,
-                    comm::format_ranks(ranks),
-                    ranks.size() == 1 ? "" : " each",
-                    text_of(need.parameters),
-                    text_of(need.gradients),
-                    text_of(need.optimizer),
-                    text_of(need.buffers),
-                    text_of(need.total()),
-                    available));
+    lines.push_back(fmt::format("ZeRO stage {}, {}{}: {} of {}{}",
+                                stage,
+                                comm::format_ranks(ranks),
+                                ranks.size() == 1 ? "" : " each",
+                                sum_of(need),
+                                available,
+                                place == MemoryPlace::Gpu ? " on the GPU" : ""));
   }
   return lines;
 }
@@ -91,15 +129,30 @@ std::vector<std::string> check_memory(SessionParts& session,
     made += parameter.numel() * parameter.element_size();
   }
   const int64_t local = std::max(1, session.placement.place.local_world_size);
-  const torch::Tensor mine =
-      torch::tensor({cluster::available_memory_bytes() / local + made, local}, torch::kInt64);
-  const torch::Tensor all = session.communicator->all_gather(mine);
-  std::vector<WorkerMemory> workers;
-  for (int64_t rank = 0; rank < all.size(0); ++rank) {
-    workers.push_back(
-        {.bytes = all[rank][0].item<int64_t>(), .workers_on_node = all[rank][1].item<int64_t>()});
+  const int64_t of_node = cluster::available_memory_bytes() / local;
+  const std::optional<int64_t> of_gpu = free_device_bytes(session.device);
+  if (!of_gpu) {
+    return compare_memory(
+        by_stage, options.zero.stage, gather(session, of_node + made, MemoryPlace::Node));
   }
-  return compare_memory(by_stage, options.zero.stage, workers);
+  // Several workers on one GPU: each has taken its model by now, or is about to.
+  std::vector<WorkerMemory> workers = gather(session, *of_gpu, MemoryPlace::Gpu);
+  for (WorkerMemory& worker : workers) {
+    worker.bytes = worker.bytes / worker.sharing + made;
+  }
+  std::array<MemoryNeed, 4> elsewhere;  // in main memory
+  for (size_t stage = 0; options.zero.offload_optimizer && stage < by_stage.size(); ++stage) {
+    elsewhere.at(stage).optimizer = std::exchange(by_stage.at(stage).optimizer, 0);
+  }
+  std::vector<std::string> lines =
+      compare_memory(by_stage, options.zero.stage, workers, MemoryPlace::Gpu);
+  if (options.zero.offload_optimizer) {
+    for (std::string& line : compare_memory(
+             elsewhere, options.zero.stage, gather(session, of_node, MemoryPlace::Node))) {
+      lines.push_back(std::move(line));
+    }
+  }
+  return lines;
 }
 
 }  // namespace lockstep::train

@@ -26,7 +26,7 @@ const std::array<MemoryNeed, 4> kByStage = {
         .parameters = 12 * kMiB, .gradients = 10 * kMiB, .optimizer = 20 * kMiB, .buffers = 1}};
 
 TEST(MemoryCheck, TellsWhatAStageHoldsOfWhatIsThere) {
-  const WorkerMemory much{.bytes = 400 * kMiB, .workers_on_node = 2};
+  const WorkerMemory much{.bytes = 400 * kMiB, .sharing = 2};
   EXPECT_THAT(compare_memory(kByStage, 2, {much, much}),
               ElementsAre("ZeRO stage 2, ranks 0, 1 each: 40.0 MiB parameters + 10.0 MiB gradients "
                           "+ 20.0 MiB optimizer + 1 B buffers = 70.0 MiB of 400.0 MiB"));
@@ -35,8 +35,8 @@ TEST(MemoryCheck, TellsWhatAStageHoldsOfWhatIsThere) {
 }
 
 TEST(MemoryCheck, RefusesWithTheSmallestStageThatFits) {
-  const WorkerMemory much{.bytes = 400 * kMiB, .workers_on_node = 2};
-  const WorkerMemory little{.bytes = 90 * kMiB, .workers_on_node = 4};
+  const WorkerMemory much{.bytes = 400 * kMiB, .sharing = 2};
+  const WorkerMemory little{.bytes = 90 * kMiB, .sharing = 4};
   EXPECT_THAT(
       [&] {
         compare_memory(kByStage, 0, {much, little});
@@ -57,6 +57,24 @@ TEST(MemoryCheck, SaysSoWhereNoStageFits) {
                                              "  stage 3 needs: 42.0 MiB\n"
                                              "  try:           more workers on more nodes, or "
                                              "--precision bf16")));
+}
+
+TEST(MemoryCheck, IsOfTheGpuWhereThereIsOne) {
+  const WorkerMemory shared{.bytes = 90 * kMiB, .sharing = 2};
+  EXPECT_THAT(
+      compare_memory(kByStage, 2, {shared}, MemoryPlace::Gpu),
+      ElementsAre("ZeRO stage 2, rank 0: 40.0 MiB parameters + 10.0 MiB gradients + 20.0 MiB "
+                  "optimizer + 1 B buffers = 70.0 MiB of 90.0 MiB on the GPU"));
+  EXPECT_THAT([&] { compare_memory(kByStage, 1, {shared}, MemoryPlace::Gpu); },
+              ThrowsMessage<Error>(HasSubstr("rank 0 has:    90.0 MiB, 2 workers share its GPU")));
+  EXPECT_THAT([&] { compare_memory(kByStage, 3, {{.bytes = kMiB}}, MemoryPlace::Gpu); },
+              ThrowsMessage<Error>(HasSubstr("more GPUs, --precision bf16, or offload_optimizer")));
+}
+
+TEST(MemoryCheck, LeavesOutWhatIsElsewhere) {
+  const std::array<MemoryNeed, 4> offloaded = {MemoryNeed{.optimizer = kMiB}};
+  EXPECT_THAT(compare_memory(offloaded, 0, {{.bytes = 2 * kMiB}}),
+              ElementsAre("ZeRO stage 0, rank 0: 1.0 MiB optimizer of 2.0 MiB"));
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <torch/torch.h>
+
+namespace lockstep::train {
+
+// What a GPU has left for this process, as CUDA counts it. Nothing for a CPU, and where libtorch
+// brings no CUDA runtime.
+std::optional<int64_t> free_device_bytes(torch::Device device);
+
+// The same for all processes of a node that use the same GPU.
+std::string device_name(torch::Device device);
+
+}  // namespace lockstep::train
