@@ -6,19 +6,17 @@
 #include <deque>
 #include <fmt/format.h>
 #include <optional>
-#include <unordered_map>
 
 #include "base/check.h"
 #include "lockstep/error.h"
-#include "lockstep/lamb.h"
 #include "lockstep/optimizer.h"
 #include "memory/block_allocator.h"
-#include "optim/state_key.h"
 #include "strategy/attendance.h"
 #include "strategy/horovod_hooks.h"
 #include "strategy/same_model.h"
 #include "strategy/sync_batchnorm.h"
 #include "strategy/trained_parameters.h"
+#include "strategy/zero_optimizer.h"
 #include "strategy/zero_residency.h"
 #include "strategy/zero_state.h"
 #include "strategy/zero_unit.h"
@@ -50,39 +48,6 @@ void require_possible(const StrategyOptions& options) {
   }
 }
 
-// libtorch's Adagrad has the state of every parameter from its constructor on.
-bool is_fresh_adagrad(torch::optim::Optimizer& optimizer) {
-  if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) == nullptr) {
-    return false;
-  }
-  return std::all_of(optimizer.state().begin(), optimizer.state().end(), [](const auto& each) {
-    return dynamic_cast<const torch::optim::AdagradParamState&>(*each.second).step() == 0;
-  });
-}
-
-// Its state is by whole parameters.
-void require_fresh(torch::optim::Optimizer& optimizer) {
-  if (!optimizer.state().empty() && !is_fresh_adagrad(optimizer)) {
-    throw Error(ExitCode::Usage, "cannot cut up an optimizer that has made a step")
-        .fact("parameters with state", std::to_string(optimizer.state().size()))
-        .hint("adopt() before the first step, and let a checkpoint bring the state back");
-  }
-}
-
-// As its constructor does for whole parameters.
-void begin_adagrad(torch::optim::Optimizer& optimizer) {
-  optimizer.state().clear();
-  for (const auto& group : optimizer.param_groups()) {
-    const auto& options = dynamic_cast<const torch::optim::AdagradOptions&>(group.options());
-    for (const torch::Tensor& piece : group.params()) {
-      auto state = std::make_unique<torch::optim::AdagradParamState>();
-      state->step(0);
-      state->sum(torch::full_like(piece.detach(), options.initial_accumulator_value()));
-      optimizer.state()[optim::state_key(piece)] = std::move(state);
-    }
-  }
-}
-
 class Zero final : public Strategy {
  public:
   Zero(Communicator& communicator, const StrategyOptions& options)
@@ -94,7 +59,7 @@ class Zero final : public Strategy {
 
   void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
     require_same_model(communicator_, model);
-    require_fresh(optimizer);
+    zero::require_fresh(optimizer);
     trained_parameters(model);  // there must be some
     communicator_.broadcast(whole_state(model));
     batch_norm_ = SyncBatchNorm(communicator_, options_);
@@ -102,22 +67,12 @@ class Zero final : public Strategy {
     attendance_.emplace(exchange_->channel(), options_);
     cut_up(model);
     memory::give_back();
-    hand_pieces_to(optimizer);
-    if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) != nullptr) {
-      begin_adagrad(optimizer);
-    }
-    if (auto* lamb = dynamic_cast<Lamb*>(&optimizer); lamb != nullptr && options_.zero.stage > 0) {
-      lamb->add_up_with(
-          [this](const std::vector<torch::Tensor>& pieces, const torch::Tensor& of_pieces) {
-            return add_up_by_parameter(pieces, of_pieces);
-          });
-    }
+    optimizer_.emplace(optimizer, units_, options_.zero.stage, exchange_->channel());
     if (options_.zero.stage == 3) {
       enter_residency();
     }
     hooks_.emplace(trained_, [this](size_t parameter) { on_gradient(parameter); });
     model_ = &model;
-    optimizer_ = &optimizer;
   }
 
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
@@ -183,11 +138,11 @@ class Zero final : public Strategy {
   }
 
   std::optional<std::vector<TensorPiece>> pieces() const override {
-    return zero::collect_state({*model_, *optimizer_, units_}, communicator_.rank());
+    return zero::collect_state({*model_, optimizer_->get(), units_}, communicator_.rank());
   }
 
   void restore(const PieceSource& source) override {
-    zero::restore_state({*model_, *optimizer_, units_}, source);
+    zero::restore_state({*model_, optimizer_->get(), units_}, source);
     publish();
   }
 
@@ -205,14 +160,7 @@ class Zero final : public Strategy {
     for (Unit& unit : units_) {
       unit.leave(exchange_->channel());
     }
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      optimizer_->param_groups()[i].params() = groups_[i];
-    }
-    // Its keys are pieces that are gone.
-    optimizer_->state().clear();
-    if (auto* lamb = dynamic_cast<Lamb*>(optimizer_)) {
-      lamb->add_up_with({});
-    }
+    optimizer_->leave();
   }
 
   bool shares_use() const override { return residency_.has_value(); }
@@ -246,37 +194,6 @@ class Zero final : public Strategy {
     has_gradient_.assign(trained_.size(), false);
     reductions_.resize(units_.size());
     is_reduced_.assign(units_.size(), false);
-  }
-
-  // The optimizer goes on with this worker's pieces in place of the parameters.
-  void hand_pieces_to(torch::optim::Optimizer& optimizer) {
-    std::unordered_map<const void*, std::vector<torch::Tensor>> pieces;
-    for (const Unit& unit : units_) {
-      for (const zero::Member& member : unit.plan().members) {
-        pieces[member.parameter.unsafeGetTensorImpl()];
-      }
-      for (const Piece& piece : unit.pieces()) {
-        pieces[unit.plan().members[piece.member].parameter.unsafeGetTensorImpl()].push_back(
-            piece.value);
-      }
-    }
-    for (auto& group : optimizer.param_groups()) {
-      groups_.push_back(group.params());
-      std::vector<torch::Tensor> now;
-      for (const torch::Tensor& parameter : group.params()) {
-        const auto found = pieces.find(parameter.unsafeGetTensorImpl());
-        if (found == pieces.end() && parameter.requires_grad()) {
-          throw Error(ExitCode::Usage,
-                      "cannot cut up the optimizer's parameters: one is not the model's")
-              .fact("its shape", fmt::format("{}", fmt::join(parameter.sizes(), " x ")))
-              .hint("make the optimizer of model.parameters()");
-        }
-        if (found != pieces.end()) {
-          now.insert(now.end(), found->second.begin(), found->second.end());
-        }
-      }
-      group.params() = std::move(now);
-    }
   }
 
   void enter_residency() {
@@ -390,7 +307,7 @@ class Zero final : public Strategy {
 
   // What a worker that has joined does not know: options and learning rates of those that train.
   StepOptions agree(const StepOptions& asked) {
-    std::vector<double> values = learning_rates(*optimizer_);
+    std::vector<double> values = learning_rates(optimizer_->get());
     values.insert(values.end(),
                   {asked.clip_norm, asked.loss_scale, asked.check_finite ? 1.0 : 0.0});
     torch::Tensor all = torch::tensor(values, torch::kFloat64);
@@ -398,7 +315,7 @@ class Zero final : public Strategy {
     values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
     const std::vector<double> step(values.end() - 3, values.end());
     values.resize(values.size() - 3);
-    set_learning_rates(*optimizer_, values);
+    set_learning_rates(optimizer_->get(), values);
     return {.clip_norm = step[0], .loss_scale = step[1], .check_finite = step[2] != 0};
   }
 
@@ -456,29 +373,6 @@ class Zero final : public Strategy {
     return sums;
   }
 
-  // Rows of numbers of this worker's pieces to the sums over the gang for the pieces' parameters.
-  torch::Tensor add_up_by_parameter(const std::vector<torch::Tensor>& pieces,
-                                    const torch::Tensor& rows) {
-    std::unordered_map<const void*, int64_t> parameters;  // the number of each piece's
-    int64_t first = 0;
-    for (const Unit& unit : units_) {
-      for (const Piece& piece : unit.pieces()) {
-        parameters[piece.value.unsafeGetTensorImpl()] = first + static_cast<int64_t>(piece.member);
-      }
-      first += unit.plan().trained ? static_cast<int64_t>(unit.plan().members.size()) : 0;
-    }
-    std::vector<int64_t> numbers;
-    numbers.reserve(pieces.size());
-    for (const torch::Tensor& piece : pieces) {
-      numbers.push_back(parameters.at(piece.unsafeGetTensorImpl()));
-    }
-    const torch::Tensor index = torch::tensor(numbers, torch::kInt64);
-    torch::Tensor sums = torch::zeros({first, rows.size(1)}, rows.options());
-    sums.index_add_(0, index, rows);
-    exchange_->channel().all_reduce(sums);
-    return sums.index_select(0, index);
-  }
-
   // A parameter that had a gradient nowhere is left alone.
   void update(const Sums& sums, double factor) {
     size_t parameter = 0;
@@ -496,7 +390,7 @@ class Zero final : public Strategy {
       }
       parameter += unit.plan().trained ? unit.plan().members.size() : 0;
     }
-    optimizer_->step();
+    optimizer_->get().step();
     for (const torch::Tensor& piece : given) {
       piece.mutable_grad() = torch::Tensor();
     }
@@ -505,8 +399,7 @@ class Zero final : public Strategy {
   Communicator& communicator_;
   StrategyOptions options_;
   torch::nn::Module* model_ = nullptr;
-  torch::optim::Optimizer* optimizer_ = nullptr;
-  std::vector<std::vector<torch::Tensor>> groups_;  // of the optimizer, as they came
+  std::optional<zero::PieceOptimizer> optimizer_;
   SyncBatchNorm batch_norm_;
   std::optional<Attendance> attendance_;
 
