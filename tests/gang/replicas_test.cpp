@@ -146,5 +146,20 @@ TEST_F(Replicas, ShareOutWholeFilesOnlyWhereThereAreEnough) {
   EXPECT_THAT(off.output, HasSubstr("all samples to each worker"));
 }
 
+TEST_F(Replicas, ExchangeOverTheCollectiveThatIsNamed) {
+  const std::string steps = "--steps 20 --no-validation -s mirrored --collective ";
+  const os::CommandResult ring = launch(2, "ring", steps + "ring");
+  const os::CommandResult automatic = launch(2, "auto", steps + "auto");
+  const os::CommandResult unknown = launch(1, "unknown", steps + "tree");
+
+  ASSERT_EQ(ring.status.code, 0) << ring.errors;
+  ASSERT_EQ(automatic.status.code, 0) << automatic.errors;
+  EXPECT_THAT(ring.output, HasSubstr("-s mirrored on 2 workers (gloo)"));
+  EXPECT_THAT(automatic.output, HasSubstr("-s mirrored on 2 workers (shared-memory)"));
+  EXPECT_EQ(largest_difference(weights("ring"), weights("auto")), 0);  // a sum of two
+  EXPECT_EQ(unknown.status.code, 64);
+  EXPECT_THAT(unknown.output + unknown.errors, HasSubstr("'tree'"));
+}
+
 }  // namespace
 }  // namespace lockstep
