@@ -37,6 +37,8 @@ constexpr auto kLong = std::chrono::seconds(1);
 constexpr auto kStoreTimeout = std::chrono::seconds(10);
 // For the watching thread to end; it may wait for a store that does not answer.
 constexpr auto kPatience = std::chrono::seconds(2);
+// For the others to come, before the store that they come to may go.
+constexpr auto kStay = std::chrono::seconds(1);
 // All are inside, and nobody comes out: that may be slow work of theirs, so it is told later.
 constexpr double kHangFactor = 6;
 
@@ -90,6 +92,7 @@ class Watcher {
         watch(stop_.get_token());
         // The last word: where this worker ended.
         publish(look());
+        stay_for_the_others();
       }
     } catch (const std::exception& fault) {
       const std::string reason = fault.what();
@@ -148,6 +151,21 @@ class Watcher {
     }
     log::debug("nobody watches for workers that hang: the store is not to be reached");
     return false;
+  }
+
+  // Rank 0 serves the store, and may be about to end. A client of libtorch 1.13 whose connection is
+  // reset while it is being made ends its process; so nobody may be on the way any more.
+  void stay_for_the_others() {
+    if (place_.rank != 0) {
+      return;
+    }
+    std::vector<std::string> words;
+    for (int rank = 1; rank < place_.world_size; ++rank) {
+      words.push_back(std::to_string(rank));
+    }
+    for (const auto start = Clock::now(); Clock::now() - start < kStay && !store_->check(words);) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
   }
 
   void watch(const std::stop_token& stop) {
