@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
     const auto digits = lockstep::generated_digits(6000, 1000, 1);
     const auto net = lockstep::digit_net("mlp");
     const auto adam = session.make_optimizer(net->parameters(), {.name = "adam", .lr = 0.002});
-    const auto loss = lockstep::loss_of<lockstep::ImageClassifier>(lockstep::CrossEntropy());
+    const auto loss = session.in_precision(
+        lockstep::loss_of<lockstep::ImageClassifier>(lockstep::CrossEntropy()));
     const auto strategy = session.make_strategy();
     strategy->adopt(*net, *adam);
 
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
       meter.all_reduce(session.communicator());
       session.say("epoch " + std::to_string(epoch + 1) + ": " + std::to_string(meter.loss()));
     }
+    strategy->leave();  // the model is whole again, whatever the strategy did with it
     lockstep::Trainer trainer(session, {});
     const auto test = trainer.evaluate(*net, digits.test, lockstep::CrossEntropy());
     session.say("test accuracy " + std::to_string(*test.accuracy));

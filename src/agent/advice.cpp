@@ -169,7 +169,9 @@ constexpr auto kSignalsFromOutside = std::to_array<Died>({
      "a build on this kind of node: the program was built for another CPU (-march=native)"},
     {SIGXCPU, "cpu-time", "ulimit -t unlimited: the limit of processor time has passed"},
     {SIGXFSZ, "file-size", "ulimit -f unlimited: the limit of a file's size has passed"},
-    {SIGKILL, "killed", "sacct -j JOB --format=State,MaxRSS or dmesg: somebody sent SIGKILL"},
+    {SIGKILL,
+     "killed",
+     "dmesg, under Slurm sacct -j JOB --format=State,MaxRSS: somebody sent SIGKILL"},
     {SIGTERM, "stopped", "ask who sent SIGTERM: scancel, an administrator, a wrapper's timeout"},
 });
 

@@ -82,6 +82,30 @@ void discard(const std::filesystem::path& directory) {
   os::remove_tree(trash);
 }
 
+std::filesystem::path set_aside(const std::filesystem::path& root, int64_t step) {
+  std::vector<CheckpointEntry> later = list_checkpoints(root);
+  std::erase_if(later, [step](const CheckpointEntry& entry) { return entry.step <= step; });
+  if (later.empty()) {
+    return {};
+  }
+  std::filesystem::path aside;
+  std::error_code unknown;
+  for (int number = 1; aside.empty() || std::filesystem::exists(aside, unknown); ++number) {
+    aside = root / fmt::format("set-aside-{}", number);
+  }
+  os::make_directories(aside);
+  const std::filesystem::path best = std::filesystem::read_symlink(root / kBestLink, unknown);
+  for (const CheckpointEntry& entry : later) {
+    if (entry.directory.filename() == best) {
+      os::remove_tree(root / kBestLink);
+    }
+    os::rename_path(entry.directory, aside / entry.directory.filename());
+  }
+  os::sync_directory(aside);
+  os::sync_directory(root);
+  return aside;
+}
+
 void remove_leftovers(const std::filesystem::path& root) {
   for (const std::filesystem::path& path : children(root)) {
     if (!is_leftover(path)) {

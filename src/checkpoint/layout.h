@@ -16,6 +16,7 @@
 //   ROOT/.step-00000938.partial/    being written
 //   ROOT/.trash-step-00000938/      being deleted
 //   ROOT/best                       a link to the best by a metric
+//   ROOT/set-aside-1/               checkpoints of a training that was begun anew, or from before
 namespace lockstep::checkpoint {
 
 inline constexpr std::string_view kStateFile = "state.json";
@@ -37,6 +38,10 @@ std::filesystem::path partial_path(const std::filesystem::path& root,
 
 // Makes a checkpoint vanish in one instant, then frees its bytes.
 void discard(const std::filesystem::path& directory);
+
+// Moves the checkpoints of steps after `step` out of the way, for a training that goes on from
+// there: they are another one's, and newer by name. Returns where they are; empty: there are none.
+std::filesystem::path set_aside(const std::filesystem::path& root, int64_t step);
 
 // Removes what dead writers left behind: partial and trashed directories, and checkpoints without
 // COMPLETE. What a living process has locked stays.

@@ -95,8 +95,9 @@ ZipArchive::ZipArchive(const std::filesystem::path& file) : file_(file) {
     throw Error(ExitCode::Io,
                 fmt::format("cannot read {}: it has the format of torch.save before PyTorch 1.6",
                             file.string()))
-        .hint(fmt::format("python3 -c 'import torch; f = \"{0}\"; torch.save(torch.load(f), f)'",
-                          file.string()));
+        .hint(fmt::format(
+            "python3 -c 'import torch; f = \"{0}\"; torch.save(torch.load(f), f + \".new\")'",
+            file.string()));
   }
   if (head != kLocalHeader.substr(0, head.size())) {
     refuse_at(path(), 0, "it is not a file of torch.save (no zip archive)");

@@ -46,6 +46,8 @@ void add_looks(CLI::App& app) {
   CLI::App* inspect_app =
       app.add_subcommand("inspect", "Show step, workers, optimizer and tensors");
   inspect_app->add_option("PATH", inspected->path, "What to look at")->required();
+  inspect_app->add_option("--entry", inspected->entry, "Which dict of a file of torch.save")
+      ->type_name("NAME");
   inspect_app->add_flag("--json", inspected->json, "For machines");
   inspect_app->callback([inspected] { inspect(*inspected); });
 
@@ -99,6 +101,20 @@ void add_prune(CLI::App& app) {
   });
 }
 
+void require_command(int argc, const char* const* argv) {
+  const std::vector<std::string> commands = {"inspect", "list", "verify", "convert", "prune"};
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word.starts_with('-') || std::ranges::find(commands, word) != commands.end()) {
+    return;
+  }
+  throw Error(ExitCode::Usage,
+              word.empty()
+                  ? std::string("cannot tell what to do: a subcommand is missing")
+                  : fmt::format("cannot understand '{}': there is no such subcommand", word))
+      .fact("there are", join(commands, ", "))
+      .hint(fmt::format("lockstep-ckpt {}", find_closest(word, commands).value_or("--help")));
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
@@ -109,11 +125,16 @@ int run(int argc, const char* const* argv) {
   add_looks(app);
   add_convert(app);
   add_prune(app);
+  app.set_version_flag("--version", "lockstep-ckpt " LOCKSTEP_VERSION);
   try {
+    require_command(argc, argv);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     return 0;
   } catch (const CLI::ParseError& fault) {
     fmt::print(stderr,

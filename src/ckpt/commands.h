@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/checkpoint.h"
+#include "lockstep/error.h"
 
 // What lockstep-ckpt does; each prints to stdout and throws an Error where it cannot.
 namespace lockstep::ckpt {
@@ -27,8 +28,12 @@ Opened open(const std::filesystem::path& path, Look look, const std::string& ent
 // The checkpoints' directory of a run, or the path itself.
 std::filesystem::path find_root(const std::filesystem::path& path);
 
+// What is said of a path that is no checkpoint and has none below it.
+Error no_checkpoint(const std::filesystem::path& path);
+
 struct InspectOptions {
   std::filesystem::path path;
+  std::string entry = {};  // of a file of torch.save
   bool json = false;
 };
 void inspect(const InspectOptions& options);

@@ -104,7 +104,7 @@ void print_state(const CheckpointReader& reader) {
 }  // namespace
 
 void inspect(const InspectOptions& options) {
-  const Opened opened = open(options.path, Look::AtHeaders);
+  const Opened opened = open(options.path, Look::AtHeaders, options.entry);
   if (options.json) {
     fmt::print("{}\n", to_json(opened).dump(2));
     return;
@@ -136,20 +136,33 @@ void list(const InspectOptions& options) {
     throw Error(ExitCode::Io,
                 fmt::format("cannot list {}: it is no directory", options.path.string()));
   }
-  for (const CheckpointEntry& entry : list_checkpoints(find_root(options.path))) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(find_root(options.path));
+  if (entries.empty()) {
+    throw no_checkpoint(options.path);
+  }
+  for (const CheckpointEntry& entry : entries) {
     const auto reader = CheckpointReader::verified(entry.directory);
     uint64_t bytes = 0;
+    std::string missing;
     for (const auto& [name, file] : manifest_of(reader)) {
       bytes += file.bytes;
+      if (missing.empty() && !std::filesystem::exists(entry.directory / name, unknown)) {
+        missing = name;
+      }
     }
     if (options.json) {
       all.push_back({{"step", entry.step},
                      {"directory", entry.directory.string()},
                      {"bytes", bytes},
+                     {"missing", missing},
                      {"world_size", reader.state().world_size},
                      {"metrics", reader.state().metrics}});
     } else {
-      fmt::print("{:>10}  {:>10}  {}\n", entry.step, format_bytes(bytes), entry.directory.string());
+      fmt::print("{:>10}  {:>10}  {}{}\n",
+                 entry.step,
+                 format_bytes(bytes),
+                 entry.directory.string(),
+                 missing.empty() ? "" : fmt::format("  ({} is missing)", missing));
     }
   }
   if (options.json) {
@@ -157,7 +170,9 @@ void list(const InspectOptions& options) {
   }
 }
 
-void verify(const std::filesystem::path& path) {
+namespace {
+
+void verify_one(const std::filesystem::path& path) {
   const Opened opened = open(path, Look::AtAllBytes);
   const size_t files = opened.checkpoint ? manifest_of(*opened.checkpoint).size() : 1;
   fmt::print("{} is sound: {} file{}, {} tensors of {}\n",
@@ -168,9 +183,43 @@ void verify(const std::filesystem::path& path) {
              format_bytes(bytes_of(*opened.tensors)));
 }
 
+}  // namespace
+
+// Of a run all checkpoints are read, also where one of them is damaged.
+void verify(const std::filesystem::path& path) {
+  std::error_code unknown;
+  const std::vector<CheckpointEntry> entries =
+      std::filesystem::is_directory(path, unknown) &&
+              !std::filesystem::exists(path / checkpoint::kCompleteFile, unknown)
+          ? list_checkpoints(find_root(path))
+          : std::vector<CheckpointEntry>();
+  if (entries.size() < 2) {
+    verify_one(path);
+    return;
+  }
+  size_t damaged = 0;
+  for (const CheckpointEntry& entry : entries) {
+    try {
+      verify_one(entry.directory);
+    } catch (const Error& error) {
+      ++damaged;
+      fmt::print("{}\n", error.what());
+    }
+  }
+  if (damaged > 0) {
+    throw Error(
+        ExitCode::Io,
+        fmt::format(
+            "cannot use {} of the {} checkpoints in {}", damaged, entries.size(), path.string()));
+  }
+}
+
 void prune(const PruneOptions& options) {
   const std::filesystem::path root = find_root(options.root);
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  if (entries.empty()) {
+    throw no_checkpoint(options.root);
+  }
   const auto keep = static_cast<size_t>(options.keep);
   if (entries.size() <= keep) {
     return;

@@ -21,10 +21,25 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
     return path;
   }
   const std::vector<CheckpointEntry> entries = list_checkpoints(find_root(path));
+  // One that was begun and never ended says so itself.
+  if (entries.empty() && !std::filesystem::exists(path / "manifest.json", unknown)) {
+    throw no_checkpoint(path);
+  }
   return entries.empty() ? path : entries.back().directory;
 }
 
 }  // namespace
+
+Error no_checkpoint(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return Error(ExitCode::Io,
+               fmt::format("cannot use {}: it {}",
+                           path.string(),
+                           std::filesystem::exists(path, unknown)
+                               ? "is no checkpoint and holds no complete one"
+                               : "does not exist"))
+      .hint("the run directory of a training, or its checkpoints below it");
+}
 
 std::filesystem::path find_root(const std::filesystem::path& path) {
   std::error_code unknown;
@@ -34,7 +49,13 @@ std::filesystem::path find_root(const std::filesystem::path& path) {
 
 Opened open(const std::filesystem::path& path, Look look, const std::string& entry) {
   std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown)) {
+  const bool is_directory = std::filesystem::is_directory(path, unknown);
+  if (!entry.empty() && (is_directory || path.extension() == ".safetensors")) {
+    throw Error(ExitCode::Usage, fmt::format("cannot take --entry {} of {}", entry, path.string()))
+        .fact("has entries", "a file of torch.save that holds more than weights")
+        .hint(is_directory ? "--only model, optimizer or ema" : "leave out --entry");
+  }
+  if (is_directory) {
     CheckpointReader reader = read(find_checkpoint(path), look);
     std::unique_ptr<PieceSource> tensors = reader.pieces();
     return {

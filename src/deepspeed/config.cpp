@@ -95,6 +95,42 @@ std::string require_type(const Reader& file,
           is_refused ? known.front() : find_closest(node->text, known).value_or(known.front())));
 }
 
+std::string require_optimizer_type(const Reader& file) {
+  return require_type(file,
+                      "optimizer.type",
+                      {"Adam", "AdamW", "SGD", "Lamb"},
+                      {"Adagrad",
+                       "OneBitAdam",
+                       "ZeroOneAdam",
+                       "OneBitLamb",
+                       "Lion",
+                       "Muon",
+                       "MuAdam",
+                       "MuAdamW",
+                       "MuSGD"});
+}
+
+std::string require_scheduler_type(const Reader& file) {
+  return require_type(file,
+                      "scheduler.type",
+                      {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"},
+                      {});
+}
+
+// Before anything is said of parameters that an unknown type would have.
+void require_known_types(const Reader& file) {
+  const auto is_text = [&file](const char* path) {
+    const Node* type = file.find(path);
+    return type != nullptr && type->kind == Node::Kind::Text;
+  };
+  if (is_text("optimizer.type")) {
+    require_optimizer_type(file);
+  }
+  if (is_text("scheduler.type")) {
+    require_scheduler_type(file);
+  }
+}
+
 void read_betas(const Reader& file, OptimizerConfig& optimizer) {
   const Node* betas = file.find("optimizer.params.betas");
   if (betas == nullptr) {
@@ -131,18 +167,7 @@ void read_optimizer(const Reader& file, Config& config) {
     return;
   }
   OptimizerConfig& optimizer = config.optimizer.emplace();
-  optimizer.type = require_type(file,
-                                "optimizer.type",
-                                {"Adam", "AdamW", "SGD", "Lamb"},
-                                {"Adagrad",
-                                 "OneBitAdam",
-                                 "ZeroOneAdam",
-                                 "OneBitLamb",
-                                 "Lion",
-                                 "Muon",
-                                 "MuAdam",
-                                 "MuAdamW",
-                                 "MuSGD"});
+  optimizer.type = require_optimizer_type(file);
   optimizer.place = file.find("optimizer.type")->place;
   file.read("optimizer.params.lr", optimizer.lr);
   read_betas(file, optimizer);
@@ -181,11 +206,7 @@ void read_scheduler(const Reader& file, Config& config) {
     return;
   }
   SchedulerConfig& scheduler = config.scheduler.emplace();
-  scheduler.type =
-      require_type(file,
-                   "scheduler.type",
-                   {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"},
-                   {});
+  scheduler.type = require_scheduler_type(file);
   scheduler.place = file.find("scheduler.type")->place;
   if (scheduler.type == "WarmupDecayLR" || scheduler.type == "WarmupCosineLR") {
     require_key(file, scheduler.type, "scheduler.params.total_num_steps");
@@ -339,10 +360,11 @@ void read_activations(const Reader& file, Config& config) {
 
 Config parse_config(std::string_view text, const std::string& source) {
   const Node root = parse_json(text, source);
+  const Reader file(root, source);
+  require_known_types(file);
   require_schema(root, source);
   Config config;
   config.source = source;
-  const Reader file(root, source);
   file.read("train_batch_size", config.train_batch_size);
   file.read("train_micro_batch_size_per_gpu", config.micro_batch_size);
   file.read("gradient_accumulation_steps", config.accumulation_steps);

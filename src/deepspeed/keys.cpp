@@ -14,7 +14,7 @@ constexpr std::string_view kTypes = "fp32 fp16 bf16";
 constexpr std::string_view kAdams = "adam adamw";
 constexpr std::string_view kMoments = "adam adamw lamb";
 constexpr std::string_view kWarmups = "warmuplr warmupdecaylr warmupcosinelr";
-constexpr std::string_view kEvents = "the events.jsonl of the run directory";
+constexpr std::string_view kEvents = "events/rank-0.jsonl of the run directory";
 
 // Defaults are those of DeepSpeed's code, where its documentation differs too; they live in
 // deepspeed::Config.

@@ -31,7 +31,9 @@ Error conflict(const Config& config,
                            place.line))
       .fact(name, flag.substr(flag.find(' ') + 1), "command line")
       .fact(key, in_file, describe(config.source, place))
-      .hint(fmt::format("leave out {}, or write \"auto\" in {}", name, config.source));
+      .hint(key.ends_with(".type")
+                ? fmt::format("leave out {}, or the section of {} in {}", name, key, config.source)
+                : fmt::format("leave out {}, or write \"auto\" in {}", name, config.source));
 }
 
 template <typename T>

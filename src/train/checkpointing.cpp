@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/optimizer_value.h"
 #include "checkpoint/piece_sources.h"
@@ -40,6 +41,23 @@ std::filesystem::path probe_file(const std::filesystem::path& root, const std::s
   return root / (".trash-probe-" + token);
 }
 
+void require_checkpoint(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (std::filesystem::exists(path / checkpoint::kManifestFile, unknown)) {
+    return;
+  }
+  const bool is_there = std::filesystem::exists(path, unknown);
+  const std::optional<std::string> meant =
+      find_closest(path.string(), std::vector<std::string>{"auto", "none"});
+  throw Error(ExitCode::Usage,
+              fmt::format("cannot resume from {}: {}",
+                          path.string(),
+                          is_there ? "it is no checkpoint and holds none" : "it does not exist"))
+      .fact("expected", "auto, none, a run directory, its checkpoints, or one of them")
+      .hint(meant ? "--resume " + *meant
+                  : "--resume RUN_DIR; lockstep-ckpt list RUN_DIR shows them");
+}
+
 void append(std::vector<TensorPiece>& to, std::vector<TensorPiece> more) {
   to.insert(to.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
 }
@@ -56,10 +74,10 @@ std::string tell_outcome(Communicator& comm, const std::function<std::string()>&
   return comm.broadcast_bytes(outcome);
 }
 
-std::string hear_outcome(Communicator& comm) {
+std::string hear_outcome(Communicator& comm, std::string_view task = "save a checkpoint") {
   std::string outcome = comm.broadcast_bytes("");
   if (outcome.starts_with('!')) {
-    throw Error(ExitCode::TryAgain, "cannot go on: rank 0 could not save a checkpoint")
+    throw Error(ExitCode::TryAgain, fmt::format("cannot go on: rank 0 could not {}", task))
         .fact("reason", outcome.substr(1), "rank 0");
   }
   return outcome;
@@ -154,15 +172,44 @@ std::string Checkpointing::find_directory() const {
         return found->directory().string();
       }
     }
+    require_checkpoint(path);
     return CheckpointReader(path).directory().string();
   }
   const bool restarted = session_.placement.place.attempt > 0;
   if (wanted == "auto" || restarted) {
-    if (const auto found = find_latest_checkpoint(session_.run_dir.checkpoints())) {
+    const std::filesystem::path root = session_.run_dir.checkpoints();
+    if (const auto found = find_latest_checkpoint(root)) {
       return found->directory().string();
+    }
+    // To begin anew would push them out, and perhaps somebody can mend them.
+    if (const size_t damaged = list_checkpoints(root).size(); damaged > 0) {
+      throw Error(ExitCode::Io,
+                  fmt::format("cannot resume: no checkpoint in {} is sound", root.string()))
+          .fact("damaged", std::to_string(damaged), "the warnings above")
+          .hint("--resume none, which sets them aside and begins anew");
     }
   }
   return "";
+}
+
+// Checkpoints of later steps than this training starts from would outlive its own.
+std::string Checkpointing::set_aside_later(const std::filesystem::path& chosen) const {
+  const std::filesystem::path root = session_.run_dir.checkpoints();
+  if (!options_.saves) {
+    return "";
+  }
+  const int64_t step = chosen.empty() ? -1 : CheckpointReader::verified(chosen).state().step;
+  const std::vector<CheckpointEntry> all = list_checkpoints(root);
+  const std::filesystem::path aside = checkpoint::set_aside(root, step);
+  if (aside.empty()) {
+    return "";
+  }
+  log::warn("this training {}; checkpoints up to step {} are of another one and are now in {}{}",
+            chosen.empty() ? "begins anew" : fmt::format("goes on from step {}", step),
+            all.back().step,
+            aside.string(),
+            chosen.empty() ? " (--resume auto would have gone on from them)" : "");
+  return aside.string();
 }
 
 std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy) {
@@ -175,14 +222,24 @@ std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy
         .fact("directory", session_.run_dir.root().string(), "rank 0")
         .hint("--run-dir DIR on a file system that all machines share, or --no-checkpoint");
   }
-  std::string directory;
-  if (session_.communicator->rank() == 0) {
-    directory = find_directory();
+  Communicator& comm = *session_.communicator;
+  const std::string directory = comm.rank() == 0
+                                    ? tell_outcome(comm, [this] { return find_directory(); })
+                                    : hear_outcome(comm, "resume");
+  std::optional<Restored> restored;
+  if (!directory.empty()) {
+    restored = restore_from(directory, strategy);
   }
-  directory = session_.communicator->broadcast_bytes(directory);
-  if (directory.empty()) {
-    return std::nullopt;
+  if (comm.rank() == 0) {
+    tell_outcome(comm, [&] { return set_aside_later(directory); });
+  } else {
+    hear_outcome(comm, "set checkpoints aside");
   }
+  return restored;
+}
+
+Checkpointing::Restored Checkpointing::restore_from(const std::string& directory,
+                                                    Strategy& strategy) {
   const auto reader = CheckpointReader::verified(directory);
   std::unique_ptr<PieceSource> source = reader.pieces();
   const std::string saved = checkpoint::find_description(reader);
@@ -197,7 +254,7 @@ std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy
   if (session_.communicator->rank() == 0) {
     log::info("resumed at step {} from {}", reader.state().step, directory);
   }
-  return Restored{.state = reader.state(), .directory = directory, .pieces = std::move(source)};
+  return {.state = reader.state(), .directory = directory, .pieces = std::move(source)};
 }
 
 void Checkpointing::restore_random(const CheckpointState& state, const PieceSource& source) const {

@@ -76,6 +76,8 @@ class Checkpointing {
 
  private:
   std::string find_directory() const;
+  Restored restore_from(const std::string& directory, Strategy& strategy);
+  std::string set_aside_later(const std::filesystem::path& chosen) const;
   void restore_random(const CheckpointState& state, const PieceSource& source) const;
   std::vector<TensorPiece> my_pieces(const Strategy& strategy, const NamedTensors& averages) const;
   std::vector<TensorPiece> random_pieces() const;

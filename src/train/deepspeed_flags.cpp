@@ -74,13 +74,19 @@ void require_stage_agreement(const Flags& flags) {
 }
 
 Known known_of(const OptimizerOptions& own, const Flags& flags) {
-  return {.optimizer = said(flags.optimizer, "--optimizer", own.name),
-          .lr = said(flags.lr, "--lr", own.lr),
-          .momentum = said(flags.momentum, "--momentum", own.momentum),
-          .beta1 = {.value = own.beta1, .source = "the program"},
-          .beta2 = {.value = own.beta2, .source = "the program"},
-          .epsilon = {.value = own.epsilon, .source = "the program"},
-          .weight_decay = said(flags.weight_decay, "--weight-decay", own.weight_decay)};
+  Known known{.optimizer = said(flags.optimizer, "--optimizer", own.name),
+              .lr = said(flags.lr, "--lr", own.lr),
+              .weight_decay = said(flags.weight_decay, "--weight-decay", own.weight_decay)};
+  // What the program's optimizer does not have, the program does not say.
+  if (own.name == "sgd" || flags.momentum) {
+    known.momentum = said(flags.momentum, "--momentum", own.momentum);
+  }
+  if (own.name != "sgd" && own.name != "adagrad") {
+    known.beta1 = {.value = own.beta1, .source = "the program"};
+    known.beta2 = {.value = own.beta2, .source = "the program"};
+    known.epsilon = {.value = own.epsilon, .source = "the program"};
+  }
+  return known;
 }
 
 Known known_of(const TrainerOptions& own, const Flags& flags, int world_size) {
@@ -246,12 +252,13 @@ Decisions lay_file_over(OptimizerOptions& options, const Flags& flags) {
 std::optional<Schedule> find_file_schedule(const Flags& flags,
                                            double rate,
                                            const TrainerOptions& options,
-                                           int64_t total_steps) {
+                                           int64_t total_steps,
+                                           Decisions& decisions) {
   if (!flags.file || !flags.file->scheduler) {
     return std::nullopt;
   }
   Config config = *flags.file;
-  deepspeed::resolve_scheduler(
+  decisions = deepspeed::resolve_scheduler(
       config,
       {.lr = {.value = rate, .source = "the optimizer"},
        .schedule = {.value = flags.schedule,

@@ -28,10 +28,11 @@ deepspeed::Decisions lay_file_over(OptimizerOptions& options, const Flags& flags
 deepspeed::Resolved resolve_file(const TrainerOptions& options, const Flags& flags, int world_size);
 
 // The file's schedule for an optimizer of this rate and a training of this length; nothing: the
-// file has none.
+// file has none. `decisions`: what was decided where the file leaves it open.
 std::optional<Schedule> find_file_schedule(const Flags& flags,
                                            double rate,
                                            const TrainerOptions& options,
-                                           int64_t total_steps);
+                                           int64_t total_steps,
+                                           deepspeed::Decisions& decisions);
 
 }  // namespace lockstep::train

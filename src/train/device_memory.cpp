@@ -2,15 +2,16 @@
 #include "train/device_memory.h"
 
 #include <array>
-#include <dlfcn.h>
+
+#include "os/memory.h"
 
 namespace lockstep::train {
 namespace {
 
-// The runtime that libtorch has loaded; lockstep is built without one.
+// Of the CUDA runtime that libtorch has loaded; lockstep is built without one.
 template <typename Function>
 Function in_runtime(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+  return reinterpret_cast<Function>(os::find_symbol(name));
 }
 
 }  // namespace

@@ -29,6 +29,17 @@ void require_at_least(const std::string& flag, int64_t value, int64_t least, int
   }
 }
 
+void require_alone(const std::string& flag,
+                   const std::vector<std::pair<std::string, bool>>& others) {
+  for (const auto& [other, is_given] : others) {
+    if (is_given) {
+      throw Error(ExitCode::Usage, fmt::format("cannot take both {} and {}", flag, other))
+          .fact("found", fmt::format("{} and {}", flag, other), "command line")
+          .hint("leave out one of them");
+    }
+  }
+}
+
 void require_number(const std::string& flag, std::optional<double> value, const Range& range) {
   // Written so that nan is not within it.
   const bool is_right =

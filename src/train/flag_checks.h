@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::train {
@@ -16,6 +17,10 @@ void require_choice(const std::string& flag,
                     const std::vector<std::string>& choices);
 
 void require_at_least(const std::string& flag, int64_t value, int64_t least, int64_t example = 32);
+
+// Throws an Error where `flag` is given together with one that it leaves nothing to do.
+void require_alone(const std::string& flag,
+                   const std::vector<std::pair<std::string, bool>>& others);
 
 // From 0 (or above it) to `most`; never nan.
 struct Range {

@@ -216,11 +216,12 @@ void add_files(CLI::App& app, Flags& flags) {
                  "[none; auto when restarted]")
       ->type_name("WHAT")
       ->group(group);
-  app.add_option(
-         "--checkpoint-every", flags.checkpoint_every, "Steps between checkpoints [an epoch]")
+  app.add_option("--checkpoint-every",
+                 flags.checkpoint_every,
+                 "Also saves every so many steps, not only at the end of an epoch")
       ->type_name("STEPS")
       ->group(group);
-  app.add_option("--keep", flags.keep, "Checkpoints kept beside the best")
+  app.add_option("--keep", flags.keep, "Checkpoints kept beside the best [3]")
       ->type_name("COUNT")
       ->group(group);
   app.add_option(
@@ -237,7 +238,8 @@ void add_files(CLI::App& app, Flags& flags) {
          [&flags] { flags.checkpoint_async = false; },
          "Training waits until they are on the disk")
       ->group(group);
-  app.add_flag("--no-checkpoint", flags.no_checkpoint, "Writes none")->group(group);
+  app.add_flag("--no-checkpoint", flags.no_checkpoint, "Writes none, and no weights at the end")
+      ->group(group);
   app.add_option("--validate-every", flags.validate_every, "Steps between validations [an epoch]")
       ->type_name("STEPS")
       ->group(group);

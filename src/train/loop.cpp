@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "lockstep/error.h"
 #include "train/convolution.h"
@@ -54,6 +55,7 @@ Loop::Loop(SessionParts& session,
       callbacks_(callbacks),
       sampler_(sampler_options(session, options, task_.train)),
       schedule_(schedule.value_or(Schedule::constant())),
+      has_own_schedule_(schedule.has_value()),
       strategy_(make_strategy(session.strategy(), *session.communicator, options.strategy)),
       checkpointing_(
           session,
@@ -64,19 +66,30 @@ Loop::Loop(SessionParts& session,
       progress_(session, options.report_every),
       loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
       base_rates_(learning_rates(task_.optimizer)) {
-  task_.loss = in_precision(task_.loss, options_.precision, session_.device);
+  task_.loss = in_precision(
+      task_.loss, options_.precision, session_.device, precision_source(session_.flags));
   state_.steps_per_epoch = sampler_.steps();
+  choose_schedule();
+}
+
+void Loop::choose_schedule() {
+  deepspeed::Decisions decisions;
   const auto of_file =
-      find_file_schedule(session_.flags, base_rates_.front(), options_, total_steps());
+      find_file_schedule(session_.flags, base_rates_.front(), options_, total_steps(), decisions);
+  for (const std::string& decision : decisions) {
+    if (session_.communicator->rank() == 0) {
+      log::info("{}", decision);
+    }
+  }
   if (of_file) {
     schedule_ = *of_file;
-  } else if (!schedule) {
+  } else if (!has_own_schedule_) {
     schedule_ = named_schedule(options_, total_steps());
   }
 }
 
 int64_t Loop::total_steps() const {
-  const int64_t all = options_.epochs * sampler_.steps();
+  const int64_t all = options_.epochs * sampler_.steps() + more_steps_;
   return options_.steps > 0 ? std::min(options_.steps, all) : all;
 }
 
@@ -403,9 +416,7 @@ void Loop::finish_epoch() {
   for (const auto& callback : callbacks_) {
     callback->on_epoch(state_);
   }
-  if (options_.checkpoint_every == 0 || is_finished() || is_multiple(options_.checkpoint_every)) {
-    save();
-  }
+  save();
 }
 
 }  // namespace lockstep::train

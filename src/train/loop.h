@@ -65,6 +65,7 @@ class Loop {
 
   bool is_finished() const;
   std::vector<torch::Tensor> weights() const;
+  void choose_schedule();
   int64_t total_steps() const;
   bool is_multiple(int64_t every) const { return every > 0 && state_.step % every == 0; }
   int64_t step_in_epoch() const { return step_in_epoch_; }
@@ -77,6 +78,7 @@ class Loop {
   std::vector<std::unique_ptr<Callback>>& callbacks_;
   DistributedSampler sampler_;
   Schedule schedule_;
+  bool has_own_schedule_;  // given by the program
   std::unique_ptr<Strategy> strategy_;
   Checkpointing checkpointing_;
   Agreement agreement_;
@@ -88,6 +90,7 @@ class Loop {
   std::vector<double> base_rates_;
   TrainState state_;
   int64_t step_in_epoch_ = 0;
+  int64_t more_steps_ = 0;   // done, than epochs and global batch of now would have taken
   std::string convolution_;  // empty: not chosen yet, or nothing to choose
   bool convolution_chosen_ = false;
 

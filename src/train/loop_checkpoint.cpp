@@ -81,6 +81,11 @@ void Loop::resume() {
   if (saved->global_batch != options_.global_batch) {
     change_batch(*saved);
   }
+  // Steps of another size lie behind: the epochs that are left count, not the number of steps.
+  more_steps_ = state_.step - (state_.epoch * sampler_.steps() + step_in_epoch_);
+  if (more_steps_ != 0) {
+    choose_schedule();
+  }
   // Rates in the optimizer are those of the step that was saved; the schedule starts from these.
   set_learning_rates(task_.optimizer, base_rates_);
   const auto note = [&saved](const std::string& name) {

@@ -43,21 +43,35 @@ std::string reason_against_without_onednn(torch::Device device, torch::ScalarTyp
 
 [[noreturn]] void refuse(const std::string& precision,
                          torch::Device device,
-                         const std::string& reason) {
+                         const std::string& reason,
+                         const std::string& file) {
+  const std::string instead = precision == "fp16" ? "bf16" : "fp32";
+  const auto in_file = [](const std::string& type) {
+    return type == "fp32" ? std::string("neither \"fp16\" nor \"bf16\"")
+                          : fmt::format("\"{}\": {{\"enabled\": true}}", type);
+  };
   throw Error(
       ExitCode::Usage,
-      fmt::format(
-          "cannot compute in --precision {} on the {}", precision, device.is_cpu() ? "CPU" : "GPU"))
-      .fact("asked", fmt::format("--precision {}", precision))
+      fmt::format("cannot compute in {} on the {}", precision, device.is_cpu() ? "CPU" : "GPU"))
+      .fact("asked",
+            file.empty() ? "--precision " + precision : in_file(precision),
+            file.empty() ? "command line, or the program" : file)
       .fact("reason", reason, "libtorch " TORCH_VERSION)
-      .hint(precision == "fp16" ? "--precision bf16" : "--precision fp32");
+      .hint(file.empty() ? "--precision " + instead : in_file(instead));
 }
 
 }  // namespace
 
+std::string precision_source(const Flags& flags) {
+  const bool is_of_file = flags.file && (flags.file->fp16.value.value_or(false) ||
+                                         flags.file->bf16.value.value_or(false));
+  return is_of_file ? flags.file->source : "";
+}
+
 LossFunction in_precision(const LossFunction& loss,
                           const std::string& precision,
-                          torch::Device device) {
+                          torch::Device device,
+                          const std::string& file) {
   if (precision == "fp32") {
     return loss;
   }
@@ -68,7 +82,7 @@ LossFunction in_precision(const LossFunction& loss,
     reason = without.empty() ? without : reason;
   }
   if (!reason.empty()) {
-    refuse(precision, device, reason);
+    refuse(precision, device, reason, file);
   }
   return [loss, type, device](torch::nn::Module& model, const Batch& batch) {
     Loss result;

@@ -199,9 +199,14 @@ TrainerOptions resolve(TrainerOptions options,
   take(options.loader_threads, flags.loader_threads);
   take(options.report_every, flags.report_every);
   if (flags.no_checkpoint) {
+    require_alone("--no-checkpoint",
+                  {{"--checkpoint-every", flags.checkpoint_every.has_value()},
+                   {"--keep", flags.keep.has_value()},
+                   {"--keep-for", flags.keep_for.has_value()}});
     options.checkpoint_every = -1;
   }
   if (flags.no_validation) {
+    require_alone("--no-validation", {{"--validate-every", flags.validate_every.has_value()}});
     options.validate_every = -1;
   }
   if (flags.tail) {
@@ -221,9 +226,11 @@ TrainerOptions resolve(TrainerOptions options,
   require_at_least("--global-batch", options.global_batch, 1);
   require_at_least("--accumulate", options.accumulate, 1);
   require_at_least("--warmup", options.warmup_steps, 0);
-  require_at_least("--validate-every", options.validate_every, -1);
-  require_at_least("--checkpoint-every", options.checkpoint_every, -1);
-  require_at_least("--keep", options.keep_checkpoints, 1);
+  // The program may say -1: never. A user has flags for that.
+  require_at_least("--validate-every", options.validate_every, flags.validate_every ? 1 : -1, 100);
+  require_at_least(
+      "--checkpoint-every", options.checkpoint_every, flags.checkpoint_every ? 1 : -1, 100);
+  require_at_least("--keep", options.keep_checkpoints, 1, 3);
   require_at_least("--loader-threads", options.loader_threads, 0);
   if (options.global_batch < world_size * options.accumulate) {
     throw Error(ExitCode::Usage,

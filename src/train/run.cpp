@@ -23,6 +23,7 @@
 #include "train/defaults.h"
 #include "train/fork_workers.h"
 #include "train/gang_choice.h"
+#include "train/own_loop.h"
 #include "train/replicas.h"
 #include "train/session_parts.h"
 #include "train/stopped.h"
@@ -222,6 +223,7 @@ void run_body(Session& session, const std::function<void(Session&)>& body) {
   if (session.wants_verification()) {
     train::throw_not_verified();
   }
+  train::warn_of_unused_flags(session.parts());
   // Rank 0 serves the store that the others may still read.
   session.communicator().barrier(comm::kEndOfProgram);
   std::fflush(stdout);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "lockstep/error.h"
 #include "train/deepspeed_flags.h"
+#include "train/own_loop.h"
 #include "train/precision.h"
 #include "train/session_parts.h"
 
@@ -89,6 +90,11 @@ std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
   if (!flags.file || !flags.file->optimizer) {
     otherwise.name = flags.optimizer.value_or(otherwise.name);
   }
+  if (flags.momentum && otherwise.name != "sgd") {
+    throw Error(ExitCode::Usage, fmt::format("cannot use --momentum with {}", otherwise.name))
+        .fact("asked", fmt::format("--momentum {:g}", *flags.momentum), "command line")
+        .hint("leave out --momentum, or --optimizer sgd");
+  }
   otherwise.lr = flags.lr.value_or(otherwise.lr);
   otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
   otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);
@@ -113,12 +119,17 @@ std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options)
   if (wants_verification()) {
     train::throw_not_verified();
   }
+  train::require_no_trainer_flags(parts_->flags);
   return lockstep::make_strategy(
       parts_->strategy(), communicator(), train::resolve(options, parts_->flags));
 }
 
 LossFunction Session::in_precision(const LossFunction& loss) const {
-  return train::in_precision(loss, parts_->flags.precision.value_or("fp32"), parts_->device);
+  parts_->asked_precision = true;
+  return train::in_precision(loss,
+                             parts_->flags.precision.value_or("fp32"),
+                             parts_->device,
+                             train::precision_source(parts_->flags));
 }
 
 bool Session::recompute() const {

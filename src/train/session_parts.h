@@ -22,6 +22,8 @@ struct SessionParts {
   std::unique_ptr<Communicator> owned_communicator;
   int replicas = 1;              // of this process, this one among them
   bool asked_recompute = false;  // the program looked at --recompute
+  bool asked_precision = false;  // and at --precision
+  bool has_fitted = false;       // a Trainer trains, or has
   Communicator* communicator = nullptr;
   torch::Device device = torch::kCPU;
   std::filesystem::path data_dir;

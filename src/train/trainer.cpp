@@ -70,6 +70,7 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
   if (session_.wants_verification()) {
     verify_any(session_, model, optimizer, train, loss, options_);
   }
+  session_.parts().has_fitted = true;
   train::Loop loop(session_.parts(),
                    options_,
                    {.model = model,
@@ -85,12 +86,14 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
 Evaluation Trainer::evaluate_any(torch::nn::Module& model,
                                  const DatasetPtr& test,
                                  const LossFunction& loss) {
-  return train::evaluate(session_.parts(),
-                         nullptr,
-                         model,
-                         test,
-                         train::in_precision(loss, options_.precision, session_.device()),
-                         options_.evaluation_batch);
+  return train::evaluate(
+      session_.parts(),
+      nullptr,
+      model,
+      test,
+      train::in_precision(
+          loss, options_.precision, session_.device(), train::precision_source(session_.flags())),
+      options_.evaluation_batch);
 }
 
 }  // namespace lockstep

@@ -138,7 +138,7 @@ TEST_F(PtFile, TellsWhatIsWrong) {
             "74 cannot read " + file_.string() +
                 ": it has the format of torch.save before PyTorch 1.6\n  try: python3 -c 'import "
                 "torch; f = \"" +
-                file_.string() + "\"; torch.save(torch.load(f), f)'");
+                file_.string() + "\"; torch.save(torch.load(f), f + \".new\")'");
   EXPECT_EQ(error_of([&] { load_weights(directory_.path() / "none.pt"); }),
             "74 cannot read " + directory_.path().string() + "/none.pt: No such file or directory");
   EXPECT_EQ(error_of([&] { load_weights(directory_.path()); }),

@@ -161,6 +161,23 @@ TEST_F(CkptCommand, ListsAndPrunesButNeverTheBestOrTheLast) {
               ::testing::MatchesRegex(" +2 .*step-00000002\n +4 .*step-00000004\n"));
 }
 
+TEST_F(CkptCommand, VerifiesEveryCheckpointOfARun) {
+  const std::filesystem::path first = save(1);
+  save(2);
+  EXPECT_THAT(ckpt("verify run").output,
+              AllOf(HasSubstr("step-00000001 is sound"), HasSubstr("step-00000002 is sound")));
+
+  std::filesystem::remove(first / "shard-00001-of-00002.safetensors");
+  const os::CommandResult damaged = ckpt("verify run");
+  EXPECT_EQ(damaged.status.code, 74);
+  EXPECT_THAT(damaged.output,
+              AllOf(HasSubstr("shard-00001-of-00002.safetensors is missing"),
+                    HasSubstr("step-00000002 is sound")));
+  EXPECT_THAT(damaged.errors, HasSubstr("cannot use 1 of the 2 checkpoints in run"));
+  EXPECT_THAT(ckpt("list run").output,
+              HasSubstr("step-00000001  (shard-00001-of-00002.safetensors is missing)"));
+}
+
 TEST_F(CkptCommand, SaysWhatItCannotDo) {
   save(5);
   const auto refused = [&](const std::string& line, int code, const std::string& words) {
@@ -177,8 +194,17 @@ TEST_F(CkptCommand, SaysWhatItCannotDo) {
   refused("convert run x.pt --dtype int8", 64, "cannot use --dtype int8");
   refused("convert run nowhere/x.pt", 74, "cannot create nowhere/.x.pt.partial: No such file");
   refused("prune run --keep 0", 64, "cannot use --keep 0");
-  refused("frobnicate", 64, "cannot understand the command line");
-  refused("", 64, "cannot understand the command line");
+  refused("frobnicate", 64, "cannot understand 'frobnicate': there is no such subcommand");
+  refused("inspekt run", 64, "try:       lockstep-ckpt inspect");
+  refused("", 64, "a subcommand is missing");
+  refused("inspect run --jsn", 64, "cannot understand the command line");
+  refused("convert run x.pt --entry model", 64, "cannot take --entry model of run");
+  std::filesystem::create_directories(directory_.path() / "empty");
+  for (const char* command :
+       {"inspect empty", "list empty", "verify empty", "prune empty --keep 1"}) {
+    refused(command, 74, "cannot use empty: it is no checkpoint and holds no complete one");
+  }
+  refused("prune nothing --keep 1", 74, "cannot use nothing: it does not exist");
   write(directory_.path() / "bad.safetensors", "12345678{");
   refused("inspect bad.safetensors", 74, "its header would be too long");
   const os::CommandResult help = ckpt("convert --help");

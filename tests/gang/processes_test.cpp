@@ -25,6 +25,7 @@ using ::testing::Not;
 
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
 const std::string kMnist = LOCKSTEP_BIN_DIR "/mnist";
+const std::string kOwnLoop = LOCKSTEP_BIN_DIR "/own_loop";
 const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
 
 // A line of a shell in a directory of its own, with what it said and left.
@@ -204,6 +205,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "--generated-digits -s single",
                 64,
                 "cannot train with -s single on 2 workers"},
+        Mistake{"MomentumOfAdam",
+                "--generated-digits --optimizer adam --momentum 0.9",
+                64,
+                "cannot use --momentum with adam"},
+        Mistake{"NoneAndSome",
+                "--generated-digits --no-checkpoint --keep 2",
+                64,
+                "cannot take both --no-checkpoint and --keep"},
         Mistake{"MisspeltOption", "--epoch 3", 64, "try:   --epochs"}),
     [](const auto& each) { return each.param.name; });
 
@@ -212,6 +221,32 @@ TEST_F(Processes, SayWhichRanksHoldDifferentModels) {
 
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors, HasSubstr("ranks 0 and 1 hold different models"));
+}
+
+TEST_F(Processes, WithALoopOfTheirOwnTrainAtEveryStage) {
+  std::ofstream(path() / "ds.json") << R"({"bf16": {"enabled": true},
+    "zero_optimization": {"stage": 2}})";
+  for (const char* flags : {"-s deepspeed --zero-stage 3",
+                            "--deepspeed --deepspeed_config ds.json",
+                            "-s horovod --precision bf16"}) {
+    const os::CommandResult result = launch(2, kOwnLoop + " " + flags);
+    EXPECT_EQ(result.status.code, 0) << flags << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("test accuracy 0.9")) << flags;
+  }
+}
+
+TEST_F(Processes, WithALoopOfTheirOwnRefuseWhatTheTrainerDoes) {
+  std::ofstream(path() / "ds.json") << R"({"gradient_clipping": 1})";
+  for (const auto& [flags, what] : {std::pair("--epochs 1", "--epochs"),
+                                    std::pair("--clip 1", "--clip"),
+                                    std::pair("--resume auto", "--resume"),
+                                    std::pair("--deepspeed_config ds.json", "gradient_clipping")}) {
+    const os::CommandResult result = sh(kOwnLoop + " " + flags);
+    EXPECT_EQ(result.status.code, 64) << flags;
+    EXPECT_THAT(result.errors,
+                HasSubstr(fmt::format("cannot use {}: this program has a loop of its own", what)));
+  }
+  EXPECT_THAT(sh(kOwnLoop + " --recompute").errors, HasSubstr("--recompute did nothing"));
 }
 
 TEST_F(Processes, RefuseCorruptData) {

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fstream>
 #include <gmock/gmock.h>
+#include <mutex>
 #include <optional>
 #include <sys/resource.h>
 
@@ -136,6 +137,104 @@ TEST(Checkpoints, GoOnBetweenOneTwoAndFourWorkersWithinAnEpoch) {
   }
 }
 
+TEST(Checkpoints, AreSavedAtTheEndOfAnEpochToo) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  std::vector<int64_t> steps;
+  train(solo,
+        directory.path(),
+        {.epochs = 2, .global_batch = 12, .checkpoint_every = 3},
+        "none",
+        std::make_unique<Noted>(steps));
+  EXPECT_THAT(steps, ElementsAre(3, 6, 8, 9, 12, 15, 16));
+}
+
+std::vector<int64_t> steps_in(const std::filesystem::path& root) {
+  std::vector<int64_t> steps;
+  for (const CheckpointEntry& entry : list_checkpoints(root)) {
+    steps.push_back(entry.step);
+  }
+  return steps;
+}
+
+TEST(Checkpoints, OfAnotherTrainingAreSetAsideNotMixedIn) {
+  const os::TemporaryDirectory directory;
+  const std::filesystem::path root = directory.path() / "checkpoints";
+  const TrainerOptions long_one = {.epochs = 3, .global_batch = 12};
+  const TrainerOptions short_one = {.steps = 5, .global_batch = 12, .checkpoint_every = 3};
+  gang(2, [&](Communicator& comm) { train(comm, directory.path(), long_one); });
+  ASSERT_THAT(steps_in(root), ElementsAre(8, 16, 24));
+
+  gang(2,
+       [&](Communicator& comm) { EXPECT_EQ(train(comm, directory.path(), short_one).error, ""); });
+  EXPECT_THAT(steps_in(root), ElementsAre(3, 5));
+  EXPECT_THAT(steps_in(root / "set-aside-1"), ElementsAre(8, 16, 24));
+  EXPECT_EQ(CheckpointReader(root / "best").state().step, 5);
+
+  // Back to an earlier one.
+  gang(2, [&](Communicator& comm) {
+    EXPECT_EQ(train(comm, directory.path(), long_one, (root / "step-00000003").string()).error, "");
+  });
+  EXPECT_THAT(steps_in(root), ElementsAre(8, 16, 24));
+  EXPECT_THAT(steps_in(root / "set-aside-2"), ElementsAre(5));
+
+  // All is done: nothing is later, and nothing moves.
+  gang(2, [&](Communicator& comm) {
+    EXPECT_EQ(train(comm, directory.path(), long_one, "auto").error, "");
+  });
+  EXPECT_THAT(steps_in(root), ElementsAre(8, 16, 24));
+  EXPECT_FALSE(std::filesystem::exists(root / "set-aside-3"));
+}
+
+TEST(Checkpoints, OfWhichNoneIsSoundAreNotBegunOver) {
+  const os::TemporaryDirectory directory;
+  const std::filesystem::path root = directory.path() / "checkpoints";
+  comm::Solo solo;
+  train(solo, directory.path(), {.global_batch = 12});
+  std::filesystem::remove(root / "step-00000008" / "shard-00000-of-00001.safetensors");
+
+  gang(2, [&](Communicator& comm) {
+    const Outcome outcome = train(comm, directory.path(), {.global_batch = 12}, "auto");
+    EXPECT_EQ(outcome.code, comm.rank() == 0 ? 74 : 75);
+    EXPECT_THAT(outcome.error,
+                HasSubstr("cannot resume: no checkpoint in " + root.string() + " is sound"));
+  });
+  EXPECT_THAT(steps_in(root), ElementsAre(8));
+}
+
+TEST(Checkpoints, ThatAreNotThereAreNamedSo) {
+  const os::TemporaryDirectory directory;
+  comm::Solo solo;
+  const auto error_of = [&](const std::string& resume) {
+    const Outcome outcome = train(solo, directory.path(), {.global_batch = 12}, resume);
+    EXPECT_EQ(outcome.code, 64);
+    return outcome.error;
+  };
+  EXPECT_EQ(error_of("atuo"),
+            "cannot resume from atuo: it does not exist\n"
+            "  expected: auto, none, a run directory, its checkpoints, or one of them\n"
+            "  try:      --resume auto");
+  EXPECT_THAT(error_of(directory.path().string()), HasSubstr("it is no checkpoint and holds none"));
+}
+
+TEST(Checkpoints, OfStepsOfAnotherSizeEndWithTheLastEpoch) {
+  comm::Solo solo;
+  for (const int64_t smaller : {4, 6}) {
+    const os::TemporaryDirectory directory;
+    train(solo, directory.path(), {.steps = 2, .global_batch = 12});
+
+    std::vector<int64_t> steps;
+    const Outcome resumed = train(solo,
+                                  directory.path(),
+                                  {.epochs = 2, .global_batch = smaller, .schedule = "cosine"},
+                                  "auto",
+                                  std::make_unique<Noted>(steps));
+    EXPECT_EQ(resumed.error, "");
+    const int64_t each = 96 / smaller;
+    EXPECT_THAT(steps, ElementsAre(2 + each - 24 / smaller, 2 + 2 * each - 24 / smaller));
+  }
+}
+
 TEST(Checkpoints, WithinAnEpochTakeAnotherGlobalBatchOnlyWhereItFits) {
   comm::Solo solo;
   const os::TemporaryDirectory directory;
@@ -225,6 +324,8 @@ TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
   const os::TemporaryDirectory directory;
   const std::filesystem::path root = directory.path() / "checkpoints";
   std::optional<SmallFiles> small;
+  std::mutex mutex;
+  std::string errors;
   gang(2, [&](Communicator& comm) {
     const Outcome outcome = train(comm,
                                   directory.path(),
@@ -237,10 +338,13 @@ TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
                                     comm.barrier();
                                   }));
     EXPECT_EQ(outcome.code, 74) << outcome.error;
-    EXPECT_THAT(outcome.error,
-                AllOf(HasSubstr("cannot write " + root.string() + "/.step-00000008."),
-                      HasSubstr("File too large")));
+    const std::lock_guard lock(mutex);
+    errors += outcome.error;
   });
+  // Whoever is second may find the directory gone.
+  EXPECT_THAT(errors,
+              AllOf(HasSubstr("cannot write " + root.string() + "/.step-00000008."),
+                    HasSubstr("File too large")));
   small.reset();
 
   const auto kept = list_checkpoints(root);

@@ -201,16 +201,21 @@ TEST_F(DeepspeedFlags, ReplaceTheProgramsOptimizer) {
 }
 
 TEST_F(DeepspeedFlags, MakeEachOfTheSchedules) {
+  deepspeed::Decisions decisions;
   const auto schedule = [&](const std::string& type, const std::string& params) {
     return *find_file_schedule(
         parse(R"({"scheduler": {"type": ")" + type + R"(", "params": {)" + params + "}}}"),
         0.5,
         {},
-        20);
+        20,
+        decisions);
   };
   EXPECT_NEAR(schedule("WarmupLR", R"("warmup_max_lr": "auto", "warmup_num_steps": 4)").rate(9, 1),
               0.5,
               1e-12);
+  EXPECT_THAT(
+      decisions,
+      ::testing::ElementsAre("scheduler.params.warmup_max_lr: auto -> 0.5 (from the optimizer)"));
   EXPECT_NEAR(schedule("WarmupDecayLR",
                        R"("warmup_max_lr": 1, "warmup_num_steps": 10, "total_num_steps": "auto")")
                   .rate(16, 1),
@@ -224,13 +229,16 @@ TEST_F(DeepspeedFlags, MakeEachOfTheSchedules) {
       1e-12);
   EXPECT_TRUE(schedule("OneCycle", R"("cycle_min_lr": 0.1, "cycle_max_lr": 1)").betas(3));
   EXPECT_NEAR(schedule("LRRangeTest", R"("lr_range_test_step_size": 1)").rate(1, 9), 0.002, 1e-12);
-  EXPECT_FALSE(find_file_schedule(parse("{}"), 0.5, {}, 20).has_value());
-  EXPECT_THAT(
-      refusal([&] {
-        find_file_schedule(
-            parse(R"({"scheduler": {"type": "WarmupLR"}})", {"--schedule", "cosine"}), 0.5, {}, 20);
-      }),
-      HasSubstr("cannot take --schedule cosine against scheduler.type WarmupLR"));
+  EXPECT_FALSE(find_file_schedule(parse("{}"), 0.5, {}, 20, decisions).has_value());
+  EXPECT_THAT(refusal([&] {
+                find_file_schedule(
+                    parse(R"({"scheduler": {"type": "WarmupLR"}})", {"--schedule", "cosine"}),
+                    0.5,
+                    {},
+                    20,
+                    decisions);
+              }),
+              HasSubstr("cannot take --schedule cosine against scheduler.type WarmupLR"));
 }
 
 TEST(SetBetas, ReachesOptimizersThatHaveSome) {

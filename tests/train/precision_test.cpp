@@ -67,6 +67,10 @@ TEST(Precision, IsOfTheForwardPassOnly) {
   EXPECT_EQ(result.scores.scalar_type(), torch::kFloat32);
   EXPECT_EQ(net.first->weight.grad().scalar_type(), torch::kFloat32);
   EXPECT_FALSE(models::autocast_type(torch::kCPU).has_value());
+  EXPECT_THAT([] { train::in_precision({}, "fp16", torch::kCPU, "ds.json"); },
+              ::testing::ThrowsMessage<Error>(::testing::AllOf(
+                  HasSubstr("  asked:  \"fp16\": {\"enabled\": true}  (ds.json)\n"),
+                  HasSubstr("\n  try:    \"bf16\": {\"enabled\": true}"))));
 }
 
 TEST(Precision, IsOfferedToALoopOfOnesOwn) {
@@ -107,8 +111,9 @@ TEST(Precision, OfFp16IsRefusedWhereTheCpuCannot) {
   EXPECT_THAT(use, ::testing::Throws<Error>(::testing::Property(&Error::code, ExitCode::Usage)));
   EXPECT_THAT(use,
               ::testing::ThrowsMessage<Error>(
-                  ::testing::AllOf(HasSubstr("cannot compute in --precision fp16 on the CPU\n"
-                                             "  asked:  --precision fp16\n"
+                  ::testing::AllOf(HasSubstr("cannot compute in fp16 on the CPU\n"
+                                             "  asked:  --precision fp16  (command line, or the "
+                                             "program)\n"
                                              "  reason: "),
                                    HasSubstr("\n  try:    --precision bf16"))));
   EXPECT_FALSE(models::autocast_type(torch::kCPU).has_value());

@@ -134,6 +134,7 @@ TEST(Trainer, SkipsADamagedCheckpointAndUsesTheOneBefore) {
   Recipe run;
   const torch::Tensor uninterrupted = train_once(solo, whole.path(), run);
   run.options.checkpoint_every = 6;
+  run.options.keep_checkpoints = 9;
   train_once(solo, damaged.path(), run);
   for (const auto& entry : list_checkpoints(damaged.path() / "checkpoints")) {
     if (entry.step > 6) {
