@@ -39,11 +39,9 @@ def train(options, way, folder):
     run = pathlib.Path(folder) / way
     command = [options.lockstep, "run", "--nproc-per-node", str(options.workers), "--run-dir",
                str(run), "--", options.program, "--megabytes", str(options.megabytes), "--steps",
-               str(options.steps), "--checkpoint-every", str(options.every), "--keep", "1",
-               *WAYS[way]]
-    if way == "none":
-        at = command.index("--checkpoint-every")
-        del command[at:at + 2]
+               str(options.steps), *WAYS[way]]
+    if way != "none":
+        command += ["--checkpoint-every", str(options.every), "--keep", "1"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(result.stdout + result.stderr)
