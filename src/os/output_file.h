@@ -27,6 +27,7 @@ class OutputFile {
   std::filesystem::path path_;
   Fd file_;
   uint64_t size_ = 0;
+  uint64_t begun_ = 0;  // bytes that are on their way to the disk
 };
 
 }  // namespace lockstep::os

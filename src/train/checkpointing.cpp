@@ -83,6 +83,15 @@ std::string hear_outcome(Communicator& comm, std::string_view task = "save a che
   return outcome;
 }
 
+// The new checkpoint is complete: an old one that stays too long is no reason to end.
+void prune(const std::filesystem::path& root, const Retention& retention) {
+  try {
+    prune_checkpoints(root, retention);
+  } catch (const std::exception& fault) {
+    log::warn("old checkpoints could not be deleted: {}", fault.what());
+  }
+}
+
 std::string reason_of(const std::exception_ptr& failure) {
   if (failure == nullptr) {
     return "";
@@ -317,6 +326,7 @@ std::string Checkpointing::begin_draft(int64_t step) {
   }
   return tell_outcome(comm, [&] {
     const std::filesystem::path root = session_.run_dir.checkpoints();
+    wait_for_pruning();
     os::make_directories(root);
     checkpoint::remove_leftovers(root);
     checkpoint::require_space(root, step, all_bytes_);
@@ -355,7 +365,7 @@ void Checkpointing::write(const checkpoint::GangSave& save) {
     checkpoint::write_shard(save, snapshot_);
     if (save.rank == 0) {
       checkpoint::complete(save, *draft_, patience_);
-      prune_checkpoints(save.root, options_.retention);
+      pruning_ = std::jthread([root = save.root, keep = options_.retention] { prune(root, keep); });
     }
   } catch (...) {
     failure_ = std::current_exception();
@@ -386,10 +396,17 @@ std::filesystem::path Checkpointing::settle(bool failed_elsewhere) {
   return directory_;
 }
 
-void Checkpointing::publish_weights(const std::filesystem::path& directory) const {
+void Checkpointing::wait_for_pruning() {
+  if (pruning_.joinable()) {
+    pruning_.join();
+  }
+}
+
+void Checkpointing::publish_weights(const std::filesystem::path& directory) {
   if (session_.communicator->rank() != 0) {
     return;
   }
+  wait_for_pruning();  // it makes the link to the best
   const std::filesystem::path root = session_.run_dir.root();
   const auto write = [&](const char* file, const PieceSource& source, std::string_view prefix) {
     checkpoint::write_pt(root / file, source, checkpoint::items_below(source, prefix));

@@ -72,7 +72,7 @@ class Checkpointing {
 
   // Weights for people, on rank 0, from a complete checkpoint: model.pt, ema.pt and best.pt in the
   // run directory.
-  void publish_weights(const std::filesystem::path& directory) const;
+  void publish_weights(const std::filesystem::path& directory);
 
  private:
   std::string find_directory() const;
@@ -84,6 +84,7 @@ class Checkpointing {
   // Makes the directory, on rank 0; returns its token, the same on all workers.
   std::string begin_draft(int64_t step);
   void write(const checkpoint::GangSave& save);
+  void wait_for_pruning();
   int writers() const;
 
   SessionParts& session_;
@@ -102,6 +103,7 @@ class Checkpointing {
   checkpoint::Patience patience_;
   std::atomic<bool> done_ = true;
   std::exception_ptr failure_;  // read when done_
+  std::jthread pruning_;        // deletes what is no longer kept; begun by thread_
   std::jthread thread_;
 };
 
