@@ -11,6 +11,7 @@
 #include "lockstep/error.h"
 #include "lockstep/optimizer.h"
 #include "memory/block_allocator.h"
+#include "optim/squares.h"
 #include "strategy/attendance.h"
 #include "strategy/horovod_hooks.h"
 #include "strategy/same_model.h"
@@ -94,7 +95,8 @@ class Zero final : public Strategy {
     const CallScope scope = communicator_.enter("the optimizer step");
     await_reductions();
     const StepOptions options = options_.uneven ? agree(asked) : asked;
-    const Sums sums = add_up();
+    const bool needs_norm = options.check_finite || options.clip_norm > 0;
+    const Sums sums = add_up(needs_norm);
     StepResult result;
     result.applied = !options.check_finite || std::isfinite(sums.squares);
     if (result.applied) {
@@ -178,7 +180,7 @@ class Zero final : public Strategy {
   // What all workers know together at the end of a step.
   struct Sums {
     std::vector<bool> has_gradient;  // by trained parameter: on some worker
-    double squares = 0;              // of the whole gradient, as it is
+    double squares = 0;              // of the whole gradient, as it is, where they are needed
   };
 
   void cut_up(const torch::nn::Module& model) {
@@ -321,18 +323,15 @@ class Zero final : public Strategy {
 
   // Of the part of the gradient that this worker answers for.
   double squares_of_own() const {
-    torch::NoGradGuard no_grad;
     double squares = 0;
     for (const Unit& unit : units_) {
       if (!unit.gradient().defined()) {
         continue;
       }
       const zero::Span own = options_.zero.stage == 0 ? share_of(unit) : zero::Span{};
-      const auto norm = (options_.zero.stage == 0 ? unit.gradient().narrow(0, own.begin, own.size())
-                                                  : unit.gradient())
-                            .norm()
-                            .item<double>();
-      squares += norm * norm;
+      squares += optim::sum_of_squares(options_.zero.stage == 0
+                                           ? unit.gradient().narrow(0, own.begin, own.size())
+                                           : unit.gradient());
     }
     return squares;
   }
@@ -341,7 +340,7 @@ class Zero final : public Strategy {
     return zero::share_of(unit.plan().elements, communicator_.size(), communicator_.rank());
   }
 
-  Sums add_up() {
+  Sums add_up(bool needs_norm) {
     // A worker may get a gradient after its unit was sent, as where something is computed again;
     // such units go once more, on all workers.
     std::vector<double> mine(has_gradient_.begin(), has_gradient_.end());
@@ -349,7 +348,7 @@ class Zero final : public Strategy {
     for (const Unit& unit : units_) {
       mine.push_back(unit.has_gradients() ? 1 : 0);
     }
-    mine.push_back(squares_of_own());
+    mine.push_back(needs_norm ? squares_of_own() : 0);
     torch::Tensor all = torch::tensor(mine, torch::kFloat64);
     exchange_->channel().all_reduce(all);
     const auto values = all.accessor<double, 1>();
@@ -365,7 +364,7 @@ class Zero final : public Strategy {
         units_[i].reduce(exchange_->channel());
       }
     }
-    if (is_late) {
+    if (is_late && needs_norm) {
       torch::Tensor squares = torch::full({1}, squares_of_own(), torch::kFloat64);
       exchange_->channel().all_reduce(squares);
       sums.squares = squares.item<double>();
