@@ -20,11 +20,11 @@ get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
 list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_slurm lockstep_agent
      lockstep_doctor lockstep_cli)
 
-add_dependencies(lockstep_installed lockstep-ckpt ${launcher_modules} ${worker_modules})
+add_dependencies(lockstep_installed lockstep-ckpt lockstep-tokens ${launcher_modules} ${worker_modules})
 
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 install(
-  TARGETS lockstep lockstep-ckpt lockstep_library ${launcher_modules} ${worker_modules}
+  TARGETS lockstep lockstep-ckpt lockstep-tokens lockstep_library ${launcher_modules} ${worker_modules}
   EXPORT lockstep
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")

@@ -23,7 +23,7 @@ packages_of() {
       if [[ -z ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]]; then
         echo libtorch-dev libgloo-dev
       fi
-      echo libopenblas0-pthread libopenmpi-dev openmpi-bin zlib1g-dev libxxhash-dev
+      echo libopenblas0-pthread libopenmpi-dev openmpi-bin zlib1g-dev libxxhash-dev libpcre2-dev
       ;;
     test) echo libgtest-dev libgmock-dev python3 python3-torch ;;
     bench) echo libbenchmark-dev python3 python3-torch ;;

@@ -30,8 +30,9 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 // weights_only=True. Throws Error (Io) and leaves the old file where it cannot be written.
 void save_weights(const std::filesystem::path& file, const NamedTensors& weights);
 
-// The dict of tensors in a file of save_weights or of Python's torch.save; where the file holds
-// more than weights, `entry` names the dict that is wanted ("model"). Tensors are on the CPU.
+// The dict of tensors in a file of save_weights or of Python's torch.save, or the tensors of a
+// .safetensors. Where a file of torch.save holds more than weights, `entry` names the dict that is
+// wanted ("model"). Tensors are on the CPU.
 // Throws Error with the byte offset where the file is damaged or holds anything but plain values
 // and tensors; nothing in a file can run code.
 NamedTensors load_weights(const std::filesystem::path& file, std::string_view entry = "");

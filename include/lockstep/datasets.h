@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "lockstep/dataset.h"
 
@@ -28,5 +29,18 @@ DatasetPair mnist(const std::filesystem::path& data_dir);
 //
 // Sample i depends on `seed` and i alone, to the bit, on every platform; train and test differ.
 DatasetPair generated_digits(int64_t train_count, int64_t test_count, uint64_t seed);
+
+// Texts as tokens, for what comes next: sample i is `length` tokens, int64, and the target the same
+// one further on. Windows lie end to end; what is left of a file at its end is not used.
+//
+// Files as lockstep-tokens and llm.c write them, or of bare 16-bit numbers as nanoGPT's. They are
+// mapped and shared by all workers of a machine. Throws an Error that names the byte at which a
+// file is not what it should be.
+DatasetPtr token_windows(const std::vector<std::filesystem::path>& files, int64_t length);
+
+// The same of what lockstep-tokens wrote under `prefix`: PREFIX_train_000000.bin and so on, and
+// PREFIX_val_000000.bin for the test, which is null where there is none. Throws an Error where
+// there is nothing to train on.
+DatasetPair texts(const std::filesystem::path& prefix, int64_t length);
 
 }  // namespace lockstep

@@ -52,6 +52,17 @@ struct CrossEntropy {
   }
 };
 
+// The mean over all tokens of the cross entropy of what follows each of them, for a model of texts:
+// input and target are int64 [N, T], the target one further on in the text, scores [N, T, tokens].
+struct NextToken {
+  template <typename Model>
+  Loss operator()(Model& model, const Batch& batch) const {
+    const torch::Tensor scores = model.forward(batch.input).flatten(0, 1);
+    const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
+    return torch::nn::functional::cross_entropy(exact, batch.target.flatten());
+  }
+};
+
 // One share of a worker's part of a global batch.
 struct MicroBatch {
   // What the gradient of this share's mean loss counts for, so that the average over the gang of

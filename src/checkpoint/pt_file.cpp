@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "checkpoint/pickle_reader.h"
+#include "checkpoint/piece_sources.h"
 #include "checkpoint/zip_archive.h"
 #include "os/files.h"
 
@@ -252,6 +253,9 @@ void save_weights(const std::filesystem::path& file, const NamedTensors& weights
 }
 
 NamedTensors load_weights(const std::filesystem::path& file, std::string_view entry) {
+  if (file.extension() == ".safetensors") {
+    return checkpoint::read_all(*checkpoint::open_safetensors(file), entry);
+  }
   const c10::IValue root = load_value(file);
   c10::IValue weights = root;
   if (!entry.empty()) {

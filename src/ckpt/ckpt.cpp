@@ -2,18 +2,15 @@
 #include "ckpt/ckpt.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <fmt/format.h>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "base/text.h"
 #include "ckpt/commands.h"
 #include "lockstep/error.h"
+#include "tool/tool.h"
 
 namespace lockstep::ckpt {
 namespace {
@@ -101,9 +98,9 @@ void add_prune(CLI::App& app) {
   });
 }
 
-void require_command(int argc, const char* const* argv) {
+// CLI11 only says that a subcommand is missing.
+void require_command(const std::string& word) {
   const std::vector<std::string> commands = {"inspect", "list", "verify", "convert", "prune"};
-  const std::string word = argc > 1 ? argv[1] : "";
   if (word.starts_with('-') || std::ranges::find(commands, word) != commands.end()) {
     return;
   }
@@ -125,30 +122,8 @@ int run(int argc, const char* const* argv) {
   add_looks(app);
   add_convert(app);
   add_prune(app);
-  app.set_version_flag("--version", "lockstep-ckpt " LOCKSTEP_VERSION);
-  try {
-    require_command(argc, argv);
-    app.parse(argc, argv);
-    return 0;
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    fmt::print("{}\n", version.what());
-    return 0;
-  } catch (const CLI::ParseError& fault) {
-    fmt::print(stderr,
-               "lockstep-ckpt: error: cannot understand the command line\n  reason: {}\n  try:    "
-               "lockstep-ckpt --help\n",
-               fault.what());
-    return static_cast<int>(ExitCode::Usage);
-  } catch (const Error& error) {
-    fmt::print(stderr, "lockstep-ckpt: error: {}\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& fault) {
-    fmt::print(stderr, "lockstep-ckpt: error: a bug of lockstep: {}\n", fault.what());
-    return static_cast<int>(ExitCode::Bug);
-  }
+  return tool::run(
+      app, argc, argv, [word = std::string(argc > 1 ? argv[1] : "")] { require_command(word); });
 }
 
 }  // namespace lockstep::ckpt

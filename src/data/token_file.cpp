@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/token_file.h"
+
+#include <array>
+#include <fmt/format.h>
+#include <string>
+
+#include "lockstep/error.h"
+#include "os/files.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr uint32_t kMagic = 20240520;
+constexpr uint32_t kVersion = 1;
+constexpr size_t kHeaderBytes = 256 * 4;
+constexpr int32_t kMostTokens = 65536;
+
+void put(std::string& to, uint32_t value, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    to += static_cast<char>(value >> (8 * i) & 0xffU);
+  }
+}
+
+uint32_t number_at(std::span<const uint8_t> bytes, size_t index) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    value |= static_cast<uint32_t>(bytes[index * 4 + i]) << (8 * i);
+  }
+  return value;
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path,
+                         const std::string& why,
+                         size_t byte,
+                         const std::string& found,
+                         const std::string& expected) {
+  throw Error(ExitCode::Io, fmt::format("cannot read tokens from {}: {}", path.string(), why))
+      .fact("at byte", std::to_string(byte))
+      .fact("found", found)
+      .fact("expected", expected)
+      .hint("lockstep-tokens TEXT -o FILE writes one");
+}
+
+}  // namespace
+
+void write_tokens(const std::filesystem::path& path, std::span<const int32_t> tokens) {
+  std::string bytes;
+  bytes.reserve(kHeaderBytes + tokens.size() * 2);
+  put(bytes, kMagic, 4);
+  put(bytes, kVersion, 4);
+  put(bytes, static_cast<uint32_t>(tokens.size()), 4);
+  bytes.resize(kHeaderBytes);
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= kMostTokens) {
+      throw Error(ExitCode::Usage, fmt::format("cannot write token {}", token))
+          .fact("expected", fmt::format("0 to {}: 16 bits", kMostTokens - 1));
+    }
+    put(bytes, static_cast<uint32_t>(token), 2);
+  }
+  os::atomic_write(path, bytes);
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(read_content(path).bytes) {
+  const std::span<const uint8_t> all = bytes_.span;
+  if (all.size() >= kHeaderBytes && number_at(all, 0) == kMagic) {
+    if (number_at(all, 1) != kVersion) {
+      refuse(path,
+             "it is of another version",
+             4,
+             std::to_string(number_at(all, 1)),
+             std::to_string(kVersion));
+    }
+    const size_t end = kHeaderBytes + size_t{number_at(all, 2)} * 2;
+    if (all.size() != end) {
+      refuse(path,
+             all.size() < end ? "it ends too early" : "it goes on after its last token",
+             std::min(all.size(), end),
+             fmt::format("{} bytes", all.size()),
+             fmt::format("{} bytes, for {} tokens", end, number_at(all, 2)));
+    }
+    bytes_ = bytes_.from(kHeaderBytes);
+    return;
+  }
+  if (all.empty() || all.size() % 2 != 0) {
+    refuse(path,
+           "it is no file of 16-bit tokens",
+           0,
+           fmt::format("{} bytes", all.size()),
+           "an even number of bytes, or the header of llm.c");
+  }
+}
+
+}  // namespace lockstep::data

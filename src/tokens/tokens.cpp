@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/tokens.h"
+
+#include <fmt/format.h>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "contract/worker_env.h"
+#include "data/token_file.h"
+#include "lockstep/error.h"
+#include "lockstep/tokenizer.h"
+#include "os/environment.h"
+#include "os/files.h"
+#include "tokens/documents.h"
+#include "tool/tool.h"
+
+namespace lockstep::tokens {
+namespace {
+
+constexpr const char* kFooter =
+    "TEXT is a text file (one document) or a .jsonl whose lines have a \"text\" (one document\n"
+    "each). Documents are put end to end, each after an end-of-text token. The files are those\n"
+    "of llm.c: OUTPUT_train_000000.bin and so on, and OUTPUT_val_000000.bin.\n"
+    "\n"
+    "Examples:\n"
+    "  lockstep data fetch gpt2\n"
+    "  lockstep-tokens book.txt --output data/book\n"
+    "\n"
+    "Exit codes:\n"
+    "  0 done   64 usage   70 a bug of lockstep   74 a file cannot be read or written";
+
+struct Options {
+  std::vector<std::filesystem::path> texts;
+  std::string output = "tokens";
+  std::string vocabulary;
+  int64_t shard_tokens = 50'000'000;
+  int64_t validation_tokens = 0;
+};
+
+// Files of tokens, each begun when the one before is full.
+class Shards {
+ public:
+  Shards(std::string prefix, int64_t most) : prefix_(std::move(prefix)), most_(most) {}
+
+  void add(int32_t token) {
+    tokens_.push_back(token);
+    if (static_cast<int64_t>(tokens_.size()) == most_) {
+      flush();
+    }
+  }
+
+  void flush() {
+    if (tokens_.empty()) {
+      return;
+    }
+    const std::string path = fmt::format("{}_{:06}.bin", prefix_, files_++);
+    data::write_tokens(path, tokens_);
+    fmt::print("{}: {} tokens\n", path, format_count(static_cast<int64_t>(tokens_.size())));
+    tokens_.clear();
+  }
+
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int files() const { return files_; }
+
+ private:
+  std::string prefix_;
+  int64_t most_;
+  std::vector<int32_t> tokens_;
+  int files_ = 0;
+};
+
+void write(const Options& options) {
+  if (options.shard_tokens < 2 || options.validation_tokens < 0) {
+    throw Error(ExitCode::Usage, "cannot write files of so few tokens")
+        .fact("found",
+              fmt::format("--shard-tokens {}, --validation-tokens {}",
+                          options.shard_tokens,
+                          options.validation_tokens),
+              "command line")
+        .hint("--shard-tokens 50000000");
+  }
+  Tokenizer tokenizer(options.vocabulary);
+  Shards validation(options.output + "_val", std::max<int64_t>(2, options.validation_tokens));
+  Shards train(options.output + "_train", options.shard_tokens);
+  const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
+  if (!folder.empty()) {
+    os::make_directories(folder);
+  }
+  for (const std::filesystem::path& text : options.texts) {
+    read_documents(text, [&](std::string_view document) {
+      std::vector<int32_t> tokens = {tokenizer.end_of_text()};
+      const std::vector<int32_t> more = tokenizer.encode(document);
+      tokens.insert(tokens.end(), more.begin(), more.end());
+      for (const int32_t token : tokens) {
+        const bool is_validation = options.validation_tokens > 0 && validation.files() == 0;
+        (is_validation ? validation : train).add(token);
+      }
+    });
+  }
+  validation.flush();
+  train.flush();
+  if (train.files() == 0) {
+    throw Error(ExitCode::Usage, "cannot train on these texts: all of them went into validation")
+        .hint("a smaller --validation-tokens");
+  }
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  CLI::App app("Turns texts into files of GPT-2's tokens", "lockstep-tokens");
+  app.footer(kFooter);
+  Options options;
+  const std::string data =
+      os::find_variable(os::environment(), contract::kDataDirectory).value_or("data");
+  options.vocabulary = data + "/gpt2";
+  app.add_option("TEXT", options.texts, "What to read")->required();
+  app.add_option(
+         "--output", options.output, "Where the files go, and how their names begin [tokens]")
+      ->type_name("PREFIX");
+  app.add_option("--vocabulary",
+                 options.vocabulary,
+                 "Folder of encoder.json and vocab.bpe [$LOCKSTEP_DATA_DIR/gpt2, else data/gpt2]")
+      ->type_name("DIR");
+  app.add_option("--shard-tokens", options.shard_tokens, "Tokens of a file [50000000]")
+      ->type_name("COUNT");
+  app.add_option("--validation-tokens",
+                 options.validation_tokens,
+                 "The first so many are for validation, in a file of their own [0]")
+      ->type_name("COUNT");
+  app.callback([&options] { write(options); });
+  return tool::run(app, argc, argv);
+}
+
+}  // namespace lockstep::tokens

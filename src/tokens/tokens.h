@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// lockstep-tokens: texts to files of tokens.
+namespace lockstep::tokens {
+
+int run(int argc, const char* const* argv);
+
+}  // namespace lockstep::tokens

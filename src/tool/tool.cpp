@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tool/tool.h"
+
+#include <cstdio>
+#include <exception>
+#include <fmt/format.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::tool {
+
+int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& check) {
+  app.set_version_flag("--version", app.get_name() + " " LOCKSTEP_VERSION);
+  try {
+    if (check) {
+      check();
+    }
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
+    return 0;
+  } catch (const CLI::ParseError& fault) {
+    fmt::print(
+        stderr,
+        "{0}: error: cannot understand the command line\n  reason: {1}\n  try:    {0} --help\n",
+        app.get_name(),
+        fault.what());
+    return static_cast<int>(ExitCode::Usage);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: error: {}\n", app.get_name(), error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& fault) {
+    fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", app.get_name(), fault.what());
+    return static_cast<int>(ExitCode::Bug);
+  }
+}
+
+}  // namespace lockstep::tool
