@@ -16,8 +16,8 @@ cd "$(dirname "$0")/.."
 pack_headers() {
   local header found
   for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp CLI/CLI.hpp yaml-cpp/yaml.h xxhash.h \
-    zlib.h zconf.h; do
-    found=$(echo "#include <$header>" | g++ -std=c++20 -M -x c++ - |
+    zlib.h zconf.h pcre2.h; do
+    found=$(echo "#include <$header>" | g++ -std=c++20 -DPCRE2_CODE_UNIT_WIDTH=8 -M -x c++ - |
       awk -v end="/$header" '{ for (i = 1; i <= NF; ++i)
         if (!found && substr($i, length($i) - length(end) + 1) == end) found = $i }
         END { print found }')
@@ -29,22 +29,26 @@ pack_headers() {
   done
 }
 
-# yaml-cpp is no header alone: Debian's static library, for both kinds of machine.
-pack_yaml() {
-  local state architecture
+# Some are no headers alone: Debian's static libraries, for both kinds of machine.
+pack_libraries() {
+  local state architecture library package
   state=$(mktemp -d)
   mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+  mkdir -p build-deps/lib/x86_64 build-deps/lib/aarch64
   for architecture in amd64 arm64; do
     local options=(-qq -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture"
       -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache"
       -o Dir::State::status=/dev/null -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update
-    (cd "$state" && apt-get "${options[@]}" download "libyaml-cpp-dev:$architecture")
-    dpkg -x "$state"/libyaml-cpp-dev_*_"$architecture".deb "$state/$architecture"
+    for package in libyaml-cpp-dev libpcre2-dev; do
+      (cd "$state" && apt-get "${options[@]}" download "$package:$architecture")
+      dpkg -x "$state/$package"_*_"$architecture".deb "$state/$architecture"
+    done
   done
-  mkdir -p build-deps/lib/x86_64 build-deps/lib/aarch64
-  cp "$state"/amd64/usr/lib/*/libyaml-cpp.a build-deps/lib/x86_64/
-  cp "$state"/arm64/usr/lib/*/libyaml-cpp.a build-deps/lib/aarch64/
+  for library in libyaml-cpp.a libpcre2-8.a; do
+    cp "$state"/amd64/usr/lib/*/"$library" build-deps/lib/x86_64/
+    cp "$state"/arm64/usr/lib/*/"$library" build-deps/lib/aarch64/
+  done
   rm -rf "$state"
 }
 
@@ -53,7 +57,7 @@ pack() {
   rm -rf build-deps
   mkdir -p build-deps/include
   pack_headers
-  pack_yaml
+  pack_libraries
   cp -r /usr/src/googletest build-deps/googletest
   du -sh build-deps
 }
