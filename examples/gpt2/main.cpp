@@ -6,7 +6,9 @@
 //   lockstep-tokens book.txt --output data/book --validation-tokens 20000
 //   lockstep run --nproc-per-node 2 -- gpt2 --size tiny --tokens data/book -s ddp
 
+#include <cmath>
 #include <lockstep/lockstep.h>
+#include <optional>
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
@@ -26,6 +28,11 @@ int main(int argc, char** argv) {
     const int64_t context = std::stoll(session.option("--context"));
     const auto texts =
         lockstep::texts(session.option("--tokens"), context > 0 ? context : options.context);
+    std::optional<lockstep::Tokenizer> tokenizer;
+    const std::string& prompt = session.option("--prompt");
+    if (!prompt.empty()) {
+      tokenizer.emplace(session.data_dir() / "gpt2");
+    }
     lockstep::Gpt2 net(options);
     if (const std::string& file = session.option("--weights"); !file.empty()) {
       lockstep::apply_model(net, lockstep::as_gpt2_weights(lockstep::load_weights(file)), file);
@@ -40,12 +47,11 @@ int main(int argc, char** argv) {
     if (result.test_loss) {
       session.say("perplexity     " + std::to_string(std::exp(*result.test_loss)));
     }
-    if (const std::string& prompt = session.option("--prompt"); !prompt.empty()) {
-      lockstep::Tokenizer tokenizer(session.data_dir() / "gpt2");
-      const auto start = tokenizer.encode(prompt);
+    if (tokenizer) {
+      const auto start = tokenizer->encode(prompt);
       const auto written =
-          lockstep::generate(net, {start.begin(), start.end()}, {.stop = tokenizer.end_of_text()});
-      session.say(tokenizer.decode({written.begin(), written.end()}));
+          lockstep::generate(net, {start.begin(), start.end()}, {.stop = tokenizer->end_of_text()});
+      session.say(tokenizer->decode({written.begin(), written.end()}));
     }
   });
 }

@@ -10,7 +10,9 @@
 
 namespace lockstep {
 
-// GPT-2's byte-pair encoding: text to numbers and back, without loss.
+// GPT-2's byte-pair encoding: text to numbers and back, without loss. White space is that of the
+// vocabulary's own package, JavaScript's: around U+0085 and U+FEFF, a byte order mark, other
+// programs may cut differently.
 //
 // Not for several threads at once: it remembers the words that it has seen.
 class Tokenizer {

@@ -254,7 +254,14 @@ void save_weights(const std::filesystem::path& file, const NamedTensors& weights
 
 NamedTensors load_weights(const std::filesystem::path& file, std::string_view entry) {
   if (file.extension() == ".safetensors") {
-    return checkpoint::read_all(*checkpoint::open_safetensors(file), entry);
+    if (!entry.empty()) {
+      throw Error(ExitCode::Usage,
+                  fmt::format("cannot load entry \"{}\" of {}: a .safetensors has tensors and "
+                              "nothing else",
+                              entry,
+                              file.string()));
+    }
+    return checkpoint::read_all(*checkpoint::open_safetensors(file), "");
   }
   const c10::IValue root = load_value(file);
   c10::IValue weights = root;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <system_error>
 
 #include "base/log.h"
 #include "checkpoint/layout.h"
@@ -20,7 +21,8 @@ Error damaged(const std::filesystem::path& directory, std::string_view why) {
 void verify(const std::filesystem::path& directory,
             const std::string& name,
             const ManifestEntry& written) {
-  if (!std::filesystem::exists(directory / name)) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(directory / name, unknown)) {
     throw damaged(directory, fmt::format("{} is missing", name));
   }
   const ManifestEntry found = measure(directory / name);
@@ -49,10 +51,11 @@ CheckpointReader CheckpointReader::verified(std::filesystem::path directory) {
 CheckpointReader::CheckpointReader(std::filesystem::path directory, bool verify)
     : directory_(std::move(directory)) {
   const std::filesystem::path manifest_file = directory_ / checkpoint::kManifestFile;
-  if (!std::filesystem::exists(directory_ / checkpoint::kCompleteFile)) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(directory_ / checkpoint::kCompleteFile, unknown)) {
     throw checkpoint::damaged(directory_, "it is not complete (no file COMPLETE)");
   }
-  if (!std::filesystem::exists(manifest_file)) {
+  if (!std::filesystem::exists(manifest_file, unknown)) {
     throw checkpoint::damaged(directory_, "manifest.json is missing");
   }
   const std::string text = os::read_file(manifest_file);

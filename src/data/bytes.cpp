@@ -119,6 +119,11 @@ Bytes own_bytes(std::vector<uint8_t> bytes) {
   return {owner, *owner};
 }
 
+Bytes map_content(const std::filesystem::path& path) {
+  auto file = std::make_shared<const os::MappedFile>(path);
+  return {file, file->bytes()};
+}
+
 FileContent read_content(const std::filesystem::path& path) {
   auto file = std::make_shared<const os::MappedFile>(path);
   if (begins_as_gzip(file->bytes())) {

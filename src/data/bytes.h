@@ -25,6 +25,9 @@ struct FileContent {
   bool was_compressed = false;
 };
 
+// Maps the file as it is.
+Bytes map_content(const std::filesystem::path& path);
+
 // Maps the file; unpacks it if it begins as gzip does, whatever its name. Throws an Error with the
 // offset in the compressed file where unpacking stopped.
 FileContent read_content(const std::filesystem::path& path);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/token_file.h"
 
-#include <array>
+#include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <string>
 
 #include "lockstep/error.h"
@@ -12,6 +13,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr uint32_t kMagic = 20240520;
+constexpr uint32_t kWideMagic = 20240801;  // of llm.c, for larger vocabularies
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 256 * 4;
 constexpr int32_t kMostTokens = 65536;
@@ -39,12 +41,16 @@ uint32_t number_at(std::span<const uint8_t> bytes, size_t index) {
       .fact("at byte", std::to_string(byte))
       .fact("found", found)
       .fact("expected", expected)
-      .hint("lockstep-tokens TEXT -o FILE writes one");
+      .hint("lockstep-tokens TEXT --output PREFIX writes some");
 }
 
 }  // namespace
 
 void write_tokens(const std::filesystem::path& path, std::span<const int32_t> tokens) {
+  if (tokens.size() > std::numeric_limits<uint32_t>::max()) {
+    throw Error(ExitCode::Usage, "cannot write so many tokens into one file")
+        .fact("at most", std::to_string(std::numeric_limits<uint32_t>::max()), "llm.c's header");
+  }
   std::string bytes;
   bytes.reserve(kHeaderBytes + tokens.size() * 2);
   put(bytes, kMagic, 4);
@@ -61,9 +67,23 @@ void write_tokens(const std::filesystem::path& path, std::span<const int32_t> to
   os::atomic_write(path, bytes);
 }
 
-TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(read_content(path).bytes) {
+TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(map_content(path)) {
   const std::span<const uint8_t> all = bytes_.span;
-  if (all.size() >= kHeaderBytes && number_at(all, 0) == kMagic) {
+  if (all.size() >= 4 && number_at(all, 0) == kWideMagic) {
+    refuse(path,
+           "its tokens are numbers of 32 bits, of another vocabulary than GPT-2's",
+           0,
+           std::to_string(kWideMagic),
+           std::to_string(kMagic));
+  }
+  if (all.size() >= 4 && number_at(all, 0) == kMagic) {
+    if (all.size() < kHeaderBytes) {
+      refuse(path,
+             "it ends within its header",
+             all.size(),
+             fmt::format("{} bytes", all.size()),
+             fmt::format("{} bytes and the tokens", kHeaderBytes));
+    }
     if (number_at(all, 1) != kVersion) {
       refuse(path,
              "it is of another version",

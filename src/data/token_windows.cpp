@@ -13,6 +13,11 @@ namespace {
 class TokenWindows final : public Dataset {
  public:
   TokenWindows(const std::vector<std::filesystem::path>& files, int64_t length) : length_(length) {
+    if (length < 1) {
+      throw Error(ExitCode::Usage,
+                  fmt::format("cannot cut texts into windows of {} tokens", length))
+          .fact("expected", "at least 1");
+    }
     for (const std::filesystem::path& path : files) {
       data::TokenFile file(path);
       const int64_t windows = (file.size() - 1) / length;
@@ -26,7 +31,9 @@ class TokenWindows final : public Dataset {
       throw Error(
           ExitCode::Usage,
           fmt::format("cannot cut texts into windows of {} tokens: none is so long", length))
-          .fact("files", std::to_string(files.size()))
+          .fact("files",
+                files.empty() ? "none" : files.front().string(),
+                files.size() > 1 ? "and more" : "")
           .hint("a smaller context, or more text");
     }
   }

@@ -57,15 +57,14 @@ class Attention : public nn::Module {
  public:
   explicit Attention(const Gpt2Options& options)
       : heads_(options.heads),
-        dropout_(options.dropout),
         mix_(register_module(
             "c_attn", std::make_shared<Projection>(options.width, 3 * options.width, kSpread))),
         out_(register_module("c_proj",
                              std::make_shared<Projection>(
                                  options.width,
                                  options.width,
-                                 kSpread / std::sqrt(2.0 * static_cast<double>(options.layers))))) {
-  }
+                                 kSpread / std::sqrt(2.0 * static_cast<double>(options.layers))))),
+        dropout_(register_module("attn_dropout", nn::Dropout(options.dropout))) {}
 
   torch::Tensor forward(const torch::Tensor& input) const {
     const int64_t count = input.size(0);
@@ -76,15 +75,15 @@ class Attention : public nn::Module {
     const torch::Tensor seen = attend(parts[0].transpose(1, 2),
                                       parts[1].transpose(1, 2),
                                       parts[2].transpose(1, 2),
-                                      is_training() ? dropout_ : 0);
+                                      dropout_->is_training() ? dropout_->options.p() : 0);
     return out_->forward(seen.transpose(1, 2).reshape({count, length, width}));
   }
 
  private:
   int64_t heads_;
-  double dropout_;
   std::shared_ptr<Projection> mix_;
   std::shared_ptr<Projection> out_;
+  nn::Dropout dropout_;
 };
 
 class FeedForward : public nn::Module {
@@ -119,6 +118,21 @@ const std::map<std::string, Gpt2Options>& sizes() {
   return all;
 }
 
+// While it lives, the model does not train.
+class Evaluating {
+ public:
+  explicit Evaluating(nn::Module& model) : model_(model), was_training_(model.is_training()) {
+    model_.eval();
+  }
+  ~Evaluating() { model_.train(was_training_); }
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  nn::Module& model_;
+  bool was_training_;
+};
+
 // One of the likeliest tokens.
 int64_t draw(const torch::Tensor& scores,
              const GenerateOptions& options,
@@ -143,23 +157,19 @@ class Gpt2Block : public nn::Module {
         attention_(register_module("attn", std::make_shared<Attention>(options))),
         second_(register_module("ln_2", nn::LayerNorm(nn::LayerNormOptions({options.width})))),
         feed_forward_(register_module("mlp", std::make_shared<FeedForward>(options))),
-        dropout_(options.dropout) {}
+        dropout_(register_module("resid_dropout", nn::Dropout(options.dropout))) {}
 
   torch::Tensor forward(const torch::Tensor& input) {
-    const torch::Tensor middle = input + drop(attention_->forward(first_(input)));
-    return middle + drop(feed_forward_->forward(second_(middle)));
+    const torch::Tensor middle = input + dropout_(attention_->forward(first_(input)));
+    return middle + dropout_(feed_forward_->forward(second_(middle)));
   }
 
  private:
-  torch::Tensor drop(const torch::Tensor& values) const {
-    return dropout_ > 0 ? torch::dropout(values, dropout_, is_training()) : values;
-  }
-
   nn::LayerNorm first_;
   std::shared_ptr<Attention> attention_;
   nn::LayerNorm second_;
   std::shared_ptr<FeedForward> feed_forward_;
-  double dropout_;
+  nn::Dropout dropout_;
 };
 
 Gpt2Options gpt2_options(const std::string& name) {
@@ -248,8 +258,7 @@ std::vector<int64_t> generate(Gpt2& model,
         .hint("begin with the token that ends texts");
   }
   const torch::NoGradGuard no_grad;
-  const bool was_training = model.is_training();
-  model.eval();
+  const Evaluating evaluating(model);
   const torch::Device device = model.parameters().front().device();
   torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(options.seed);
   for (int64_t i = 0; i < options.count; ++i) {
@@ -265,7 +274,6 @@ std::vector<int64_t> generate(Gpt2& model,
       break;
     }
   }
-  model.train(was_training);
   return prompt;
 }
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
-#include "optim/state_key.h"
+#include "optim/adagrad.h"
 
 namespace lockstep::strategy::zero {
 namespace {
@@ -39,9 +39,7 @@ PieceOptimizer::PieceOptimizer(torch::optim::Optimizer& optimizer,
                                Communicator& channel)
     : optimizer_(optimizer), units_(units), channel_(channel) {
   hand_over();
-  if (dynamic_cast<torch::optim::Adagrad*>(&optimizer_) != nullptr) {
-    begin_adagrad();
-  }
+  lockstep::optim::begin_adagrad(optimizer_);
   if (auto* lamb = dynamic_cast<Lamb*>(&optimizer_); lamb != nullptr && stage > 0) {
     lamb->add_up_with([this](const std::vector<torch::Tensor>& pieces, const torch::Tensor& rows) {
       return add_up_by_parameter(pieces, rows);
@@ -55,6 +53,7 @@ void PieceOptimizer::leave() {
   }
   // Its keys are pieces that are gone.
   optimizer_.state().clear();
+  lockstep::optim::begin_adagrad(optimizer_);
   if (auto* lamb = dynamic_cast<Lamb*>(&optimizer_)) {
     lamb->add_up_with({});
   }
@@ -87,20 +86,6 @@ void PieceOptimizer::hand_over() {
       }
     }
     group.params() = std::move(now);
-  }
-}
-
-// As its constructor does for whole parameters.
-void PieceOptimizer::begin_adagrad() {
-  optimizer_.state().clear();
-  for (const auto& group : optimizer_.param_groups()) {
-    const auto& options = dynamic_cast<const torch::optim::AdagradOptions&>(group.options());
-    for (const torch::Tensor& piece : group.params()) {
-      auto state = std::make_unique<torch::optim::AdagradParamState>();
-      state->step(0);
-      state->sum(torch::full_like(piece.detach(), options.initial_accumulator_value()));
-      optimizer_.state()[lockstep::optim::state_key(piece)] = std::move(state);
-    }
   }
 }
 

@@ -22,6 +22,10 @@ class PieceOptimizer {
                  const std::deque<Unit>& units,
                  int stage,
                  Communicator& channel);
+  // The optimizer must not make a step afterwards, unless it was given back by leave().
+  ~PieceOptimizer() = default;
+  PieceOptimizer(const PieceOptimizer&) = delete;
+  PieceOptimizer& operator=(const PieceOptimizer&) = delete;
 
   torch::optim::Optimizer& get() const { return optimizer_; }
 
@@ -30,7 +34,6 @@ class PieceOptimizer {
 
  private:
   void hand_over();
-  void begin_adagrad();
   torch::Tensor add_up_by_parameter(const std::vector<torch::Tensor>& pieces,
                                     const torch::Tensor& rows);
 

@@ -33,6 +33,10 @@ void read_lines(const std::filesystem::path& file,
     }
     take(value["text"].get_ref<const std::string&>());
   }
+  if (in.bad()) {
+    throw Error(ExitCode::Io, fmt::format("cannot read {} to its end", file.string()))
+        .fact("line", std::to_string(number));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokens/tokens.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <string>
 #include <vector>
@@ -70,6 +72,28 @@ class Shards {
   int files_ = 0;
 };
 
+// Files of an earlier call with more of them would be taken for this one's.
+void require_no_files(const std::string& output) {
+  for (const char* part : {"train", "val"}) {
+    const std::string first = fmt::format("{}_{}_000000.bin", output, part);
+    std::error_code unknown;
+    if (std::filesystem::exists(first, unknown)) {
+      throw Error(ExitCode::Usage, fmt::format("cannot write {}: it is there already", first))
+          .hint(fmt::format("another --output, or rm {}_*.bin", output));
+    }
+  }
+}
+
+std::vector<int32_t> encode(Tokenizer& tokenizer,
+                            std::string_view document,
+                            const std::filesystem::path& file) {
+  try {
+    return tokenizer.encode(document);
+  } catch (const Error& error) {
+    throw Error(error).fact("file", file.string());
+  }
+}
+
 void write(const Options& options) {
   if (options.shard_tokens < 2 || options.validation_tokens < 0) {
     throw Error(ExitCode::Usage, "cannot write files of so few tokens")
@@ -80,6 +104,7 @@ void write(const Options& options) {
               "command line")
         .hint("--shard-tokens 50000000");
   }
+  require_no_files(options.output);
   Tokenizer tokenizer(options.vocabulary);
   Shards validation(options.output + "_val", std::max<int64_t>(2, options.validation_tokens));
   Shards train(options.output + "_train", options.shard_tokens);
@@ -90,7 +115,7 @@ void write(const Options& options) {
   for (const std::filesystem::path& text : options.texts) {
     read_documents(text, [&](std::string_view document) {
       std::vector<int32_t> tokens = {tokenizer.end_of_text()};
-      const std::vector<int32_t> more = tokenizer.encode(document);
+      const std::vector<int32_t> more = encode(tokenizer, document, text);
       tokens.insert(tokens.end(), more.begin(), more.end());
       for (const int32_t token : tokens) {
         const bool is_validation = options.validation_tokens > 0 && validation.files() == 0;

@@ -41,6 +41,16 @@ std::filesystem::path probe_file(const std::filesystem::path& root, const std::s
   return root / (".trash-probe-" + token);
 }
 
+// All that there are have been found damaged.
+void require_none(const std::filesystem::path& root) {
+  if (const size_t damaged = list_checkpoints(root).size(); damaged > 0) {
+    throw Error(ExitCode::Io,
+                fmt::format("cannot resume: no checkpoint in {} is sound", root.string()))
+        .fact("damaged", std::to_string(damaged), "the warnings above")
+        .hint("--resume none, which sets them aside and begins anew");
+  }
+}
+
 void require_checkpoint(const std::filesystem::path& path) {
   std::error_code unknown;
   if (std::filesystem::exists(path / checkpoint::kManifestFile, unknown)) {
@@ -69,6 +79,9 @@ std::string tell_outcome(Communicator& comm, const std::function<std::string()>&
     outcome = action();
   } catch (const Error& fault) {
     comm.broadcast_bytes("!" + fault.sentence());
+    throw;
+  } catch (const std::exception& fault) {
+    comm.broadcast_bytes(fmt::format("!{}", fault.what()));
     throw;
   }
   return comm.broadcast_bytes(outcome);
@@ -173,30 +186,28 @@ int Checkpointing::writers() const {
 // Rank 0 looks, so that all take the same one.
 std::string Checkpointing::find_directory() const {
   const std::string& wanted = session_.flags.resume;
-  if (wanted != "auto" && wanted != "none") {
+  const bool restarted = session_.placement.place.attempt > 0;
+  // A restart goes on with what this run has saved, whatever it began with.
+  const bool has_own = restarted && !list_checkpoints(session_.run_dir.checkpoints()).empty();
+  if (wanted != "auto" && wanted != "none" && !has_own) {
     const std::filesystem::path path = wanted;
     // A run, its checkpoints, or one of them.
     for (const auto& root : {path, contract::RunDirectory(path).checkpoints()}) {
       if (const auto found = find_latest_checkpoint(root)) {
         return found->directory().string();
       }
+      require_none(root);
     }
     require_checkpoint(path);
     return CheckpointReader(path).directory().string();
   }
-  const bool restarted = session_.placement.place.attempt > 0;
   if (wanted == "auto" || restarted) {
     const std::filesystem::path root = session_.run_dir.checkpoints();
     if (const auto found = find_latest_checkpoint(root)) {
       return found->directory().string();
     }
     // To begin anew would push them out, and perhaps somebody can mend them.
-    if (const size_t damaged = list_checkpoints(root).size(); damaged > 0) {
-      throw Error(ExitCode::Io,
-                  fmt::format("cannot resume: no checkpoint in {} is sound", root.string()))
-          .fact("damaged", std::to_string(damaged), "the warnings above")
-          .hint("--resume none, which sets them aside and begins anew");
-    }
+    require_none(root);
   }
   return "";
 }
@@ -213,11 +224,13 @@ std::string Checkpointing::set_aside_later(const std::filesystem::path& chosen) 
   if (aside.empty()) {
     return "";
   }
-  log::warn("this training {}; checkpoints up to step {} are of another one and are now in {}{}",
-            chosen.empty() ? "begins anew" : fmt::format("goes on from step {}", step),
-            all.back().step,
-            aside.string(),
-            chosen.empty() ? " (--resume auto would have gone on from them)" : "");
+  log::warn(
+      "this training {}; checkpoints of later steps, up to {}, are now in {}{}; delete them "
+      "when you do not want them",
+      chosen.empty() ? "begins anew" : fmt::format("goes on from step {}", step),
+      all.back().step,
+      aside.string(),
+      chosen.empty() ? " (--resume auto would have gone on from them)" : "");
   return aside.string();
 }
 
@@ -365,7 +378,7 @@ void Checkpointing::write(const checkpoint::GangSave& save) {
     checkpoint::write_shard(save, snapshot_);
     if (save.rank == 0) {
       checkpoint::complete(save, *draft_, patience_);
-      pruning_ = std::jthread([root = save.root, keep = options_.retention] { prune(root, keep); });
+      begin_pruning(save.root);
     }
   } catch (...) {
     failure_ = std::current_exception();
@@ -394,6 +407,14 @@ std::filesystem::path Checkpointing::settle(bool failed_elsewhere) {
     }
   }
   return directory_;
+}
+
+void Checkpointing::begin_pruning(const std::filesystem::path& root) {
+  try {
+    pruning_ = std::jthread([root, keep = options_.retention] { prune(root, keep); });
+  } catch (const std::system_error&) {
+    prune(root, options_.retention);  // no thread to be had: not beside, then
+  }
 }
 
 void Checkpointing::wait_for_pruning() {

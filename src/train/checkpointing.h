@@ -84,6 +84,7 @@ class Checkpointing {
   // Makes the directory, on rank 0; returns its token, the same on all workers.
   std::string begin_draft(int64_t step);
   void write(const checkpoint::GangSave& save);
+  void begin_pruning(const std::filesystem::path& root);
   void wait_for_pruning();
   int writers() const;
 

@@ -131,7 +131,10 @@ std::vector<std::string> check_memory(SessionParts& session,
   const int64_t local = std::max(1, session.placement.place.local_world_size);
   const int64_t of_node = cluster::available_memory_bytes() / local;
   const std::optional<int64_t> of_gpu = free_device_bytes(session.device);
-  if (!of_gpu) {
+  // All make the same calls below.
+  torch::Tensor known = torch::full({1}, of_gpu ? 1 : 0, torch::kInt64);
+  session.communicator->all_reduce(known, Reduction::Min);
+  if (known.item<int64_t>() == 0) {
     return compare_memory(
         by_stage, options.zero.stage, gather(session, of_node + made, MemoryPlace::Node));
   }

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "lockstep/error.h"
+#include "train/precision.h"
 
 namespace lockstep::train {
 namespace {
@@ -40,7 +41,7 @@ void require_no_trainer_flags(const Flags& flags) {
       {"--accumulate", flags.accumulate.has_value()},
       {"--clip", flags.clip_norm.has_value()},
       {"--loss-scale", flags.loss_scale.has_value()},
-      {"--precision fp16", flags.precision == "fp16"},
+      {"--precision fp16", flags.precision == "fp16" && precision_source(flags).empty()},
       {"--ema", flags.ema.has_value()},
       {"--schedule", flags.schedule.has_value()},
       {"--warmup", flags.warmup.has_value()},
@@ -66,12 +67,21 @@ void warn_of_unused_flags(const SessionParts& session) {
   if (session.has_fitted || session.communicator->rank() != 0) {
     return;
   }
+  const auto& file = session.flags.file;
   if (session.flags.recompute && !session.asked_recompute) {
-    log::warn("--recompute did nothing: this program does not ask Session::recompute()");
+    log::warn("{} did nothing: this program does not ask Session::recompute()",
+              file && file->recompute.value.value_or(false)
+                  ? "activation_checkpointing in " + file->source
+                  : "--recompute");
   }
   if (session.flags.precision.value_or("fp32") != "fp32" && !session.asked_precision) {
-    log::warn("--precision {} did nothing: this program does not use Session::in_precision()",
-              *session.flags.precision);
+    const std::string source = precision_source(session.flags);
+    log::warn("{} did nothing: this program does not use Session::in_precision()",
+              source.empty() ? "--precision " + *session.flags.precision
+                             : *session.flags.precision + " in " + source);
+  }
+  if (file && (file->train_batch_size.value || file->micro_batch_size.value)) {
+    log::warn("the batch sizes in {} did nothing: this program's loop has its own", file->source);
   }
 }
 

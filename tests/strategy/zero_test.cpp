@@ -344,6 +344,23 @@ TEST(Zero, RefusesWhatItCannotDo) {
       ThrowsMessage<Error>(HasSubstr("cannot let workers run out of batches at different steps")));
 }
 
+TEST(Zero, GivesAnOptimizerBackThatCanMakeSteps) {
+  comm::Solo solo;
+  for (const char* name : {"sgd", "adamw", "lamb", "adagrad"}) {
+    Spared model;
+    const auto optimizer = make_optimizer(model.parameters(), {.name = name, .lr = 0.01});
+    const auto strategy = make_strategy("deepspeed", solo, {.zero = stage(2)});
+    strategy->adopt(model, *optimizer);
+    strategy->accumulate(loss_of<Spared>(CrossEntropy()), sample(4, 1), {});
+    strategy->step();
+    strategy->leave();
+    const torch::Tensor before = flat_state(model);
+    CrossEntropy()(model, sample(4, 2)).value.backward();
+    optimizer->step();
+    EXPECT_FALSE(flat_state(model).equal(before)) << name;
+  }
+}
+
 TEST(Zero, RefusesAnOptimizerOfOtherParametersOrWithState) {
   comm::Solo solo;
   Spared model;

@@ -125,6 +125,11 @@ TEST_F(Tokens, GoIntoFilesForTrainingAndValidation) {
   EXPECT_EQ(
       tokenizer.decode(all),
       "<|endoftext|>Hello world. Hello world. Hello world.<|endoftext|>Hello<|endoftext|>world");
+  EXPECT_THAT(sh(tool + " one.txt --output out/t").errors,
+              HasSubstr("cannot write out/t_train_000000.bin: it is there already"));
+  std::ofstream(path() / "latin.txt") << "caf\xe9";
+  EXPECT_THAT(sh(tool + " latin.txt").errors,
+              ::testing::AllOf(HasSubstr("first wrong byte: 3"), HasSubstr("latin.txt")));
   std::ofstream(path() / "bad.jsonl") << R"({"title": "x"})";
   const os::CommandResult refused = sh(tool + " bad.jsonl");
   EXPECT_EQ(refused.status.code, 74);

@@ -186,6 +186,30 @@ TEST(Checkpoints, OfAnotherTrainingAreSetAsideNotMixedIn) {
   EXPECT_FALSE(std::filesystem::exists(root / "set-aside-3"));
 }
 
+TEST(Checkpoints, OfItsOwnAreWhatARestartGoesOnFrom) {
+  comm::Solo solo;
+  const os::TemporaryDirectory other;
+  const os::TemporaryDirectory directory;
+  train(solo, other.path(), {.steps = 2, .global_batch = 12});
+  const TrainerOptions options = {.epochs = 2, .global_batch = 12};
+  train(solo,
+        directory.path(),
+        {.epochs = 2, .steps = 12, .global_batch = 12},
+        other.path().string());
+
+  Flags flags;
+  flags.resume = other.path().string();
+  Session session = make_session(solo, directory.path(), flags);
+  session.parts().placement.place.attempt = 1;
+  SmallNet net;
+  const auto optimizer = session.make_optimizer(net.parameters(), {.name = "adam", .lr = 0.01});
+  ::testing::internal::CaptureStderr();
+  Trainer(session, options).fit(net, *optimizer, points(96), points(40), CrossEntropy());
+
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("resumed at step 12"));
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "checkpoints" / "set-aside-1"));
+}
+
 TEST(Checkpoints, OfWhichNoneIsSoundAreNotBegunOver) {
   const os::TemporaryDirectory directory;
   const std::filesystem::path root = directory.path() / "checkpoints";
