@@ -95,26 +95,25 @@ TEST_P(Faults, SayNothingOfAWorkerThatIsALittleLate) {
   EXPECT_THAT(result.output, Not(HasSubstr("has not come")));
 }
 
-TEST_P(Faults, TellWhichShapesDoNotMatch) {
-  const os::CommandResult result = start(2, "--do shape");
-
+void expect_different_calls(const os::CommandResult& result, const std::string& second) {
   EXPECT_EQ(result.status.code, 64) << result.output;
   EXPECT_EQ(count_errors(result.output), 1) << result.output;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("the workers make different calls"),
                     HasSubstr("rank 0: all-reduce of 1 200 floats"),
-                    HasSubstr("rank 1: all-reduce of 300 000 floats")));
+                    HasSubstr(second)));
+}
+
+TEST_P(Faults, TellWhichShapesDoNotMatch) {
+  const os::CommandResult result = start(2, "--do shape");
+
+  expect_different_calls(result, "rank 1: all-reduce of 300 000 floats");
 }
 
 TEST_P(Faults, TellWhichCallsDoNotMatch) {
   const os::CommandResult result = start(2, "--do call");
 
-  EXPECT_EQ(result.status.code, 64) << result.output;
-  EXPECT_EQ(count_errors(result.output), 1) << result.output;
-  EXPECT_THAT(result.output,
-              AllOf(HasSubstr("the workers make different calls"),
-                    HasSubstr("rank 0: all-reduce of 1 200 floats"),
-                    HasSubstr("rank 1: broadcast of 1 200 floats from rank 0")));
+  expect_different_calls(result, "rank 1: broadcast of 1 200 floats from rank 0");
 }
 
 // Gloo and MPI compare only the first 64 calls before they make them.
@@ -124,23 +123,13 @@ TEST_P(Faults, TellWhichLaterShapesDoNotMatch) {
   }
   const os::CommandResult result = start(2, "--do shape --after 100");
 
-  EXPECT_EQ(result.status.code, 64) << result.output;
-  EXPECT_EQ(count_errors(result.output), 1) << result.output;
-  EXPECT_THAT(result.output,
-              AllOf(HasSubstr("the workers make different calls"),
-                    HasSubstr("rank 0: all-reduce of 1 200 floats"),
-                    HasSubstr("rank 1: all-reduce of 300 000 floats")));
+  expect_different_calls(result, "rank 1: all-reduce of 300 000 floats");
 }
 
 TEST_P(Faults, TellWhichLaterCallsDoNotMatch) {
   const os::CommandResult result = start(2, "--do call --after 100");
 
-  EXPECT_EQ(result.status.code, 64) << result.output;
-  EXPECT_EQ(count_errors(result.output), 1) << result.output;
-  EXPECT_THAT(result.output,
-              AllOf(HasSubstr("the workers make different calls"),
-                    HasSubstr("rank 0: all-reduce of 1 200 floats"),
-                    HasSubstr("rank 1: broadcast of 1 200 floats from rank 0")));
+  expect_different_calls(result, "rank 1: broadcast of 1 200 floats from rank 0");
 }
 
 TEST_P(Faults, EndAGangThatWaitsTooLong) {
