@@ -8,8 +8,8 @@
 #include "lockstep/error.h"
 #include "strategy/apply_step.h"
 #include "strategy/compression.h"
+#include "strategy/gradient_hooks.h"
 #include "strategy/horovod_engine.h"
-#include "strategy/horovod_hooks.h"
 #include "strategy/horovod_options.h"
 #include "strategy/same_model.h"
 #include "strategy/share_state.h"
@@ -60,7 +60,7 @@ class Horovod final : public Strategy {
     engine_ =
         std::make_unique<Engine>(communicator_.subset(communicator_.size()), options_.horovod);
     if (announces_in_backward()) {
-      hooks_ = std::make_unique<horovod::GradientHooks>(
+      hooks_ = std::make_unique<GradientHooks>(
           parameters_, [this](size_t parameter) { on_gradient(parameter); });
     }
   }
@@ -281,7 +281,7 @@ class Horovod final : public Strategy {
   std::exception_ptr fault_;
 
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<horovod::GradientHooks> hooks_;
+  std::unique_ptr<GradientHooks> hooks_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "memory/block_allocator.h"
 #include "optim/squares.h"
 #include "strategy/attendance.h"
-#include "strategy/horovod_hooks.h"
+#include "strategy/gradient_hooks.h"
 #include "strategy/same_model.h"
 #include "strategy/sync_batchnorm.h"
 #include "strategy/trained_parameters.h"
@@ -415,7 +415,7 @@ class Zero final : public Strategy {
   bool reduces_now_ = false;
   bool at_start_of_step_ = true;
   std::optional<Residency> residency_;
-  std::optional<horovod::GradientHooks> hooks_;
+  std::optional<GradientHooks> hooks_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <torch/torch.h>
 #include <vector>
 
-namespace lockstep::strategy::horovod {
+namespace lockstep::strategy {
 
 // Calls back as soon as backward has added to a parameter's gradient; ends with this object. The
 // callback runs on a thread of autograd, and may not throw.
@@ -24,4 +24,4 @@ class GradientHooks {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace lockstep::strategy::horovod
+}  // namespace lockstep::strategy

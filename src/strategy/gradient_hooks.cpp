@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/horovod_hooks.h"
+#include "strategy/gradient_hooks.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-namespace lockstep::strategy::horovod {
+namespace lockstep::strategy {
 namespace {
 
 // A hook cannot be taken off everywhere; it goes silent when its owner is gone.
@@ -50,4 +50,4 @@ GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters, Callb
 
 GradientHooks::~GradientHooks() = default;
 
-}  // namespace lockstep::strategy::horovod
+}  // namespace lockstep::strategy
