@@ -4,10 +4,10 @@
 #   LOCKSTEP_TRAINING         the worker tower is there
 #   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
 #                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
-#   LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI
+#   LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
 #                             AUTO: use it where it is found; ON: it must be there; OFF: without it
 #
-# Sets LOCKSTEP_HAVE_HWLOC, LOCKSTEP_HAVE_GLOO and LOCKSTEP_HAVE_MPI to 0 or 1. All targets made here are imported ones:
+# Sets LOCKSTEP_HAVE_HWLOC, _GLOO, _MPI, _CUDA (libtorch's own) and _NCCL to 0 or 1. All targets made here are imported ones:
 # an installed lockstep refers to them by name, never by a path of the machine that built it.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -128,6 +128,46 @@ if(NOT LOCKSTEP_WANT_GLOO STREQUAL "OFF")
     set(LOCKSTEP_HAVE_GLOO 1)
   elseif(LOCKSTEP_WANT_GLOO STREQUAL "ON")
     message(FATAL_ERROR "gloo is wanted and not found (Debian: libgloo-dev)")
+  endif()
+endif()
+
+# CUDA comes with libtorch or not at all; its configuration has found the compiler by then.
+set(LOCKSTEP_HAVE_CUDA 0)
+if(TARGET torch_cuda)
+  find_package(CUDAToolkit REQUIRED)
+  set(LOCKSTEP_HAVE_CUDA 1)
+endif()
+
+# NCCL: the one that libtorch was built with, which its wheels bring along, before the system's.
+set(LOCKSTEP_HAVE_NCCL 0)
+if(LOCKSTEP_HAVE_CUDA AND NOT LOCKSTEP_WANT_NCCL STREQUAL "OFF")
+  set(nccl_of_wheel "${TORCH_INSTALL_PREFIX}/../nvidia/nccl")
+  find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS "${nccl_of_wheel}/include"
+            PATHS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(LOCKSTEP_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${nccl_of_wheel}/lib")
+  mark_as_advanced(LOCKSTEP_NCCL_INCLUDE LOCKSTEP_NCCL_LIBRARY)
+  if(LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_NCCL_LIBRARY)
+    set(LOCKSTEP_HAVE_NCCL 1)
+  endif()
+endif()
+if(LOCKSTEP_WANT_NCCL STREQUAL "ON" AND NOT LOCKSTEP_HAVE_NCCL)
+  message(FATAL_ERROR "NCCL is wanted and not found: a CUDA libtorch and nccl.h are needed")
+endif()
+
+# lockstep::nccl: nothing where NCCL is not.
+if(NOT TARGET lockstep::nccl)
+  add_library(lockstep::nccl INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_NCCL)
+    target_include_directories(lockstep::nccl SYSTEM INTERFACE "${LOCKSTEP_NCCL_INCLUDE}")
+    target_link_libraries(lockstep::nccl INTERFACE "${LOCKSTEP_NCCL_LIBRARY}" CUDA::cudart)
+  endif()
+endif()
+
+# lockstep::cublas: nothing where CUDA is not.
+if(NOT TARGET lockstep::cublas)
+  add_library(lockstep::cublas INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_CUDA)
+    target_link_libraries(lockstep::cublas INTERFACE CUDA::cublasLt CUDA::cudart)
   endif()
 endif()
 

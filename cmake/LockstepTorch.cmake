@@ -8,7 +8,7 @@ cmake_host_system_information(RESULT memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR torch_jobs "${memory_mib} / 2500 + 1")
 set_property(GLOBAL APPEND PROPERTY JOB_POOLS lockstep_torch=${torch_jobs})
 
-foreach(kind IN ITEMS GLOO MPI)
+foreach(kind IN ITEMS GLOO MPI NCCL)
   if(NOT LOCKSTEP_HAVE_${kind})
     message(STATUS "${kind} is not here: lockstep is built without that communicator")
   endif()

@@ -2,5 +2,6 @@
 add_library(lockstep_warnings INTERFACE)
 add_library(lockstep::warnings ALIAS lockstep_warnings)
 target_compile_options(
-  lockstep_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                              $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
+  lockstep_warnings
+  INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>"
+            "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")

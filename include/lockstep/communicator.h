@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <torch/torch.h>
@@ -33,7 +34,8 @@ class CallScope {
 // What the workers of a gang say to each other: collectives over one transport.
 //
 // Every worker makes the same calls in the same order, with tensors of the same shape and type. A
-// call returns when this worker's result is there. Results are bit-identical on all workers. A lost
+// call returns when this worker's result is there; for tensors on device(), when it is queued on
+// the current stream, as any operation on them is. Results are bit-identical on all workers. A lost
 // peer is an Error with ExitCode::TryAgain that names the call. One thread at a time may call.
 class Communicator {
  public:
@@ -45,8 +47,11 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The transport: "solo", "threads", "shared-memory", "gloo", "node-first" or "mpi".
+  // The transport: "solo", "threads", "shared-memory", "gloo", "node-first", "mpi" or "nccl".
   virtual std::string_view kind() const = 0;
+
+  // The GPU whose tensors travel as they are. Those of any other are brought through main memory.
+  virtual std::optional<torch::Device> device() const { return std::nullopt; }
 
   // Replaces `tensor` by the reduction over the gang.
   void all_reduce(torch::Tensor& tensor, Reduction reduction = Reduction::Sum);
@@ -101,8 +106,8 @@ class Communicator {
   std::vector<std::string> all_gather_bytes(const std::string& bytes);
 
  protected:
-  // The transport's part. Tensors are contiguous, dense, on the CPU; all_reduce and reduce_scatter
-  // see float, double, half, bfloat16, int32, int64 or uint8 only. `output` is flat.
+  // The transport's part. Tensors are contiguous, dense, all of a call on the CPU or all on
+  // device(); all_reduce and reduce_scatter see float, double, half, bfloat16, int32, int64 or uint8 only. `output` is flat.
   virtual void do_all_reduce(torch::Tensor& tensor, Reduction reduction) = 0;
   virtual void do_broadcast(torch::Tensor& tensor, int root) = 0;
   virtual void do_all_gather(torch::Tensor& output, const torch::Tensor& input) = 0;

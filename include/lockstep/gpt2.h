@@ -28,6 +28,10 @@ std::vector<std::string> gpt2_names();
 
 class Gpt2Block;
 
+namespace models {
+class FusedEngine;
+}
+
 // GPT-2, with the parameter names of Hugging Face's GPT2LMHeadModel: projections are [in, out] and
 // the embedding of tokens is also what their scores are made with.
 class Gpt2 : public torch::nn::Module {
@@ -43,10 +47,19 @@ class Gpt2 : public torch::nn::Module {
   // Scores for hidden states, whatever stands before the width.
   torch::Tensor scores(const torch::Tensor& hidden);
 
+  // The mean over all tokens of the cross entropy of what follows each of them; targets [N, T] as
+  // tokens, those below zero left out. On a GPU in bfloat16 without dropout all of it goes by
+  // kernels of our own, and scores are never kept.
+  torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
+
   const Gpt2Options& options() const { return options_; }
 
  private:
+  std::shared_ptr<models::FusedEngine> find_engine();
+
   Gpt2Options options_;
+  std::shared_ptr<models::FusedEngine> engine_;  // of the GPU that the weights were last seen on
+  bool has_looked_for_engine_ = false;
   torch::nn::Embedding token_ = nullptr;
   torch::nn::Embedding position_ = nullptr;
   torch::nn::Dropout dropout_ = nullptr;

@@ -54,9 +54,13 @@ struct CrossEntropy {
 
 // The mean over all tokens of the cross entropy of what follows each of them, for a model of texts:
 // input and target are int64 [N, T], the target one further on in the text, scores [N, T, tokens].
+// A model that has a loss(input, target) of its own, as Gpt2 does, is asked for that.
 struct NextToken {
   template <typename Model>
   Loss operator()(Model& model, const Batch& batch) const {
+    if constexpr (requires { model.loss(batch.input, batch.target); }) {
+      return model.loss(batch.input, batch.target);
+    }
     const torch::Tensor scores = model.forward(batch.input).flatten(0, 1);
     const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
     return torch::nn::functional::cross_entropy(exact, batch.target.flatten());
@@ -82,11 +86,14 @@ struct StepOptions {
   // If a gradient is not a finite number, nothing is updated. Costs a look at every gradient, which
   // a GPU must wait for.
   bool check_finite = false;
+  // Whether StepResult::norm shall be known; a GPU must be waited for.
+  bool wants_norm = true;
 };
 
 // What became of a step; the same on every worker.
 struct StepResult {
-  double norm = 0;      // of the whole gradient before it was clipped; 0 if it was not asked for
+  // Of the whole gradient before it was clipped; 0 if it was not asked for.
+  double norm = 0;
   bool applied = true;  // false: a gradient was not finite, and the step was left out
 };
 

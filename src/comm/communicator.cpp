@@ -22,15 +22,18 @@ bool reduces_natively(torch::ScalarType type) {
          type == torch::kBFloat16;
 }
 
-// The tensor in the form that transports take: on the CPU, contiguous, of a type that they reduce.
-torch::Tensor staged(const torch::Tensor& tensor, bool reduces) {
+// The tensor in the form that a transport takes: on the CPU or on its GPU, contiguous, of a type
+// that it reduces.
+torch::Tensor staged(const Communicator& transport, const torch::Tensor& tensor, bool reduces) {
   const bool must_convert = reduces && !reduces_natively(tensor.scalar_type());
+  const bool may_stay = tensor.device().is_cpu() || transport.device() == tensor.device();
   // Each step of the general way takes longer than a small message needs.
-  if (tensor.device().is_cpu() && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
+  if (may_stay && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
       !tensor.requires_grad() && !must_convert) {
     return tensor;
   }
-  torch::Tensor plain = tensor.detach().to(torch::kCPU).contiguous();
+  torch::Tensor plain = tensor.detach();
+  plain = (may_stay ? plain : plain.to(torch::kCPU)).contiguous();
   if (must_convert) {
     plain = plain.to(plain.is_floating_point() ? torch::kFloat32 : torch::kInt64);
   }
@@ -141,7 +144,7 @@ void Communicator::all_reduce(torch::Tensor& tensor, Reduction reduction) {
   }
   const Call call(*calls_, words_for(comm::name_of(reduction), tensor));
   compare_calls();
-  torch::Tensor plain = staged(tensor, true);
+  torch::Tensor plain = staged(*this, tensor, true);
   do_all_reduce(plain, reduction);
   put_back(tensor, plain);
 }
@@ -153,7 +156,7 @@ void Communicator::broadcast(torch::Tensor& tensor, int root) {
   }
   const Call call(*calls_, words_for("broadcast", tensor, root));
   compare_calls();
-  torch::Tensor plain = staged(tensor, false);
+  torch::Tensor plain = staged(*this, tensor, false);
   do_broadcast(plain, root);
   put_back(tensor, plain);
 }
@@ -163,13 +166,14 @@ void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
     return;
   }
   torch::NoGradGuard no_grad;
-  std::map<torch::ScalarType, std::vector<torch::Tensor>> by_type;
+  using Kind = std::pair<torch::ScalarType, bool>;  // the second: whether it is on the CPU
+  std::map<Kind, std::vector<torch::Tensor>> by_kind;
   for (const torch::Tensor& tensor : tensors) {
     if (tensor.defined() && tensor.numel() > 0) {
-      by_type[tensor.scalar_type()].push_back(tensor.detach());
+      by_kind[{tensor.scalar_type(), tensor.device().is_cpu()}].push_back(tensor.detach());
     }
   }
-  for (auto& [type, group] : by_type) {
+  for (auto& [kind, group] : by_kind) {
     std::vector<torch::Tensor> flat;
     flat.reserve(group.size());
     for (const torch::Tensor& tensor : group) {
@@ -188,7 +192,7 @@ void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
 }
 
 torch::Tensor Communicator::all_gather(const torch::Tensor& tensor) {
-  const torch::Tensor plain = staged(tensor, false);
+  const torch::Tensor plain = staged(*this, tensor, false);
   std::vector<int64_t> shape = plain.sizes().vec();
   shape.insert(shape.begin(), size());
   torch::Tensor output = torch::empty(shape, plain.options());
@@ -207,14 +211,15 @@ void Communicator::all_gather_into(torch::Tensor& output, const torch::Tensor& i
   if (input.numel() == 0) {
     return;
   }
-  if (!output.device().is_cpu() || !output.is_contiguous()) {
+  const bool may_stay = output.device().is_cpu() || output.device() == device();
+  if (!may_stay || !output.is_contiguous()) {
     output.copy_(all_gather(input).view(output.sizes()));
     return;
   }
   const Call call(*calls_, words_for("all-gather", input));
   compare_calls();
   torch::Tensor flat = output.view({-1});
-  do_all_gather(flat, staged(input, false).view({-1}));
+  do_all_gather(flat, staged(*this, input.to(output.device()), false).view({-1}));
 }
 
 torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
@@ -223,7 +228,7 @@ torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
         .fact("workers", std::to_string(size()))
         .fact("slices", tensor.dim() == 0 ? "none" : std::to_string(tensor.size(0)));
   }
-  const torch::Tensor plain = staged(tensor, true);
+  const torch::Tensor plain = staged(*this, tensor, true);
   torch::Tensor output = torch::empty(plain.sizes().slice(1), plain.options());
   if (output.numel() > 0) {
     const Call call(*calls_, words_for("reduce-scatter", tensor));

@@ -2,9 +2,11 @@
 #include "comm/communicator_group.h"
 
 #include <functional>
+#include <optional>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "comm/side_stream.h"
 #include "comm/task_queue.h"
 #include "lockstep/error.h"
 
@@ -14,11 +16,22 @@ namespace {
 // One call under way; done when the transport has finished it.
 class CallWork final : public c10d::Work {
  public:
-  CallWork(int rank, c10d::OpType type, std::vector<at::Tensor> tensors)
+  CallWork(int rank,
+           c10d::OpType type,
+           std::vector<at::Tensor> tensors,
+           const std::optional<SideStream>& side)
       : c10d::Work(rank, type),
         tensors_(std::move(tensors)),
         future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()))) {}
+            c10::ListType::create(c10::TensorType::get()),
+            side ? std::vector<c10::Device>{side->device()} : std::vector<c10::Device>())) {}
+
+  // Lets what the caller queues on a GPU come after the call.
+  bool wait(std::chrono::milliseconds timeout) override {
+    const bool is_done = c10d::Work::wait(timeout);
+    future_->wait();
+    return is_done;
+  }
 
   void run(const std::function<void()>& call) {
     try {
@@ -56,7 +69,9 @@ class CommunicatorTransport final : public compat::Transport {
  public:
   CommunicatorTransport(Communicator& communicator, Overlap overlap)
       : compat::Transport(communicator.rank(), communicator.size()), communicator_(communicator) {
-    if (overlap == Overlap::OwnThread) {
+    if (const auto device = communicator.device()) {
+      side_.emplace(*device);
+    } else if (overlap == Overlap::OwnThread) {
       queue_ = std::make_unique<TaskQueue>();
     }
   }
@@ -104,8 +119,13 @@ class CommunicatorTransport final : public compat::Transport {
   c10::intrusive_ptr<c10d::Work> start(c10d::OpType type,
                                        std::vector<at::Tensor> tensors,
                                        std::function<void()> call) {
-    auto work = c10::make_intrusive<CallWork>(communicator_.rank(), type, std::move(tensors));
-    if (queue_ != nullptr) {
+    auto work =
+        c10::make_intrusive<CallWork>(communicator_.rank(), type, std::move(tensors), side_);
+    if (side_) {
+      side_->follow();
+      const c10::StreamGuard guard = side_->enter();
+      work->run(call);
+    } else if (queue_ != nullptr) {
       queue_->push([work, call = std::move(call)] { work->run(call); });
     } else {
       work->run(call);
@@ -114,6 +134,7 @@ class CommunicatorTransport final : public compat::Transport {
   }
 
   Communicator& communicator_;
+  std::optional<SideStream> side_;  // where calls only queue work on a GPU
   std::unique_ptr<TaskQueue> queue_;
 };
 

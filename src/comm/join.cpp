@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "comm/mpi.h"
+#include "comm/nccl.h"
 #include "comm/node_first.h"
 #include "comm/process_group.h"
 #include "comm/shared_memory.h"
@@ -67,19 +68,42 @@ std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
   return join_gloo(store, place, options.timeout);
 }
 
+// On the way to each other, before GPUs come into it.
+Joined join_hosts(const cluster::Placement& placement, const JoinOptions& options);
+
 }  // namespace
 
 Joined join_gang_and_store(const cluster::Placement& placement, const JoinOptions& options) {
-  const std::vector<std::string> names = {"auto", "shared-memory", "gloo", "node-first", "mpi"};
+  const std::vector<std::string> names = {
+      "auto", "shared-memory", "gloo", "node-first", "mpi", "nccl"};
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
     throw Error(ExitCode::Usage, fmt::format("cannot use transport '{}'", options.transport))
         .fact("there are", join(names, ", "))
         .hint(
             fmt::format("--transport {}", find_closest(options.transport, names).value_or("auto")));
   }
+  const bool insists = options.transport == "nccl";
+  if (insists && !options.device.is_cuda()) {
+    throw Error(ExitCode::Usage, "cannot use NCCL: it joins GPUs, and this worker trains on a CPU")
+        .fact("asked", "--transport nccl, or --collective nccl")
+        .fact("device", options.device.str(), fmt::format("rank {}", placement.place.rank))
+        .hint("--transport auto");
+  }
   if (placement.place.world_size == 1) {
     return {std::make_unique<Solo>(), {}};
   }
+  JoinOptions below = options;
+  below.transport = insists ? "auto" : options.transport;
+  Joined joined = join_hosts(placement, below);
+  if (options.device.is_cuda() && (insists || (options.transport == "auto" && has_nccl()))) {
+    joined.communicator = join_nccl(std::move(joined.communicator), options.device, insists);
+  }
+  return joined;
+}
+
+namespace {
+
+Joined join_hosts(const cluster::Placement& placement, const JoinOptions& options) {
   // Our own launcher may run under mpirun, and its workers still meet by its store.
   const bool is_mpis = placement.origin == cluster::Origin::OpenMpi ||
                        (placement.origin == cluster::Origin::Slurm && placement.is_under_mpi);
@@ -93,6 +117,8 @@ Joined join_gang_and_store(const cluster::Placement& placement, const JoinOption
   const compat::StorePtr store = join_store(placement.place, options.timeout);
   return {join_through_store(store, placement.place, options), store};
 }
+
+}  // namespace
 
 std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
                                         const JoinOptions& options) {

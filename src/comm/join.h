@@ -12,10 +12,12 @@
 namespace lockstep::comm {
 
 struct JoinOptions {
-  // "auto", "shared-memory", "gloo", "node-first" or "mpi". Auto: MPI under mpirun and srun
+  // "auto", "shared-memory", "gloo", "node-first", "mpi" or "nccl". Auto: MPI under mpirun and srun
   // --mpi=pmix, shared memory on one node, node-first where several nodes have the same number of
-  // workers, else Gloo.
+  // workers, else Gloo; and above it NCCL, where every worker trains on a GPU of its own. NCCL: the
+  // same, but also where they share one.
   std::string transport = "auto";
+  torch::Device device = torch::kCPU;  // that this worker trains on
   // How long a worker waits for another one before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };

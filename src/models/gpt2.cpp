@@ -9,6 +9,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/recompute.h"
+#include "models/gpt2_fused.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +30,8 @@ class Projection : public nn::Module {
     shape.back() = bias_.size(0);
     return torch::addmm(bias_, input.reshape({-1, weight_.size(0)}), weight_).view(shape);
   }
+
+  models::FusedLinear parts() const { return {weight_, bias_}; }
 
  private:
   torch::Tensor weight_;
@@ -79,6 +82,10 @@ class Attention : public nn::Module {
     return out_->forward(seen.transpose(1, 2).reshape({count, length, width}));
   }
 
+  int64_t heads() const { return heads_; }
+  models::FusedLinear mix() const { return mix_->parts(); }
+  models::FusedLinear out() const { return out_->parts(); }
+
  private:
   int64_t heads_;
   std::shared_ptr<Projection> mix_;
@@ -101,6 +108,9 @@ class FeedForward : public nn::Module {
   torch::Tensor forward(const torch::Tensor& input) const {
     return out_->forward(torch::gelu(in_->forward(input), "tanh"));
   }
+
+  models::FusedLinear up() const { return in_->parts(); }
+  models::FusedLinear down() const { return out_->parts(); }
 
  private:
   std::shared_ptr<Projection> in_;
@@ -159,7 +169,21 @@ class Gpt2Block : public nn::Module {
         feed_forward_(register_module("mlp", std::make_shared<FeedForward>(options))),
         dropout_(register_module("resid_dropout", nn::Dropout(options.dropout))) {}
 
+  // Computes by this from now on; null: by libtorch's operators.
+  void set_engine(const models::FusedEnginePtr& engine) { engine_ = engine; }
+
   torch::Tensor forward(const torch::Tensor& input) {
+    if (engine_ != nullptr) {
+      return models::fused_block(engine_,
+                                 input,
+                                 {.first = {first_->weight, first_->bias},
+                                  .mix = attention_->mix(),
+                                  .out = attention_->out(),
+                                  .second = {second_->weight, second_->bias},
+                                  .up = feed_forward_->up(),
+                                  .down = feed_forward_->down()},
+                                 attention_->heads());
+    }
     const torch::Tensor middle = input + dropout_(attention_->forward(first_(input)));
     return middle + dropout_(feed_forward_->forward(second_(middle)));
   }
@@ -170,6 +194,7 @@ class Gpt2Block : public nn::Module {
   nn::LayerNorm second_;
   std::shared_ptr<FeedForward> feed_forward_;
   nn::Dropout dropout_;
+  models::FusedEnginePtr engine_;
 };
 
 Gpt2Options gpt2_options(const std::string& name) {
@@ -218,13 +243,47 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
     throw Error(ExitCode::Usage, fmt::format("cannot look at {} tokens at a time", length))
         .fact("the model's context", std::to_string(options_.context));
   }
-  const torch::Tensor places =
-      torch::arange(length, torch::dtype(torch::kInt64).device(tokens.device()));
-  torch::Tensor values = dropout_(token_(tokens) + position_(places));
+  const models::FusedEnginePtr engine = find_engine();
+  torch::Tensor values;
+  if (engine != nullptr) {
+    values = models::fused_embedding(tokens, token_->weight, position_->weight);
+  } else {
+    const torch::Tensor places =
+        torch::arange(length, torch::dtype(torch::kInt64).device(tokens.device()));
+    values = dropout_(token_(tokens) + position_(places));
+  }
   for (const auto& block : blocks_) {
+    block->set_engine(engine);
     values = options_.recompute ? recompute(*block, values) : block->forward(values);
   }
-  return norm_(values);
+  return engine != nullptr ? models::fused_norm(values, {norm_->weight, norm_->bias})
+                           : norm_(values);
+}
+
+// The fused parts know no dropout.
+models::FusedEnginePtr Gpt2::find_engine() {
+  const bool drops = options_.dropout > 0 && is_training();
+  if (drops || !models::computes_in_bf16(token_->weight)) {
+    return nullptr;
+  }
+  if (!has_looked_for_engine_) {
+    has_looked_for_engine_ = true;
+    engine_ = models::make_fused_engine(token_->weight, options_.width, options_.heads);
+  }
+  return engine_;
+}
+
+torch::Tensor Gpt2::loss(const torch::Tensor& tokens, const torch::Tensor& targets) {
+  const torch::Tensor seen = hidden(tokens);
+  if (const models::FusedEnginePtr engine = find_engine()) {
+    return models::fused_token_loss(engine, seen, token_->weight, targets);
+  }
+  const torch::Tensor given = scores(seen).flatten(0, 1);
+  // Sixteen bits are too few to take a logarithm of a sum in.
+  const torch::Tensor exact = given.element_size() < 4 ? given.to(torch::kFloat32) : given;
+  return nn::functional::cross_entropy(exact,
+                                       targets.flatten().clamp_min(-1),
+                                       nn::functional::CrossEntropyFuncOptions().ignore_index(-1));
 }
 
 torch::Tensor Gpt2::scores(const torch::Tensor& hidden) {

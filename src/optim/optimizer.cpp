@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
+#include "optim/fused.h"
 #include "optim/vector_adam.h"
 
 namespace lockstep {
@@ -46,6 +47,11 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   std::erase_if(parameters, [&seen](const torch::Tensor& parameter) {
     return !seen.insert(parameter.unsafeGetTensorImpl()).second;
   });
+  if (!options.vectorised && torch::cuda::is_available()) {
+    if (auto fused = optim::make_fused(parameters, options)) {
+      return fused;
+    }
+  }
   if (options.name == "sgd") {
     return std::make_unique<torch::optim::SGD>(std::move(parameters),
                                                torch::optim::SGDOptions(options.lr)

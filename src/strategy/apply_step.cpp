@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lockstep/optimizer.h"
+#include "optim/fused.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -47,6 +48,15 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
                       const std::vector<torch::Tensor>& parameters,
                       const StepOptions& options) {
   StepResult result;
+  auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
+  if (fused != nullptr && !options.check_finite && fused->is_fused()) {
+    fused->step_fused({.clip_norm = options.clip_norm, .gradient_scale = 1 / options.loss_scale});
+    if (options.clip_norm > 0 && options.wants_norm) {
+      result.norm = fused->norm().item<double>();
+    }
+    drop_gradients(parameters);
+    return result;
+  }
   {
     torch::NoGradGuard no_grad;
     const std::vector<torch::Tensor> gradients = defined_gradients(parameters);

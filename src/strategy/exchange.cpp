@@ -14,6 +14,7 @@ class Exchange::Channel final : public Communicator {
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
   std::string_view kind() const override { return communicator_.kind(); }
+  std::optional<torch::Device> device() const override { return communicator_.device(); }
 
  protected:
   void do_barrier() override {
@@ -52,7 +53,11 @@ class Exchange::Channel final : public Communicator {
 Exchange::Exchange(Communicator& communicator, bool overlap)
     : communicator_(communicator),
       queue_(overlap && communicator.overlaps() ? std::make_unique<comm::TaskQueue>() : nullptr),
-      channel_(std::make_unique<Channel>(*this)) {}
+      channel_(std::make_unique<Channel>(*this)) {
+  if (overlap && communicator.device()) {
+    side_.emplace(*communicator.device());
+  }
+}
 
 Exchange::~Exchange() = default;
 
@@ -61,11 +66,18 @@ Communicator& Exchange::channel() {
 }
 
 Exchange::Future Exchange::start(Task task) {
-  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+  auto future = c10::make_intrusive<c10::ivalue::Future>(
+      c10::TensorType::get(),
+      side_ ? std::vector<c10::Device>{side_->device()} : std::vector<c10::Device>());
   std::function<void()> call = [this, future, task = std::move(task)] {
     try {
       torch::NoGradGuard no_grad;
-      future->markCompleted(task(communicator_));
+      torch::Tensor result = task(communicator_);
+      if (side_ && !result.defined()) {
+        // A future looks for the devices that it must wait for in what it holds.
+        result = torch::empty({1}, side_->device());
+      }
+      future->markCompleted(result);
     } catch (...) {
       future->setError(std::current_exception());
     }
@@ -75,9 +87,19 @@ Exchange::Future Exchange::start(Task task) {
   } else if (queue_ != nullptr) {
     queue_->push(std::move(call));
   } else {
-    call();
+    run_here(call);
   }
   return future;
+}
+
+void Exchange::run_here(const std::function<void()>& call) {
+  if (!side_) {
+    call();
+    return;
+  }
+  side_->follow();
+  const c10::StreamGuard guard = side_->enter();
+  call();
 }
 
 void Exchange::release() {
@@ -89,7 +111,10 @@ void Exchange::release() {
 
 void Exchange::run(const std::function<void()>& call) {
   if (queue_ == nullptr) {
-    call();
+    run_here(call);
+    if (side_) {
+      side_->let_follow();
+    }
     return;
   }
   std::packaged_task<void()> task(call);

@@ -32,20 +32,41 @@ GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
 
 void GradientPacks::sum(Communicator& communicator) const {
   const torch::NoGradGuard no_grad;
+  // What a GPU knows must be waited for: there the flags go ahead of all packs, over the CPU.
+  const torch::Tensor known =
+      communicator.device() ? count_gradients(communicator) : torch::Tensor();
+  int64_t first = 0;
   for (const Pack& pack : packs_) {
-    sum(communicator, pack);
+    const auto count = static_cast<int64_t>(pack.parameters.size());
+    sum(communicator, pack, known.defined() ? known.narrow(0, first, count) : known);
+    first += count;
   }
 }
 
-void GradientPacks::sum(Communicator& communicator, const Pack& pack) const {
+torch::Tensor GradientPacks::count_gradients(Communicator& communicator) const {
+  std::vector<float> mine;
+  for (const Pack& pack : packs_) {
+    for (const torch::Tensor& parameter : pack.parameters) {
+      mine.push_back(parameter.grad().defined() ? 1.0F : 0.0F);
+    }
+  }
+  torch::Tensor counts = torch::tensor(mine);
+  communicator.all_reduce(counts);
+  return counts;
+}
+
+void GradientPacks::sum(Communicator& communicator,
+                        const Pack& pack,
+                        const torch::Tensor& known) const {
   const torch::TensorOptions options = pack.parameters.front().options().requires_grad(false);
-  const auto flags = static_cast<int64_t>(pack.parameters.size());
+  const auto count = static_cast<int64_t>(pack.parameters.size());
+  const int64_t flags = known.defined() ? 0 : count;
   torch::Tensor flat = torch::zeros(
       {flags + pack.values},
       options.dtype(wire_type(compression_).value_or(pack.parameters.front().scalar_type())));
-  torch::Tensor has_gradient = torch::zeros({flags}, torch::kFloat32);
+  torch::Tensor has_gradient = torch::zeros({count}, torch::kFloat32);
   int64_t at = flags;
-  for (int64_t i = 0; i < flags; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
     torch::Tensor gradient = parameter.grad();
     if (gradient.defined()) {
@@ -55,12 +76,13 @@ void GradientPacks::sum(Communicator& communicator, const Pack& pack) const {
     }
     at += parameter.numel();
   }
-  flat.narrow(0, 0, flags).copy_(has_gradient);
+  flat.narrow(0, 0, flags).copy_(has_gradient.narrow(0, 0, flags));
   communicator.all_reduce(flat);
-  has_gradient = flat.narrow(0, 0, flags).to(torch::kCPU, torch::kFloat32);
+  has_gradient =
+      known.defined() ? known : flat.narrow(0, 0, flags).to(torch::kCPU, torch::kFloat32);
   flat = flat.to(pack.parameters.front().scalar_type());
   at = flags;
-  for (int64_t i = 0; i < flags; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
     // A view: the pack lives as long as the step.
     parameter.mutable_grad() = has_gradient[i].item<float>() > 0

@@ -31,7 +31,9 @@ class GradientPacks {
     int64_t values = 0;
   };
 
-  void sum(Communicator& communicator, const Pack& pack) const;
+  torch::Tensor count_gradients(Communicator& communicator) const;
+  // `known`: on how many workers each parameter has a gradient; undefined: goes along in the pack.
+  void sum(Communicator& communicator, const Pack& pack, const torch::Tensor& known) const;
 
   std::vector<Pack> packs_;
   Compression compression_;

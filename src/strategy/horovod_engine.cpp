@@ -59,6 +59,9 @@ Engine::Engine(std::unique_ptr<Communicator> channel, const HorovodOptions& opti
       keep_alive_ = std::min(keep_alive_, to_duration(seconds / 4));
     }
   }
+  if (channel_->device()) {
+    side_.emplace(*channel_->device());
+  }
   if (channel_->rank() == 0) {
     coordinator_ = std::make_unique<Coordinator>(
         channel_->size(), options.stall_warning, options.stall_shutdown);
@@ -81,6 +84,9 @@ Engine::~Engine() {
 
 void Engine::announce(std::vector<Announcement> tensors) {
   bool is_first = false;
+  if (side_) {
+    side_->follow();
+  }
   {
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) {
@@ -109,6 +115,9 @@ std::set<std::string> Engine::wait() {
   is_waited_for_ = false;
   if (!unfinished_.empty()) {
     std::rethrow_exception(failure_);
+  }
+  if (side_) {
+    side_->let_follow();
   }
   std::set<std::string> empty;
   empty.swap(empty_);
@@ -141,6 +150,10 @@ EngineCounts Engine::counts() const {
 void Engine::run() {
   const torch::NoGradGuard no_grad;
   try {
+    std::optional<c10::StreamGuard> guard;
+    if (side_) {
+      guard.emplace(side_->stream());
+    }
     do {
       sleep();
     } while (cycle());

@@ -15,6 +15,7 @@
 #include <torch/torch.h>
 #include <vector>
 
+#include "comm/side_stream.h"
 #include "lockstep/strategy.h"
 #include "strategy/horovod_autotune.h"
 #include "strategy/horovod_cache.h"
@@ -114,6 +115,7 @@ class Engine {
 
   // Before the thread starts.
   std::unique_ptr<Communicator> channel_;
+  std::optional<comm::SideStream> side_;  // where messages are work of a GPU
   HorovodOptions options_;
   Report report_;
   Clock::duration keep_alive_;

@@ -148,7 +148,8 @@ void FusionBuffer::adasum(torch::Tensor& buffer, const std::vector<Share>& share
 torch::Tensor FusionBuffer::slot(c10::ScalarType type, int64_t elements) {
   torch::Tensor& buffer = buffers_[type];
   if (!buffer.defined() || buffer.numel() < elements) {
-    buffer = torch::empty({elements}, torch::dtype(type));
+    buffer = torch::empty({elements},
+                          torch::dtype(type).device(channel_.device().value_or(torch::kCPU)));
   }
   return buffer.narrow(0, 0, elements);
 }

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include "comm/lost_peer.h"
+#include "comm/nccl.h"
 #include "comm/process_group.h"
+#include "comm/solo.h"
 #include "comm/store.h"
 #include "lockstep/error.h"
 #include "os/socket.h"
@@ -36,8 +38,26 @@ TEST(JoinGang, IsSoloForOneWorker) {
 TEST(JoinGang, ListsTheTransportsWhenOneIsMisspelt) {
   EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "glo"}); }),
             "cannot use transport 'glo'\n"
-            "  there are: auto, shared-memory, gloo, node-first, mpi\n"
+            "  there are: auto, shared-memory, gloo, node-first, mpi, nccl\n"
             "  try:       --transport gloo");
+}
+
+TEST(JoinGang, WantsGpusForNccl) {
+  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "nccl"}); }),
+            "cannot use NCCL: it joins GPUs, and this worker trains on a CPU\n"
+            "  asked:  --transport nccl, or --collective nccl\n"
+            "  device: cpu  (rank 0)\n"
+            "  try:    --transport auto");
+}
+
+TEST(JoinGang, SaysThatABuildHasNoNccl) {
+  if (has_nccl()) {
+    GTEST_SKIP() << "this build has NCCL";
+  }
+  EXPECT_EQ(join_nccl(std::make_unique<Solo>(), torch::kCPU, false)->kind(), "solo");
+  EXPECT_EQ(message_of([] { join_nccl(std::make_unique<Solo>(), torch::kCPU, true); }),
+            "cannot use NCCL: this build of lockstep has none\n"
+            "  try: build with a CUDA libtorch and nccl.h, or --transport auto");
 }
 
 TEST(JoinGang, WantsMpirunForMpi) {

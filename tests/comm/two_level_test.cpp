@@ -45,7 +45,7 @@ class TwoLevel : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(TwoLevel, KeepsEveryPromiseOfACommunicator) {
   two_level_gang(GetParam(), [](Communicator& comm) {
-    EXPECT_EQ(faults_of_collectives(comm, {1, 7, 1001}), "");
+    EXPECT_EQ(faults_of_collectives(comm, torch::kCPU, {1, 7, 1001}), "");
   });
 }
 
@@ -70,7 +70,7 @@ TEST_P(TwoLevel, PartsHaveParts) {
         const auto part = most->subset(count);
         if (part != nullptr) {
           EXPECT_EQ(part->kind(), "threads of threads");
-          EXPECT_EQ(faults_of_collectives(*part, {5}), "") << count;
+          EXPECT_EQ(faults_of_collectives(*part, torch::kCPU, {5}), "") << count;
         }
       }
     }

@@ -11,11 +11,15 @@ namespace {
 
 class Checker {
  public:
-  explicit Checker(Communicator& comm) : comm_(comm) {}
+  Checker(Communicator& comm, torch::Device device) : comm_(comm), device_(device) {}
 
-  void expect(const std::string& what, const torch::Tensor& found, const torch::Tensor& wanted) {
-    if (found.sizes() != wanted.sizes() || found.scalar_type() != wanted.scalar_type() ||
-        !found.equal(wanted)) {
+  // Where the collectives get it.
+  torch::Tensor on(const torch::Tensor& tensor) const { return tensor.to(device_); }
+
+  void expect(const std::string& what, const torch::Tensor& where, const torch::Tensor& wanted) {
+    const torch::Tensor found = where.cpu();
+    if (where.device() != device_ || found.sizes() != wanted.sizes() ||
+        found.scalar_type() != wanted.scalar_type() || !found.equal(wanted)) {
       text_ += fmt::format("{} on rank {} of {}\n", what, comm_.rank(), comm_.size());
     }
   }
@@ -30,6 +34,7 @@ class Checker {
 
  private:
   Communicator& comm_;
+  torch::Device device_;
   std::string text_;
 };
 
@@ -41,15 +46,19 @@ void check_rounding(Communicator& comm, Checker& checker) {
     return;
   }
   for (const auto& [type, large] : {std::pair(torch::kHalf, 2048), {torch::kBFloat16, 256}}) {
-    torch::Tensor sum = torch::full({5}, comm.rank() == 0 ? large : comm.rank() < 3 ? 1 : 0, type);
+    torch::Tensor sum = checker.on(torch::full({5},
+                                               comm.rank() == 0  ? large
+                                               : comm.rank() < 3 ? 1
+                                                                 : 0,
+                                               type));
     comm.all_reduce(sum);
     checker.expect(
         fmt::format("rounding of {}", toString(type)), sum, torch::full({5}, large + 2, type));
-    torch::Tensor slices = torch::full({comm.size(), 3},
-                                       comm.rank() == 0  ? large
-                                       : comm.rank() < 3 ? 1
-                                                         : 0,
-                                       type);
+    torch::Tensor slices = checker.on(torch::full({comm.size(), 3},
+                                                  comm.rank() == 0  ? large
+                                                  : comm.rank() < 3 ? 1
+                                                                    : 0,
+                                                  type));
     checker.expect(fmt::format("rounding of {} slices", toString(type)),
                    comm.reduce_scatter(slices),
                    torch::full({3}, large + 2, type));
@@ -70,20 +79,20 @@ void check_reductions(Communicator& comm, Checker& checker, int64_t count) {
                           torch::kUInt8,
                           torch::kHalf,
                           torch::kBFloat16}) {
-    torch::Tensor sum = numbers(count, comm.rank(), type);
+    torch::Tensor sum = checker.on(numbers(count, comm.rank(), type));
     comm.all_reduce(sum);
     const torch::Tensor wanted = (torch::arange(count) % 5 * size + size * (size - 1) / 2).to(type);
     checker.expect(fmt::format("sum of {} {}", count, toString(type)), sum, wanted);
   }
-  torch::Tensor most = numbers(count, comm.rank(), torch::kFloat32);
+  torch::Tensor most = checker.on(numbers(count, comm.rank(), torch::kFloat32));
   comm.all_reduce(most, Reduction::Max);
-  torch::Tensor most_half = numbers(count, comm.rank(), torch::kBFloat16);
+  torch::Tensor most_half = checker.on(numbers(count, comm.rank(), torch::kBFloat16));
   comm.all_reduce(most_half, Reduction::Max);
   checker.expect(fmt::format("max of {} bfloat16", count),
                  most_half,
                  numbers(count, size - 1, torch::kBFloat16));
   checker.expect(fmt::format("max of {}", count), most, numbers(count, size - 1, torch::kFloat32));
-  torch::Tensor least = numbers(count, comm.rank(), torch::kInt64);
+  torch::Tensor least = checker.on(numbers(count, comm.rank(), torch::kInt64));
   comm.all_reduce(least, Reduction::Min);
   checker.expect(fmt::format("min of {}", count), least, numbers(count, 0, torch::kInt64));
 }
@@ -91,12 +100,12 @@ void check_reductions(Communicator& comm, Checker& checker, int64_t count) {
 void check_transport(Communicator& comm, Checker& checker, int64_t count) {
   const int size = comm.size();
   for (int root = 0; root < size; ++root) {
-    torch::Tensor sent = numbers(count, comm.rank(), torch::kFloat64);
+    torch::Tensor sent = checker.on(numbers(count, comm.rank(), torch::kFloat64));
     comm.broadcast(sent, root);
     checker.expect(
         fmt::format("broadcast of {}", count), sent, numbers(count, root, torch::kFloat64));
   }
-  const torch::Tensor all = comm.all_gather(numbers(count, comm.rank(), torch::kInt32));
+  const torch::Tensor all = comm.all_gather(checker.on(numbers(count, comm.rank(), torch::kInt32)));
   std::vector<torch::Tensor> rows;
   for (int rank = 0; rank < size; ++rank) {
     rows.push_back(numbers(count, rank, torch::kInt32));
@@ -104,7 +113,7 @@ void check_transport(Communicator& comm, Checker& checker, int64_t count) {
   checker.expect(fmt::format("all-gather of {}", count), all, torch::stack(rows));
 
   for (const auto type : {torch::kFloat32, torch::kHalf, torch::kInt64}) {
-    torch::Tensor slices = torch::empty({size, count}, type);
+    torch::Tensor slices = checker.on(torch::empty({size, count}, type));
     for (int rank = 0; rank < size; ++rank) {
       slices[rank] = numbers(count, rank + comm.rank(), type);
     }
@@ -132,7 +141,7 @@ void check_objects(Communicator& comm, Checker& checker) {
 
 void check_views(Communicator& comm, Checker& checker) {
   const int size = comm.size();
-  torch::Tensor matrix = torch::zeros({4, 6});
+  torch::Tensor matrix = checker.on(torch::zeros({4, 6}));
   torch::Tensor column = matrix.select(1, 2);  // not contiguous
   column.fill_(comm.rank() + 1);
   comm.all_reduce(column);
@@ -140,9 +149,9 @@ void check_views(Communicator& comm, Checker& checker) {
   wanted.select(1, 2).fill_(size * (size + 1) / 2);
   checker.expect("sum of a view", matrix, wanted);
 
-  std::vector<torch::Tensor> many = {torch::full({3}, comm.rank(), torch::kFloat32),
-                                     torch::full({2, 2}, comm.rank(), torch::kInt64),
-                                     torch::full({5}, comm.rank(), torch::kFloat32),
+  std::vector<torch::Tensor> many = {checker.on(torch::full({3}, comm.rank(), torch::kFloat32)),
+                                     checker.on(torch::full({2, 2}, comm.rank(), torch::kInt64)),
+                                     checker.on(torch::full({5}, comm.rank(), torch::kFloat32)),
                                      torch::empty({0})};
   comm.broadcast(many, size - 1);
   checker.expect("first of many", many[0], torch::full({3}, size - 1, torch::kFloat32));
@@ -157,15 +166,15 @@ void check_subsets(Communicator& comm, Checker& checker) {
     checker.expect("who is in the subset", (part != nullptr) == (comm.rank() < count));
     if (part != nullptr) {
       checker.expect("place in the subset", part->rank() == comm.rank() && part->size() == count);
-      torch::Tensor sum = torch::full({1000}, comm.rank() + 1, torch::kFloat32);
+      torch::Tensor sum = checker.on(torch::full({1000}, comm.rank() + 1, torch::kFloat32));
       part->all_reduce(sum);
       checker.expect(
           "sum in the subset", sum, torch::full({1000}, count * (count + 1) / 2, torch::kFloat32));
     }
   }
   const std::unique_ptr<Communicator> beside = comm.subset(comm.size());
-  torch::Tensor there = torch::full({70000}, comm.rank() + 1, torch::kFloat32);
-  torch::Tensor here = torch::full({70000}, comm.rank() + 1, torch::kFloat64);
+  torch::Tensor there = checker.on(torch::full({70000}, comm.rank() + 1, torch::kFloat32));
+  torch::Tensor here = checker.on(torch::full({70000}, comm.rank() + 1, torch::kFloat64));
   {
     const std::jthread other([&] { beside->all_reduce(there); });
     comm.all_reduce(here);
@@ -177,8 +186,10 @@ void check_subsets(Communicator& comm, Checker& checker) {
 
 }  // namespace
 
-std::string faults_of_collectives(Communicator& comm, const std::vector<int64_t>& counts) {
-  Checker checker(comm);
+std::string faults_of_collectives(Communicator& comm,
+                                  torch::Device device,
+                                  const std::vector<int64_t>& counts) {
+  Checker checker(comm, device);
   for (const int64_t count : counts) {
     check_reductions(comm, checker, count);
     check_transport(comm, checker, count);

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl.h"
+
+#include <array>
+#include <atomic>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <condition_variable>
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <exception>
+#include <fmt/format.h>
+#include <mutex>
+#include <nccl.h>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "lockstep/error.h"
+#include "os/environment.h"
+#include "os/peer_watch.h"
+
+namespace lockstep::comm {
+namespace {
+
+ncclDataType_t to_type(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32:
+      return ncclFloat32;
+    case torch::kFloat64:
+      return ncclFloat64;
+    case torch::kHalf:
+      return ncclFloat16;
+    case torch::kBFloat16:
+      return ncclBfloat16;
+    case torch::kInt32:
+      return ncclInt32;
+    case torch::kInt64:
+      return ncclInt64;
+    default:
+      break;
+  }
+  LOCKSTEP_CHECK(type == torch::kUInt8);
+  return ncclUint8;
+}
+
+ncclRedOp_t to_op(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::Max:
+      return ncclMax;
+    case Reduction::Min:
+      return ncclMin;
+    case Reduction::Sum:
+      break;
+  }
+  return ncclSum;
+}
+
+// Watches, on a thread of its own, whether the others still live: a GPU that waits for one that is
+// gone would wait for ever, and whoever waits for that GPU, too. Gives up the connection then.
+class Connection {
+ public:
+  // All workers of the gang make one at the same time.
+  Connection(Communicator& host, torch::Device device) : device_(device) {
+    const c10::cuda::CUDAGuard guard(device_);
+    ncclUniqueId id{};
+    if (host.rank() == 0) {
+      require(ncclGetUniqueId(&id), "making an address to meet at");
+    }
+    const std::string bytes = host.broadcast_bytes(std::string(id.internal, sizeof(id.internal)));
+    std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+    require(ncclCommInitRank(&comm_, host.size(), id, host.rank()), "connecting the gang");
+    find_neighbours(host);
+    watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+
+  // The last messages of this worker must be through before it goes: others wait for them. A worker
+  // that has failed does not wait for anybody.
+  ~Connection() {
+    const c10::cuda::CUDAGuard guard(device_);
+    const bool has_failed = std::uncaught_exceptions() > exceptions_;
+    if (!is_lost_ && !has_failed) {
+      cudaDeviceSynchronize();
+    }
+    watch_.request_stop();
+    watch_.join();
+    if (comm_ != nullptr) {
+      has_failed ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
+    }
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  template <typename Start>
+  void run(std::string_view call, const Start& start) {
+    const std::lock_guard lock(mutex_);
+    throw_if_lost(call);
+    const c10::cuda::CUDAGuard guard(device_);
+    require(start(comm_, c10::cuda::getCurrentCUDAStream(device_.index()).stream()), call);
+  }
+
+ private:
+  void find_neighbours(Communicator& host) {
+    const std::string mine = fmt::format("{}\n{}", os::machine_identity(), os::process_id());
+    const std::vector<std::string> all = host.all_gather_bytes(mine);
+    for (int rank = 0; rank < host.size(); ++rank) {
+      const std::string& text = all[static_cast<size_t>(rank)];
+      const auto end = text.find('\n');
+      if (rank != host.rank() && text.substr(0, end) == os::machine_identity() && text != mine &&
+          peers_.add(std::stoi(text.substr(end + 1)))) {
+        ranks_.push_back(rank);
+      }
+    }
+  }
+
+  void watch(const std::stop_token& stop) {
+    constexpr auto kPause = std::chrono::milliseconds(100);
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, stop, kPause, [&stop] { return stop.stop_requested(); })) {
+      const std::string reason = find_loss();
+      if (!reason.empty()) {
+        give_up(reason);
+        return;
+      }
+    }
+  }
+
+  std::string find_loss() {
+    if (const auto ended = peers_.find_ended()) {
+      return fmt::format("rank {} has ended", ranks_[static_cast<size_t>(*ended)]);
+    }
+    ncclResult_t state = ncclSuccess;
+    if (ncclCommGetAsyncError(comm_, &state) == ncclSuccess &&
+        (state == ncclSuccess || state == ncclInProgress)) {
+      return "";
+    }
+    return ncclGetErrorString(state);
+  }
+
+  // Kernels that wait end, and with them whoever waits for the GPU.
+  void give_up(const std::string& reason) {
+    reason_ = reason;
+    is_lost_ = true;
+    // A call under way may itself wait for the peer, and only this ends it.
+    std::unique_lock lock(mutex_, std::defer_lock);
+    for (int i = 0; i < 100 && !lock.try_lock(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    const c10::cuda::CUDAGuard guard(device_);
+    ncclCommAbort(std::exchange(comm_, nullptr));
+  }
+
+  void throw_if_lost(std::string_view call) const {
+    if (is_lost_) {
+      throw Error(ExitCode::TryAgain, fmt::format("cannot finish {}: a worker is gone", call))
+          .fact("reason", reason_, "NCCL's watch")
+          .hint("look at what the other worker said");
+    }
+  }
+
+  void require(ncclResult_t result, std::string_view call) const {
+    if (result == ncclSuccess || result == ncclInProgress) {
+      return;
+    }
+    throw_if_lost(call);
+    const bool is_peers = result == ncclRemoteError || result == ncclSystemError;
+    throw Error(is_peers ? ExitCode::TryAgain : ExitCode::Unavailable,
+                fmt::format("cannot finish {} over NCCL", call))
+        .fact("reason", ncclGetErrorString(result), "NCCL")
+        .fact("more", trim(ncclGetLastError(comm_)).empty() ? "none" : ncclGetLastError(comm_))
+        .hint("NCCL_DEBUG=INFO for what it did; --transport auto, gloo or mpi goes without it");
+  }
+
+  torch::Device device_;
+  int exceptions_ = std::uncaught_exceptions();
+  ncclComm_t comm_ = nullptr;
+  os::PeerWatch peers_;
+  std::vector<int> ranks_;  // of peers_
+  std::mutex mutex_;        // of the calls
+  std::string reason_;      // before is_lost_ is true
+  std::atomic<bool> is_lost_ = false;
+  std::jthread watch_;
+};
+
+class NcclRank final : public Communicator {
+ public:
+  NcclRank(std::unique_ptr<Communicator> host, torch::Device device)
+      : host_(std::move(host)), device_(device) {}
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  std::string_view kind() const override { return "nccl"; }
+  std::optional<torch::Device> device() const override { return device_; }
+
+ protected:
+  bool notices_different_calls() const override { return false; }
+
+  void do_barrier() override { host_->barrier(); }
+
+  void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
+    if (!tensor.is_cuda()) {
+      host_->all_reduce(tensor, reduction);
+      return;
+    }
+    keep(tensor);
+    connection().run("all-reduce", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllReduce(tensor.data_ptr(),
+                           tensor.data_ptr(),
+                           count(tensor),
+                           to_type(tensor.scalar_type()),
+                           to_op(reduction),
+                           comm,
+                           stream);
+    });
+  }
+
+  void do_broadcast(torch::Tensor& tensor, int root) override {
+    if (!tensor.is_cuda()) {
+      host_->broadcast(tensor, root);
+      return;
+    }
+    keep(tensor);
+    connection().run("broadcast", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclBroadcast(
+          tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclUint8, root, comm, stream);
+    });
+  }
+
+  void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
+    if (!output.is_cuda()) {
+      host_->all_gather_into(output, input);
+      return;
+    }
+    keep(output);
+    keep(input);
+    connection().run("all-gather", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(
+          input.data_ptr(), output.data_ptr(), input.nbytes(), ncclUint8, comm, stream);
+    });
+  }
+
+  void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
+    if (!output.is_cuda()) {
+      output.copy_(host_->reduce_scatter(input.view({size(), -1})).view({-1}));
+      return;
+    }
+    keep(output);
+    keep(input);
+    connection().run("reduce-scatter", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclReduceScatter(input.data_ptr(),
+                               output.data_ptr(),
+                               count(output),
+                               to_type(input.scalar_type()),
+                               ncclSum,
+                               comm,
+                               stream);
+    });
+  }
+
+  std::unique_ptr<Communicator> do_subset(int count) override {
+    std::unique_ptr<Communicator> part = host_->subset(count);
+    return part == nullptr ? nullptr : std::make_unique<NcclRank>(std::move(part), device_);
+  }
+
+ private:
+  static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
+
+  // Whoever drops the tensor does not give its memory away before the message is through.
+  void keep(const torch::Tensor& tensor) const {
+    tensor.record_stream(c10::cuda::getCurrentCUDAStream(device_.index()).unwrap());
+  }
+
+  // Made when it is first needed: many a gang beside the first exchanges words alone.
+  Connection& connection() {
+    if (connection_ == nullptr) {
+      connection_ = std::make_unique<Connection>(*host_, device_);
+    }
+    return *connection_;
+  }
+
+  std::unique_ptr<Communicator> host_;
+  torch::Device device_;
+  std::unique_ptr<Connection> connection_;
+};
+
+std::string identity_of(torch::Device device) {
+  std::array<char, 32> bus{};
+  if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device.index()) !=
+      cudaSuccess) {
+    throw Error(ExitCode::Unavailable,
+                fmt::format("cannot use {}: CUDA does not know it", device.str()));
+  }
+  return fmt::format("{} {}", os::machine_identity(), bus.data());
+}
+
+bool is_gpu_shared(Communicator& host, torch::Device device) {
+  const std::vector<std::string> all = host.all_gather_bytes(identity_of(device));
+  return std::set<std::string>(all.begin(), all.end()).size() < all.size();
+}
+
+// NCCL goes by this name when it looks for two workers on one GPU.
+void pretend_to_be_apart(int rank) {
+  const os::Environment environment = os::environment();
+  os::set_variable("NCCL_HOSTID", fmt::format("lockstep-{}", rank));
+  for (const auto& [name, value] :
+       {std::pair("NCCL_IB_DISABLE", "1"), std::pair("NCCL_SOCKET_IFNAME", "lo")}) {
+    if (!environment.contains(name)) {
+      os::set_variable(name, value);
+    }
+  }
+}
+
+}  // namespace
+
+bool has_nccl() {
+  return true;
+}
+
+std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
+                                        torch::Device device,
+                                        bool insist) {
+  if (host->size() == 1) {
+    return host;
+  }
+  if (is_gpu_shared(*host, device)) {
+    if (!insist) {
+      if (host->rank() == 0) {
+        log::info("workers share a GPU: gradients travel by {}, not by NCCL", host->kind());
+      }
+      return host;
+    }
+    pretend_to_be_apart(host->rank());
+  }
+  return std::make_unique<NcclRank>(std::move(host), device);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/fused.h"
+
+namespace lockstep::optim {
+
+std::unique_ptr<torch::optim::Optimizer> make_fused(
+    const std::vector<torch::Tensor>& /*parameters*/, const OptimizerOptions& /*options*/) {
+  return nullptr;
+}
+
+}  // namespace lockstep::optim
