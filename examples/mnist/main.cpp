@@ -27,6 +27,11 @@ int main(int argc, char** argv) {
     const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.02});
 
     lockstep::Trainer trainer(session, {.epochs = 2, .global_batch = 128, .schedule = "cosine"});
-    trainer.fit(*net, *optimizer, digits.train, digits.test, lockstep::CrossEntropy());
+    // On a GPU the digits lie beside the network.
+    trainer.fit(*net,
+                *optimizer,
+                lockstep::on_device(digits.train, session.device()),
+                lockstep::on_device(digits.test, session.device()),
+                lockstep::CrossEntropy());
   });
 }

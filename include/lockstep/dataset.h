@@ -28,6 +28,9 @@ class Dataset {
   // a data set that can do better overrides it. No indices give an empty Batch.
   virtual Batch batch(std::span<const int64_t> indices) const;
 
+  // Where its samples lie, and batches come from.
+  virtual torch::Device device() const { return torch::kCPU; }
+
   // The first sample of each file that it is read from, in order; one file if it does not know.
   virtual std::vector<int64_t> files() const { return {0}; }
 };
@@ -37,6 +40,10 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 
 // The rows of two tensors of the same length, which it keeps without a copy.
 DatasetPtr tensors(torch::Tensor input, torch::Tensor target);
+
+// All samples of `dataset`, read once and kept on `device`, from which batches then come without a
+// way through main memory; `dataset` itself for the CPU. For what fits there: MNIST does.
+DatasetPtr on_device(DatasetPtr dataset, torch::Device device);
 
 // Every sample of `dataset` changed by `change`, each time it is asked for, on the thread that
 // asks.

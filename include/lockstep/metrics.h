@@ -31,6 +31,10 @@ class Meter {
   int64_t samples() const { return samples_; }
   int64_t scored() const { return scored_; }
   double correct() const;
+
+  // Loss times samples, and correct, as float64 [2] where they were counted.
+  torch::Tensor sums() const;
+
   double loss() const;
   std::optional<double> accuracy() const;
 

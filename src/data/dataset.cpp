@@ -37,6 +37,7 @@ class TensorDataset : public Dataset {
       : input_(std::move(input)), target_(std::move(target)) {}
 
   int64_t size() const override { return input_.size(0); }
+  torch::Device device() const override { return input_.device(); }
 
   Example example(int64_t index) const override {
     data::check_index(index, size());
@@ -49,7 +50,7 @@ class TensorDataset : public Dataset {
     }
     const torch::Tensor rows =
         torch::tensor(c10::ArrayRef<int64_t>(indices.data(), indices.size()), torch::kInt64)
-            .to(input_.device());
+            .to(input_.device(), /*non_blocking=*/true);
     return {input_.index_select(0, rows), target_.index_select(0, rows)};
   }
 
@@ -64,6 +65,7 @@ class MappedDataset : public Dataset {
       : base_(std::move(base)), change_(std::move(change)) {}
 
   int64_t size() const override { return base_->size(); }
+  torch::Device device() const override { return base_->device(); }
   std::vector<int64_t> files() const override { return base_->files(); }
   Example example(int64_t index) const override { return change_(base_->example(index)); }
 
@@ -78,6 +80,7 @@ class BatchMappedDataset : public Dataset {
       : base_(std::move(base)), change_(std::move(change)) {}
 
   int64_t size() const override { return base_->size(); }
+  torch::Device device() const override { return base_->device(); }
   std::vector<int64_t> files() const override { return base_->files(); }
 
   Example example(int64_t index) const override {
@@ -110,6 +113,9 @@ class ConcatDataset : public Dataset {
   }
 
   int64_t size() const override { return size_; }
+  torch::Device device() const override {
+    return parts_.empty() ? torch::Device(torch::kCPU) : parts_.front()->device();
+  }
 
   std::vector<int64_t> files() const override {
     std::vector<int64_t> all;
@@ -171,6 +177,8 @@ class ConcatDataset : public Dataset {
 class ReindexedDataset : public Dataset {
  public:
   explicit ReindexedDataset(DatasetPtr base) : base_(std::move(base)) {}
+
+  torch::Device device() const override { return base_->device(); }
 
   Example example(int64_t index) const override {
     data::check_index(index, size());
@@ -250,6 +258,26 @@ DatasetPtr tensors(torch::Tensor input, torch::Tensor target) {
         .fact("target", std::to_string(rows(target)));
   }
   return std::make_shared<TensorDataset>(std::move(input), std::move(target));
+}
+
+DatasetPtr on_device(DatasetPtr dataset, torch::Device device) {
+  if (dataset == nullptr || dataset->device() == device) {
+    return dataset;
+  }
+  // In parts: what a batch is made of may be larger than the batch.
+  constexpr int64_t kPart = 4096;
+  std::vector<torch::Tensor> inputs;
+  std::vector<torch::Tensor> targets;
+  for (int64_t begin = 0; begin < dataset->size(); begin += kPart) {
+    std::vector<int64_t> indices;
+    for (int64_t i = begin; i < std::min(begin + kPart, dataset->size()); ++i) {
+      indices.push_back(i);
+    }
+    const Batch some = dataset->batch(indices).to(device);
+    inputs.push_back(some.input);
+    targets.push_back(some.target);
+  }
+  return tensors(torch::cat(inputs), torch::cat(targets));
 }
 
 DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change) {

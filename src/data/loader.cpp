@@ -63,11 +63,13 @@ class Loader::Pipeline {
       : dataset_(std::move(dataset)),
         indices_(std::move(indices)),
         steps_(steps),
-        pins_for_(find_pinning_device(options.pin_memory)),
+        pins_for_(find_pinning_device(options.pin_memory && dataset_->device().is_cpu())),
         claimed_(options.first_step),
         taken_(options.first_step),
         ring_(static_cast<size_t>(options.prefetch)) {
-    for (int i = 0; i < options.threads; ++i) {
+    // What comes off a GPU is queued there by the thread that asks, in the order of its other work.
+    const int threads = dataset_->device().is_cpu() ? options.threads : 0;
+    for (int i = 0; i < threads; ++i) {
       threads_.emplace_back([this, i](const std::stop_token& stop) {
         c10::setThreadName(fmt::format("loader-{}", i));
         make_batches(stop);

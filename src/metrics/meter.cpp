@@ -5,9 +5,12 @@ namespace lockstep {
 
 void Meter::add(const torch::Tensor& mean_loss, int64_t samples) {
   torch::NoGradGuard no_grad;
-  // A mean of float32 over many batches loses digits if it is added up in float32.
-  const torch::Tensor sum = mean_loss.detach().to(torch::kFloat64) * static_cast<double>(samples);
-  loss_sum_ = loss_sum_.defined() ? loss_sum_.add_(sum) : sum;
+  // A mean of float32 over many batches loses digits if it is added up in float32. One operator:
+  // small networks feel each of them.
+  if (!loss_sum_.defined()) {
+    loss_sum_ = torch::zeros({}, mean_loss.options().dtype(torch::kFloat64).requires_grad(false));
+  }
+  loss_sum_.add_(mean_loss, static_cast<double>(samples));
   samples_ += samples;
 }
 
@@ -46,6 +49,15 @@ void Meter::merge(const Meter& other) {
 
 double Meter::correct() const {
   return correct_.defined() ? correct_.item<double>() : 0;
+}
+
+torch::Tensor Meter::sums() const {
+  const torch::Tensor none = torch::zeros(
+      {},
+      torch::dtype(torch::kFloat64)
+          .device(loss_sum_.defined() ? loss_sum_.device() : torch::Device(torch::kCPU)));
+  return torch::stack({loss_sum_.defined() ? loss_sum_ : none,
+                       correct_.defined() ? correct_.to(torch::kFloat64) : none});
 }
 
 void Meter::reset() {

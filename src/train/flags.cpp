@@ -251,15 +251,23 @@ void add_machine(CLI::App& app, Flags& flags) {
   app.add_option("--device", flags.device, "auto, cpu or cuda [auto]")
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--transport",
-                 flags.transport,
-                 "auto, shared-memory, gloo, node-first or mpi [auto: mpi under mpirun and srun "
-                 "--mpi=pmix, shared-memory on one node, node-first on even nodes, else gloo]")
+  app.add_option(
+         "--transport",
+         flags.transport,
+         "auto, shared-memory, gloo, node-first, mpi or nccl [auto: nccl between GPUs; else "
+         "mpi under mpirun and srun --mpi=pmix, shared-memory on one node, node-first on "
+         "even nodes, else gloo]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--conv",
                  flags.convolution,
                  "Convolutions on the CPU: onednn, im2col, or auto: the faster on the first batch")
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option("--cuda-graph",
+                 flags.cuda_graph,
+                 "Records a whole step on the GPU and plays it again: on, off, or auto: where it "
+                 "can be done [auto]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--loader-threads", flags.loader_threads, "Threads that make batches; 0: none")
@@ -355,6 +363,7 @@ std::optional<Flags> parse_flags(int argc,
   if (flags.precision) {
     require_choice("--precision", *flags.precision, {"fp32", "bf16", "fp16"});
   }
+  require_choice("--cuda-graph", flags.cuda_graph, {"auto", "on", "off"});
   require_choice("--conv", flags.convolution, {"auto", "onednn", "im2col"});
   if (flags.strategy) {
     contract::parse_strategy(*flags.strategy);

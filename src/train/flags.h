@@ -84,6 +84,7 @@ struct Flags {
   std::string device = "auto";       // auto, cpu, cuda
   std::string transport = "auto";    // see comm::JoinOptions
   std::string convolution = "auto";  // auto, onednn, im2col
+  std::string cuda_graph = "auto";   // auto, on, off
   std::optional<double> timeout;     // seconds
   std::optional<double> stall_warning;
   std::optional<int> loader_threads;

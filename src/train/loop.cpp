@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "lockstep/error.h"
+#include "optim/fused.h"
 #include "train/convolution.h"
 #include "train/deepspeed_flags.h"
 #include "train/evaluate.h"
@@ -16,6 +17,9 @@
 
 namespace lockstep::train {
 namespace {
+
+// Steps before one is recorded: libraries choose their ways and the optimizer makes its state.
+constexpr int64_t kStepsBeforeGraph = 3;
 
 // Accuracy while training is for people: a share of the steps is enough, and keeps small models
 // fast.
@@ -101,6 +105,21 @@ TrainResult Loop::run() {
   require_recompute_known();
   require_ema_possible();
   const StopRequest::Patience patience(session_.stop);
+  std::optional<c10::StreamGuard> guard;
+  if (session_.device.is_cuda()) {
+    arrival_.emplace(session_.device);
+    run_ahead_.emplace(session_.device);
+    const std::string reason = reason_against_graph();
+    steps_before_graph_ = reason.empty() ? kStepsBeforeGraph : -1;
+    if (reason.empty()) {
+      stream_.emplace(session_.device);
+      guard.emplace(stream_->stream());
+    } else if (session_.flags.cuda_graph == "on") {
+      log::warn("no CUDA graph: {}", reason);
+    }
+  } else if (session_.flags.cuda_graph == "on") {
+    log::warn("no CUDA graph: this worker trains on the CPU");
+  }
   task_.model.to(session_.device);
   task_.model.train();
   seed_worker(session_, options_.seed);
@@ -194,16 +213,113 @@ void Loop::train_epoch() {
       break;
     }
     session_.communicator->set_phase("forward and backward");
-    train_step(batch->to(session_.device, true));
+    train_step(feed(*batch));
+    if (run_ahead_) {
+      run_ahead_->step();
+    }
     after_step();
   }
   finish_epoch();
 }
 
+// A batch that comes from main memory arrives while the GPU is still busy with the one before.
+Batch Loop::feed(const Batch& batch) {
+  if (!arrival_ || batch.input.device() == session_.device) {
+    return batch.to(session_.device, true);
+  }
+  Batch arrived;
+  {
+    const c10::StreamGuard guard = arrival_->enter();
+    arrived = batch.to(session_.device, true);
+  }
+  arrival_->let_follow();
+  // Its memory belongs to the stream that it came by, which must not use it again too early.
+  const c10::Stream here =
+      c10::impl::VirtualGuardImpl(session_.device.type()).getStream(session_.device);
+  arrived.input.record_stream(here);
+  arrived.target.record_stream(here);
+  return arrived;
+}
+
+// Why a step is not recorded; empty: it is.
+std::string Loop::reason_against_graph() const {
+  const std::string strategy(strategy_->name());
+  if (session_.flags.cuda_graph == "off") {
+    return "--cuda-graph off";
+  }
+  if (!has_graphs()) {
+    return "this build has no CUDA";
+  }
+  if (session_.communicator->size() > 1) {
+    return "several workers talk on the host in the middle of a step";
+  }
+  if (strategy != "single" && strategy != "mirrored") {
+    return fmt::format("-s {} decides on the host what travels when", strategy);
+  }
+  if (options_.accumulate > 1) {
+    return "a step has several parts (--accumulate)";
+  }
+  if (loss_scaler_.is_on()) {
+    return "the loss scale is decided on the host";
+  }
+  if (session_.flags.recompute) {
+    return "--recompute sets random numbers back on the host";
+  }
+  if (dynamic_cast<optim::FusedOptimizer*>(&task_.optimizer) == nullptr) {
+    return "the optimizer is not sgd, adam or adamw from make_optimizer()";
+  }
+  return "";
+}
+
+void Loop::record_graph(const Batch& batch) {
+  std::string reason;
+  const auto begun = Clock::now();
+  steps_before_graph_ = -1;
+  graph_ = record_step({.strategy = *strategy_,
+                        .model = task_.model,
+                        .optimizer = task_.optimizer,
+                        .loss = task_.loss,
+                        .step = {.clip_norm = options_.clip_norm, .wants_norm = false}},
+                       batch,
+                       reason);
+  if (graph_ != nullptr) {
+    log::debug("recorded a step in {:.0f} ms",
+               std::chrono::duration<double, std::milli>(Clock::now() - begun).count());
+  } else {
+    progress_.say("no CUDA graph: " + reason);
+  }
+}
+
 void Loop::train_step(const Batch& batch) {
   choose_convolution_once(batch);
   follow_schedule();
+  // A batch of another size, the last of an epoch, goes the usual way.
+  if (steps_before_graph_ == 0 && batch.size() == sampler_.global_size(0)) {
+    record_graph(batch);
+  }
+  steps_before_graph_ -= steps_before_graph_ > 0 ? 1 : 0;
+  bool is_applied = true;
+  std::vector<std::pair<Loss, Batch>> results;
+  if (graph_ != nullptr && graph_->fits(batch)) {
+    phase_times_.enter(PhaseTimes::ForwardBackward);
+    Loss loss = graph_->play(batch);
+    // The next step overwrites it.
+    loss.value = loss.value.clone();
+    results.emplace_back(std::move(loss), batch);
+    phase_times_.leave();
+  } else {
+    results = compute_step(batch, is_applied);
+  }
+  if (!is_applied) {
+    return;
+  }
+  count(results);
+  if (ema_) {
+    ema_->update();
+  }
+}
 
+std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool& is_applied) {
   phase_times_.enter(PhaseTimes::ForwardBackward);
   const auto workers = static_cast<double>(session_.communicator->size());
   const auto all = static_cast<double>(sampler_.global_size(step_in_epoch_));
@@ -222,16 +338,12 @@ void Loop::train_step(const Batch& batch) {
   phase_times_.enter(PhaseTimes::Step);
   const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
                                              .loss_scale = loss_scaler_.scale(),
-                                             .check_finite = loss_scaler_.is_on()});
+                                             .check_finite = loss_scaler_.is_on(),
+                                             .wants_norm = false});
   phase_times_.leave();
   loss_scaler_.after_step(state_.step + 1, result.applied);
-  if (!result.applied) {
-    return;
-  }
-  count(results);
-  if (ema_) {
-    ema_->update();
-  }
+  is_applied = result.applied;
+  return results;
 }
 
 void Loop::follow_schedule() {
@@ -305,16 +417,17 @@ void Loop::after_step() {
 }
 
 void Loop::talk(bool looks_at_weights) {
-  const Tally mine{.loss_sum = lately_.loss() * static_cast<double>(lately_.samples()),
-                   .samples = static_cast<double>(lately_.samples()),
-                   .correct = lately_.correct(),
-                   .scored = static_cast<double>(lately_.scored()),
-                   .stop = session_.find_stop_signal().has_value(),
-                   .bad_loss = loss_watch_.find_first_bad(),
-                   .bad_weights = looks_at_weights && !are_finite(weights()),
-                   .save_done = checkpointing_.is_done(),
-                   .save_failed = checkpointing_.has_failed()};
-  const bool is_news = lately_.samples() > 0;
+  if (session_.communicator->device()) {
+    // Whoever looks at a number of its GPU waits for all others' messages, and could not say for
+    // whom. Here it can.
+    session_.communicator->barrier("the talk between steps");
+  }
+  Tally mine = tally_.take(lately_, loss_watch_, looks_at_weights);
+  mine.stop = session_.find_stop_signal().has_value();
+  mine.bad_weights = looks_at_weights && !are_finite(weights());
+  mine.save_done = checkpointing_.is_done();
+  mine.save_failed = checkpointing_.has_failed();
+  const bool is_news = mine.samples > 0;
   const Agreed news = agreement_.talk(state_.step, mine);
   if (news.save_done || news.save_failed || news.bad_loss || news.bad_weights) {
     settle_save(news.save_failed);

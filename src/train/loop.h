@@ -5,12 +5,15 @@
 #include <optional>
 #include <vector>
 
+#include "comm/side_stream.h"
 #include "lockstep/loader.h"
 #include "lockstep/metrics.h"
 #include "lockstep/trainer.h"
 #include "train/agreement.h"
 #include "train/checkpointing.h"
 #include "train/ema.h"
+#include "train/graph_step.h"
+#include "train/lagging_tally.h"
 #include "train/loss_scale.h"
 #include "train/loss_watch.h"
 #include "train/phase_times.h"
@@ -49,6 +52,10 @@ class Loop {
   void introduce();
   void train_epoch();
   void train_step(const Batch& batch);
+  std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
+  std::string reason_against_graph() const;
+  void record_graph(const Batch& batch);
+  Batch feed(const Batch& batch);
   void follow_schedule();
   void report_steps();
   void choose_convolution_once(const Batch& batch);
@@ -94,7 +101,15 @@ class Loop {
   std::string convolution_;  // empty: not chosen yet, or nothing to choose
   bool convolution_chosen_ = false;
 
+  // On a GPU: where batches arrive, and where all else is queued if a step may be recorded.
+  std::optional<comm::SideStream> arrival_;
+  std::optional<comm::SideStream> stream_;
+  std::optional<RunAhead> run_ahead_;
+  std::unique_ptr<GraphStep> graph_;
+  int64_t steps_before_graph_ = 0;  // that are still made by the usual way; below 0: no graph
+
   Meter lately_;  // since the last talk
+  LaggingTally tally_;
   LossWatch loss_watch_;
   Meter epoch_;
   Throughput throughput_;  // of the whole training

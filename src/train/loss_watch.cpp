@@ -14,20 +14,6 @@ void LossWatch::add(const torch::Tensor& loss, int64_t step) {
   steps_.push_back(step);
 }
 
-std::optional<BadLoss> LossWatch::find_first_bad() const {
-  if (losses_.empty()) {
-    return std::nullopt;
-  }
-  const torch::Tensor values = torch::stack(losses_).to(torch::kCPU, torch::kFloat64);
-  for (int64_t i = 0; i < values.numel(); ++i) {
-    const double value = values.data_ptr<double>()[i];
-    if (!std::isfinite(value)) {
-      return BadLoss{.step = steps_[static_cast<size_t>(i)], .value = value};
-    }
-  }
-  return std::nullopt;
-}
-
 void LossWatch::reset() {
   losses_.clear();
   steps_.clear();

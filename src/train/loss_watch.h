@@ -20,7 +20,9 @@ class LossWatch {
  public:
   void add(const torch::Tensor& loss, int64_t step);
 
-  std::optional<BadLoss> find_first_bad() const;
+  // Those that may be bad, where they are, and their steps; undefined: there are none.
+  torch::Tensor losses() const { return losses_.empty() ? torch::Tensor() : torch::stack(losses_); }
+  const std::vector<int64_t>& steps() const { return steps_; }
 
   void reset();
 

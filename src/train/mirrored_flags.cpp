@@ -16,23 +16,23 @@ void refuse_for_others(const Flags& flags, const std::string& asked, const std::
 }
 
 void settle_collective(Flags& flags) {
-  if (flags.collective == "nccl") {
-    throw Error(ExitCode::Usage, "cannot use --collective nccl: this build exchanges over the CPU")
-        .fact("asked", "--collective nccl", "command line")
-        .fact("there are", "auto, ring")
-        .hint("--collective auto");
+  if (flags.collective == "auto") {
+    return;
   }
-  if (flags.collective == "ring") {
-    if (flags.transport != "auto" && flags.transport != "gloo") {
-      throw Error(
-          ExitCode::Usage,
-          fmt::format("cannot take both --collective ring and --transport {}", flags.transport))
-          .fact("--collective ring", "gloo, a ring over TCP", "command line")
-          .fact("--transport", flags.transport, "command line")
-          .hint(fmt::format("--transport {}", flags.transport));
-    }
-    flags.transport = "gloo";
+  const bool is_ring = flags.collective == "ring";
+  const std::string transport = is_ring ? "gloo" : "nccl";
+  if (flags.transport != "auto" && flags.transport != transport) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot take both --collective {} and --transport {}",
+                            flags.collective,
+                            flags.transport))
+        .fact("--collective " + flags.collective,
+              is_ring ? "gloo, a ring over TCP" : "NCCL, between GPUs",
+              "command line")
+        .fact("--transport", flags.transport, "command line")
+        .hint(fmt::format("--transport {}", flags.transport));
   }
+  flags.transport = transport;
 }
 
 }  // namespace

@@ -96,8 +96,11 @@ struct Start {
   int replicas = 1;
 };
 
-std::unique_ptr<Communicator> connect(const Start& start) {
-  comm::Joined joined = comm::join_gang_and_store(start.gang.placement, start.gang.join);
+// `device`: that this worker trains on.
+std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) {
+  comm::JoinOptions options = start.gang.join;
+  options.device = device;
+  comm::Joined joined = comm::join_gang_and_store(start.gang.placement, options);
   start.watch = comm::watch_for_stalls(
       *joined.communicator, joined.store, start.gang.placement.place, start.gang.stall);
   return std::move(joined.communicator);
@@ -126,11 +129,11 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
   parts->replicas = start.replicas;
   const train::Defaults defaults =
       train::set_defaults(environment, placement.place.local_world_size);
+  parts->device = choose_device(parts->flags.device, placement.place.local_rank);
   if (gang == nullptr) {
-    parts->owned_communicator = connect(start);
+    parts->owned_communicator = connect(start, parts->device);
   }
   parts->communicator = gang == nullptr ? parts->owned_communicator.get() : gang;
-  parts->device = choose_device(parts->flags.device, placement.place.local_rank);
   parts->data_dir = parts->flags.data_dir.value_or(
       os::find_variable(environment, contract::kDataDirectory).value_or("data"));
   parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, start.program));
@@ -239,7 +242,8 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
     // The choice is one for the whole process, and replicas would disturb each other's timing.
     start.flags.convolution = "im2col";
   }
-  const std::unique_ptr<Communicator> outer = connect(start);
+  // Replicas add up what is theirs in main memory; so do their processes.
+  const std::unique_ptr<Communicator> outer = connect(start, torch::kCPU);
   const cluster::Placement& placement = start.gang.placement;
   std::mutex mutex;
   std::exception_ptr stopped;

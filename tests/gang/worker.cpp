@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 void check_collectives(Session& session) {
-  const std::string faults = faults_of_collectives(session.communicator());
+  const std::string faults = faults_of_collectives(session.communicator(), session.device());
   if (!faults.empty()) {
     throw Error(ExitCode::Bug, "collectives broke a promise").fact("faults", faults);
   }
@@ -48,8 +48,13 @@ void lose_a_peer(Session& session) {
   if (session.rank() == session.world_size() - 1) {
     std::raise(SIGKILL);
   }
-  torch::Tensor sum = torch::ones({1000});
+  torch::Tensor sum = torch::ones({1000}, session.device());
   session.communicator().all_reduce(sum);
+  if (session.device().is_cuda()) {
+    // Where the GPU is waited for, which waits for the peer.
+    session.say(fmt::format("the sum is {}", sum[0].item<float>()));
+    session.communicator().all_reduce(sum);
+  }
   session.communicator().barrier();
 }
 

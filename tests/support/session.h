@@ -7,16 +7,18 @@
 
 namespace lockstep {
 
-// A Session of one rank of a gang, as run() would have made it, on the CPU and without signals.
+// A Session of one rank of a gang, as run() would have made it, without signals.
 inline Session make_session(Communicator& comm,
                             const std::filesystem::path& run_dir,
-                            train::Flags flags = {}) {
+                            train::Flags flags = {},
+                            torch::Device device = torch::kCPU) {
   auto parts = std::make_unique<train::SessionParts>();
   parts->flags = std::move(flags);
   parts->flags.convolution = "im2col";
   parts->placement.place.rank = comm.rank();
   parts->placement.place.world_size = comm.size();
   parts->communicator = &comm;
+  parts->device = device;
   parts->run_dir = contract::RunDirectory(run_dir);
   parts->events.emplace(parts->run_dir.events(comm.rank()));
   return Session(std::move(parts));

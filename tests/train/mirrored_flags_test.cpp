@@ -48,11 +48,11 @@ TEST(MirroredFlags, RefuseWhatMakesNoSense) {
             "cannot train with --replicas -1\n"
             "  expected: a whole number of at least 1\n"
             "  try:      --replicas 2");
-  EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "nccl"}),
-            "cannot use --collective nccl: this build exchanges over the CPU\n"
-            "  asked:     --collective nccl  (command line)\n"
-            "  there are: auto, ring\n"
-            "  try:       --collective auto");
+  EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "nccl", "--transport", "gloo"}),
+            "cannot take both --collective nccl and --transport gloo\n"
+            "  --collective nccl: NCCL, between GPUs  (command line)\n"
+            "  --transport:       gloo  (command line)\n"
+            "  try:               --transport gloo");
   EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "ring", "--transport", "mpi"}),
             "cannot take both --collective ring and --transport mpi\n"
             "  --collective ring: gloo, a ring over TCP  (command line)\n"
@@ -66,6 +66,7 @@ TEST(MirroredFlags, RefuseWhatMakesNoSense) {
 
 TEST(MirroredFlags, TakeTheRingForGloo) {
   EXPECT_EQ(parse({"-s", "mirrored", "--collective", "ring"}).transport, "gloo");
+  EXPECT_EQ(parse({"-s", "mirrored", "--collective", "nccl"}).transport, "nccl");
   EXPECT_EQ(parse({"-s", "mirrored"}).transport, "auto");
   EXPECT_EQ(parse({"--replicas", "1"}).replicas, 1);
 }

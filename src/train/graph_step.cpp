@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/graph_step.h"
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "optim/fused.h"
+
+namespace lockstep::train {
+namespace {
+
+class Recorded final : public GraphStep {
+ public:
+  Recorded(const StepParts& parts, const Batch& batch)
+      : optimizer_(dynamic_cast<optim::FusedOptimizer&>(parts.optimizer)),
+        batch_{batch.input.clone(), batch.target.clone()} {}
+
+  // Throws what the capture throws; ends it in any case.
+  void record(const StepParts& parts) {
+    // What the steps so far have left in the cache is of no use to the graph, which has a pool of
+    // its own: the memory would be taken twice.
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    optimizer_.set_recorded(true);
+    // Threads that load data may go on allocating meanwhile.
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    try {
+      result_ = parts.strategy.accumulate(parts.loss, batch_, {.weight = parts.weight});
+      parts.strategy.step(parts.step);
+      graph_.capture_end();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+    optimizer_.set_recorded(false);
+  }
+
+  bool fits(const Batch& batch) const override {
+    return batch.input.sizes() == batch_.input.sizes() &&
+           batch.target.sizes() == batch_.target.sizes();
+  }
+
+  Loss play(const Batch& batch) override {
+    batch_.input.copy_(batch.input, /*non_blocking=*/true);
+    batch_.target.copy_(batch.target, /*non_blocking=*/true);
+    optimizer_.set_recorded(true);
+    optimizer_.prepare();
+    optimizer_.set_recorded(false);
+    graph_.replay();
+    return result_;
+  }
+
+ private:
+  void abandon() {
+    optimizer_.set_recorded(false);
+    try {
+      graph_.capture_end();
+    } catch (const std::exception&) {
+      // It says again what was said.
+    }
+    cudaGetLastError();
+  }
+
+  optim::FusedOptimizer& optimizer_;
+  Batch batch_;
+  Loss result_;
+  at::cuda::CUDAGraph graph_;
+};
+
+}  // namespace
+
+bool has_graphs() {
+  return true;
+}
+
+std::unique_ptr<GraphStep> record_step(const StepParts& parts,
+                                       const Batch& batch,
+                                       std::string& reason) {
+  auto recorded = std::make_unique<Recorded>(parts, batch);
+  try {
+    recorded->record(parts);
+    return recorded;
+  } catch (const std::exception& fault) {
+    reason = std::string(trim(split(fault.what(), '\n').front()));
+  }
+  // What the failed attempt has left; the step is made anew.
+  for (const torch::Tensor& parameter : parts.model.parameters()) {
+    parameter.mutable_grad() = torch::Tensor();
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/graph_step.h"
+
+namespace lockstep::train {
+
+bool has_graphs() {
+  return false;
+}
+
+std::unique_ptr<GraphStep> record_step(const StepParts& /*parts*/,
+                                       const Batch& /*batch*/,
+                                       std::string& reason) {
+  reason = "this build has no CUDA";
+  return nullptr;
+}
+
+}  // namespace lockstep::train
