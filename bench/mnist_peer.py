@@ -9,59 +9,19 @@ import argparse
 import json
 import os
 import resource
+import sys
 import time
 
 import numpy
 import torch
 import torch.distributed as dist
-import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-
-class Cnn(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer1 = self.block(1, 16)
-        self.layer2 = self.block(16, 32)
-        self.fc = nn.Linear(7 * 7 * 32, 10)
-
-    @staticmethod
-    def block(inputs, outputs):
-        return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.BatchNorm2d(outputs),
-                             nn.ReLU(), nn.MaxPool2d(2))
-
-    def forward(self, x):
-        return self.fc(self.layer2(self.layer1(x)).flatten(1))
-
-
-class Classic(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 32, 3)
-        self.conv2 = nn.Conv2d(32, 64, 3)
-        self.dropout1 = nn.Dropout(0.25)
-        self.dropout2 = nn.Dropout(0.5)
-        self.fc1 = nn.Linear(9216, 128)
-        self.fc2 = nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.relu(self.conv2(F.relu(self.conv1(x))))
-        x = self.dropout1(F.max_pool2d(x, 2)).flatten(1)
-        return self.fc2(self.dropout2(F.relu(self.fc1(x))))
-
-
-class Mlp(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(784, 128)
-        self.fc2 = nn.Linear(128, 64)
-        self.fc3 = nn.Linear(64, 10)
-
-    def forward(self, x):
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+from digit_nets import NETS  # noqa: E402
 
 
 class Images(Dataset):
@@ -110,7 +70,7 @@ def main():
     loader = DataLoader(data, batch_size=options.batch_size, sampler=sampler, drop_last=True)
 
     torch.manual_seed(1)
-    net = DistributedDataParallel({"cnn": Cnn, "classic": Classic, "mlp": Mlp}[options.net]())
+    net = DistributedDataParallel(NETS[options.net]())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
     step = 0
     epoch = 0

@@ -14,17 +14,25 @@ if(NOT LOCKSTEP_TRAINING)
   return()
 endif()
 
+# What lockstep-bench --peer runs.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/bench/peers" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
+        FILES_MATCHING PATTERN "*.py")
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/bench/peers" "${CMAKE_BINARY_DIR}/share/lockstep/peers"
+     SYMBOLIC)
+
 get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
 get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
 # Of the launcher's modules the worker tower stands on the ground alone.
 list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_slurm lockstep_agent
      lockstep_doctor lockstep_cli)
 
-add_dependencies(lockstep_installed lockstep-ckpt lockstep-tokens ${launcher_modules} ${worker_modules})
+add_dependencies(lockstep_installed lockstep-ckpt lockstep-tokens lockstep-bench
+                 ${launcher_modules} ${worker_modules})
 
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 install(
-  TARGETS lockstep lockstep-ckpt lockstep-tokens lockstep_library ${launcher_modules} ${worker_modules}
+  TARGETS lockstep lockstep-ckpt lockstep-tokens lockstep-bench lockstep_library
+          ${launcher_modules} ${worker_modules}
   EXPORT lockstep
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")

@@ -15,8 +15,9 @@ import sys
 
 LAYERS_FILE = "tools/layers.txt"
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
-OUTER_RINGS = ("apps", "examples", "bench", "tests")
-FREE_RINGS = ("bench", "tests")  # may call the system and read the environment
+# With a slash, as there is also a module called bench.
+OUTER_RINGS = ("apps/", "examples/", "bench/", "tests/")
+FREE_RINGS = ("bench/", "tests/")  # may call the system and read the environment
 NO_TORCH_TOWERS = ("ground", "launcher")
 GETENV_HOME = "src/os/environment.cpp"
 SHIM_FOLDER = "missing_headers"  # stands in for libtorch's own headers; nobody's module
@@ -70,7 +71,7 @@ def read_layers(path, report):
             layers.allowed[left] = right.split()
             layers.lines["module", left] = number
         elif section == "rings":
-            layers.allowed[left] = right.split()
+            layers.allowed[f"{left}/"] = right.split()
         elif section == "owners":
             for header in right.split():
                 layers.owners[header] = left
@@ -208,7 +209,7 @@ class TreeCheck:
                 offend(f"{header} has no owner in layers.txt")
             elif home not in OUTER_RINGS:
                 self.check_edge(offend, home, owner, header)
-            elif home == "apps" and owner not in allowed and not self.below_any(allowed, owner):
+            elif home == "apps/" and owner not in allowed and not self.below_any(allowed, owner):
                 offend(f"apps may not include {header}, which belongs to {owner}")
         elif rest and (first in self.layers.towers or (self.root / "src" / header).exists()):
             if first not in self.layers.towers:
@@ -217,7 +218,7 @@ class TreeCheck:
                 offend(f"a public header may not include {header} of src/")
             elif home in OUTER_RINGS:
                 if "ANY" not in allowed and first not in allowed:
-                    offend(f"{home} may not include {header}; it may include "
+                    offend(f"{home.rstrip('/')} may not include {header}; it may include "
                            f"{' '.join(allowed).replace('PUBLIC', 'public headers')}")
             else:
                 self.check_edge(offend, home, first, header)
@@ -252,14 +253,14 @@ class TreeCheck:
 
     def check_foreign(self, offend, path, home, header):
         if self.tower_has_no_torch(home) and TORCH_HEADER.match(header):
-            offend(f"<{header}> names libtorch, which {home} must not need")
+            offend(f"<{header}> names libtorch, which {home.rstrip('/')} must not need")
         if home in FREE_RINGS or home == "os" or not SYSTEM_HEADER.match(header):
             return
         if header not in self.layers.exceptions.get(str(self.name(path)), []):
             offend(f"<{header}> belongs in os/ (or in [exceptions] of layers.txt, with its reason)")
 
     def tower_has_no_torch(self, home):
-        return home == "apps" or self.layers.towers.get(home) in NO_TORCH_TOWERS
+        return home == "apps/" or self.layers.towers.get(home) in NO_TORCH_TOWERS
 
     def check_words(self, path, home, code):
         for number, line in enumerate(code.splitlines(), 1):
@@ -267,7 +268,8 @@ class TreeCheck:
                 match = TORCH_NAME.search(line)
                 if match:
                     self.report.add(self.name(path), number,
-                                    f"{match.group(1)}:: is of libtorch, which {home} must not need")
+                                    f"{match.group(1)}:: is of libtorch, which {home.rstrip('/')} must not "
+                                    "need")
             match = ENVIRONMENT_CALL.search(line)
             if match and home not in FREE_RINGS and str(self.name(path)) != GETENV_HOME:
                 self.report.add(self.name(path), number,

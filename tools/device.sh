@@ -1,14 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds and tests lockstep on a machine that has a GPU and a CUDA wheel of PyTorch, and perhaps
-# neither a network nor Debian's packages.
+# Builds, tests and measures lockstep on a machine that has a GPU and a CUDA wheel of PyTorch, and
+# perhaps neither a network nor Debian's packages.
 #
 #   tools/device.sh pack            here: gathers headers and GoogleTest into build-deps/
-#   tools/device.sh [CTEST OPTION]  there: builds into build-device/, runs the tests, counts
+#   tools/device.sh [CTEST OPTION]  there: builds into build-device/, runs the tests of label device,
+#                                   then the benchmarks, and prints a table of them last
 #
 # Carry build-deps/ along with the tree. JOBS sets the number of compilers [all cores]; TARGETS what
-# is built [all].
+# is built [what follows needs]; TESTS=device, all or none; BENCH names benchmarks, or none [kernels
+# gpt2 mnist accuracy start allreduce]; RESULTS where their output goes [build-device/results]; DATA a
+# folder with MNIST [drawn digits].
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -76,7 +79,7 @@ configure() {
 print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices",
       torch.cuda.device_count())'
   options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_PREFIX_PATH=$torch${CMAKE_PREFIX_PATH:+;$CMAKE_PREFIX_PATH}"
-    -DLOCKSTEP_BENCH=OFF -DLOCKSTEP_WERROR=OFF)
+    -DLOCKSTEP_WERROR=OFF "-DLOCKSTEP_PYTHON=$(command -v python3)")
   if [[ -d build-deps ]]; then
     options+=(-DLOCKSTEP_HEADER_ONLY_DEPS=ON)
   fi
@@ -91,22 +94,104 @@ print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices
   cmake -S . -B build-device "${options[@]}"
 }
 
+# Of label device; "all" builds what the others need, too.
+DEVICE_TESTS="kernels_test models_device_test optim_device_test train_device_test nccl_test"
+
+build() {
+  local targets=()
+  if [[ -n ${TARGETS:-} ]]; then
+    read -ra targets <<<"$TARGETS"
+  elif [[ $TESTS != all ]]; then
+    read -ra targets <<<"lockstep lockstep-bench mnist gpt2 kernels_bench $DEVICE_TESTS"
+  fi
+  cmake --build build-device --parallel "${JOBS:-$(nproc)}" ${targets:+--target "${targets[@]}"}
+}
+
+# One benchmark: its output into a file, and on.
+measure() {
+  local name=$1
+  shift
+  echo "device: $*"
+  if ! "$@" >"$RESULTS/$name.txt" 2>"$RESULTS/$name.err"; then
+    echo "device: $name failed:" >&2
+    tail -n 20 "$RESULTS/$name.err" >&2
+    return 0
+  fi
+  cat "$RESULTS/$name.txt"
+}
+
+# From the command to the end of the first step, by what the worker itself reports.
+measure_start() {
+  local run
+  run=$(mktemp -d)
+  build-device/bin/lockstep run --nproc-per-node 1 --run-dir "$run/run" -- build-device/bin/mnist \
+    --device cuda --generated-digits --steps 2 --no-validation --no-checkpoint >/dev/null
+  grep -h first_step "$run"/run/events/* | tail -n 1
+  rm -rf "$run"
+}
+
+benchmark() {
+  local bin=build-device/bin each gpus
+  local digits=(--generated-digits)
+  if [[ -n ${DATA:-} ]]; then
+    digits=(--data-dir "$DATA")
+  fi
+  mkdir -p "$RESULTS"
+  for each in $BENCH; do
+    case $each in
+      kernels) measure kernels build-device/bench/kernels_bench ;;
+      gpt2)
+        # Two hundred steps, for the curve.
+        measure gpt2 $bin/lockstep-bench gpt2 --batch 64 --warmup 5 --steps 65 --peer \
+          --curve "$RESULTS/gpt2.csv" --json "$RESULTS/gpt2.json"
+        ;;
+      mnist) measure mnist $bin/lockstep-bench mnist --device cuda --peer --json "$RESULTS/mnist.json" ;;
+      accuracy)
+        measure accuracy $bin/lockstep-bench mnist --device cuda --accuracy 99 \
+          "${digits[@]}" --peer --json "$RESULTS/accuracy.json"
+        ;;
+      start) measure start measure_start ;;
+      allreduce)
+        gpus=$(nvidia-smi --list-gpus | wc -l)
+        if ((gpus > 1)); then
+          measure allreduce $bin/lockstep-bench allreduce --workers "$gpus" --device cuda --peer \
+            --json "$RESULTS/allreduce.json"
+        else
+          echo "device: no allreduce: there is one GPU"
+        fi
+        ;;
+      *)
+        echo "device: there is no benchmark '$each'" >&2
+        exit 64
+        ;;
+    esac
+  done
+  python3 tools/device_table.py "$RESULTS"
+}
+
 run() {
+  TESTS=${TESTS:-device}
+  BENCH=${BENCH:-kernels gpt2 mnist accuracy start allreduce}
+  RESULTS=${RESULTS:-build-device/results}
   if ! command -v nvcc >/dev/null && [[ -x /usr/local/cuda/bin/nvcc ]]; then
     PATH=$PATH:/usr/local/cuda/bin
   fi
   require cmake
   require python3
-  local started=$SECONDS targets=()
+  local started=$SECONDS failed=0
   configure
   echo "device: configured in $((SECONDS - started)) s"
   started=$SECONDS
-  if [[ -n ${TARGETS:-} ]]; then
-    read -ra targets <<<"--target $TARGETS"
-  fi
-  cmake --build build-device --parallel "${JOBS:-$(nproc)}" "${targets[@]}"
+  build
   echo "device: built in $((SECONDS - started)) s"
-  tools/run_tests.sh build-device 4 -LE house "$@"
+  case $TESTS in
+    device) tools/run_tests.sh build-device 1 -L device "$@" || failed=1 ;;
+    all) tools/run_tests.sh build-device 4 -LE house "$@" || failed=1 ;;
+  esac
+  if [[ $BENCH != none ]]; then
+    benchmark
+  fi
+  return $failed
 }
 
 case ${1:-} in

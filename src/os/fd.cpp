@@ -2,6 +2,7 @@
 #include "os/fd.h"
 
 #include <cerrno>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "os/system_error.h"
@@ -27,6 +28,19 @@ void redirect(int from, int to) {
     throw system_error(ExitCode::Bug, "cannot redirect a descriptor", errno);
   }
   ::close(from);
+}
+
+Silence::Silence(int number)
+    : number_(number), kept_(::fcntl(number, F_DUPFD_CLOEXEC, 3)) {  // above the standard ones
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (!kept_.is_open() || nowhere < 0) {
+    throw system_error(ExitCode::Bug, "cannot put a descriptor aside", errno);
+  }
+  redirect(nowhere, number);
+}
+
+Silence::~Silence() {
+  ::dup2(kept_.number(), number_);
 }
 
 }  // namespace lockstep::os

@@ -32,4 +32,18 @@ class Fd {
 // Makes `to` mean what `from` means, and closes `from`. Throws an Error when `from` is not open.
 void redirect(int from, int to);
 
+// While it lives, what is written to a descriptor of this process goes nowhere. What the C library
+// still holds for it is the caller's to flush, before and after.
+class Silence {
+ public:
+  explicit Silence(int number);
+  ~Silence();
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  int number_;
+  Fd kept_;
+};
+
 }  // namespace lockstep::os

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/bench.h"
+
+int main(int argc, char** argv) {
+  return lockstep::bench::run(argc, argv);
+}

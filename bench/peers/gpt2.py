@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The peer of `lockstep-bench gpt2`: a plain PyTorch module with SDPA, compiled or eager.
+
+Begins with the weights and trains on the tokens that lockstep-bench wrote, times as it does, and
+prints one JSON line.
+"""
+import argparse
+import contextlib
+import json
+import math
+import resource
+import statistics
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+BATCHES = 4
+BLOCKS = 3
+PART_STEPS = 3
+
+
+def attend(query, key, value):
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    # PyTorch 1.x
+    length = query.size(2)
+    scores = query @ key.transpose(2, 3) / math.sqrt(query.size(3))
+    later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
+    return scores.masked_fill(later, -math.inf).softmax(-1) @ value
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+
+    def forward(self, x):
+        count, length, width = x.shape
+        query, key, value = (part.view(count, length, self.heads, -1).transpose(1, 2)
+                             for part in self.c_attn(x).split(width, dim=2))
+        seen = attend(query, key, value)
+        return self.c_proj(seen.transpose(1, 2).reshape(count, length, width))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.c_proj = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = FeedForward(width)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt2(nn.Module):
+    """`vocabulary` may be more than there are tokens: products are faster in round numbers."""
+
+    def __init__(self, options, vocabulary):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, options.width)
+        self.wpe = nn.Embedding(options.positions, options.width)
+        self.h = nn.ModuleList(Block(options.width, options.heads) for _ in range(options.layers))
+        self.ln_f = nn.LayerNorm(options.width)
+        self.lm_head = nn.Linear(options.width, vocabulary, bias=False)
+        self.lm_head.weight = self.wte.weight
+
+    def forward(self, tokens, targets):
+        places = torch.arange(tokens.size(1), device=tokens.device)
+        x = self.wte(tokens) + self.wpe(places)
+        for block in self.h:
+            x = block(x)
+        scores = self.lm_head(self.ln_f(x))
+        return F.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+
+
+@torch.no_grad()
+def load(net, path):
+    """Projections of Hugging Face's files are [in, out], those of nn.Linear [out, in]."""
+    weights = torch.load(path, map_location="cpu")
+    weights = {name.removeprefix("transformer."): value for name, value in weights.items()}
+    for name, parameter in net.named_parameters():
+        value = weights.pop(name)
+        if name.startswith("h.") and name.endswith(".weight") and value.dim() == 2:
+            value = value.t()
+        if name == "wte.weight":
+            parameter.zero_()
+            parameter = parameter[:value.size(0)]
+        parameter.copy_(value)
+    left = [name for name in weights if not name.endswith((".attn.bias", "lm_head.weight"))]
+    if left:
+        raise SystemExit(f"gpt2.py: {path} has weights that the model has not: {left}")
+
+
+def make_optimizer(name, net, device):
+    if name == "sgd":
+        return torch.optim.SGD(net.parameters(), lr=6e-4, momentum=0.9, weight_decay=0.1)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    more = {"fused": True} if device == "cuda" else {}
+    return kind(net.parameters(), lr=6e-4, weight_decay=0.1, betas=(0.9, 0.95), **more)
+
+
+class Training:
+    def __init__(self, options):
+        self.device = options.device
+        self.mode = options.mode if hasattr(torch, "compile") else "eager"
+        self.is_bf16 = options.precision == "bf16"
+        vocabulary = options.vocabulary
+        if self.mode == "compile":
+            vocabulary = (vocabulary + 127) // 128 * 128
+        net = Gpt2(options, vocabulary)
+        load(net, options.weights)
+        self.net = net.to(self.device).train()
+        self.optimizer = make_optimizer(options.optimizer, net, self.device)
+        self.loss = torch.compile(self.net) if self.mode == "compile" else self.net
+        size = BATCHES * options.batch * (options.context + 1)
+        tokens = torch.from_file(options.tokens, size=size, dtype=torch.int64)
+        tokens = tokens.view(BATCHES, options.batch, options.context + 1)
+        self.batches = [(part[:, :-1].contiguous().to(self.device),
+                         part[:, 1:].contiguous().to(self.device)) for part in tokens]
+        self.losses = []
+        self.step = 0
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def forward(self):
+        inputs, targets = self.batches[self.step % BATCHES]
+        self.step += 1
+        precision = (torch.autocast(self.device, dtype=torch.bfloat16) if self.is_bf16
+                     else contextlib.nullcontext())
+        with precision:
+            return self.loss(inputs, targets)
+
+    def run(self, steps):
+        for _ in range(steps):
+            loss = self.forward()
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.losses.append(loss.detach())
+
+    def run_by_parts(self):
+        """Milliseconds of forward, backward and update of one more step."""
+        marks = []
+
+        def mark():
+            self.wait()
+            marks.append(time.perf_counter())
+
+        mark()
+        loss = self.forward()
+        mark()
+        loss.backward()
+        mark()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        mark()
+        return [1e3 * (after - before) for before, after in zip(marks, marks[1:])]
+
+    def timed(self, steps):
+        self.wait()
+        begin = time.perf_counter()
+        self.run(steps)
+        self.wait()
+        return time.perf_counter() - begin
+
+
+def peak_bytes(device):
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    for name in ("layers", "heads", "width", "positions", "vocabulary", "batch", "context", "steps",
+                 "warmup"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--optimizer", choices=["adamw", "adam", "sgd"], default="adamw")
+    parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
+    parser.add_argument("--mode", choices=["compile", "eager"], default="compile")
+    parser.add_argument("--weights", required=True, help="a dict of tensors by torch.save")
+    parser.add_argument("--tokens", required=True, help="int64, batches x texts x (context + 1)")
+    options = parser.parse_args()
+
+    training = Training(options)
+    begin = time.perf_counter()
+    if options.warmup > 0:
+        training.timed(1)
+    first = time.perf_counter() - begin
+    training.timed(max(0, options.warmup - 1))
+    seconds = statistics.median(training.timed(options.steps) for _ in range(BLOCKS))
+    seconds /= options.steps
+    peak = peak_bytes(options.device)
+    losses = torch.stack(training.losses).float().tolist()
+    forward, backward, update = (statistics.median(part) for part in
+                                 zip(*(training.run_by_parts() for _ in range(PART_STEPS))))
+    print(json.dumps({
+        "torch": torch.__version__, "mode": training.mode,
+        "tokens_per_second": options.batch * options.context / seconds,
+        "ms_per_step": 1e3 * seconds, "forward_ms": forward, "backward_ms": backward,
+        "update_ms": update, "first_step_seconds": first, "peak_bytes": peak,
+        "losses": [loss if math.isfinite(loss) else None for loss in losses]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/gpt2.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "bench/ceilings.h"
+#include "bench/commands.h"
+#include "bench/gpt2_flops.h"
+#include "bench/peer.h"
+#include "bench/report.h"
+#include "bench/session.h"
+#include "bench/timing.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/error.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/strategy.h"
+#include "os/files.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int64_t kBatches = 4;  // trained on again and again, so that the loss falls
+constexpr int kBlocks = 3;
+constexpr int kPartSteps = 3;  // on which the parts of a step are timed
+constexpr uint64_t kSeed = 1;
+
+// Milliseconds of the parts of a step.
+struct Parts {
+  double forward = 0;
+  double backward = 0;
+  double update = 0;
+};
+
+struct Figures {
+  double seconds_per_step = 0;
+  Parts parts;
+  std::vector<double> losses;  // of warm-up and timed steps
+  std::optional<uint64_t> peak;
+  Ceilings ceilings;
+  std::string device;
+};
+
+void require_possible(const Gpt2BenchOptions& options, const Gpt2Options& model) {
+  if (options.context > model.context) {
+    throw Error(ExitCode::Usage, "cannot train on texts longer than the model can look at")
+        .fact("asked", fmt::format("--context {}", options.context), "command line")
+        .fact("the model's context", std::to_string(model.context))
+        .hint(fmt::format("--context {}", model.context));
+  }
+}
+
+// [batches, N, T + 1], int64. The tokens of a language fall off like this too: the n-th is drawn
+// with a chance of about 1 / n.
+torch::Tensor draw_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
+  auto generator = at::detail::createCPUGenerator(kSeed);
+  const torch::Tensor chance = torch::rand(
+      {kBatches, options.batch, options.context + 1}, generator, torch::dtype(torch::kFloat64));
+  const double reach = std::log(static_cast<double>(vocabulary));
+  return chance.mul(reach).exp().floor().sub(1).clamp(0, vocabulary - 1).to(torch::kInt64);
+}
+
+torch::Tensor read_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
+  torch::Tensor tokens =
+      torch::empty({kBatches, options.batch, options.context + 1}, torch::kInt64);
+  const os::InputFile file(options.tokens);
+  if (file.size() != tokens.nbytes()) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot train on {}: it is not of this shape", options.tokens.string()))
+        .fact("wanted",
+              fmt::format("{} bytes, {} x {} x {} numbers of 64 bits",
+                          tokens.nbytes(),
+                          kBatches,
+                          options.batch,
+                          options.context + 1))
+        .fact("found", fmt::format("{} bytes", file.size()))
+        .hint("the --batch and --context that it was written with");
+  }
+  file.read(0, tokens.data_ptr(), tokens.nbytes());
+  if (tokens.min().item<int64_t>() < 0 || tokens.max().item<int64_t>() >= vocabulary) {
+    throw Error(
+        ExitCode::Usage,
+        fmt::format("cannot train on {}: it has tokens that are none", options.tokens.string()))
+        .fact("the model's tokens", fmt::format("0 to {}", vocabulary - 1));
+  }
+  return tokens;
+}
+
+void write_tokens(const std::filesystem::path& path, const torch::Tensor& tokens) {
+  const torch::Tensor flat = tokens.contiguous();
+  os::write_file(path, {static_cast<const char*>(flat.data_ptr()), flat.nbytes()});
+}
+
+std::vector<Batch> cut(const torch::Tensor& tokens, torch::Device device) {
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < tokens.size(0); ++i) {
+    const torch::Tensor all = tokens[i];
+    const int64_t length = all.size(1) - 1;
+    batches.push_back({.input = all.narrow(1, 0, length).contiguous().to(device),
+                       .target = all.narrow(1, 1, length).contiguous().to(device)});
+  }
+  return batches;
+}
+
+// A training as a program with a loop of its own has it.
+class Training {
+ public:
+  Training(Session& session, const Gpt2BenchOptions& options, const torch::Tensor& tokens)
+      : device_(session.device()),
+        net_(std::make_shared<Gpt2>(gpt2_options(options.size))),
+        batches_(cut(tokens, device_)) {
+    if (!options.weights.empty()) {
+      apply_model(*net_, as_gpt2_weights(load_weights(options.weights)), options.weights.string());
+    }
+    if (!options.save_weights.empty()) {
+      lockstep::save_weights(options.save_weights, collect_model(*net_));
+    }
+    net_->to(device_);
+    net_->train();
+    optimizer_ = session.make_optimizer(
+        net_->parameters(),
+        {.name = options.optimizer, .lr = 6e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95});
+    loss_ = session.in_precision(loss_of<Gpt2>(NextToken()));
+    strategy_ = session.make_strategy();
+    strategy_->adopt(*net_, *optimizer_);
+    const int64_t steps = options.warmup + kBlocks * options.steps;
+    losses_ = torch::zeros({steps}, torch::device(device_));
+  }
+
+  // Nothing here waits for the device: the loss stays there until losses().
+  void run(int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i) {
+      const Loss loss = strategy_->accumulate(loss_, next(), {});
+      strategy_->step();
+      losses_.select(0, step_ - 1).copy_(loss.value);
+    }
+  }
+
+  // One more step, with a wait between its parts.
+  Parts run_by_parts() {
+    Parts parts;
+    const LossFunction timed = [&](torch::nn::Module& model, const Batch& batch) {
+      Loss loss;
+      parts.forward = 1e3 * seconds_of(device_, [&] { loss = loss_(model, batch); });
+      return loss;
+    };
+    const Batch& batch = next();
+    const double both = 1e3 * seconds_of(device_, [&] { strategy_->accumulate(timed, batch, {}); });
+    parts.backward = both - parts.forward;
+    parts.update = 1e3 * seconds_of(device_, [&] { strategy_->step(); });
+    return parts;
+  }
+
+  std::vector<double> losses() const {
+    const torch::Tensor all = losses_.to(torch::kCPU, torch::kFloat64);
+    return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+  }
+
+  torch::Device device() const { return device_; }
+
+ private:
+  const Batch& next() { return batches_[static_cast<size_t>(step_++ % kBatches)]; }
+
+  torch::Device device_;
+  std::shared_ptr<Gpt2> net_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  LossFunction loss_;
+  std::unique_ptr<Strategy> strategy_;
+  std::vector<Batch> batches_;
+  torch::Tensor losses_;
+  int64_t step_ = 0;
+};
+
+Parts median_parts(Training& training) {
+  std::vector<double> forward;
+  std::vector<double> backward;
+  std::vector<double> update;
+  for (int i = 0; i < kPartSteps; ++i) {
+    const Parts parts = training.run_by_parts();
+    forward.push_back(parts.forward);
+    backward.push_back(parts.backward);
+    update.push_back(parts.update);
+  }
+  return {.forward = median(forward), .backward = median(backward), .update = median(update)};
+}
+
+Figures measure(Session& session, const Gpt2BenchOptions& options) {
+  const int64_t vocabulary = gpt2_options(options.size).vocabulary;
+  const torch::Tensor tokens =
+      options.tokens.empty() ? draw_tokens(options, vocabulary) : read_tokens(options, vocabulary);
+  if (!options.save_tokens.empty()) {
+    write_tokens(options.save_tokens, tokens);
+  }
+  Figures figures;
+  figures.device = session.device().str();
+  {
+    Training training(session, options, tokens);
+    forget_peak(training.device());
+    training.run(options.warmup);
+    std::vector<double> blocks;
+    for (int block = 0; block < kBlocks; ++block) {
+      blocks.push_back(seconds_of(training.device(), [&] { training.run(options.steps); }) /
+                       static_cast<double>(options.steps));
+    }
+    figures.seconds_per_step = median(blocks);
+    figures.peak = peak_bytes(training.device());
+    figures.parts = median_parts(training);
+    figures.losses = training.losses();
+  }
+  release_memory(session.device());
+  figures.ceilings = measure_ceilings(
+      session.device(), options.precision == "bf16" ? torch::kBFloat16 : torch::kFloat32);
+  release_memory(session.device());
+  return figures;
+}
+
+nlohmann::json run_gpt2_peer(const Gpt2BenchOptions& options,
+                             const std::filesystem::path& script,
+                             const std::string& device) {
+  const Gpt2Options model = gpt2_options(options.size);
+  return run_peer(
+      options.common.python, script, {"--layers",     std::to_string(model.layers),
+                                      "--heads",      std::to_string(model.heads),
+                                      "--width",      std::to_string(model.width),
+                                      "--positions",  std::to_string(model.context),
+                                      "--vocabulary", std::to_string(model.vocabulary),
+                                      "--batch",      std::to_string(options.batch),
+                                      "--context",    std::to_string(options.context),
+                                      "--precision",  options.precision,
+                                      "--optimizer",  options.optimizer,
+                                      "--steps",      std::to_string(options.steps),
+                                      "--warmup",     std::to_string(options.warmup),
+                                      "--device",     device.starts_with("cuda") ? "cuda" : "cpu",
+                                      "--mode",       options.peer_mode,
+                                      "--weights",    options.save_weights.string(),
+                                      "--tokens",     options.save_tokens.string()});
+}
+
+// Of two sides with the same model, optimizer and batch.
+nlohmann::json figures_of(const Gpt2BenchOptions& options, const Figures& figures) {
+  const Gpt2Options model = gpt2_options(options.size);
+  const auto tokens = static_cast<double>(options.batch * options.context);
+  nlohmann::json json = {
+      {"tokens_per_second", tokens / figures.seconds_per_step},
+      {"ms_per_step", 1e3 * figures.seconds_per_step},
+      {"forward_ms", figures.parts.forward},
+      {"backward_ms", figures.parts.backward},
+      {"update_ms", figures.parts.update},
+      {"losses", figures.losses},
+      {"flops_per_token", gpt2_flops_per_token(model, options.context)},
+  };
+  if (figures.peak) {
+    json["peak_bytes"] = *figures.peak;
+  }
+  return json;
+}
+
+struct Difference {
+  double largest = 0;
+  size_t step = 0;  // from 1
+};
+
+Difference compare(const std::vector<double>& ours, const std::vector<double>& theirs) {
+  Difference found;
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    const double difference = std::abs(ours[i] - theirs[i]);
+    if (found.step == 0 || !(difference <= found.largest)) {  // also where one is no number
+      found = {.largest = difference, .step = i + 1};
+    }
+  }
+  return found;
+}
+
+std::vector<double> losses_of(const nlohmann::json& side) {
+  std::vector<double> losses;
+  for (const nlohmann::json& loss : side.value("losses", nlohmann::json::array())) {
+    // Python writes what is no number as null would be written elsewhere.
+    losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
+  }
+  return losses;
+}
+
+void write_curve(const std::filesystem::path& path,
+                 const std::vector<double>& ours,
+                 const std::vector<double>& theirs) {
+  std::string text = theirs.empty() ? "step,loss\n" : "step,loss,peer\n";
+  for (size_t i = 0; i < ours.size(); ++i) {
+    text += fmt::format("{},{:.6f}", i + 1, ours[i]);
+    text += i < theirs.size() ? fmt::format(",{:.6f}\n", theirs[i]) : "\n";
+  }
+  os::write_file(path, text);
+}
+
+// The bytes that AdamW cannot do without: parameter, gradient and both averages are read, all but
+// the gradient written, four bytes each. Nothing for other optimizers.
+std::optional<double> update_bandwidth(const Gpt2BenchOptions& options,
+                                       const nlohmann::json& side) {
+  const auto milliseconds = find_figure(side, "update_ms");
+  if (!options.optimizer.starts_with("adam") || !milliseconds) {
+    return std::nullopt;
+  }
+  const auto parameters = static_cast<double>(gpt2_parameters(gpt2_options(options.size)));
+  return 28 * parameters / (*milliseconds * 1e-3);
+}
+
+std::optional<double> times(const std::optional<double>& value, double factor) {
+  return value ? std::optional(*value * factor) : std::nullopt;
+}
+
+void print(const Gpt2BenchOptions& options, const Ceilings& ceilings, const nlohmann::json& json) {
+  const nlohmann::json& ours = json.at("lockstep");
+  const nlohmann::json theirs = json.value("peer", nlohmann::json::object());
+  const double flops = ours.at("flops_per_token");
+  const auto row = [&](const char* name, const char* key, double factor, int digits) -> Row {
+    return {name,
+            times(find_figure(ours, key), factor),
+            times(find_figure(theirs, key), factor),
+            digits};
+  };
+  std::vector<Row> rows = {
+      row("tokens/s", "tokens_per_second", 1, 0),
+      row("ms per step", "ms_per_step", 1, 2),
+      row("  forward", "forward_ms", 1, 2),
+      row("  backward", "backward_ms", 1, 2),
+      row("  optimizer", "update_ms", 1, 2),
+      row("TFLOP/s", "tokens_per_second", flops / 1e12, 3),
+      row("% of the matrix rate", "tokens_per_second", 1e2 * flops / ceilings.matrix_rate, 1),
+      {"% of the copy bandwidth, optimizer",
+       times(update_bandwidth(options, ours), 1e2 / ceilings.copy_bandwidth),
+       times(update_bandwidth(options, theirs), 1e2 / ceilings.copy_bandwidth),
+       1},
+      row("peak memory, GiB", "peak_bytes", 1.0 / (1 << 30), 2),
+  };
+  const auto add_loss = [&](const char* name, auto choose) {
+    Row loss{name, std::nullopt, std::nullopt, 4};
+    if (const auto curve = losses_of(ours); !curve.empty()) {
+      loss.ours = choose(curve);
+    }
+    if (const auto curve = losses_of(theirs); !curve.empty()) {
+      loss.theirs = choose(curve);
+    }
+    rows.push_back(loss);
+  };
+  add_loss("first loss", [](const std::vector<double>& curve) { return curve.front(); });
+  add_loss("last loss", [](const std::vector<double>& curve) { return curve.back(); });
+
+  fmt::print("GPT-2 {}, {} x {} tokens a step, {}, {}, {}\n\n",
+             options.size,
+             options.batch,
+             options.context,
+             options.precision,
+             options.optimizer,
+             json.at("device").get<std::string>());
+  const std::string name =
+      theirs.empty() ? "" : fmt::format("PyTorch {}", theirs.value("mode", "peer"));
+  fmt::print("{}\n", format_rows(rows, name));
+  fmt::print("matrix rate     {:.3f} TFLOP/s ({} x {})\ncopy bandwidth  {:.1f} GB/s\n",
+             ceilings.matrix_rate / 1e12,
+             ceilings.matrix_side,
+             ceilings.matrix_side,
+             ceilings.copy_bandwidth / 1e9);
+  if (!theirs.empty()) {
+    fmt::print("loss curves     differ by {:.6f} at most, at step {}\n",
+               json.at("largest_loss_difference").get<double>(),
+               json.at("largest_loss_difference_step").get<size_t>());
+  }
+}
+
+void report(const Gpt2BenchOptions& options, const Figures& figures, const nlohmann::json& theirs) {
+  nlohmann::json json = {
+      {"what", "gpt2"},
+      {"size", options.size},
+      {"batch", options.batch},
+      {"context", options.context},
+      {"precision", options.precision},
+      {"optimizer", options.optimizer},
+      {"steps", options.steps},
+      {"warmup", options.warmup},
+      {"device", figures.device},
+      {"matrix_rate", figures.ceilings.matrix_rate},
+      {"copy_bandwidth", figures.ceilings.copy_bandwidth},
+      {"lockstep", figures_of(options, figures)},
+  };
+  if (!theirs.empty()) {
+    const Difference difference = compare(figures.losses, losses_of(theirs));
+    json["peer"] = theirs;
+    json["largest_loss_difference"] = difference.largest;
+    json["largest_loss_difference_step"] = difference.step;
+  }
+  print(options, figures.ceilings, json);
+  if (!options.curve.empty()) {
+    write_curve(options.curve, figures.losses, losses_of(theirs));
+  }
+  if (!options.common.json.empty()) {
+    os::write_file(options.common.json, json.dump(1) + "\n");
+  }
+}
+
+}  // namespace
+
+int measure_gpt2(const Gpt2BenchOptions& asked) {
+  const Gpt2Options model = gpt2_options(asked.size);
+  require_possible(asked, model);
+  Gpt2BenchOptions options = asked;
+  options.context = asked.context == 0 ? model.context : asked.context;
+  std::optional<os::TemporaryDirectory> scratch;
+  std::filesystem::path script;
+  if (options.common.peer) {
+    script = find_peer("gpt2", options.common.python);
+    scratch.emplace("lockstep-bench-gpt2");
+    const auto or_scratch = [&](std::filesystem::path& path, const char* name) {
+      path = path.empty() ? scratch->path() / name : path;
+    };
+    or_scratch(options.save_weights, "weights.pt");
+    or_scratch(options.save_tokens, "tokens.bin");
+  }
+  std::vector<std::string> flags = {
+      "--device", options.common.device, "--precision", options.precision};
+  if (!options.strategy.empty()) {
+    flags.insert(flags.end(), {"--strategy", options.strategy});
+  }
+  flags.insert(flags.end(), options.common.flags.begin(), options.common.flags.end());
+  Figures figures;
+  const int code =
+      in_session(flags, [&](Session& session) { figures = measure(session, options); });
+  if (code != 0) {
+    return code;
+  }
+  nlohmann::json theirs = nlohmann::json::object();
+  if (options.common.peer) {
+    try {
+      theirs = run_gpt2_peer(options, script, figures.device);
+    } catch (const Error&) {
+      report(options, figures, theirs);  // ours took its time too
+      throw;
+    }
+  }
+  report(options, figures, theirs);
+  return 0;
+}
+
+}  // namespace lockstep::bench

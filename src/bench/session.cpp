@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/session.h"
+
+#include <optional>
+
+#include "cluster/place.h"
+#include "lockstep/run.h"
+#include "os/environment.h"
+#include "os/files.h"
+
+namespace lockstep::bench {
+
+int in_session(std::vector<std::string> flags, const std::function<void(Session&)>& body) {
+  std::optional<os::TemporaryDirectory> scratch;
+  flags.insert(flags.begin(), "lockstep-bench");
+  if (cluster::read_placement(os::environment()).origin == cluster::Origin::Alone) {
+    scratch.emplace("lockstep-bench");
+    flags.insert(flags.end(), {"--run-dir", scratch->path().string()});
+  }
+  std::vector<char*> words;
+  for (std::string& flag : flags) {
+    words.push_back(flag.data());
+  }
+  words.push_back(nullptr);
+  return lockstep::run(static_cast<int>(flags.size()), words.data(), {.about = "Measures"}, body);
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// lockstep-bench on the CPU, with models that take no time: what it prints, writes and refuses.
+#include <cmath>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "os/command.h"
+#include "os/files.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Bench : public ::testing::Test {
+ protected:
+  // `before`: variables for this command alone.
+  os::CommandResult bench(const std::string& arguments, const std::string& before = "") {
+    return os::run_command(
+        {"/bin/bash",
+         "-c",
+         fmt::format("{} {}/lockstep-bench {}", before, LOCKSTEP_BIN_DIR, arguments)},
+        {.directory = path()});
+  }
+
+  nlohmann::json read(const char* name) {
+    return nlohmann::json::parse(os::read_file(path() / name));
+  }
+
+  const std::filesystem::path& path() const { return directory_.path(); }
+
+ private:
+  os::TemporaryDirectory directory_;
+};
+
+constexpr const char* kTiny =
+    "gpt2 --device cpu --size tiny --precision fp32 --batch 2 --context 8 --steps 2 --warmup 1 ";
+
+TEST_F(Bench, TrainsASmallGpt2AndSaysHowFast) {
+  const os::CommandResult done = bench(std::string(kTiny) + "--json out.json --curve curve.csv");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output,
+              AllOf(HasSubstr("GPT-2 tiny, 2 x 8 tokens a step, fp32, adamw, cpu"),
+                    HasSubstr("tokens/s"),
+                    HasSubstr("% of the matrix rate"),
+                    HasSubstr("copy bandwidth")));
+  const nlohmann::json json = read("out.json");
+  const nlohmann::json& ours = json.at("lockstep");
+  const double rate = ours.at("tokens_per_second");
+  const double milliseconds = ours.at("ms_per_step");
+  EXPECT_GT(rate, 0);
+  EXPECT_NEAR(rate * milliseconds / 1e3, 2 * 8, 1e-6);
+  for (const char* part : {"forward_ms", "backward_ms", "update_ms"}) {
+    EXPECT_GT(ours.at(part), 0) << part;
+  }
+  EXPECT_GT(json.at("matrix_rate"), 0);
+  EXPECT_GT(json.at("copy_bandwidth"), 0);
+  EXPECT_EQ(ours.at("losses").size(), 1U + 3U * 2U);
+  const std::vector<std::string> lines = split(os::read_file(path() / "curve.csv"), '\n');
+  ASSERT_GE(lines.size(), 8U);
+  EXPECT_EQ(lines[0], "step,loss");
+  EXPECT_THAT(lines[1],
+              HasSubstr(fmt::format("1,{:.4f}", ours.at("losses")[0].get<double>()).substr(0, 5)));
+  // Untrained, every token is about as likely as every other.
+  EXPECT_NEAR(ours.at("losses")[0], std::log(50257), 0.5);
+  EXPECT_FALSE(std::filesystem::exists(path() / "runs"));
+}
+
+TEST_F(Bench, BeginsWithTheSameWeightsAndTokensAgain) {
+  ASSERT_EQ(bench(std::string(kTiny) + "--save-weights w.pt --save-tokens t.bin --json 1.json")
+                .status.code,
+            0);
+  ASSERT_EQ(bench(std::string(kTiny) + "--weights w.pt --tokens t.bin --json 2.json").status.code,
+            0);
+  const nlohmann::json one = read("1.json").at("lockstep").at("losses");
+  const nlohmann::json other = read("2.json").at("lockstep").at("losses");
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(one[i], other[i], 1e-5) << i;
+  }
+  const os::CommandResult refused =
+      bench("gpt2 --device cpu --size tiny --batch 3 --context 8 --precision fp32 --tokens t.bin");
+  EXPECT_EQ(refused.status.code, 64);
+  EXPECT_THAT(refused.errors, HasSubstr("cannot train on t.bin: it is not of this shape"));
+}
+
+TEST_F(Bench, GivesTheLossCurveOfThePeer) {
+  const os::CommandResult done =
+      bench(std::string(kTiny) + "--peer --peer-mode eager --json p.json");
+  if (done.status.code == 69) {
+    GTEST_SKIP() << done.errors;
+  }
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output, AllOf(HasSubstr("PyTorch eager"), HasSubstr("loss curves")));
+  EXPECT_LT(read("p.json").at("largest_loss_difference"), 1e-3);
+}
+
+TEST_F(Bench, TimesTheTrainerBesideABareLoop) {
+  const os::CommandResult done =
+      bench("mnist --device cpu --net mlp --batch 8 --steps 5 --warmup 2 --json out.json");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output, AllOf(HasSubstr("images/s, Trainer"), HasSubstr("bare loop")));
+  const nlohmann::json ours = read("out.json").at("lockstep");
+  EXPECT_GT(ours.at("bare_us"), 0);
+  EXPECT_NEAR(
+      ours.at("images_per_second").get<double>() * ours.at("eager_us").get<double>(), 8e6, 1);
+}
+
+TEST_F(Bench, TimesTheWayToAnAccuracyFromTheCommandOn) {
+  const os::CommandResult done =
+      bench("mnist --device cpu --net mlp --generated-digits --accuracy 20 --json out.json");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("s, command to first step"));
+  const nlohmann::json run = read("out.json").at("lockstep")[0];
+  EXPECT_GE(run.at("accuracy"), 0.2);
+  EXPECT_GT(run.at("first_step_seconds"), 0);
+  EXPECT_GT(run.at("seconds"), run.at("first_step_seconds"));
+}
+
+TEST_F(Bench, SumsOverTheWorkersItStarts) {
+  const os::CommandResult done =
+      bench("allreduce --device cpu --workers 2 --sizes 4,64 --seconds 0.01 --json out.json",
+            "CUDA_VISIBLE_DEVICES=");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output, AllOf(HasSubstr("2 workers"), HasSubstr("64.0 KiB")));
+  const nlohmann::json ours = read("out.json").at("lockstep");
+  ASSERT_EQ(ours.at("sizes").size(), 2U);
+  EXPECT_EQ(ours.at("sizes")[1].at("bytes"), 65536);
+  EXPECT_GT(ours.at("sizes")[1].at("seconds"), 0);
+}
+
+TEST_F(Bench, SaysWhatItCannotDo) {
+  const auto refuse = [&](const std::string& arguments, int code, const std::string& words) {
+    const os::CommandResult refused = bench(arguments);
+    EXPECT_EQ(refused.status.code, code) << arguments;
+    EXPECT_THAT(refused.errors, HasSubstr(words)) << arguments;
+  };
+  refuse("", 64, "A subcommand is required");
+  refuse("gpt2 --size huge", 64, "cannot make a GPT-2 of size 'huge'");
+  refuse("gpt2 --precison bf16", 64, "cannot understand the command line");
+  refuse("gpt2 --batch 0", 64, "--batch: 0 is not at least 1");
+  refuse("gpt2 --size tiny --context 9999", 64, "cannot train on texts longer than the model");
+  refuse("gpt2 --size tiny --peer --python /no/python", 69, "cannot compare with Python");
+  refuse("allreduce --peer", 64, "lockstep-bench allreduce --workers 2 --peer");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints one table of what tools/device.sh has measured.
+
+    device_table.py FOLDER
+"""
+import json
+import pathlib
+import statistics
+import sys
+
+ROWS = (  # file, figure, what it is called, digits
+    ("gpt2", "tokens_per_second", "GPT-2 124M, tokens/s", 0),
+    ("gpt2", "ms_per_step", "GPT-2 124M, ms a step", 2),
+    ("mnist", "eager_us", "digits, operator by operator, us a step", 1),
+    ("mnist", "graph_us", "digits, CUDA graph, us a step", 1),
+    ("mnist", "overhead_us", "Trainer against a bare loop, us a step", 1),
+    ("accuracy", "seconds", "digits to 99 %, seconds from the command", 2),
+    ("accuracy", "first_step_seconds", "  of these to the first step", 2),
+)
+
+
+def figure(side, name):
+    if isinstance(side, list):  # several runs
+        values = [figure(each, name) for each in side]
+        return statistics.median(values) if values and None not in values else None
+    value = side.get(name) if isinstance(side, dict) else None
+    return value if isinstance(value, (int, float)) else None
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        found[path.stem] = json.loads(path.read_text())
+    print(f"\n{'':<42}{'lockstep':>14}{'peer':>14}{'ratio':>8}")
+    for name, key, words, digits in ROWS:
+        ours = figure(found.get(name, {}).get("lockstep"), key)
+        if ours is None:
+            continue
+        theirs = figure(found[name].get("peer"), key)
+        line = f"{words:<42}{ours:>14,.{digits}f}"
+        if theirs:
+            line += f"{theirs:>14,.{digits}f}{ours / theirs:>8.2f}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
