@@ -248,16 +248,6 @@ void bench_embedding(const Table& table) {
   const auto matrix = static_cast<double>(output.nbytes());
   const int64_t different = std::get<0>(torch::_unique(tokens)).numel();
   const double rows = 4.0 * kHidden * static_cast<double>(different);
-  table.add("embedding_forward", matrix + rows, [&] {
-    embedding_forward(bf16(output),
-                      tokens.data_ptr<int64_t>(),
-                      floats(token_table),
-                      floats(place_table),
-                      kRows,
-                      kLength,
-                      kHidden,
-                      stream());
-  });
   table.add("embedding_backward", matrix + 2 * rows, [&] {
     embedding_backward(floats(token_table),
                        bf16(output),

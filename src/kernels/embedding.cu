@@ -11,31 +11,6 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarp * kWarps;
 
-// ---- forward: a warp per row
-
-__global__ __launch_bounds__(kThreads) void forward_kernel(Bf16* __restrict__ output,
-                                                           const int64_t* __restrict__ tokens,
-                                                           const float* __restrict__ token_table,
-                                                           const float* __restrict__ place_table,
-                                                           int64_t count,
-                                                           int64_t length,
-                                                           int64_t packs) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
-  if (row >= count) {
-    return;
-  }
-  const int64_t token = tokens[row] * packs;
-  const int64_t place = (row % length) * packs;
-#pragma unroll 3
-  for (int64_t pack = threadIdx.x; pack < packs; pack += kWarp) {
-    Floats values = load_floats(token_table, token + pack);
-    add_to(values, load_floats(place_table, place + pack));
-    store_pack(output, row * packs + pack, narrow(values));
-  }
-}
-
-// ---- backward
-//
 // The rows of a token follow each other in `sorted`: a run. A short run is added up by the warp
 // that stands on its first position. A long one is added up by blocks, each for a few columns of
 // it, so that many multiprocessors share the rows of a frequent token.
@@ -228,24 +203,6 @@ __global__ __launch_bounds__(kThreads) void place_kernel(float* __restrict__ pla
 }
 
 }  // namespace
-
-void embedding_forward(Bf16* output,
-                       const int64_t* tokens,
-                       const float* token_table,
-                       const float* place_table,
-                       int64_t count,
-                       int64_t length,
-                       int64_t columns,
-                       Stream stream) {
-  require(columns > 0 && columns % kPack == 0, "a number of columns that 8 divides");
-  if (count == 0) {
-    return;
-  }
-  const auto blocks = static_cast<unsigned>(divide_up(count, kWarps));
-  forward_kernel<<<blocks, dim3(kWarp, kWarps), 0, stream>>>(
-      output, tokens, token_table, place_table, count, length, columns / kPack);
-  check_launch("embedding_forward");
-}
 
 void embedding_backward(float* token_gradient,
                         const Bf16* output_gradient,

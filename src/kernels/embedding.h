@@ -7,20 +7,9 @@
 
 namespace lockstep::kernels {
 
-// output [count, columns] = token_table[tokens[i]] + place_table[i % length], tables float32 with
-// `columns` columns, a multiple of 8.
-void embedding_forward(Bf16* output,
-                       const int64_t* tokens,
-                       const float* token_table,
-                       const float* place_table,
-                       int64_t count,
-                       int64_t length,
-                       int64_t columns,
-                       Stream stream);
-
 // Adds to token_gradient [tokens, columns] the rows of output_gradient [count, columns] by their
 // tokens. `sorted` are the tokens in rising order, `order` where each of them stood, as a stable
-// sort gives them. The same inputs give the same bits.
+// sort gives them; columns is a multiple of 8. The same inputs give the same bits.
 void embedding_backward(float* token_gradient,
                         const Bf16* output_gradient,
                         const int64_t* sorted,

@@ -524,7 +524,7 @@ void Loop::finish_epoch() {
       line += fmt::format("  test accuracy {:.2f} %", *state_.evaluation->accuracy * 100);
     }
   }
-  progress_.say(line + fmt::format("  {} images/s",
+  progress_.say(line + fmt::format("  {} samples/s",
                                    format_count(static_cast<int64_t>(summary.samples_per_second))));
   for (const auto& callback : callbacks_) {
     callback->on_epoch(state_);

@@ -83,7 +83,7 @@ void Loop::summarise() {
                               format_count(state_.evaluation->samples)));
   }
   progress_.say(
-      fmt::format("speed          {} images/s, {} steps in {}",
+      fmt::format("speed          {} samples/s, {} steps in {}",
                   format_count(static_cast<int64_t>(throughput_.rate())),
                   format_count(state_.step),
                   format_duration(std::chrono::duration<double>(Clock::now() - begun_).count())));

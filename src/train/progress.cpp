@@ -19,7 +19,7 @@ std::string format_figures(const ProgressView& view) {
   if (view.accuracy) {
     text += fmt::format("  accuracy {}", format_percent(*view.accuracy));
   }
-  return text + fmt::format("  {} images/s  {} left",
+  return text + fmt::format("  {} samples/s  {} left",
                             format_count(static_cast<int64_t>(view.samples_per_second)),
                             format_duration(view.seconds_left));
 }
@@ -63,7 +63,7 @@ std::string format_table(const std::vector<EpochSummary>& epochs) {
                                  "train loss",
                                  "test loss",
                                  "test accuracy",
-                                 "images/s",
+                                 "samples/s",
                                  "time");
   for (const EpochSummary& row : epochs) {
     const bool has_accuracy = row.test && row.test->accuracy;

@@ -8,31 +8,6 @@
 namespace lockstep::kernels {
 namespace {
 
-TEST(EmbeddingForward, AddsTheRowsOfTokenAndPlace) {
-  LOCKSTEP_NEEDS_GPU();
-  for (const int64_t columns : {8, 32, 768, 1600, 3072, 8192}) {
-    SCOPED_TRACE(columns);
-    const int64_t length = 33;
-    const int64_t count = 7 * length;
-    const torch::Tensor tokens = torch::randint(500, {count}, on_gpu(torch::kInt64));
-    const torch::Tensor token_table = random_floats({500, columns});
-    const torch::Tensor place_table = random_floats({length, columns});
-    const torch::Tensor output = poison({count, columns}, torch::kBFloat16);
-    embedding_forward(bf16(output),
-                      integers(tokens),
-                      floats(token_table),
-                      floats(place_table),
-                      count,
-                      length,
-                      columns,
-                      stream());
-    const torch::Tensor places = place_table.repeat({7, 1});
-    const torch::Tensor expected =
-        (token_table.index_select(0, tokens) + places).to(torch::kBFloat16);
-    EXPECT_TRUE(torch::equal(output, expected));
-  }
-}
-
 // One float32 sum for each token, added to what stands there.
 void expect_embedding_gradient(const torch::Tensor& tokens, int64_t vocabulary, int64_t columns) {
   const int64_t count = tokens.size(0);

@@ -20,14 +20,14 @@ ProgressView half_way() {
 TEST(FormatBar, FillsTheTerminalAndNoMore) {
   EXPECT_EQ(
       format_bar(half_way(), 100),
-      "epoch 1/2 [==========>          ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 images/s  "
+      "epoch 1/2 [==========>          ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 samples/s  "
       "12.3 s left");
   EXPECT_EQ(format_bar(half_way(), 30).size(), 30U);
 }
 
 TEST(FormatLine, SaysTheSameWithoutABar) {
   EXPECT_EQ(format_line(half_way()),
-            "epoch 1/2  step 50/100  loss 0.1234  accuracy 96.32 %  10 240 images/s  12.3 s left");
+            "epoch 1/2  step 50/100  loss 0.1234  accuracy 96.32 %  10 240 samples/s  12.3 s left");
 }
 
 TEST(FormatTable, HasARowPerEpoch) {
@@ -44,7 +44,7 @@ TEST(FormatTable, HasARowPerEpoch) {
                      .seconds = 75}});
 
   EXPECT_EQ(table,
-            " epoch   train loss   test loss   test accuracy    images/s          time\n"
+            " epoch   train loss   test loss   test accuracy   samples/s          time\n"
             "     1       0.2500      0.1000         97.00 %       4 100        14.2 s\n"
             "     2       0.1250           -               -       4 200    1 min 15 s\n");
 }
