@@ -4,6 +4,8 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <exception>
+#include <optional>
 #include <torch/torch.h>
 
 namespace lockstep::comm {
@@ -44,6 +46,30 @@ class SideStream {
 
   torch::Device device_;
   c10::Stream stream_;
+};
+
+// While it lives, this thread queues on another stream, after all that it has queued before; what
+// it queues later comes after all that is queued here.
+class OnSideStream {
+ public:
+  explicit OnSideStream(const SideStream& side) : side_(side) {
+    side_.follow();
+    guard_.emplace(side_.stream());
+  }
+  OnSideStream(const OnSideStream&) = delete;
+  OnSideStream& operator=(const OnSideStream&) = delete;
+  ~OnSideStream() {
+    guard_.reset();
+    try {
+      side_.let_follow();
+    } catch (const std::exception&) {
+      // The GPU has failed, and whoever asks it next is told.
+    }
+  }
+
+ private:
+  SideStream side_;
+  std::optional<c10::StreamGuard> guard_;
 };
 
 }  // namespace lockstep::comm

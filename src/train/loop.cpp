@@ -105,15 +105,14 @@ TrainResult Loop::run() {
   require_recompute_known();
   require_ema_possible();
   const StopRequest::Patience patience(session_.stop);
-  std::optional<c10::StreamGuard> guard;
+  std::optional<comm::OnSideStream> on_stream;
   if (session_.device.is_cuda()) {
     arrival_.emplace(session_.device);
     run_ahead_.emplace(session_.device);
     const std::string reason = reason_against_graph();
     steps_before_graph_ = reason.empty() ? kStepsBeforeGraph : -1;
     if (reason.empty()) {
-      stream_.emplace(session_.device);
-      guard.emplace(stream_->stream());
+      on_stream.emplace(comm::SideStream(session_.device));
     } else if (session_.flags.cuda_graph == "on") {
       log::warn("no CUDA graph: {}", reason);
     }

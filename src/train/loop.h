@@ -101,9 +101,7 @@ class Loop {
   std::string convolution_;  // empty: not chosen yet, or nothing to choose
   bool convolution_chosen_ = false;
 
-  // On a GPU: where batches arrive, and where all else is queued if a step may be recorded.
-  std::optional<comm::SideStream> arrival_;
-  std::optional<comm::SideStream> stream_;
+  std::optional<comm::SideStream> arrival_;  // of batches on a GPU
   std::optional<RunAhead> run_ahead_;
   std::unique_ptr<GraphStep> graph_;
   int64_t steps_before_graph_ = 0;  // that are still made by the usual way; below 0: no graph
