@@ -111,10 +111,12 @@ build() {
 measure() {
   local name=$1
   shift
+  rm -f "$RESULTS/$name".*
   echo "device: $*"
   if ! "$@" >"$RESULTS/$name.txt" 2>"$RESULTS/$name.err"; then
     echo "device: $name failed:" >&2
     tail -n 20 "$RESULTS/$name.err" >&2
+    FAILED=1
     return 0
   fi
   cat "$RESULTS/$name.txt"
@@ -178,20 +180,21 @@ run() {
   fi
   require cmake
   require python3
-  local started=$SECONDS failed=0
+  local started=$SECONDS
+  FAILED=0
   configure
   echo "device: configured in $((SECONDS - started)) s"
   started=$SECONDS
   build
   echo "device: built in $((SECONDS - started)) s"
   case $TESTS in
-    device) tools/run_tests.sh build-device 1 -L device "$@" || failed=1 ;;
-    all) tools/run_tests.sh build-device 4 -LE house "$@" || failed=1 ;;
+    device) tools/run_tests.sh build-device 1 -L device "$@" || FAILED=1 ;;
+    all) tools/run_tests.sh build-device 4 -LE house "$@" || FAILED=1 ;;
   esac
   if [[ $BENCH != none ]]; then
     benchmark
   fi
-  return $failed
+  return $FAILED
 }
 
 case ${1:-} in

@@ -33,7 +33,7 @@ def main():
     found = {}
     for path in sorted(folder.glob("*.json")):
         found[path.stem] = json.loads(path.read_text())
-    print(f"\n{'':<42}{'lockstep':>14}{'peer':>14}{'ratio':>8}")
+    print(f"\n{'':<42}{'lockstep':>14}{'peer':>14}{'faster':>8}")
     for name, key, words, digits in ROWS:
         ours = figure(found.get(name, {}).get("lockstep"), key)
         if ours is None:
@@ -41,7 +41,8 @@ def main():
         theirs = figure(found[name].get("peer"), key)
         line = f"{words:<42}{ours:>14,.{digits}f}"
         if theirs:
-            line += f"{theirs:>14,.{digits}f}{ours / theirs:>8.2f}"
+            times = key.endswith("_per_second")
+            line += f"{theirs:>14,.{digits}f}{ours / theirs if times else theirs / ours:>8.2f}"
         print(line)
 
 

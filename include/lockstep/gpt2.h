@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/torch.h>
 #include <utility>
@@ -59,7 +60,7 @@ class Gpt2 : public torch::nn::Module {
 
   Gpt2Options options_;
   std::shared_ptr<models::FusedEngine> engine_;  // of the GPU that the weights were last seen on
-  bool has_looked_for_engine_ = false;
+  std::optional<torch::Device> engine_device_;
   torch::nn::Embedding token_ = nullptr;
   torch::nn::Embedding position_ = nullptr;
   torch::nn::Dropout dropout_ = nullptr;

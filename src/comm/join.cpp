@@ -95,7 +95,8 @@ Joined join_gang_and_store(const cluster::Placement& placement, const JoinOption
   JoinOptions below = options;
   below.transport = insists ? "auto" : options.transport;
   Joined joined = join_hosts(placement, below);
-  if (options.device.is_cuda() && (insists || (options.transport == "auto" && has_nccl()))) {
+  // By what all workers have in common: each may have another device.
+  if (insists || (options.transport == "auto" && has_nccl())) {
     joined.communicator = join_nccl(std::move(joined.communicator), options.device, insists);
   }
   return joined;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <c10/cuda/CUDAGuard.h>
@@ -72,8 +73,10 @@ class Connection {
     }
     const std::string bytes = host.broadcast_bytes(std::string(id.internal, sizeof(id.internal)));
     std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
-    require(ncclCommInitRank(&comm_, host.size(), id, host.rank()), "connecting the gang");
     find_neighbours(host);
+    ncclComm_t made = nullptr;
+    require(ncclCommInitRank(&made, host.size(), id, host.rank()), "connecting the gang");
+    comm_ = made;
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }
 
@@ -87,8 +90,8 @@ class Connection {
     }
     watch_.request_stop();
     watch_.join();
-    if (comm_ != nullptr) {
-      has_failed ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
+    if (ncclComm_t left = comm_.exchange(nullptr); left != nullptr) {
+      has_failed ? ncclCommAbort(left) : ncclCommDestroy(left);
     }
   }
   Connection(const Connection&) = delete;
@@ -152,7 +155,7 @@ class Connection {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     const c10::cuda::CUDAGuard guard(device_);
-    ncclCommAbort(std::exchange(comm_, nullptr));
+    ncclCommAbort(comm_.exchange(nullptr));
   }
 
   void throw_if_lost(std::string_view call) const {
@@ -178,7 +181,7 @@ class Connection {
 
   torch::Device device_;
   int exceptions_ = std::uncaught_exceptions();
-  ncclComm_t comm_ = nullptr;
+  std::atomic<ncclComm_t> comm_ = nullptr;  // the watch takes it away
   os::PeerWatch peers_;
   std::vector<int> ranks_;  // of peers_
   std::mutex mutex_;        // of the calls
@@ -288,7 +291,11 @@ class NcclRank final : public Communicator {
   std::unique_ptr<Connection> connection_;
 };
 
+// Empty for a CPU.
 std::string identity_of(torch::Device device) {
+  if (!device.is_cuda()) {
+    return "";
+  }
   std::array<char, 32> bus{};
   if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device.index()) !=
       cudaSuccess) {
@@ -298,20 +305,18 @@ std::string identity_of(torch::Device device) {
   return fmt::format("{} {}", os::machine_identity(), bus.data());
 }
 
-bool is_gpu_shared(Communicator& host, torch::Device device) {
-  const std::vector<std::string> all = host.all_gather_bytes(identity_of(device));
-  return std::set<std::string>(all.begin(), all.end()).size() < all.size();
-}
-
 // NCCL goes by this name when it looks for two workers on one GPU.
-void pretend_to_be_apart(int rank) {
+void pretend_to_be_apart(int rank, bool on_one_machine) {
   const os::Environment environment = os::environment();
-  os::set_variable("NCCL_HOSTID", fmt::format("lockstep-{}", rank));
-  for (const auto& [name, value] :
-       {std::pair("NCCL_IB_DISABLE", "1"), std::pair("NCCL_SOCKET_IFNAME", "lo")}) {
+  const auto set = [&](const std::string& name, const std::string& value) {
     if (!environment.contains(name)) {
       os::set_variable(name, value);
     }
+  };
+  set("NCCL_HOSTID", fmt::format("lockstep-{}-{}", os::process_id(), rank));
+  set("NCCL_IB_DISABLE", "1");
+  if (on_one_machine) {
+    set("NCCL_SOCKET_IFNAME", "lo");
   }
 }
 
@@ -327,14 +332,26 @@ std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
   if (host->size() == 1) {
     return host;
   }
-  if (is_gpu_shared(*host, device)) {
+  const std::vector<std::string> gpus = host->all_gather_bytes(identity_of(device));
+  if (const auto without = std::find(gpus.begin(), gpus.end(), ""); without != gpus.end()) {
+    if (insist) {
+      throw Error(ExitCode::Usage, "cannot use NCCL: a worker has no GPU")
+          .fact("without", fmt::format("rank {}", without - gpus.begin()))
+          .hint("--transport auto");
+    }
+    return host;
+  }
+  if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
     if (!insist) {
       if (host->rank() == 0) {
         log::info("workers share a GPU: gradients travel by {}, not by NCCL", host->kind());
       }
       return host;
     }
-    pretend_to_be_apart(host->rank());
+    const auto is_here = [](const std::string& gpu) {
+      return gpu.starts_with(os::machine_identity() + " ");
+    };
+    pretend_to_be_apart(host->rank(), std::all_of(gpus.begin(), gpus.end(), is_here));
   }
   return std::make_unique<NcclRank>(std::move(host), device);
 }

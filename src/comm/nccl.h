@@ -17,7 +17,8 @@ bool has_nccl();
 //
 // NCCL wants a GPU for each worker. Where some share one, `host` itself comes back; with `insist`
 // NCCL is told that they are on different nodes, and exchanges over sockets: right, and slow. May
-// then change this process's environment.
+// then change this process's environment. Where a worker has no GPU `host` comes back, or with
+// `insist` an Error is thrown.
 std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
                                         torch::Device device,
                                         bool insist);

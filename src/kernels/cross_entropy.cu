@@ -314,6 +314,13 @@ __global__ __launch_bounds__(kMostThreads) void cross_entropy_streamed(CrossEntr
   }
 }
 
+// Built for an older chip, the kernel has no bulk copies, whatever it runs on.
+bool holds_rows() {
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, cross_entropy_held), "cudaFuncGetAttributes");
+  return has_bulk_copies() && attributes.ptxVersion >= 90;
+}
+
 }  // namespace
 
 void cross_entropy(const CrossEntropyCall& call, Stream stream) {
@@ -328,7 +335,7 @@ void cross_entropy(const CrossEntropyCall& call, Stream stream) {
   constexpr int64_t kOtherShared = 1024;
   const int64_t room = shared_bytes_per_block() - kOtherShared;
   const int64_t places = multiprocessors();
-  if (has_bulk_copies() && packs <= threads * kMostPacks && bytes <= room) {
+  if (holds_rows() && packs <= threads * kMostPacks && bytes <= room) {
     check_cuda(cudaFuncSetAttribute(cross_entropy_held,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(bytes)),

@@ -27,7 +27,8 @@ bool is_lack(cudaError_t status) {
 
 constexpr int kMostDevices = 64;
 
-// Asking CUDA takes longer than a launch, and these never change.
+// Asking CUDA takes longer than a launch, and these never change: the one memory of the house that
+// outlives its users, of what is the same for all.
 template <cudaDeviceAttr which>
 int attribute() {
   static std::array<std::atomic<int>, kMostDevices> known{};  // 0: not asked yet

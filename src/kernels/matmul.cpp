@@ -315,7 +315,8 @@ struct Matmul::Parts {
 
   // Tries the ways on the operands themselves: the output is written anew afterwards, unless the
   // product is added to it, which is then tried on memory of its own.
-  void choose(Plan& plan, const MatmulCall& call, uint32_t alignment, Stream stream) const {
+  void choose(
+      Plan& plan, const MatmulCall& call, uint32_t alignment, bool times, Stream stream) const {
     const std::vector<cublasLtMatmulAlgo_t> ways = ask_for_ways(plan, alignment);
     plan.has_way = !ways.empty();
     plan.is_timed = false;
@@ -323,7 +324,7 @@ struct Matmul::Parts {
       return;
     }
     plan.way = ways.front();
-    if (is_capturing(stream)) {
+    if (!times || is_capturing(stream)) {
       return;
     }
     plan.is_timed = true;
@@ -349,18 +350,24 @@ struct Matmul::Parts {
     check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
 
+  // A shape that comes once, as of a text that grows, is not worth a trial: from the second time
+  // on, and outside of captures, the ways are tried.
   Plan& plan_for(const MatmulCall& call, Stream stream) {
     const Key key = key_of(call);
     const auto [at, is_new] = plans.try_emplace(key);
     Plan& plan = at->second;
-    if (is_new) {
-      describe(plan, call);
-    }
-    set_pointers(plan, call);
-    // What was first seen in a capture is tried when it comes outside of one.
-    const bool may_improve = plan.has_way && !plan.is_timed && !is_capturing(stream);
-    if (is_new || may_improve) {
-      choose(plan, call, std::get<uint32_t>(key), stream);
+    try {
+      if (is_new) {
+        describe(plan, call);
+      }
+      set_pointers(plan, call);
+      const bool may_improve = plan.has_way && !plan.is_timed && !is_capturing(stream);
+      if (is_new || may_improve) {
+        choose(plan, call, std::get<uint32_t>(key), !is_new, stream);
+      }
+    } catch (...) {
+      plans.erase(at);
+      throw;
     }
     return plan;
   }

@@ -38,8 +38,8 @@ struct MatmulCall {
 };
 
 // Matrix products by cuBLASLt, on the device that was current when it was made. Tries the library's
-// ways for a shape when it first comes (unless the stream is being captured) and keeps the fastest.
-// One thread at a time may call it.
+// ways for a shape when it comes the second time (unless the stream is being captured) and keeps
+// the fastest. One thread at a time may call it.
 class Matmul {
  public:
   Matmul();

@@ -266,8 +266,8 @@ models::FusedEnginePtr Gpt2::find_engine() {
   if (drops || !models::computes_in_bf16(token_->weight)) {
     return nullptr;
   }
-  if (!has_looked_for_engine_) {
-    has_looked_for_engine_ = true;
+  if (engine_device_ != token_->weight.device()) {
+    engine_device_ = token_->weight.device();
     engine_ = models::make_fused_engine(token_->weight, options_.width, options_.heads);
   }
   return engine_;

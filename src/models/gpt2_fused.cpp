@@ -481,8 +481,8 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   }
 };
 
-// The gradients are made in forward, from each chunk of scores as long as it is there, for a loss
-// whose gradient is one; backward multiplies them by what it is.
+// The gradients are made in forward, from each chunk of scores as long as it is there, for the mean
+// over all rows; backward multiplies them by what is to be had of that.
 class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -521,7 +521,7 @@ class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
                               .rows = size,
                               .classes = classes,
                               .stride = stride,
-                              .scale = 1,
+                              .scale = 1 / static_cast<float>(count),
                               .gradient = wants_gradient},
                              stream());
       if (wants_gradient) {
@@ -544,12 +544,13 @@ class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
                            stream());
       }
     }
-    const Tensor share = goals.ge(0).sum().to(torch::kFloat32).reciprocal();
+    // Rows that count in the mean, as a share of all; mostly one, which sixteen bits can hold.
+    const Tensor share = static_cast<float>(count) / goals.ge(0).sum().to(torch::kFloat32);
     if (wants_gradient) {
       context->save_for_backward({hidden_gradient, table_gradient.narrow(0, 0, classes), share});
       context->saved_data["shape"] = hidden.sizes().vec();
     }
-    return losses.sum() * share;
+    return losses.mean() * share;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -570,7 +571,9 @@ FusedEnginePtr make_fused_engine(const Tensor& like, int64_t width, int64_t head
   constexpr int64_t kLanes = 8;  // elements of 16 bits that a kernel takes at a time
   constexpr int64_t kWidestHead = 128;
   const int64_t head = width / heads;
-  const bool fits = width % kLanes == 0 && head % kLanes == 0 && head <= kWidestHead;
+  constexpr int64_t kWidest = 8192;  // of layer norm's backward
+  const bool fits =
+      width % kLanes == 0 && width <= kWidest && head % kLanes == 0 && head <= kWidestHead;
   // cuDNN's attention, and bfloat16 itself, begin with this generation.
   constexpr int kGeneration = 8;
   if (!like.is_cuda() || !fits ||

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/fused.h"
 
+#include <algorithm>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cmath>
 #include <cstring>
@@ -36,7 +38,9 @@ struct AdamKind {
   using Options = OptionsType;
   using State = StateType;
 
-  static bool is_possible(const Options& options) { return !options.amsgrad(); }
+  static bool is_possible(const Options& options, const Options& /*first*/) {
+    return !options.amsgrad();
+  }
 
   // Counts a step of this parameter. What is returned tells apart those of one group that have not
   // made as many.
@@ -90,7 +94,10 @@ struct SgdKind {
   using State = torch::optim::SGDParamState;
   enum Age : int64_t { kFirst, kLater };
 
-  static bool is_possible(const Options& /*options*/) { return true; }
+  // One kernel is told once for all groups.
+  static bool is_possible(const Options& options, const Options& first) {
+    return options.nesterov() == first.nesterov();
+  }
 
   static int64_t count(StateMap& states, const Tensor& parameter, const Options& options) {
     if (options.momentum() == 0) {
@@ -157,13 +164,15 @@ class Fused final : public Base, public FusedOptimizer {
 
   bool is_fused() const override {
     std::optional<torch::Device> device;
+    const auto& first =
+        static_cast<const typename Kind::Options&>(this->param_groups_.front().options());
     for (const auto& group : this->param_groups_) {
       const auto& options = static_cast<const typename Kind::Options&>(group.options());
       for (const Tensor& parameter : group.params()) {
         if (!parameter.grad().defined()) {
           continue;
         }
-        if (!Kind::is_possible(options) || !fits(parameter) ||
+        if (!Kind::is_possible(options, first) || !fits(parameter) ||
             device.value_or(parameter.device()) != parameter.device()) {
           return false;
         }
@@ -193,8 +202,7 @@ class Fused final : public Base, public FusedOptimizer {
         members_.push_back({parameter, place->second});
       }
     }
-    LOCKSTEP_CHECK(!is_recorded() || rates.size() == rate_count_);
-    rate_count_ = rates.size();
+    LOCKSTEP_CHECK(!is_recorded() || recorded_.empty() || rates.size() == recorded_rates_);
     told_ = rates;
     tell(rates);
   }
@@ -202,6 +210,8 @@ class Fused final : public Base, public FusedOptimizer {
   Tensor norm() const override { return squares_.sqrt(); }
 
  private:
+  static constexpr int64_t kRoom = 256;  // groups and ages, more than there will be
+
   struct Member {
     Tensor parameter;
     int rates;
@@ -219,8 +229,10 @@ class Fused final : public Base, public FusedOptimizer {
   void tell(const std::vector<Rates>& rates) {
     const Tensor bytes = to_bytes(rates, false);
     if (!rates_.defined() || rates_.numel() < bytes.numel()) {
-      rates_ =
-          torch::empty_like(bytes, bytes.options().device(members_.front().parameter.device()));
+      // What was recorded reads it where it is.
+      LOCKSTEP_CHECK(recorded_.empty());
+      const int64_t room = std::max(bytes.numel(), kRoom * static_cast<int64_t>(sizeof(Rates)));
+      rates_ = torch::empty({room}, bytes.options().device(members_.front().parameter.device()));
     }
     rates_.narrow(0, 0, bytes.numel()).copy_(bytes, /*non_blocking=*/true);
   }
@@ -247,13 +259,15 @@ class Fused final : public Base, public FusedOptimizer {
       entries.push_back(entry);
       if (is_recorded()) {
         recorded_.insert(member.parameter.unsafeGetTensorImpl());
+        recorded_rates_ = told_.size();
       }
     }
     const Tensor table = upload(entries);
     const auto count = static_cast<int>(entries.size());
     const auto* tensors = static_cast<const UpdatedTensor*>(table.data_ptr());
     const auto* rates = static_cast<const Rates*>(rates_.data_ptr());
-    const kernels::Stream stream = c10::cuda::getCurrentCUDAStream().stream();
+    const c10::cuda::CUDAGuard guard(table.device());
+    const kernels::Stream stream = c10::cuda::getCurrentCUDAStream(table.device().index()).stream();
     kernels::Clip clip;
     if (options.clip_norm > 0) {
       const auto on_gpu = torch::device(table.device());
@@ -288,7 +302,7 @@ class Fused final : public Base, public FusedOptimizer {
   }
 
   std::vector<Member> members_;  // of the step that was prepared last
-  size_t rate_count_ = 0;
+  size_t recorded_rates_ = 0;
   std::vector<Rates> told_;
   Tensor rates_;    // on the GPU
   Tensor squares_;  // the sum of squares, there

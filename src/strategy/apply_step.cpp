@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "lockstep/optimizer.h"
 #include "optim/fused.h"
@@ -36,6 +37,22 @@ bool are_finite(const std::vector<torch::Tensor>& gradients) {
   });
 }
 
+// Whether the optimizer updates these parameters and no others: then the norm of its gradients is
+// the norm of theirs.
+bool updates_just(torch::optim::Optimizer& optimizer,
+                  const std::vector<torch::Tensor>& parameters) {
+  std::unordered_set<const void*> updated;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const torch::Tensor& parameter : group.params()) {
+      updated.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  return updated.size() == parameters.size() &&
+         std::all_of(parameters.begin(), parameters.end(), [&](const torch::Tensor& parameter) {
+           return updated.contains(parameter.unsafeGetTensorImpl());
+         });
+}
+
 }  // namespace
 
 void drop_gradients(const std::vector<torch::Tensor>& parameters) {
@@ -49,7 +66,8 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
                       const StepOptions& options) {
   StepResult result;
   auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
-  if (fused != nullptr && !options.check_finite && fused->is_fused()) {
+  if (fused != nullptr && !options.check_finite && fused->is_fused() &&
+      (options.clip_norm == 0 || updates_just(optimizer, parameters))) {
     fused->step_fused({.clip_norm = options.clip_norm, .gradient_scale = 1 / options.loss_scale});
     if (options.clip_norm > 0 && options.wants_norm) {
       result.norm = fused->norm().item<double>();

@@ -3,14 +3,29 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
-#include "base/check.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "optim/fused.h"
 
 namespace lockstep::train {
 namespace {
+
+// While it lives, the optimizer's step is the GPU's half alone.
+class RecordedScope {
+ public:
+  explicit RecordedScope(optim::FusedOptimizer& optimizer) : optimizer_(optimizer) {
+    optimizer_.set_recorded(true);
+  }
+  ~RecordedScope() { optimizer_.set_recorded(false); }
+  RecordedScope(const RecordedScope&) = delete;
+  RecordedScope& operator=(const RecordedScope&) = delete;
+
+ private:
+  optim::FusedOptimizer& optimizer_;
+};
 
 class Recorded final : public GraphStep {
  public:
@@ -23,9 +38,9 @@ class Recorded final : public GraphStep {
     // What the steps so far have left in the cache is of no use to the graph, which has a pool of
     // its own: the memory would be taken twice.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    optimizer_.set_recorded(true);
+    const RecordedScope scope(optimizer_);
     // Threads that load data may go on allocating meanwhile.
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
       result_ = parts.strategy.accumulate(parts.loss, batch_, {.weight = parts.weight});
       parts.strategy.step(parts.step);
@@ -34,7 +49,6 @@ class Recorded final : public GraphStep {
       abandon();
       throw;
     }
-    optimizer_.set_recorded(false);
   }
 
   bool fits(const Batch& batch) const override {
@@ -45,20 +59,31 @@ class Recorded final : public GraphStep {
   Loss play(const Batch& batch) override {
     batch_.input.copy_(batch.input, /*non_blocking=*/true);
     batch_.target.copy_(batch.target, /*non_blocking=*/true);
-    optimizer_.set_recorded(true);
-    optimizer_.prepare();
-    optimizer_.set_recorded(false);
+    {
+      const RecordedScope scope(optimizer_);
+      optimizer_.prepare();
+    }
     graph_.replay();
     return result_;
   }
 
  private:
+  // libtorch throws before it has told its allocator that the capture is over, which would then
+  // keep all that other streams have used.
   void abandon() {
-    optimizer_.set_recorded(false);
-    try {
-      graph_.capture_end();
-    } catch (const std::exception&) {
-      // It says again what was said.
+    const auto device = c10::cuda::current_device();
+    const auto try_to = [](const auto& call) {
+      try {
+        call();
+        return true;
+      } catch (const std::exception& fault) {
+        log::debug("after a step that could not be recorded: {}", fault.what());
+        return false;
+      }
+    };
+    if (!try_to([&] { graph_.capture_end(); }) &&
+        try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); })) {
+      try_to([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
     }
     cudaGetLastError();
   }
@@ -66,6 +91,7 @@ class Recorded final : public GraphStep {
   optim::FusedOptimizer& optimizer_;
   Batch batch_;
   Loss result_;
+  at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
   at::cuda::CUDAGraph graph_;
 };
 

@@ -214,6 +214,11 @@ void Loop::train_epoch() {
     session_.communicator->set_phase("forward and backward");
     train_step(feed(*batch));
     if (run_ahead_) {
+      // The GPU may wait for other workers' messages: who waits here waits for them.
+      const auto& gang = *session_.communicator;
+      const std::optional<CallScope> scope =
+          gang.device() ? std::optional(session_.communicator->enter("the exchange of gradients"))
+                        : std::nullopt;
       run_ahead_->step();
     }
     after_step();
@@ -247,7 +252,7 @@ std::string Loop::reason_against_graph() const {
     return "--cuda-graph off";
   }
   if (!has_graphs()) {
-    return "this build has no CUDA";
+    return "this build has no CUDA, or a libtorch before 2.6";
   }
   if (session_.communicator->size() > 1) {
     return "several workers talk on the host in the middle of a step";

@@ -104,7 +104,7 @@ class Loop {
   std::optional<comm::SideStream> arrival_;  // of batches on a GPU
   std::optional<RunAhead> run_ahead_;
   std::unique_ptr<GraphStep> graph_;
-  int64_t steps_before_graph_ = 0;  // that are still made by the usual way; below 0: no graph
+  int64_t steps_before_graph_ = -1;  // that are still made by the usual way; below 0: no graph
 
   Meter lately_;  // since the last talk
   LaggingTally tally_;

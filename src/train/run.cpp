@@ -130,6 +130,10 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
   const train::Defaults defaults =
       train::set_defaults(environment, placement.place.local_world_size);
   parts->device = choose_device(parts->flags.device, placement.place.local_rank);
+  if (parts->device.is_cuda()) {
+    // Kernels and libraries go by what is current on the thread.
+    c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(parts->device);
+  }
   if (gang == nullptr) {
     parts->owned_communicator = connect(start, parts->device);
   }
@@ -242,7 +246,12 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
     // The choice is one for the whole process, and replicas would disturb each other's timing.
     start.flags.convolution = "im2col";
   }
-  // Replicas add up what is theirs in main memory; so do their processes.
+  if (start.gang.join.transport == "nccl") {
+    throw Error(ExitCode::Usage, "cannot use NCCL between replicas: they add up in main memory")
+        .fact("replicas", std::to_string(start.replicas), "in this process")
+        .hint("--replicas 1, and lockstep run with a worker for each GPU; or --collective auto");
+  }
+  // So do their processes.
   const std::unique_ptr<Communicator> outer = connect(start, torch::kCPU);
   const cluster::Placement& placement = start.gang.placement;
   std::mutex mutex;
@@ -253,9 +262,6 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
       outer.get(),
       [&](const train::Replica& replica) {
         Session session(open_session(start, replica.placement, &replica.communicator));
-        if (session.device().is_cuda()) {
-          c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(session.device());
-        }
         replica.wait_for_turn();
         torch::manual_seed(start.flags.seed.value_or(1));
         try {

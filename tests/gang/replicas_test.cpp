@@ -161,5 +161,18 @@ TEST_F(Replicas, ExchangeOverTheCollectiveThatIsNamed) {
   EXPECT_THAT(unknown.output + unknown.errors, HasSubstr("'tree'"));
 }
 
+TEST_F(Replicas, RefuseNcclWhichTheyDoNotUse) {
+  const os::CommandResult result =
+      sh(fmt::format("{} --generated-digits -s mirrored --replicas 2 --collective nccl", kMnist));
+
+  EXPECT_EQ(result.status.code, 64);
+  EXPECT_THAT(result.errors,
+              ::testing::HasSubstr(
+                  "cannot use NCCL between replicas: they add up in main memory\n"
+                  "  replicas: 2  (in this process)\n"
+                  "  try:      --replicas 1, and lockstep run with a worker for each GPU; or "
+                  "--collective auto"));
+}
+
 }  // namespace
 }  // namespace lockstep

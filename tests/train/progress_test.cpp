@@ -20,7 +20,7 @@ ProgressView half_way() {
 TEST(FormatBar, FillsTheTerminalAndNoMore) {
   EXPECT_EQ(
       format_bar(half_way(), 100),
-      "epoch 1/2 [==========>          ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 samples/s  "
+      "epoch 1/2 [==========>         ]  50 %  loss 0.1234  accuracy 96.32 %  10 240 samples/s  "
       "12.3 s left");
   EXPECT_EQ(format_bar(half_way(), 30).size(), 30U);
 }

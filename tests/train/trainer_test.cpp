@@ -284,6 +284,15 @@ TEST(Trainer, SavesAndSumsUpWhenItEndsWithinAnEpoch) {
   EXPECT_EQ(list_checkpoints(directory.path() / "checkpoints").back().step, 11);
 }
 
+TEST(Trainer, SaysNothingOfCudaGraphsOnACpu) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  ::testing::internal::CaptureStdout();
+  train_once(solo, directory.path(), {});
+
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), ::testing::Not(HasSubstr("CUDA")));
+}
+
 TEST(OwnLoop, StandsInTheDocumentationAsItIsBuilt) {
   const std::string page = os::read_file(LOCKSTEP_SOURCE_DIR "/docs/training.md");
   const std::string program = os::read_file(LOCKSTEP_SOURCE_DIR "/examples/own_loop/main.cpp");
