@@ -107,7 +107,8 @@ class Communicator {
 
  protected:
   // The transport's part. Tensors are contiguous, dense, all of a call on the CPU or all on
-  // device(); all_reduce and reduce_scatter see float, double, half, bfloat16, int32, int64 or uint8 only. `output` is flat.
+  // device(); all_reduce and reduce_scatter see float, double, half, bfloat16, int32, int64 or
+  // uint8 only. `output` is flat.
   virtual void do_all_reduce(torch::Tensor& tensor, Reduction reduction) = 0;
   virtual void do_broadcast(torch::Tensor& tensor, int root) = 0;
   virtual void do_all_gather(torch::Tensor& output, const torch::Tensor& input) = 0;
