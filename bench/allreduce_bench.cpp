@@ -15,6 +15,8 @@
 #include <lockstep/lockstep.h>
 #include <vector>
 
+#include "bench/allreduce_calls.h"
+
 namespace lockstep {
 namespace {
 
@@ -37,27 +39,6 @@ double microseconds_of(const std::function<void()>& call) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// Worker r gives r + 1 everywhere.
-void require_right_sums(Communicator& comm, torch::Tensor& tensor) {
-  tensor.fill_(comm.rank() + 1);
-  comm.all_reduce(tensor);
-  const int wanted = comm.size() * (comm.size() + 1) / 2;
-  if (!tensor.eq(wanted).all().item<bool>()) {
-    throw Error(ExitCode::Bug, "cannot measure: an all-reduce gave a wrong sum")
-        .fact("bytes", std::to_string(tensor.nbytes()))
-        .fact("transport", comm.kind());
-  }
-  tensor.zero_();
-}
-
-// As many calls as fit into the time that rank 0 sees; the same number on all.
-int64_t calls_for(Communicator& comm, double microseconds, double seconds) {
-  torch::Tensor calls =
-      torch::full({1}, std::clamp(seconds * 1e6 / microseconds, 5.0, 20000.0), torch::kFloat64);
-  comm.broadcast(calls);
-  return static_cast<int64_t>(calls.item<double>());
-}
-
 void measure(Session& session, const Limits& limits) {
   Communicator& comm = session.communicator();
   for (const int64_t kilobytes : {4, 16, 64, 256, 1024, 4096, 10240, 25600, 102400}) {
@@ -74,12 +55,13 @@ void measure(Session& session, const Limits& limits) {
         comm.all_reduce(tensor);
       }
     };
-    require_right_sums(comm, tensor);
+    bench::require_right_sums(comm, tensor);
     std::vector<double> first(4);
     std::generate(first.begin(), first.end(), [&] { return microseconds_of(call); });
-    std::vector<double> times(static_cast<size_t>(calls_for(comm, median(first), limits.seconds)));
+    std::vector<double> times(
+        static_cast<size_t>(bench::calls_for(comm, median(first) * 1e-6, limits.seconds)));
     std::generate(times.begin(), times.end(), [&] { return microseconds_of(call); });
-    require_right_sums(comm, tensor);
+    bench::require_right_sums(comm, tensor);
     if (comm.rank() == 0) {
       std::cout << fmt::format("{} {} {} {:.3f}\n",
                                is_alone ? "memcpy" : comm.kind(),

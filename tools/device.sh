@@ -95,14 +95,15 @@ print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices
 }
 
 # Of label device; "all" builds what the others need, too.
-DEVICE_TESTS="kernels_test models_device_test optim_device_test train_device_test nccl_test"
+DEVICE_TESTS="kernels_test models_test models_device_test optim_device_test train_device_test nccl_test
+gang_worker verify_worker"
 
 build() {
   local targets=()
   if [[ -n ${TARGETS:-} ]]; then
     read -ra targets <<<"$TARGETS"
   elif [[ $TESTS != all ]]; then
-    read -ra targets <<<"lockstep lockstep-bench mnist gpt2 kernels_bench $DEVICE_TESTS"
+    read -rd '' -a targets <<<"lockstep lockstep-bench mnist gpt2 kernels_bench $DEVICE_TESTS" || true
   fi
   cmake --build build-device --parallel "${JOBS:-$(nproc)}" ${targets:+--target "${targets[@]}"}
 }
@@ -150,7 +151,7 @@ benchmark() {
       mnist) measure mnist $bin/lockstep-bench mnist --device cuda --peer --json "$RESULTS/mnist.json" ;;
       accuracy)
         measure accuracy $bin/lockstep-bench mnist --device cuda --accuracy 99 \
-          "${digits[@]}" --peer --json "$RESULTS/accuracy.json"
+          --net classic "${digits[@]}" --peer --json "$RESULTS/accuracy.json"
         ;;
       start) measure start measure_start ;;
       allreduce)

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "bench/allreduce_calls.h"
 #include "bench/commands.h"
 #include "bench/peer.h"
 #include "bench/report.h"
@@ -26,27 +27,6 @@ struct Figures {
   std::string kind;  // of what joins the workers
   int workers = 1;
 };
-
-// Worker r gives r + 1 everywhere.
-void require_right_sums(Communicator& comm, torch::Tensor& tensor) {
-  tensor.fill_(comm.rank() + 1);
-  comm.all_reduce(tensor);
-  const int wanted = comm.size() * (comm.size() + 1) / 2;
-  if (!tensor.eq(wanted).all().item<bool>()) {
-    throw Error(ExitCode::Bug, "cannot measure: an all-reduce gave a wrong sum")
-        .fact("bytes", std::to_string(tensor.nbytes()))
-        .fact("transport", comm.kind());
-  }
-  tensor.zero_();
-}
-
-// As many calls as fit into the time that rank 0 sees; the same number on all.
-int64_t calls_for(Communicator& comm, double seconds_of_one, double seconds) {
-  torch::Tensor calls =
-      torch::full({1}, std::clamp(seconds / seconds_of_one, 5.0, 20000.0), torch::kFloat64);
-  comm.broadcast(calls);
-  return static_cast<int64_t>(calls.item<double>());
-}
 
 double time_size(Session& session, int64_t kilobytes, double seconds) {
   Communicator& comm = session.communicator();

@@ -3,14 +3,13 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <algorithm>
-#include <c10/cuda/CUDAStream.h>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
-#include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "models/autocast.h"
+#include "models/kernel_calls.h"
 
 namespace lockstep::models {
 
@@ -31,41 +30,6 @@ using torch::autograd::variable_list;
 constexpr int64_t kScoreStride = 128;
 // Rows of scores at a time: 1.6 GB of them in a vocabulary of 50257.
 constexpr int64_t kScoreRows = 16384;
-constexpr float kEpsilon = 1e-5F;
-
-kernels::Stream stream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
-
-Bf16* bf16(const Tensor& tensor) {
-  return static_cast<Bf16*>(tensor.data_ptr());
-}
-
-float* f32(const Tensor& tensor) {
-  return tensor.data_ptr<float>();
-}
-
-Tensor new_bf16(const Tensor& like, at::IntArrayRef shape) {
-  return torch::empty(shape, like.options().dtype(torch::kBFloat16).requires_grad(false));
-}
-
-Tensor new_f32(const Tensor& like, at::IntArrayRef shape) {
-  return torch::empty(shape, like.options().dtype(torch::kFloat32).requires_grad(false));
-}
-
-Tensor new_workspace(const Tensor& like, int64_t bytes) {
-  return torch::empty({bytes}, like.options().dtype(torch::kUInt8).requires_grad(false));
-}
-
-// Always a copy, made by an operator: whoever cuts up the parameters sees it, and may take the
-// parameter away when it is done.
-Tensor copy_bf16(const Tensor& parameter) {
-  return parameter.detach().to(torch::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
-}
-
-Tensor copy_f32(const Tensor& parameter) {
-  return parameter.detach().to(torch::kFloat32, /*non_blocking=*/false, /*copy=*/true);
-}
 
 // Keeps the engine alive as long as a graph that needs it.
 struct Holder : torch::CustomClassHolder {
@@ -80,138 +44,6 @@ void hold(AutogradContext* context, const FusedEnginePtr& engine) {
 FusedEngine& engine_of(AutogradContext* context) {
   const auto capsule = context->saved_data["engine"].toCapsule();
   return *static_cast<Holder&>(*capsule).engine;
-}
-
-struct Normed {
-  Tensor output;
-  Tensor mean;
-  Tensor inverse;
-};
-
-Normed norm_forward(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  const int64_t rows = input.size(0);
-  const int64_t columns = input.size(1);
-  Normed result{new_bf16(input, {rows, columns}), new_f32(input, {rows}), new_f32(input, {rows})};
-  kernels::layer_norm_forward({.output = bf16(result.output),
-                               .mean = f32(result.mean),
-                               .inverse = f32(result.inverse),
-                               .input = bf16(input),
-                               .weight = f32(weight),
-                               .bias = f32(bias),
-                               .rows = rows,
-                               .columns = columns,
-                               .epsilon = kEpsilon},
-                              stream());
-  return result;
-}
-
-struct NormGradient {
-  Tensor input;
-  Tensor weight;
-  Tensor bias;
-  Tensor column_sum;
-};
-
-NormGradient norm_backward(const Tensor& output_gradient,
-                           const Tensor& input,
-                           const Normed& normed,
-                           const Tensor& weight,
-                           const Tensor& residual,
-                           bool sums_columns) {
-  const int64_t rows = input.size(0);
-  const int64_t columns = input.size(1);
-  NormGradient result{new_bf16(input, {rows, columns}),
-                      new_f32(input, {columns}),
-                      new_f32(input, {columns}),
-                      sums_columns ? new_f32(input, {columns}) : Tensor()};
-  const Tensor workspace = new_workspace(input, kernels::layer_norm_workspace(columns));
-  kernels::layer_norm_backward({.input_gradient = bf16(result.input),
-                                .weight_gradient = f32(result.weight),
-                                .bias_gradient = f32(result.bias),
-                                .column_sum = sums_columns ? f32(result.column_sum) : nullptr,
-                                .output_gradient = bf16(output_gradient),
-                                .residual = residual.defined() ? bf16(residual) : nullptr,
-                                .input = bf16(input),
-                                .mean = f32(normed.mean),
-                                .inverse = f32(normed.inverse),
-                                .weight = f32(weight),
-                                .workspace = workspace.data_ptr(),
-                                .rows = rows,
-                                .columns = columns},
-                               stream());
-  return result;
-}
-
-// input [rows, in] x weight [in, out], then what the epilogue says.
-struct Linear {
-  const Tensor& input;
-  const Tensor& weight;
-  const Tensor& bias;
-  Epilogue epilogue = Epilogue::Bias;
-  Tensor aux = {};
-  Tensor addend = {};
-};
-
-Tensor linear(FusedEngine& engine, const Linear& call) {
-  const int64_t rows = call.input.size(0);
-  Tensor output = new_bf16(call.input, {rows, call.weight.size(1)});
-  engine.matmul.run({.output = output.data_ptr(),
-                     .left = bf16(call.input),
-                     .right = bf16(call.weight),
-                     .m = rows,
-                     .n = call.weight.size(1),
-                     .k = call.weight.size(0),
-                     .epilogue = call.epilogue,
-                     .bias = bf16(call.bias),
-                     .aux = call.aux.defined() ? bf16(call.aux) : nullptr,
-                     .addend = call.addend.defined() ? bf16(call.addend) : nullptr},
-                    stream());
-  return output;
-}
-
-// gradient [rows, out] x weight [in, out] transposed.
-Tensor input_gradient(FusedEngine& engine,
-                      const Tensor& gradient,
-                      const Tensor& weight,
-                      Epilogue epilogue = Epilogue::None,
-                      const Tensor& aux = {}) {
-  const int64_t rows = gradient.size(0);
-  Tensor output = new_bf16(gradient, {rows, weight.size(0)});
-  engine.matmul.run({.output = output.data_ptr(),
-                     .left = bf16(gradient),
-                     .right = bf16(weight),
-                     .right_transposed = true,
-                     .m = rows,
-                     .n = weight.size(0),
-                     .k = weight.size(1),
-                     .epilogue = epilogue,
-                     .aux = aux.defined() ? bf16(aux) : nullptr},
-                    stream());
-  return output;
-}
-
-// input [rows, in] transposed x gradient [rows, out], in float32.
-Tensor weight_gradient(FusedEngine& engine, const Tensor& input, const Tensor& gradient) {
-  Tensor output = new_f32(input, {input.size(1), gradient.size(1)});
-  engine.matmul.run({.output = output.data_ptr(),
-                     .float_output = true,
-                     .left = bf16(input),
-                     .right = bf16(gradient),
-                     .left_transposed = true,
-                     .m = input.size(1),
-                     .n = gradient.size(1),
-                     .k = input.size(0)},
-                    stream());
-  return output;
-}
-
-Tensor column_sum(const Tensor& matrix) {
-  const int64_t columns = matrix.size(1);
-  Tensor sums = new_f32(matrix, {columns});
-  const Tensor workspace = new_workspace(matrix, kernels::column_sum_workspace(columns));
-  kernels::column_sum(
-      f32(sums), bf16(matrix), workspace.data_ptr(), matrix.size(0), columns, stream());
-  return sums;
 }
 
 // A view of query, key or value: [N, heads, T, width of a head].
@@ -318,23 +150,23 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     const Tensor stream_in = input.reshape({count * length, input.size(2)});
     const Normed first = norm_forward(stream_in, copy_f32(first_weight), copy_f32(first_bias));
     const Tensor mixed = linear(
-        *engine,
+        engine->matmul,
         {.input = first.output, .weight = copy_bf16(mix_weight), .bias = copy_bf16(mix_bias)});
     const Attended seen = attend_forward(mixed, count, length, heads);
-    const Tensor middle = linear(*engine,
+    const Tensor middle = linear(engine->matmul,
                                  {.input = seen.output,
                                   .weight = copy_bf16(out_weight),
                                   .bias = copy_bf16(out_bias),
                                   .addend = stream_in});
     const Normed second = norm_forward(middle, copy_f32(second_weight), copy_f32(second_bias));
     const Tensor before = new_bf16(middle, {middle.size(0), up_weight.size(1)});
-    const Tensor wide = linear(*engine,
+    const Tensor wide = linear(engine->matmul,
                                {.input = second.output,
                                 .weight = copy_bf16(up_weight),
                                 .bias = copy_bf16(up_bias),
                                 .epilogue = Epilogue::BiasGelu,
                                 .aux = before});
-    const Tensor output = linear(*engine,
+    const Tensor output = linear(engine->matmul,
                                  {.input = wide,
                                   .weight = copy_bf16(down_weight),
                                   .bias = copy_bf16(down_bias),
@@ -369,33 +201,34 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     const Tensor output_gradient =
         gradients[0].to(torch::kBFloat16).contiguous().view({rows, width});
     const Tensor down_bias = column_sum(output_gradient);
-    const Tensor down_weight = weight_gradient(engine, wide, output_gradient);
+    const Tensor down_weight = weight_gradient(engine.matmul, wide, output_gradient);
     const Tensor wide_gradient = input_gradient(
-        engine, output_gradient, copy_bf16(saved[6]), Epilogue::GeluBackward, before);
+        engine.matmul, output_gradient, copy_bf16(saved[6]), Epilogue::GeluBackward, before);
     const Tensor up_bias = column_sum(wide_gradient);
-    const Tensor up_weight = weight_gradient(engine, second.output, wide_gradient);
+    const Tensor up_weight = weight_gradient(engine.matmul, second.output, wide_gradient);
     const NormGradient middle_gradient =
-        norm_backward(input_gradient(engine, wide_gradient, copy_bf16(saved[5])),
+        norm_backward(input_gradient(engine.matmul, wide_gradient, copy_bf16(saved[5])),
                       middle,
                       second,
                       copy_f32(saved[4]),
                       output_gradient,
                       /*sums_columns=*/true);
-    const Tensor out_weight = weight_gradient(engine, seen.output, middle_gradient.input);
+    const Tensor out_weight = weight_gradient(engine.matmul, seen.output, middle_gradient.input);
     const MixGradient mix =
-        attend_backward(input_gradient(engine, middle_gradient.input, copy_bf16(saved[3])),
+        attend_backward(input_gradient(engine.matmul, middle_gradient.input, copy_bf16(saved[3])),
                         mixed,
                         seen,
                         count,
                         length,
                         heads);
-    const Tensor mix_weight = weight_gradient(engine, first.output, mix.values);
-    const NormGradient in = norm_backward(input_gradient(engine, mix.values, copy_bf16(saved[2])),
-                                          input.reshape({rows, width}),
-                                          first,
-                                          copy_f32(saved[1]),
-                                          middle_gradient.input,
-                                          /*sums_columns=*/false);
+    const Tensor mix_weight = weight_gradient(engine.matmul, first.output, mix.values);
+    const NormGradient in =
+        norm_backward(input_gradient(engine.matmul, mix.values, copy_bf16(saved[2])),
+                      input.reshape({rows, width}),
+                      first,
+                      copy_f32(saved[1]),
+                      middle_gradient.input,
+                      /*sums_columns=*/false);
     return {Tensor(),
             Tensor(),
             in.input.view(input.sizes()),
