@@ -12,7 +12,11 @@
 
 namespace lockstep {
 
-// Samples that are numbered from 0 and never change.
+class Dataset;
+// Shared, because a chain of data sets, a loader's threads and the program all hold on to it.
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
+// Samples that are numbered from 0 and never change, but from epoch to epoch (in_epoch()).
 //
 // All calls are const and may come from several threads at once.
 class Dataset {
@@ -25,7 +29,8 @@ class Dataset {
   virtual Example example(int64_t index) const = 0;
 
   // The samples `indices`, in that order; a number may come more than once. Stacks example()s;
-  // a data set that can do better overrides it. No indices give an empty Batch.
+  // a data set that can do better overrides it. No indices give an empty Batch. Samples that cannot
+  // be read may be left out where the program says so (ImageOptions::corrupt).
   virtual Batch batch(std::span<const int64_t> indices) const;
 
   // Where its samples lie, and batches come from.
@@ -33,16 +38,18 @@ class Dataset {
 
   // The first sample of each file that it is read from, in order; one file if it does not know.
   virtual std::vector<int64_t> files() const { return {0}; }
-};
 
-// Shared, because a chain of data sets, a loader's threads and the program all hold on to it.
-using DatasetPtr = std::shared_ptr<const Dataset>;
+  // This data set as it is in `epoch`, from 0, where samples differ from epoch to epoch, as
+  // augmented ones do; null where they do not. A Loader asks for it by its sampler's epoch.
+  virtual DatasetPtr in_epoch(int64_t /*epoch*/) const { return nullptr; }
+};
 
 // The rows of two tensors of the same length, which it keeps without a copy.
 DatasetPtr tensors(torch::Tensor input, torch::Tensor target);
 
 // All samples of `dataset`, read once and kept on `device`, from which batches then come without a
-// way through main memory; `dataset` itself for the CPU. For what fits there: MNIST does.
+// way through main memory; `dataset` itself for the CPU. For what fits there: MNIST does. Samples
+// that differ from epoch to epoch are read again in each.
 DatasetPtr on_device(DatasetPtr dataset, torch::Device device);
 
 // Every sample of `dataset` changed by `change`, each time it is asked for, on the thread that

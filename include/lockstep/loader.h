@@ -17,11 +17,12 @@ struct LoaderOptions {
   // Begins here instead of at step 0: resumes in the middle of an epoch.
   int64_t first_step = 0;
 
-  // Threads that make batches ahead of time; 0 makes each batch inside next().
+  // Threads that make batches ahead of time; 0 makes each batch inside next(), -1 takes one for
+  // each core that this process may use but one, and at least one.
   int threads = 1;
 
-  // Batches made ahead, at most.
-  int prefetch = 4;
+  // Batches made ahead, at most; 0: two for each thread, at least 4.
+  int prefetch = 0;
 
   // Puts batches into pinned memory, from where a GPU can fetch them by itself. It is that of the
   // GPU which is current on the thread that makes the Loader.
@@ -40,7 +41,8 @@ class Loader {
   // Steps first_step up to, not including, `steps`. Throws an Error for options that make no sense.
   Loader(DatasetPtr dataset, int64_t steps, IndexSource indices, LoaderOptions options = {});
 
-  // The rest of an epoch, of which it keeps a copy: the sampler may go on to the next one.
+  // The rest of an epoch, of which it keeps a copy: the sampler may go on to the next one. Samples
+  // are those of that epoch (Dataset::in_epoch).
   Loader(DatasetPtr dataset, const DistributedSampler& sampler, LoaderOptions options = {});
   Loader(DatasetPtr dataset, const EvaluationSampler& sampler, LoaderOptions options = {});
 

@@ -59,6 +59,20 @@ class TensorDataset : public Dataset {
   torch::Tensor target_;
 };
 
+// Samples of another data set, which were read once, with the way to read those of another epoch.
+class KeptDataset : public TensorDataset {
+ public:
+  KeptDataset(DatasetPtr base, torch::Tensor input, torch::Tensor target)
+      : TensorDataset(std::move(input), std::move(target)), base_(std::move(base)) {}
+
+  DatasetPtr in_epoch(int64_t epoch) const override {
+    return on_device(base_->in_epoch(epoch), device());
+  }
+
+ private:
+  DatasetPtr base_;
+};
+
 class MappedDataset : public Dataset {
  public:
   MappedDataset(DatasetPtr base, std::function<Example(Example)> change)
@@ -68,6 +82,11 @@ class MappedDataset : public Dataset {
   torch::Device device() const override { return base_->device(); }
   std::vector<int64_t> files() const override { return base_->files(); }
   Example example(int64_t index) const override { return change_(base_->example(index)); }
+
+  DatasetPtr in_epoch(int64_t epoch) const override {
+    DatasetPtr base = base_->in_epoch(epoch);
+    return base == nullptr ? nullptr : map(std::move(base), change_);
+  }
 
  private:
   DatasetPtr base_;
@@ -89,88 +108,28 @@ class BatchMappedDataset : public Dataset {
   }
 
   Batch batch(std::span<const int64_t> indices) const override {
-    Batch changed = change_(base_->batch(indices));
-    if (changed.size() != static_cast<int64_t>(indices.size())) {
+    Batch given = base_->batch(indices);
+    const int64_t count = given.size();
+    if (count == 0) {
+      return given;
+    }
+    Batch changed = change_(std::move(given));
+    if (changed.size() != count) {
       throw Error(ExitCode::Usage, "cannot map batches: the function changed their size")
-          .fact("given", std::to_string(indices.size()))
+          .fact("given", std::to_string(count))
           .fact("returned", std::to_string(changed.size()));
     }
     return changed;
   }
 
+  DatasetPtr in_epoch(int64_t epoch) const override {
+    DatasetPtr base = base_->in_epoch(epoch);
+    return base == nullptr ? nullptr : map_batches(std::move(base), change_);
+  }
+
  private:
   DatasetPtr base_;
   std::function<Batch(Batch)> change_;
-};
-
-class ConcatDataset : public Dataset {
- public:
-  explicit ConcatDataset(std::vector<DatasetPtr> parts) : parts_(std::move(parts)) {
-    for (const DatasetPtr& part : parts_) {
-      begins_.push_back(size_);
-      size_ += part->size();
-    }
-  }
-
-  int64_t size() const override { return size_; }
-  torch::Device device() const override {
-    return parts_.empty() ? torch::Device(torch::kCPU) : parts_.front()->device();
-  }
-
-  std::vector<int64_t> files() const override {
-    std::vector<int64_t> all;
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      for (const int64_t file : parts_[i]->files()) {
-        all.push_back(begins_[i] + file);
-      }
-    }
-    return all;
-  }
-
-  Example example(int64_t index) const override {
-    const size_t part = part_of(index);
-    return parts_[part]->example(index - begins_[part]);
-  }
-
-  // One batch of each data set that has a part in it, then put in the order that was asked for.
-  Batch batch(std::span<const int64_t> indices) const override {
-    std::vector<std::vector<int64_t>> theirs(parts_.size());
-    std::vector<std::vector<int64_t>> places(parts_.size());
-    for (size_t i = 0; i < indices.size(); ++i) {
-      const size_t part = part_of(indices[i]);
-      theirs[part].push_back(indices[i] - begins_[part]);
-      places[part].push_back(static_cast<int64_t>(i));
-    }
-    std::vector<torch::Tensor> inputs;
-    std::vector<torch::Tensor> targets;
-    std::vector<int64_t> order;
-    for (size_t part = 0; part < parts_.size(); ++part) {
-      if (!theirs[part].empty()) {
-        Batch some = parts_[part]->batch(theirs[part]);
-        inputs.push_back(std::move(some.input));
-        targets.push_back(std::move(some.target));
-        order.insert(order.end(), places[part].begin(), places[part].end());
-      }
-    }
-    if (inputs.size() < 2) {
-      return inputs.empty() ? Batch{} : Batch{inputs.front(), targets.front()};
-    }
-    const torch::Tensor back = torch::tensor(order, torch::kInt64).argsort();
-    const torch::Tensor input = torch::cat(inputs);
-    return {input.index_select(0, back.to(input.device())),
-            torch::cat(targets).index_select(0, back.to(targets.front().device()))};
-  }
-
- private:
-  size_t part_of(int64_t index) const {
-    data::check_index(index, size_);
-    const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
-    return static_cast<size_t>(after - begins_.begin()) - 1;
-  }
-
-  std::vector<DatasetPtr> parts_;
-  std::vector<int64_t> begins_;
-  int64_t size_ = 0;
 };
 
 // Some samples of another data set under new numbers: a batch is one batch there.
@@ -195,11 +154,17 @@ class ReindexedDataset : public Dataset {
     return base_->batch(theirs);
   }
 
+  DatasetPtr in_epoch(int64_t epoch) const override {
+    DatasetPtr base = base_->in_epoch(epoch);
+    return base == nullptr ? nullptr : with_base(std::move(base));
+  }
+
  protected:
   const Dataset& base() const { return *base_; }
 
  private:
   virtual int64_t base_index(int64_t index) const = 0;
+  virtual DatasetPtr with_base(DatasetPtr base) const = 0;  // the same numbers of another one
 
   DatasetPtr base_;
 };
@@ -223,6 +188,9 @@ class StridedDataset : public ReindexedDataset {
 
  private:
   int64_t base_index(int64_t index) const override { return first_ + index * stride_; }
+  DatasetPtr with_base(DatasetPtr base) const override {
+    return std::make_shared<StridedDataset>(std::move(base), first_, stride_, size_);
+  }
 
   int64_t first_;
   int64_t stride_;
@@ -231,15 +199,20 @@ class StridedDataset : public ReindexedDataset {
 
 class ShuffledDataset : public ReindexedDataset {
  public:
-  ShuffledDataset(DatasetPtr base, std::vector<int64_t> order)
+  using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+  ShuffledDataset(DatasetPtr base, Order order)
       : ReindexedDataset(std::move(base)), order_(std::move(order)) {}
 
-  int64_t size() const override { return static_cast<int64_t>(order_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(order_->size()); }
 
  private:
-  int64_t base_index(int64_t index) const override { return order_[static_cast<size_t>(index)]; }
+  int64_t base_index(int64_t index) const override { return (*order_)[static_cast<size_t>(index)]; }
+  DatasetPtr with_base(DatasetPtr base) const override {
+    return std::make_shared<ShuffledDataset>(std::move(base), order_);
+  }
 
-  std::vector<int64_t> order_;
+  Order order_;
 };
 
 // Apart from the epochs of a DistributedSampler, which count from 0.
@@ -273,11 +246,18 @@ DatasetPtr on_device(DatasetPtr dataset, torch::Device device) {
     for (int64_t i = begin; i < std::min(begin + kPart, dataset->size()); ++i) {
       indices.push_back(i);
     }
-    const Batch some = dataset->batch(indices).to(device);
-    inputs.push_back(some.input);
-    targets.push_back(some.target);
+    const Batch some = dataset->batch(indices);
+    if (some.size() > 0) {
+      const Batch there = some.to(device);
+      inputs.push_back(there.input);
+      targets.push_back(there.target);
+    }
   }
-  return tensors(torch::cat(inputs), torch::cat(targets));
+  if (inputs.empty()) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot keep samples on {}: there are none", device.str()));
+  }
+  return std::make_shared<KeptDataset>(std::move(dataset), torch::cat(inputs), torch::cat(targets));
 }
 
 DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change) {
@@ -286,16 +266,6 @@ DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change) {
 
 DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change) {
   return std::make_shared<BatchMappedDataset>(std::move(dataset), std::move(change));
-}
-
-DatasetPtr concat(std::vector<DatasetPtr> datasets) {
-  const bool has_empty = std::any_of(
-      datasets.begin(), datasets.end(), [](const DatasetPtr& each) { return each->size() == 0; });
-  if (datasets.empty() || has_empty) {
-    throw Error(ExitCode::Usage, "cannot put data sets together: none are given, or one is empty")
-        .fact("data sets", std::to_string(datasets.size()));
-  }
-  return std::make_shared<ConcatDataset>(std::move(datasets));
 }
 
 DatasetPtr take(DatasetPtr dataset, int64_t count) {
@@ -318,7 +288,8 @@ DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count) {
 }
 
 DatasetPtr shuffle(DatasetPtr dataset, uint64_t seed) {
-  auto order = data::permutation(dataset->size(), data::Random(seed, kShuffleStream));
+  auto order = std::make_shared<const std::vector<int64_t>>(
+      data::permutation(dataset->size(), data::Random(seed, kShuffleStream)));
   return std::make_shared<ShuffledDataset>(std::move(dataset), std::move(order));
 }
 

@@ -16,9 +16,12 @@
 #include <utility>
 
 #include "lockstep/error.h"
+#include "os/processors.h"
 
 namespace lockstep {
 namespace {
+
+constexpr int kByCores = -1;
 
 void require(bool is_true, std::string_view what, int64_t found, std::string_view expected) {
   if (!is_true) {
@@ -27,14 +30,37 @@ void require(bool is_true, std::string_view what, int64_t found, std::string_vie
   }
 }
 
+int threads_of(const LoaderOptions& options) {
+  // One core is for the thread that trains.
+  return options.threads == kByCores ? std::max(1, os::usable_processors() - 1) : options.threads;
+}
+
+// Two for each thread: one that is being made, and one that is ready when it takes longer.
+int batches_ahead(const LoaderOptions& options) {
+  constexpr int kLeast = 4;
+  return options.prefetch > 0 ? options.prefetch : std::max(kLeast, 2 * threads_of(options));
+}
+
+// The data set in that epoch; itself where it is the same in all.
+DatasetPtr in_epoch(DatasetPtr dataset, int64_t epoch) {
+  DatasetPtr then = dataset->in_epoch(epoch);
+  return then == nullptr ? dataset : then;
+}
+
 void check(const LoaderOptions& options, int64_t steps) {
   require(steps >= 0, "the number of steps", steps, "0 or more");
   require(options.first_step >= 0 && options.first_step <= steps,
           "the first step",
           options.first_step,
           fmt::format("0 to {}, the number of steps", steps));
-  require(options.threads >= 0, "the number of threads", options.threads, "0 or more");
-  require(options.prefetch >= 1, "the number of batches ahead", options.prefetch, "1 or more");
+  require(options.threads >= kByCores,
+          "the number of threads",
+          options.threads,
+          "0 or more; -1: by the cores");
+  require(options.prefetch >= 0,
+          "the number of batches ahead",
+          options.prefetch,
+          "1 or more; 0: by the threads");
   if (options.pin_memory && !torch::cuda::is_available()) {
     throw Error(ExitCode::Usage, "cannot pin memory: libtorch finds no GPU")
         .hint("LoaderOptions{.pin_memory = false}");
@@ -66,9 +92,9 @@ class Loader::Pipeline {
         pins_for_(find_pinning_device(options.pin_memory && dataset_->device().is_cpu())),
         claimed_(options.first_step),
         taken_(options.first_step),
-        ring_(static_cast<size_t>(options.prefetch)) {
+        ring_(static_cast<size_t>(batches_ahead(options))) {
     // What comes off a GPU is queued there by the thread that asks, in the order of its other work.
-    const int threads = dataset_->device().is_cpu() ? options.threads : 0;
+    const int threads = dataset_->device().is_cpu() ? threads_of(options) : 0;
     for (int i = 0; i < threads; ++i) {
       threads_.emplace_back([this, i](const std::stop_token& stop) {
         c10::setThreadName(fmt::format("loader-{}", i));
@@ -186,7 +212,7 @@ Loader::Loader(DatasetPtr dataset, int64_t steps, IndexSource indices, LoaderOpt
 
 Loader::Loader(DatasetPtr dataset, const DistributedSampler& sampler, LoaderOptions options)
     : Loader(
-          std::move(dataset),
+          in_epoch(std::move(dataset), sampler.epoch()),
           sampler.steps(),
           [sampler](int64_t step) { return sampler.indices(step); },
           options) {}

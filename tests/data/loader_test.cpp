@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/loader.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "data/message_of.h"
+#include "os/processors.h"
 
 namespace lockstep {
 namespace {
@@ -171,6 +173,40 @@ TEST(Loader, MakesNoMoreBatchesAheadThanAskedFor) {
   EXPECT_LE(made, 6);
 }
 
+TEST(Loader, MakesTwoBatchesAheadForEachThreadAndAtLeastFour) {
+  const int by_cores = std::max(1, os::usable_processors() - 1);
+  for (const auto& [threads, ahead] :
+       {std::pair(1, 4), std::pair(3, 6), std::pair(-1, std::max(4, 2 * by_cores))}) {
+    SCOPED_TRACE(threads);
+    std::atomic<int64_t> made = 0;
+    const auto dataset = std::make_shared<Numbers>([&](int64_t) { ++made; });
+    const Loader loader(dataset, 1000, itself, {.threads = threads});
+    for (int i = 0; i < 500 && made < ahead; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+
+    EXPECT_EQ(made, ahead);
+  }
+}
+
+TEST(Loader, TakesAThreadForEachGrantedCoreButOne) {
+  std::mutex mutex;
+  std::set<std::string> names;
+  const auto dataset = std::make_shared<Numbers>([&](int64_t) {
+    const std::lock_guard lock(mutex);
+    names.insert(thread_name());
+  });
+  const std::vector<int> granted = os::usable_processor_numbers();
+  std::jthread bound([&] {
+    os::ProcessorMask({granted.front()}).apply();
+    read_all(Loader(dataset, 200, itself, {.threads = -1}));
+  });
+  bound.join();
+
+  EXPECT_THAT(names, ElementsAre("loader-0"));
+}
+
 TEST(Loader, StopsWithoutMakingTheRest) {
   std::atomic<int64_t> made = 0;
   const auto dataset = std::make_shared<Numbers>([&](int64_t) {
@@ -218,12 +254,12 @@ TEST(Loader, RefusesOptionsThatMakeNoSense) {
     return message_of([&] { Loader(std::make_shared<Numbers>(), 8, itself, options); });
   };
 
-  EXPECT_EQ(refusal({.threads = -1}),
-            "64 cannot load batches: the number of threads is -1\n"
-            "  expected: 0 or more");
-  EXPECT_EQ(refusal({.prefetch = 0}),
-            "64 cannot load batches: the number of batches ahead is 0\n"
-            "  expected: 1 or more");
+  EXPECT_EQ(refusal({.threads = -2}),
+            "64 cannot load batches: the number of threads is -2\n"
+            "  expected: 0 or more; -1: by the cores");
+  EXPECT_EQ(refusal({.prefetch = -1}),
+            "64 cannot load batches: the number of batches ahead is -1\n"
+            "  expected: 1 or more; 0: by the threads");
   EXPECT_EQ(refusal({.first_step = 9}),
             "64 cannot load batches: the first step is 9\n"
             "  expected: 0 to 8, the number of steps");
