@@ -62,6 +62,18 @@ if(NOT TARGET lockstep::yaml)
   target_link_libraries(lockstep::yaml INTERFACE "${LOCKSTEP_YAML_LIBRARY}")
 endif()
 
+# libjpeg-turbo, the static one too where it is. Others that call themselves libjpeg cannot decode a
+# part of an image.
+find_path(LOCKSTEP_JPEG_INCLUDE jpeglib.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_library(LOCKSTEP_JPEG_LIBRARY NAMES libjpeg.a jpeg
+             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
+mark_as_advanced(LOCKSTEP_JPEG_INCLUDE LOCKSTEP_JPEG_LIBRARY)
+if(NOT TARGET lockstep::jpeg)
+  add_library(lockstep::jpeg INTERFACE IMPORTED)
+  target_include_directories(lockstep::jpeg SYSTEM INTERFACE "${LOCKSTEP_JPEG_INCLUDE}")
+  target_link_libraries(lockstep::jpeg INTERFACE "${LOCKSTEP_JPEG_LIBRARY}")
+endif()
+
 # hwloc from 2.1 on, by its headers: its own package configuration is not everywhere.
 set(LOCKSTEP_HAVE_HWLOC 0)
 if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"

@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.."
 pack_headers() {
   local header found
   for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp CLI/CLI.hpp yaml-cpp/yaml.h xxhash.h \
-    zlib.h zconf.h pcre2.h; do
+    zlib.h zconf.h pcre2.h jpeglib.h jconfig.h jmorecfg.h jerror.h; do
     found=$(echo "#include <$header>" | g++ -std=c++20 -DPCRE2_CODE_UNIT_WIDTH=8 -M -x c++ - |
       awk -v end="/$header" '{ for (i = 1; i <= NF; ++i)
         if (!found && substr($i, length($i) - length(end) + 1) == end) found = $i }
@@ -43,12 +43,12 @@ pack_libraries() {
       -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache"
       -o Dir::State::status=/dev/null -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update
-    for package in libyaml-cpp-dev libpcre2-dev; do
+    for package in libyaml-cpp-dev libpcre2-dev libjpeg62-turbo-dev; do
       (cd "$state" && apt-get "${options[@]}" download "$package:$architecture")
       dpkg -x "$state/$package"_*_"$architecture".deb "$state/$architecture"
     done
   done
-  for library in libyaml-cpp.a libpcre2-8.a; do
+  for library in libyaml-cpp.a libpcre2-8.a libjpeg.a; do
     cp "$state"/amd64/usr/lib/*/"$library" build-deps/lib/x86_64/
     cp "$state"/arm64/usr/lib/*/"$library" build-deps/lib/aarch64/
   done

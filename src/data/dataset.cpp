@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "data/check_index.h"
-#include "data/random.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -289,7 +289,7 @@ DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count) {
 
 DatasetPtr shuffle(DatasetPtr dataset, uint64_t seed) {
   auto order = std::make_shared<const std::vector<int64_t>>(
-      data::permutation(dataset->size(), data::Random(seed, kShuffleStream)));
+      permutation(dataset->size(), Random(seed, kShuffleStream)));
   return std::make_shared<ShuffledDataset>(std::move(dataset), std::move(order));
 }
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "data/byte_images.h"
 #include "data/glyphs.h"
-#include "data/random.h"
 #include "lockstep/datasets.h"
 #include "lockstep/error.h"
 

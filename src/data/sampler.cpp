@@ -7,7 +7,7 @@
 #include <numeric>
 #include <string>
 
-#include "data/random.h"
+#include "base/random.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -165,9 +165,9 @@ void DistributedSampler::set_epoch(int64_t epoch) {
       options_.sharding == Sharding::Data
           ? options_.seed
           : options_.seed + (static_cast<uint64_t>(options_.rank) + 1) * 0x9e3779b97f4a7c15U;
-  const data::Random random(seed, static_cast<uint64_t>(epoch));
+  const Random random(seed, static_cast<uint64_t>(epoch));
   const int64_t samples = own_ ? static_cast<int64_t>(own_->size()) : options_.dataset_size;
-  std::vector<int64_t> order = data::permutation(samples, random);
+  std::vector<int64_t> order = permutation(samples, random);
   if (own_) {
     for (int64_t& each : order) {
       each = (*own_)[static_cast<size_t>(each)];

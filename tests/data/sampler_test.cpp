@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "data/message_of.h"
-#include "data/random.h"
 
 namespace lockstep {
 namespace {
@@ -50,25 +49,6 @@ Indices up_to(int64_t size) {
   Indices indices(static_cast<size_t>(size));
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
-}
-
-TEST(Random, GivesTheNumbersOfSplitMix64) {
-  // The order of samples is part of a run's format: these numbers never change.
-  data::Random random(0, 0);
-
-  EXPECT_EQ(random.next(), 0xa706dd2f4d197e6fU);
-  EXPECT_EQ(random.next(), 0xb382a305f4414f5eU);
-  EXPECT_THAT(data::permutation(10, data::Random(1, 2)), ElementsAre(7, 8, 3, 0, 1, 5, 9, 6, 2, 4));
-}
-
-TEST(Random, ReachesEveryNumberBelowTheBoundAboutEquallyOften) {
-  data::Random random(3, 4);
-  std::vector<int> seen(7);
-  for (int i = 0; i < 70000; ++i) {
-    ++seen[random.below(7)];
-  }
-
-  EXPECT_THAT(seen, ::testing::Each(::testing::AllOf(::testing::Gt(9600), ::testing::Lt(10400))));
 }
 
 TEST(DistributedSampler, GivesTheSameGlobalBatchInTheSameOrderForEveryWorldSize) {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep {
 
-// The random numbers of this module: SplitMix64 (Steele, Lea, Flood 2014; the constants of
+// The random numbers of data: SplitMix64 (Steele, Lea, Flood 2014; the constants of
 // java.util.SplittableRandom). Part of the format of a run: the order of samples must not change
 // with the platform, the standard library or libtorch.
 class Random {
@@ -47,4 +47,4 @@ class Random {
 // 0 ... size - 1 in random order: Fisher and Yates, from the back.
 std::vector<int64_t> permutation(int64_t size, Random random);
 
-}  // namespace lockstep::data
+}  // namespace lockstep

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/random.h"
+#include "base/random.h"
 
 #include <cstddef>
 #include <numeric>
 #include <utility>
 
-namespace lockstep::data {
+namespace lockstep {
 
 std::vector<int64_t> permutation(int64_t size, Random random) {
   std::vector<int64_t> order(static_cast<size_t>(size));
@@ -16,4 +16,4 @@ std::vector<int64_t> permutation(int64_t size, Random random) {
   return order;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep

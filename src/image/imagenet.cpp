@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "image/candidates.h"
+#include "image/layout.h"
+#include "image/store.h"
+#include "os/directory.h"
+#include "os/files.h"
+
+namespace lockstep::image {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSolution = "LOC_val_solution.csv";
+constexpr const char* kGroundTruth = "ILSVRC2012_validation_ground_truth.txt";
+
+// Where train/ and val/ lie: at once, or as in the archives of the challenge.
+fs::path images_of(const fs::path& directory) {
+  const fs::path below = directory / "Data" / "CLS-LOC";
+  return has_folder(below / "train") ? below : directory;
+}
+
+std::string objection_to(const fs::path& directory) {
+  const fs::path images = images_of(directory);
+  if (!has_folder(images / "train")) {
+    return "neither train/ nor Data/CLS-LOC/train/";
+  }
+  if (!has_folder(images / "val")) {
+    return fmt::format("no {}/", (images / "val").lexically_relative(directory).string());
+  }
+  return {};
+}
+
+// Beside val/, in the directory of the set, or above it, where Kaggle's archive has its lists.
+fs::path find_beside(const fs::path& directory, std::string_view name) {
+  const fs::path images = images_of(directory);
+  for (const fs::path& place :
+       {images / "val", images, directory, directory / "devkit" / "data", directory / ".."}) {
+    if (has_file(place / name)) {
+      return (place / name).lexically_normal();
+    }
+  }
+  return {};
+}
+
+// Kaggle's list: "ILSVRC2012_val_00048981,n03995372 85 1 499 272", below a line of titles.
+Labels read_solution(const fs::path& file) {
+  Labels labels;
+  labels.source = file;
+  Lines lines(file);
+  for (std::string line; lines.next(line);) {
+    const std::vector<std::string> fields = split(line, ',');
+    if (lines.number() == 1 && line.starts_with("ImageId")) {
+      continue;
+    }
+    if (fields.size() != 2) {
+      throw lines.refusal("a line is IMAGE,CLASS and boxes").fact("found", line);
+    }
+    const std::string id = fields[1].substr(0, fields[1].find(' '));
+    if (!labels.of.try_emplace(fields[0] + ".JPEG", Labels::Label{id, lines.number()}).second) {
+      throw lines.refusal(fmt::format("{} comes twice", fields[0]));
+    }
+  }
+  return labels;
+}
+
+// One XML file per image; all objects of one are of the same class, in <name>.
+Labels read_annotations(const fs::path& directory) {
+  Labels labels;
+  labels.source = directory;
+  for (const std::string& file : os::list_directory(directory).files) {
+    const fs::path path = directory / file;
+    if (path.extension() != ".xml") {
+      continue;
+    }
+    const std::string text = os::read_file(path);
+    const size_t begin = text.find("<name>");
+    const size_t end = text.find("</name>");
+    if (begin == std::string::npos || end == std::string::npos || end < begin + 6) {
+      throw Error(ExitCode::Io,
+                  fmt::format("cannot read {}: it has no <name> of a class", path.string()));
+    }
+    const std::string_view id = std::string_view(text).substr(begin + 6, end - begin - 6);
+    labels.of.emplace(path.stem().string() + ".JPEG", Labels::Label{std::string(trim(id))});
+  }
+  return labels;
+}
+
+[[noreturn]] void refuse_unlabelled(const fs::path& directory, const fs::path& val) {
+  Error error(ExitCode::Io,
+              fmt::format("cannot use {}: nothing tells the classes of its images", val.string()));
+  error.fact("looked for", kSolution, "beside or above the images");
+  error.fact("looked for", (directory / "Annotations" / "CLS-LOC" / "val").string());
+  const fs::path numbers = find_beside(directory, kGroundTruth);
+  if (!numbers.empty()) {
+    error.fact("of no use", numbers.string(), "its numbers mean classes by meta.mat alone");
+  }
+  error.hint("LOC_val_solution.csv from Kaggle, or the images in val/CLASS/");
+  throw error;
+}
+
+StorePtr open_val(const fs::path& directory, const Classes& classes) {
+  const fs::path val = images_of(directory) / "val";
+  if (!os::list_directory(val).folders.empty()) {
+    return list_class_folders(val, classes);
+  }
+  if (const fs::path solution = find_beside(directory, kSolution); !solution.empty()) {
+    return list_labelled(val, read_solution(solution), classes);
+  }
+  const fs::path annotations = directory / "Annotations" / "CLS-LOC" / "val";
+  if (!has_folder(annotations)) {
+    refuse_unlabelled(directory, val);
+  }
+  return list_labelled(val, read_annotations(annotations), classes);
+}
+
+Sets open_folders(const fs::path& directory) {
+  const fs::path train = images_of(directory) / "train";
+  Classes classes(os::list_directory(train).folders);
+  if (classes.names().empty()) {
+    throw Error(ExitCode::Io, fmt::format("cannot use {}: it has no folders", train.string()))
+        .hint("unpack the archives within ILSVRC2012_img_train.tar too, each into its own folder");
+  }
+  classes.read_words(find_beside(directory, "words.txt"), '\t');
+  classes.read_words(find_beside(directory, "LOC_synset_mapping.txt"), ' ');
+  Sets sets;
+  sets.train = list_class_folders(train, classes);
+  sets.test = open_val(directory, classes);
+  return sets;
+}
+
+}  // namespace
+
+Sets find_imagenet(const fs::path& data_dir) {
+  return find_sets({.title = "ImageNet",
+                    .word = "imagenet",
+                    .directories = {data_dir / "imagenet",
+                                    data_dir / "ILSVRC",
+                                    data_dir / "imagenet" / "ILSVRC",
+                                    data_dir},
+                    .objection = objection_to,
+                    .open = open_folders,
+                    .hints = {fmt::format("put ImageNet's train/ and val/ into {}",
+                                          (data_dir / "imagenet").string())}},
+                   data_dir);
+}
+
+}  // namespace lockstep::image

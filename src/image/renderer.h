@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "image/crop.h"
+#include "image/jpeg_decoder.h"
+#include "image/resample.h"
+
+namespace lockstep::image {
+
+struct Size {
+  int width = 0;
+  int height = 0;
+
+  bool operator==(const Size&) const = default;
+};
+
+// Decodes a part of a JPEG file and scales it, upright. Keeps its memory from file to file; one
+// thread at a time. Throws Corrupt.
+class Renderer {
+ public:
+  // Reads the header; the size of the upright image. `file` must stay until render() is done.
+  Size open(std::span<const std::byte> file);
+
+  // Writes RGB, row by row, of the file opened last; once for each open().
+  void render(const Crop& crop, Size size, uint8_t* output);
+
+ private:
+  void write_rows(const Region& region, uint8_t* start, int64_t row_step, int64_t column_step);
+
+  JpegDecoder decoder_;
+  JpegDecoder::Header header_;
+  Axis columns_;
+  Axis rows_;
+  Resampler resampler_;
+  std::vector<uint8_t> ring_;  // the source rows read last
+  std::vector<const uint8_t*> blended_rows_;
+};
+
+}  // namespace lockstep::image

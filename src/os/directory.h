@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::os {
+
+// The names in a directory, sorted, without . and .. .
+struct Listing {
+  std::vector<std::string> folders;
+  std::vector<std::string> files;  // and all else that is no folder
+};
+
+// Does not look at each file, unless it is a link or the file system does not tell kinds. Throws an
+// Error (74) that names the directory and the reason.
+Listing list_directory(const std::filesystem::path& directory);
+
+}  // namespace lockstep::os

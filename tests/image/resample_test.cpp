@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "image/resample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <vector>
+
+#include "base/random.h"
+
+namespace lockstep::image {
+namespace {
+
+struct Case {
+  int width;  // of the source
+  Axis::Plan plan;
+};
+
+// The weights of Pillow's antialiased bilinear filter, in double.
+double reference(const std::vector<uint8_t>& row, const Axis::Plan& plan, int output, int channel) {
+  const double scale = (plan.end - plan.begin) / plan.outputs;
+  const double reach = std::max(scale, 1.0);
+  const double centre = plan.begin + (output + 0.5) * scale;
+  double sum = 0;
+  double total = 0;
+  for (int i = plan.lowest; i < plan.highest; ++i) {
+    const double weight = std::max(0.0, 1 - std::abs(i + 0.5 - centre) / reach);
+    sum += weight * row[static_cast<size_t>(i * 4 + channel)];
+    total += weight;
+  }
+  return sum / total;
+}
+
+std::vector<uint8_t> noise(int width) {
+  Random random(1, 2);
+  std::vector<uint8_t> row(static_cast<size_t>(width) * 4);
+  for (uint8_t& value : row) {
+    value = static_cast<uint8_t>(random.below(2) * 255);  // as harsh as can be
+  }
+  return row;
+}
+
+std::vector<Case> cases() {
+  return {{500, {.begin = 0, .end = 500, .lowest = 0, .highest = 500, .outputs = 224}},
+          {300, {.begin = 20, .end = 260, .lowest = 20, .highest = 260, .outputs = 224}},
+          {300, {.begin = 33.4, .end = 260.9, .lowest = 0, .highest = 300, .outputs = 224}},
+          {64, {.begin = 0, .end = 64, .lowest = 0, .highest = 64, .outputs = 64}},
+          {50, {.begin = 10, .end = 30, .lowest = 10, .highest = 30, .outputs = 224}},
+          {1, {.begin = 0, .end = 1, .lowest = 0, .highest = 1, .outputs = 224}},
+          {3, {.begin = 1, .end = 2, .lowest = 1, .highest = 2, .outputs = 7}},
+          {4000, {.begin = 0, .end = 4000, .lowest = 0, .highest = 4000, .outputs = 32}}};
+}
+
+TEST(Resampler, IsWithinALevelOfTheFilterComputedPlainlyAcross) {
+  for (const auto& [width, plan] : cases()) {
+    SCOPED_TRACE(fmt::format("{} pixels to {}", width, plan.outputs));
+    const std::vector<uint8_t> row = noise(width);
+    const uint8_t* rows = row.data();
+    const int16_t weight = Axis::kOne;
+    std::vector<uint8_t> output(static_cast<size_t>(plan.outputs) * 3);
+
+    Axis axis;
+    axis.prepare(plan);
+    Resampler resampler;
+    resampler.prepare(axis, 0, width);
+    resampler.write(&rows, &weight, 1, output.data(), 3);
+
+    for (int i = 0; i < plan.outputs; ++i) {
+      for (int c = 0; c < 3; ++c) {
+        EXPECT_NEAR(output[static_cast<size_t>(i * 3 + c)], reference(row, plan, i, c), 1) << i;
+      }
+    }
+  }
+}
+
+TEST(Resampler, IsWithinALevelOfTheFilterComputedPlainlyDown) {
+  for (const auto& [height, plan] : cases()) {
+    SCOPED_TRACE(fmt::format("{} pixels to {}", height, plan.outputs));
+    // A column of one pixel.
+    const std::vector<uint8_t> column = noise(height);
+    Axis across;
+    across.prepare({.begin = 0, .end = 1, .lowest = 0, .highest = 1, .outputs = 1});
+    Axis down;
+    down.prepare(plan);
+    Resampler resampler;
+    resampler.prepare(across, 0, 1);
+
+    for (int i = 0; i < plan.outputs; ++i) {
+      std::vector<const uint8_t*> rows;
+      for (int k = 0; k < down.count(i); ++k) {
+        rows.push_back(column.data() + static_cast<ptrdiff_t>(down.first(i) + k) * 4);
+      }
+      std::vector<uint8_t> output(3);
+      resampler.write(rows.data(), down.weights(i), down.count(i), output.data(), 3);
+      for (int c = 0; c < 3; ++c) {
+        EXPECT_NEAR(output[static_cast<size_t>(c)], reference(column, plan, i, c), 1) << i;
+      }
+    }
+  }
+}
+
+TEST(Resampler, LeavesAFlatColourAsItIs) {
+  for (const int level : {0, 1, 127, 254, 255}) {
+    const std::vector<uint8_t> row(4 * 333, static_cast<uint8_t>(level));
+    const std::vector<const uint8_t*> rows(9, row.data());
+    Axis axis;
+    axis.prepare({.begin = 3.3, .end = 331.7, .lowest = 0, .highest = 333, .outputs = 100});
+    Axis down;
+    down.prepare({.begin = 0, .end = 9, .lowest = 0, .highest = 9, .outputs = 2});
+    Resampler resampler;
+    resampler.prepare(axis, 0, 333);
+    std::vector<uint8_t> output(300);
+    resampler.write(rows.data(), down.weights(0), down.count(0), output.data(), 3);
+
+    EXPECT_THAT(output, ::testing::Each(level));
+  }
+}
+
+TEST(Axis, NeverLooksBeyondItsLimits) {
+  for (const auto& [width, plan] : cases()) {
+    Axis axis;
+    axis.prepare(plan);
+    for (int i = 0; i < plan.outputs; ++i) {
+      EXPECT_GE(axis.first(i), plan.lowest);
+      EXPECT_LE(axis.first(i) + axis.count(i), plan.highest);
+      int sum = 0;
+      for (int k = 0; k < axis.taps(); ++k) {
+        sum += axis.weights(i)[k];
+      }
+      EXPECT_EQ(sum, Axis::kOne);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::image
