@@ -16,8 +16,9 @@ class Meter {
   // Counts the mean loss of `samples` samples.
   void add(const torch::Tensor& mean_loss, int64_t samples);
 
-  // Counts how many of `scores` [N, classes] are highest at `target` [N].
-  void add_scores(const torch::Tensor& scores, const torch::Tensor& target);
+  // Counts how many of `scores` [N, classes] are highest at `target` [N]; if asked, and among more
+  // than five classes, also how many are one of the five highest. The first of equals is higher.
+  void add_scores(const torch::Tensor& scores, const torch::Tensor& target, bool with_top5 = false);
 
   // Adds up over the gang. Every worker must call it, also one that counted nothing.
   void all_reduce(Communicator& communicator);
@@ -37,12 +38,15 @@ class Meter {
 
   double loss() const;
   std::optional<double> accuracy() const;
+  std::optional<double> top5() const;
 
  private:
   torch::Tensor loss_sum_;  // double, on the CPU or the device
   torch::Tensor correct_;
+  torch::Tensor correct5_;
   int64_t samples_ = 0;
   int64_t scored_ = 0;
+  int64_t scored5_ = 0;
 };
 
 // Samples per second since the first call of add(), and lately.

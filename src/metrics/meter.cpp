@@ -2,6 +2,29 @@
 #include "lockstep/metrics.h"
 
 namespace lockstep {
+namespace {
+
+constexpr int64_t kBest = 5;
+
+// How many of `scores` stand above that of the target: higher, or equal and before it. What is not
+// a number is above all, and a target without one below all.
+torch::Tensor places(const torch::Tensor& scores, const torch::Tensor& target) {
+  const torch::Tensor index = target.clamp_min(0).unsqueeze(1);
+  const torch::Tensor own = scores.gather(1, index);
+  const torch::Tensor classes = torch::arange(scores.size(1), target.options());
+  const torch::Tensor equal_before = scores.eq(own).logical_and(classes.lt(index));
+  return scores.le(own).logical_not().logical_or(equal_before).sum(1);
+}
+
+void add_to(torch::Tensor& sum, const torch::Tensor& count) {
+  sum = sum.defined() ? sum.add_(count) : count;
+}
+
+double number(const torch::Tensor& tensor) {
+  return tensor.defined() ? tensor.item<double>() : 0;
+}
+
+}  // namespace
 
 void Meter::add(const torch::Tensor& mean_loss, int64_t samples) {
   torch::NoGradGuard no_grad;
@@ -14,27 +37,32 @@ void Meter::add(const torch::Tensor& mean_loss, int64_t samples) {
   samples_ += samples;
 }
 
-void Meter::add_scores(const torch::Tensor& scores, const torch::Tensor& target) {
+void Meter::add_scores(const torch::Tensor& scores, const torch::Tensor& target, bool with_top5) {
   torch::NoGradGuard no_grad;
-  const torch::Tensor correct = scores.argmax(1).eq(target).sum();
-  correct_ = correct_.defined() ? correct_.add_(correct) : correct;
+  add_to(correct_, scores.argmax(1).eq(target).sum());
   scored_ += target.size(0);
+  if (with_top5 && scores.dim() == 2 && scores.size(1) > kBest) {
+    // A target below 0 is none of the classes.
+    add_to(correct5_, places(scores, target).lt(kBest).logical_and(target.ge(0)).sum());
+    scored5_ += target.size(0);
+  }
 }
 
 void Meter::all_reduce(Communicator& communicator) {
-  const auto number = [](const torch::Tensor& tensor) {
-    return tensor.defined() ? tensor.item<double>() : 0.0;
-  };
   torch::Tensor sums = torch::tensor({number(loss_sum_),
                                       number(correct_),
+                                      number(correct5_),
                                       static_cast<double>(samples_),
-                                      static_cast<double>(scored_)},
+                                      static_cast<double>(scored_),
+                                      static_cast<double>(scored5_)},
                                      torch::kFloat64);
   communicator.all_reduce(sums);
   loss_sum_ = sums[0].clone();
   correct_ = sums[1].clone();
-  samples_ = sums[2].item<int64_t>();
-  scored_ = sums[3].item<int64_t>();
+  correct5_ = sums[2].clone();
+  samples_ = sums[3].item<int64_t>();
+  scored_ = sums[4].item<int64_t>();
+  scored5_ = sums[5].item<int64_t>();
 }
 
 void Meter::merge(const Meter& other) {
@@ -43,12 +71,14 @@ void Meter::merge(const Meter& other) {
   };
   loss_sum_ = sum(loss_sum_, other.loss_sum_);
   correct_ = sum(correct_, other.correct_);
+  correct5_ = sum(correct5_, other.correct5_);
   samples_ += other.samples_;
   scored_ += other.scored_;
+  scored5_ += other.scored5_;
 }
 
 double Meter::correct() const {
-  return correct_.defined() ? correct_.item<double>() : 0;
+  return number(correct_);
 }
 
 torch::Tensor Meter::sums() const {
@@ -73,6 +103,13 @@ std::optional<double> Meter::accuracy() const {
     return std::nullopt;
   }
   return correct_.item<double>() / static_cast<double>(scored_);
+}
+
+std::optional<double> Meter::top5() const {
+  if (scored5_ == 0) {
+    return std::nullopt;
+  }
+  return correct5_.item<double>() / static_cast<double>(scored5_);
 }
 
 void Throughput::add(int64_t samples, Clock::time_point now) {
