@@ -34,6 +34,11 @@ struct OptimizerOptions {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
                                                         const OptimizerOptions& options);
 
+// The same for all parameters of `model`, of which those with fewer than two dimensions (biases and
+// norms) are a group without weight decay.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
+                                                        const OptimizerOptions& options);
+
 // Scales all gradients so that their norm, taken over all of them together, is at most `most`.
 // Returns the norm before. Parameters without a gradient do not count.
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double most);

@@ -319,10 +319,12 @@ using FusedAdamW = Fused<torch::optim::AdamW,
                                   /*kDecayInGradient=*/false>>;
 using FusedSgd = Fused<torch::optim::SGD, SgdKind>;
 
+using Groups = std::vector<torch::optim::OptimizerParamGroup>;
+
 template <typename Made, typename Options>
-std::unique_ptr<torch::optim::Optimizer> make_adam(const std::vector<Tensor>& parameters,
+std::unique_ptr<torch::optim::Optimizer> make_adam(const Groups& groups,
                                                    const OptimizerOptions& options) {
-  return std::make_unique<Made>(parameters,
+  return std::make_unique<Made>(groups,
                                 Options(options.lr)
                                     .betas(std::make_tuple(options.beta1, options.beta2))
                                     .eps(options.epsilon)
@@ -331,16 +333,16 @@ std::unique_ptr<torch::optim::Optimizer> make_adam(const std::vector<Tensor>& pa
 
 }  // namespace
 
-std::unique_ptr<torch::optim::Optimizer> make_fused(const std::vector<Tensor>& parameters,
+std::unique_ptr<torch::optim::Optimizer> make_fused(const Groups& groups,
                                                     const OptimizerOptions& options) {
   if (options.name == "adam") {
-    return make_adam<FusedAdam, torch::optim::AdamOptions>(parameters, options);
+    return make_adam<FusedAdam, torch::optim::AdamOptions>(groups, options);
   }
   if (options.name == "adamw") {
-    return make_adam<FusedAdamW, torch::optim::AdamWOptions>(parameters, options);
+    return make_adam<FusedAdamW, torch::optim::AdamWOptions>(groups, options);
   }
   if (options.name == "sgd") {
-    return std::make_unique<FusedSgd>(parameters,
+    return std::make_unique<FusedSgd>(groups,
                                       torch::optim::SGDOptions(options.lr)
                                           .momentum(options.momentum)
                                           .dampening(options.dampening)

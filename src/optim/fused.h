@@ -55,7 +55,7 @@ class FusedOptimizer {
 };
 
 // sgd, adam or adamw; null for others, and in a build without CUDA.
-std::unique_ptr<torch::optim::Optimizer> make_fused(const std::vector<torch::Tensor>& parameters,
-                                                    const OptimizerOptions& options);
+std::unique_ptr<torch::optim::Optimizer> make_fused(
+    const std::vector<torch::optim::OptimizerParamGroup>& groups, const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -4,7 +4,8 @@
 namespace lockstep::optim {
 
 std::unique_ptr<torch::optim::Optimizer> make_fused(
-    const std::vector<torch::Tensor>& /*parameters*/, const OptimizerOptions& /*options*/) {
+    const std::vector<torch::optim::OptimizerParamGroup>& /*groups*/,
+    const OptimizerOptions& /*options*/) {
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <unordered_set>
@@ -25,35 +26,40 @@ namespace {
       .hint(fmt::format("{} {}", flag, find_closest(name, names).value_or(names.front())));
 }
 
+using Groups = std::vector<torch::optim::OptimizerParamGroup>;
+
 template <typename Plain, typename Vectorised, typename Options>
-std::unique_ptr<torch::optim::Optimizer> make_adam(std::vector<torch::Tensor> parameters,
+std::unique_ptr<torch::optim::Optimizer> make_adam(const Groups& groups,
                                                    const OptimizerOptions& options) {
   const Options made = Options(options.lr)
                            .betas(std::make_tuple(options.beta1, options.beta2))
                            .eps(options.epsilon)
                            .weight_decay(options.weight_decay);
   if (options.vectorised) {
-    return std::make_unique<Vectorised>(std::move(parameters), made);
+    return std::make_unique<Vectorised>(groups, made);
   }
-  return std::make_unique<Plain>(std::move(parameters), made);
+  return std::make_unique<Plain>(groups, made);
 }
 
-}  // namespace
-
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
-                                                        const OptimizerOptions& options) {
-  // Module::parameters() names a tensor once for each module that has it; it is one parameter.
+// Module::parameters() names a tensor once for each module that has it; it is one parameter.
+std::vector<torch::Tensor> without_repeats(std::vector<torch::Tensor> parameters) {
   std::unordered_set<const void*> seen;
   std::erase_if(parameters, [&seen](const torch::Tensor& parameter) {
     return !seen.insert(parameter.unsafeGetTensorImpl()).second;
   });
+  return parameters;
+}
+
+// Groups without options of their own take those that are given here.
+std::unique_ptr<torch::optim::Optimizer> make(const Groups& groups,
+                                              const OptimizerOptions& options) {
   if (!options.vectorised && torch::cuda::is_available()) {
-    if (auto fused = optim::make_fused(parameters, options)) {
+    if (auto fused = optim::make_fused(groups, options)) {
       return fused;
     }
   }
   if (options.name == "sgd") {
-    return std::make_unique<torch::optim::SGD>(std::move(parameters),
+    return std::make_unique<torch::optim::SGD>(groups,
                                                torch::optim::SGDOptions(options.lr)
                                                    .momentum(options.momentum)
                                                    .dampening(options.dampening)
@@ -61,15 +67,15 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
                                                    .weight_decay(options.weight_decay));
   }
   if (options.name == "adam") {
-    return make_adam<torch::optim::Adam, optim::VectorAdam, torch::optim::AdamOptions>(
-        std::move(parameters), options);
+    return make_adam<torch::optim::Adam, optim::VectorAdam, torch::optim::AdamOptions>(groups,
+                                                                                       options);
   }
   if (options.name == "adamw") {
-    return make_adam<torch::optim::AdamW, optim::VectorAdamW, torch::optim::AdamWOptions>(
-        std::move(parameters), options);
+    return make_adam<torch::optim::AdamW, optim::VectorAdamW, torch::optim::AdamWOptions>(groups,
+                                                                                          options);
   }
   if (options.name == "lamb") {
-    return std::make_unique<Lamb>(std::move(parameters),
+    return std::make_unique<Lamb>(groups,
                                   LambOptions(options.lr)
                                       .betas(std::make_tuple(options.beta1, options.beta2))
                                       .eps(options.epsilon)
@@ -81,7 +87,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   }
   if (options.name == "adagrad") {
     return std::make_unique<torch::optim::Adagrad>(
-        std::move(parameters),
+        groups,
         torch::optim::AdagradOptions(options.lr)
             .lr_decay(options.lr_decay)
             .weight_decay(options.weight_decay)
@@ -90,6 +96,50 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   }
   throw_unknown(
       "optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw", "lamb", "adagrad"});
+}
+
+// Whether `options` are of that kind; if so, they have no weight decay any more.
+template <typename Kind>
+bool drop_decay(torch::optim::OptimizerOptions& options) {
+  auto* const own = dynamic_cast<Kind*>(&options);
+  if (own != nullptr) {
+    own->weight_decay(0);
+  }
+  return own != nullptr;
+}
+
+void drop_weight_decay(torch::optim::OptimizerParamGroup& group) {
+  torch::optim::OptimizerOptions& options = group.options();
+  const bool is_known = drop_decay<torch::optim::SGDOptions>(options) ||
+                        drop_decay<torch::optim::AdamOptions>(options) ||
+                        drop_decay<torch::optim::AdamWOptions>(options) ||
+                        drop_decay<LambOptions>(options) ||
+                        drop_decay<torch::optim::AdagradOptions>(options);
+  LOCKSTEP_CHECK(is_known);
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
+                                                        const OptimizerOptions& options) {
+  return make({torch::optim::OptimizerParamGroup(without_repeats(std::move(parameters)))}, options);
+}
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
+                                                        const OptimizerOptions& options) {
+  std::vector<torch::Tensor> decayed = without_repeats(model.parameters());
+  const auto middle =
+      std::stable_partition(decayed.begin(), decayed.end(), [](const torch::Tensor& parameter) {
+        return parameter.dim() >= 2;
+      });
+  std::vector<torch::Tensor> plain(middle, decayed.end());
+  decayed.erase(middle, decayed.end());
+  // Also where there is no weight decay, so that a checkpoint fits whatever --weight-decay says.
+  auto optimizer = make({torch::optim::OptimizerParamGroup(std::move(decayed)),
+                         torch::optim::OptimizerParamGroup(std::move(plain))},
+                        options);
+  drop_weight_decay(optimizer->param_groups().back());
+  return optimizer;
 }
 
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double most) {

@@ -14,10 +14,15 @@ struct Case {
   double clip = 0;
 };
 
+std::vector<torch::optim::OptimizerParamGroup> group(const std::vector<torch::Tensor>& parameters) {
+  return {torch::optim::OptimizerParamGroup(parameters)};
+}
+
 class FusedOptimizers : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!torch::cuda::is_available() || optim::make_fused({torch::ones({1})}, {}) == nullptr) {
+    if (!torch::cuda::is_available() ||
+        optim::make_fused(group({torch::ones({1})}), {}) == nullptr) {
       GTEST_SKIP() << "needs a build with CUDA, and a GPU";
     }
     torch::manual_seed(3);
@@ -70,7 +75,7 @@ TEST_P(FusedOptimizers, MakeTheStepsOfLibtorch) {
   for (const torch::Tensor& parameter : parameters) {
     exact.push_back(parameter.detach().to(torch::kFloat64).requires_grad_());
   }
-  const auto optimizer = optim::make_fused(parameters, GetParam().options);
+  const auto optimizer = optim::make_fused(group(parameters), GetParam().options);
   const auto wanted = reference(exact, GetParam().options);
   auto& fused = dynamic_cast<optim::FusedOptimizer&>(*optimizer);
   for (int step = 0; step < 6; ++step) {
@@ -108,9 +113,42 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"sgd_nesterov", {.name = "sgd", .lr = 0.01, .nesterov = true}, 5}),
     [](const auto& each) { return each.param.name; });
 
+// On the CPU it is libtorch's step.
+TEST_F(FusedOptimizers, TakeTheWeightDecayOfEachGroup) {
+  for (const std::string name : {"sgd", "adam", "adamw"}) {
+    torch::nn::Linear here(33, 65);
+    torch::nn::Linear there(33, 65);
+    const OptimizerOptions options{.name = name, .lr = 0.01, .weight_decay = 0.5};
+    {
+      const torch::NoGradGuard no_grad;
+      there->weight.copy_(here->weight);
+      there->bias.copy_(here->bias);
+    }
+    there->to(torch::kCUDA);
+    const auto wanted = make_optimizer(*here, options);
+    const auto optimizer = make_optimizer(*there, options);
+    for (int step = 0; step < 5; ++step) {
+      for (size_t i = 0; i < here->parameters().size(); ++i) {
+        const torch::Tensor gradient = torch::randn_like(here->parameters()[i]);
+        here->parameters()[i].mutable_grad() = gradient;
+        there->parameters()[i].mutable_grad() = gradient.to(torch::kCUDA);
+      }
+      ASSERT_TRUE(dynamic_cast<optim::FusedOptimizer&>(*optimizer).is_fused());
+      wanted->step();
+      optimizer->step();
+    }
+    for (size_t i = 0; i < here->parameters().size(); ++i) {
+      const torch::Tensor found = there->parameters()[i].detach().cpu();
+      EXPECT_LT((found - here->parameters()[i].detach()).abs().max().item<double>(), 1e-5)
+          << name << " parameter " << i;
+    }
+  }
+}
+
 TEST_F(FusedOptimizers, LeaveWhatIsNotOnAGpuToLibtorch) {
   torch::Tensor parameter = torch::ones({3}).requires_grad_();
-  const auto optimizer = optim::make_fused({parameter}, {.name = "sgd", .lr = 1, .momentum = 0});
+  const auto optimizer =
+      optim::make_fused(group({parameter}), {.name = "sgd", .lr = 1, .momentum = 0});
   parameter.mutable_grad() = torch::ones({3});
   EXPECT_FALSE(dynamic_cast<optim::FusedOptimizer&>(*optimizer).is_fused());
   optimizer->step();

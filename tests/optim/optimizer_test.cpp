@@ -48,6 +48,41 @@ TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
                                    "  try:       --optimizer adam"));
 }
 
+struct Normed : torch::nn::Module {
+  torch::nn::Conv2d conv = register_module("conv", torch::nn::Conv2d(3, 4, 3));
+  torch::nn::BatchNorm2d norm = register_module("norm", torch::nn::BatchNorm2d(4));
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(4, 2));
+};
+
+// Without gradients other than zero, weight decay alone moves a parameter.
+TEST(MakeOptimizer, LeavesNormsAndBiasesWithoutWeightDecay) {
+  for (const std::string name : {"sgd", "adam", "adamw", "lamb", "adagrad"}) {
+    for (const bool vectorised : {false, true}) {
+      SCOPED_TRACE(name);
+      Normed model;
+      const auto optimizer = make_optimizer(
+          model, {.name = name, .lr = 0.1, .weight_decay = 0.5, .vectorised = vectorised});
+      std::map<std::string, torch::Tensor> before;
+      for (auto& item : model.named_parameters()) {
+        item.value().mutable_grad() = torch::zeros_like(item.value());
+        torch::NoGradGuard no_grad;
+        item.value().add_(0.25);
+        before[item.key()] = item.value().detach().clone();
+      }
+
+      optimizer->step();
+
+      ASSERT_EQ(optimizer->param_groups().size(), 2U);
+      EXPECT_EQ(optimizer->param_groups()[0].params().size(), 2U);
+      EXPECT_EQ(optimizer->param_groups()[1].params().size(), 4U);
+      for (const auto& item : model.named_parameters()) {
+        const bool is_decayed = item.key() == "conv.weight" || item.key() == "linear.weight";
+        EXPECT_EQ(item.value().equal(before[item.key()]), !is_decayed) << item.key();
+      }
+    }
+  }
+}
+
 TEST(LearningRates, AreSetPerGroup) {
   torch::optim::SGD sgd({torch::optim::OptimizerParamGroup({parameter_with_gradient(1)}),
                          torch::optim::OptimizerParamGroup({parameter_with_gradient(1)})},
