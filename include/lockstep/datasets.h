@@ -15,6 +15,7 @@ struct DatasetPair {
   DatasetPtr train;
   DatasetPtr test;
   std::string origin;
+  std::vector<std::string> classes = {};  // what each target stands for, where that has a name
 };
 
 // The handwritten digits of MNIST: input float32 [N, 1, 28, 28] with the usual normalisation
@@ -29,6 +30,22 @@ DatasetPair mnist(const std::filesystem::path& data_dir);
 //
 // Sample i depends on `seed` and i alone, to the bit, on every platform; train and test differ.
 DatasetPair generated_digits(int64_t train_count, int64_t test_count, uint64_t seed);
+
+struct ImageOptions {
+  int64_t size = 0;      // of both sides, in pixels; 0: 64 of TinyImageNet, 224 of ImageNet
+  uint64_t seed = 1;     // of what is cut out and mirrored, together with epoch and sample number
+  bool augments = true;  // the training's: a random part, mirrored or not
+  std::string corrupt = "refuse";  // files that are no image: refuse, or skip with a warning
+};
+
+// TinyImageNet and ImageNet, decoded from JPEG files or packs of them whenever a batch is made:
+// input uint8 [N, 3, size, size] with the channels last in memory, target int64 [N]; classes are
+// WordNet's names (n01443537). Throws an Error that lists where it looked.
+//
+// A file that is no image is an Error that names it. With corrupt = "skip" the next sample takes
+// its place in training; in testing batch() leaves it out.
+DatasetPair tiny_imagenet(const std::filesystem::path& data_dir, const ImageOptions& options = {});
+DatasetPair imagenet(const std::filesystem::path& data_dir, const ImageOptions& options = {});
 
 // Texts as tokens, for what comes next: sample i is `length` tokens, int64, and the target the same
 // one further on. Windows lie end to end; what is left of a file at its end is not used.
