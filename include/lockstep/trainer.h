@@ -39,7 +39,7 @@ struct TrainerOptions {
   int64_t keep_checkpoints_for = 0;  // seconds; younger ones stay too
   bool checkpoint_async = true;      // written beside training; false: training waits
   int64_t evaluation_batch = 100;
-  int loader_threads = 1;
+  int loader_threads = 1;      // that make batches; -1: by the granted cores (LoaderOptions)
   double report_every = 5;     // seconds between lines where there is no terminal
   int64_t report_steps = 0;    // a line after so many steps if not 0, as steps_per_print
   bool report_phases = false;  // and where their time went, as wall_clock_breakdown

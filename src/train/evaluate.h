@@ -8,13 +8,20 @@
 
 namespace lockstep::train {
 
-// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang. `strategy`
-// has charge of the model; null: nobody.
+// How samples come.
+struct EvaluationFeed {
+  int64_t batch;       // samples of a worker at once
+  int loader_threads;  // as LoaderOptions::threads
+};
+
+// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang; samples
+// that `test` leaves out do not count. `strategy` has charge of the model; null: nobody. Throws an
+// Error where `test` leaves out all.
 Evaluation evaluate(SessionParts& session,
                     Strategy* strategy,
                     torch::nn::Module& model,
                     const DatasetPtr& test,
                     const LossFunction& loss,
-                    int64_t batch);
+                    const EvaluationFeed& feed);
 
 }  // namespace lockstep::train

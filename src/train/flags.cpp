@@ -270,7 +270,9 @@ void add_machine(CLI::App& app, Flags& flags) {
                  "can be done [auto]")
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--loader-threads", flags.loader_threads, "Threads that make batches; 0: none")
+  app.add_option("--loader-threads,--num-workers",
+                 flags.loader_threads,
+                 "Threads that make batches; 0: none; auto: by the granted cores")
       ->type_name("COUNT")
       ->group(group);
   app.add_option("--timeout", flags.timeout, "How long a worker waits for another [600]")

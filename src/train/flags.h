@@ -87,7 +87,7 @@ struct Flags {
   std::string cuda_graph = "auto";   // auto, on, off
   std::optional<double> timeout;     // seconds
   std::optional<double> stall_warning;
-  std::optional<int> loader_threads;
+  std::optional<std::string> loader_threads;  // a number, or auto
   std::optional<double> report_every;
 
   std::map<std::string, std::string, std::less<>> program;  // the program's own, with defaults

@@ -421,7 +421,12 @@ void Loop::validate() {
     averaged.emplace(*ema_);
   }
   state_.evaluation = evaluate(
-      session_, strategy_.get(), task_.model, task_.test, task_.loss, options_.evaluation_batch);
+      session_,
+      strategy_.get(),
+      task_.model,
+      task_.test,
+      task_.loss,
+      {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
   averaged.reset();
   session_.report("evaluation",
                   {{"step", state_.step},

@@ -102,6 +102,21 @@ int64_t parse_age(const std::string& text) {
       .hint("--keep-for 90s, 30m, 12h or 7d");
 }
 
+int parse_threads(const std::string& text) {
+  if (text == "auto") {
+    return -1;
+  }
+  const std::optional<int64_t> number = find_integer(text);
+  if (!number || *number > 4096) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot make batches with --loader-threads \"{}\"", text))
+        .fact("wanted", "a number of threads, 0 for none, or auto")
+        .hint("--loader-threads auto");
+  }
+  require_at_least("--loader-threads", *number, 0, 4);
+  return static_cast<int>(*number);
+}
+
 void refuse_both(const char* one, const std::string& other) {
   throw Error(ExitCode::Usage, fmt::format("cannot take both {} and {}", one, other)).hint(one);
 }
@@ -196,7 +211,9 @@ TrainerOptions resolve(TrainerOptions options,
   if (flags.keep_for) {
     options.keep_checkpoints_for = parse_age(*flags.keep_for);
   }
-  take(options.loader_threads, flags.loader_threads);
+  if (flags.loader_threads) {
+    options.loader_threads = parse_threads(*flags.loader_threads);
+  }
   take(options.report_every, flags.report_every);
   if (flags.no_checkpoint) {
     require_alone("--no-checkpoint",
@@ -231,7 +248,8 @@ TrainerOptions resolve(TrainerOptions options,
   require_at_least(
       "--checkpoint-every", options.checkpoint_every, flags.checkpoint_every ? 1 : -1, 100);
   require_at_least("--keep", options.keep_checkpoints, 1, 3);
-  require_at_least("--loader-threads", options.loader_threads, 0);
+  // A program may say -1: by the granted cores. A user has a word for that.
+  require_at_least("--loader-threads", options.loader_threads, -1, 4);
   if (options.global_batch < world_size * options.accumulate) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot share {} samples among {} workers x {} micro-batches",

@@ -93,7 +93,7 @@ Evaluation Trainer::evaluate_any(torch::nn::Module& model,
       test,
       train::in_precision(
           loss, options_.precision, session_.device(), train::precision_source(session_.flags())),
-      options_.evaluation_batch);
+      {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
 }
 
 }  // namespace lockstep

@@ -75,6 +75,24 @@ TEST(Flags, OverrideTheProgram) {
   EXPECT_EQ(flags.program.at("--quick"), "yes");
 }
 
+TEST(Flags, CountTheThreadsOfTheLoaderByEitherName) {
+  const auto threads = [](const std::vector<const char*>& words, int otherwise) {
+    return resolve({.loader_threads = otherwise}, parse(words), 1).loader_threads;
+  };
+
+  EXPECT_EQ(threads({}, -1), -1);
+  EXPECT_EQ(threads({"--loader-threads", "3"}, -1), 3);
+  EXPECT_EQ(threads({"--num-workers", "0"}, -1), 0);
+  EXPECT_EQ(threads({"--num-workers=auto"}, 1), -1);
+  EXPECT_EQ(message_of([&] {
+              threads({"--num-workers", "many"}, 1);
+            }),
+            "cannot make batches with --loader-threads \"many\"\n"
+            "  wanted: a number of threads, 0 for none, or auto\n"
+            "  try:    --loader-threads auto");
+  EXPECT_THAT(message_of([&] { threads({"--num-workers=-1"}, 1); }), HasSubstr("--loader-threads"));
+}
+
 TEST(Flags, MultiplyTheBatchOfAWorkerOut) {
   EXPECT_EQ(resolve({}, parse({"--batch-size", "32"}), 3).global_batch, 96);
 }
