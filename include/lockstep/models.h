@@ -29,4 +29,20 @@ std::shared_ptr<ImageClassifier> digit_net(const std::string& name,
 
 std::vector<std::string> digit_net_names();
 
+struct ResNetOptions {
+  int64_t classes = 1000;
+  bool small_images = false;     // for 64x64 and less: a 3x3 stem, nothing pooled after it
+  bool zero_last_gamma = false;  // each block begins as what it is given
+  bool recompute = false;        // computes the blocks again in backward: less memory
+};
+
+// resnet18, resnet34, resnet50, resnet101 or resnet152, with the parameter names of torchvision, so
+// that weights travel both ways; throws an Error that lists the names.
+//
+// Images are floats that are normalised already, or bytes from 0 to 255, which it normalises itself
+// with ImageNet's mean and deviation. On a GPU in bfloat16 it computes by parts of our own.
+std::shared_ptr<ImageClassifier> resnet(const std::string& name, const ResNetOptions& options = {});
+
+std::vector<std::string> resnet_names();
+
 }  // namespace lockstep
