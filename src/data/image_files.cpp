@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "data/check_index.h"
+#include "data/pinned_source.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -102,7 +103,7 @@ struct Source {
   DamagedSamples damaged;
 };
 
-class ImageFiles : public Dataset {
+class ImageFiles : public Dataset, public PinnedSource {
  public:
   ImageFiles(std::shared_ptr<Source> source, int64_t epoch)
       : source_(std::move(source)), epoch_(epoch) {}
@@ -127,13 +128,24 @@ class ImageFiles : public Dataset {
   }
 
   Batch batch(std::span<const int64_t> indices) const override {
+    return make_batch(indices, /*pins=*/false);
+  }
+
+  Batch pinned_batch(std::span<const int64_t> indices) const override {
+    return make_batch(indices, /*pins=*/true);
+  }
+
+ private:
+  Batch make_batch(std::span<const int64_t> indices, bool pins) const {
     if (indices.empty()) {
       return {};
     }
     const auto count = static_cast<int64_t>(indices.size());
     const int64_t side = source_->options.recipe.size;
-    const torch::Tensor pixels = torch::empty({count, side, side, 3}, torch::kUInt8);
-    const torch::Tensor labels = torch::empty({count}, torch::kInt64);
+    const torch::Tensor pixels =
+        torch::empty({count, side, side, 3}, torch::dtype(torch::kUInt8).pinned_memory(pins));
+    const torch::Tensor labels =
+        torch::empty({count}, torch::dtype(torch::kInt64).pinned_memory(pins));
     auto* pixel = pixels.data_ptr<uint8_t>();
     auto* label = labels.data_ptr<int64_t>();
     const Workspaces::Lease workspace(source_->workspaces);
@@ -148,7 +160,6 @@ class ImageFiles : public Dataset {
     return {pixels.narrow(0, 0, made).permute({0, 3, 1, 2}), labels.narrow(0, 0, made)};
   }
 
- private:
   // Writes the pixels of sample `asked`. Returns whose they are, or nothing for a sample that is
   // left out.
   std::optional<int64_t> make(int64_t asked, Workspace& workspace, uint8_t* output) const {

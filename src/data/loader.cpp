@@ -15,6 +15,7 @@
 #include <torch/cuda.h>
 #include <utility>
 
+#include "data/pinned_source.h"
 #include "lockstep/error.h"
 #include "os/processors.h"
 
@@ -87,6 +88,7 @@ class Loader::Pipeline {
  public:
   Pipeline(DatasetPtr dataset, int64_t steps, IndexSource indices, const LoaderOptions& options)
       : dataset_(std::move(dataset)),
+        pinned_source_(dynamic_cast<const data::PinnedSource*>(dataset_.get())),
         indices_(std::move(indices)),
         steps_(steps),
         pins_for_(find_pinning_device(options.pin_memory && dataset_->device().is_cpu())),
@@ -176,14 +178,19 @@ class Loader::Pipeline {
     }
   }
 
+  Batch pinned_batch(const std::vector<int64_t>& indices) const {
+    if (pinned_source_ != nullptr) {
+      return pinned_source_->pinned_batch(indices);
+    }
+    const Batch batch = dataset_->batch(indices);
+    return batch.size() > 0 ? Batch{batch.input.pin_memory(), batch.target.pin_memory()} : batch;
+  }
+
   Place make(int64_t step) const {
     Place made;
     made.is_ready = true;
     try {
-      made.batch = dataset_->batch(indices_(step));
-      if (pins_for_ && made.batch.size() > 0) {
-        made.batch = {made.batch.input.pin_memory(), made.batch.target.pin_memory()};
-      }
+      made.batch = pins_for_ ? pinned_batch(indices_(step)) : dataset_->batch(indices_(step));
     } catch (...) {
       made.failure = std::current_exception();
     }
@@ -191,6 +198,7 @@ class Loader::Pipeline {
   }
 
   const DatasetPtr dataset_;
+  const data::PinnedSource* const pinned_source_;  // the same; null: it is none
   const IndexSource indices_;
   const int64_t steps_;
   const std::optional<c10::Device> pins_for_;
