@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "cli/data_images.h"
 #include "cli/data_sets.h"
 #include "cli/subcommands.h"
 #include "contract/worker_env.h"
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDescription =
-    "Get data sets, and see which are here\n"
+    "Get data sets, see which are here, and prepare those of images\n"
     "\n"
     "Usage:\n"
     "  lockstep data SUBCOMMAND [OPTIONS]";
@@ -25,7 +26,8 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep data list\n"
-    "  lockstep data fetch mnist --data-dir data\n";
+    "  lockstep data fetch mnist --data-dir data\n"
+    "  lockstep data make tiny-imagenet-like\n";
 
 constexpr const char* kFetchDescription =
     "Get a data set into the data directory\n"
@@ -67,19 +69,9 @@ constexpr const char* kListFooter =
     "Files:\n"
     "  DIR/NAME/    where each set lies\n";
 
-struct Wishes {
-  std::string name;
-  std::optional<std::string> directory;
-};
-
-fs::path data_directory(const Wishes& wishes) {
-  return wishes.directory.value_or(
-      os::find_variable(os::environment(), contract::kDataDirectory).value_or("data"));
-}
-
-void fetch_named(const Wishes& wishes) {
+void fetch_named(const DataWishes& wishes) {
   const DataSet& set = data_set(wishes.name);
-  const fs::path directory = data_directory(wishes) / set.name;
+  const fs::path directory = fs::path(data_directory(wishes)) / set.name;
   if (missing_files(set, directory).empty()) {
     fmt::print("{} is here already, whole: {}\n", set.name, directory.string());
     return;
@@ -89,9 +81,9 @@ void fetch_named(const Wishes& wishes) {
   fmt::print("{} is here, checked: {}\n", set.name, directory.string());
 }
 
-void list_all(const Wishes& wishes) {
+void list_all(const DataWishes& wishes) {
   for (const DataSet& set : data_sets()) {
-    const fs::path directory = data_directory(wishes) / set.name;
+    const fs::path directory = fs::path(data_directory(wishes)) / set.name;
     const size_t missing = missing_files(set, directory).size();
     std::string state = fmt::format("{} of {} files missing", missing, set.files.size());
     if (missing == 0) {
@@ -104,32 +96,38 @@ void list_all(const Wishes& wishes) {
   }
 }
 
-void add_directory(CLI::App& app, Wishes& wishes) {
+}  // namespace
+
+void add_data_directory(CLI::App& app, DataWishes& wishes) {
   app.add_option("--data-dir", wishes.directory, "Where data sets lie")
       ->type_name("DIR")
       ->default_str("$LOCKSTEP_DATA_DIR, else data")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-}  // namespace
+std::string data_directory(const DataWishes& wishes) {
+  return wishes.directory.value_or(
+      os::find_variable(os::environment(), contract::kDataDirectory).value_or("data"));
+}
 
-// Unlike the others, this one cannot leave an exit code of its own: it does it, or throws.
-void add_data(CLI::App& app, Call& /*call*/) {
+void add_data(CLI::App& app, Call& call) {
   CLI::App* data = app.add_subcommand("data", kDescription);
   data->footer(kFooter);
   data->require_subcommand(0, 1);
-  auto wishes = std::make_shared<Wishes>();
+  auto wishes = std::make_shared<DataWishes>();
 
   CLI::App* fetching = data->add_subcommand("fetch", kFetchDescription);
   fetching->footer(kFetchFooter);
   fetching->add_option("NAME", wishes->name, "The data set; lockstep data list shows all");
-  add_directory(*fetching, *wishes);
+  add_data_directory(*fetching, *wishes);
   fetching->callback([wishes] { fetch_named(*wishes); });
 
   CLI::App* listing = data->add_subcommand("list", kListDescription);
   listing->footer(kListFooter);
-  add_directory(*listing, *wishes);
+  add_data_directory(*listing, *wishes);
   listing->callback([wishes] { list_all(*wishes); });
+
+  add_image_commands(*data, wishes, call);
 }
 
 }  // namespace lockstep::cli

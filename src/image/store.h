@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ class Store {
   virtual std::span<const std::byte> read(int64_t index, std::vector<std::byte>& buffer) const = 0;
 
   virtual const std::vector<ClassName>& classes() const = 0;
+
+  // The CRC-32 that the bytes of an image should have, where it is known (packs).
+  virtual std::optional<uint32_t> crc(int64_t /*index*/) const { return std::nullopt; }
 
   // The first sample of each file that samples are read from (packs).
   virtual std::vector<int64_t> files() const { return {0}; }

@@ -27,7 +27,10 @@ std::vector<Page> pages() {
           {{"network"}, "help_network.txt"},
           {{"data"}, "help_data.txt"},
           {{"data", "fetch"}, "help_data_fetch.txt"},
-          {{"data", "list"}, "help_data_list.txt"}};
+          {{"data", "list"}, "help_data_list.txt"},
+          {{"data", "make"}, "help_data_make.txt"},
+          {{"data", "pack"}, "help_data_pack.txt"},
+          {{"data", "check"}, "help_data_check.txt"}};
 }
 
 std::string help_of(std::vector<std::string> command) {

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "image/pack_writer.h"
+#include "image/store.h"
+
+namespace lockstep::image {
+
+// Reads and decodes every image, all of it; those that cannot be, in their order.
+std::vector<Problem> check(const Store& store, int threads, const Progress& progress);
+
+}  // namespace lockstep::image
