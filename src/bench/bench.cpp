@@ -18,6 +18,7 @@ constexpr const char* kFooter =
     "  lockstep-bench gpt2 --batch 64 --peer\n"
     "  lockstep-bench mnist --device cuda --peer\n"
     "  lockstep-bench mnist --accuracy 99 --peer\n"
+    "  lockstep-bench loader --data-dir data --peer\n"
     "  lockstep-bench allreduce --workers 2 --peer\n"
     "  lockstep run --nproc-per-node 8 -- lockstep-bench allreduce\n"
     "\n"
@@ -130,6 +131,39 @@ void add_mnist(CLI::App& app, int& code) {
   });
 }
 
+void add_loader(CLI::App& app, int& code) {
+  const auto options = std::make_shared<LoaderBenchOptions>();
+  CLI::App* command =
+      app.add_subcommand("loader", "Images per second of decoding JPEG files into batches");
+  CLI::Option* data_dir = command
+                              ->add_option("--data-dir",
+                                           options->data_dir,
+                                           "Where ImageNet is, as files or packs [drawn images]")
+                              ->type_name("DIR");
+  command->add_flag("--tiny", options->is_tiny, "TinyImageNet there instead")->needs(data_dir);
+  command->add_flag("--generated", options->is_generated, "Drawn images, which is the default")
+      ->excludes(data_dir);
+  command->add_option("--images", options->images, "Of the set, evenly spread [1000]")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  command->add_option("--size", options->size, "Pixels of a side [224]")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  command->add_option("--batch", options->batch, "Images of a batch [64]")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  command
+      ->add_option("--threads", options->threads, "With commas [1 and as many as there are cores]")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(at_least(0));
+  command->add_option("--seconds", options->seconds, "Of each of three rounds [2]")
+      ->type_name("SECONDS")
+      ->check(at_least(0.001));
+  add_common(*command, options->common);
+  command->callback([options, &code] { code = measure_loader(*options); });
+}
+
 void add_allreduce(CLI::App& app, int& code) {
   const auto options = std::make_shared<AllreduceBenchOptions>();
   CLI::App* command = app.add_subcommand("allreduce", "Time and bandwidth of sums over the gang");
@@ -160,6 +194,7 @@ int run(int argc, const char* const* argv) {
   int code = 0;
   add_gpt2(app, code);
   add_mnist(app, code);
+  add_loader(app, code);
   add_allreduce(app, code);
   const int failure = tool::run(app, argc, argv);
   return failure == 0 ? code : failure;

@@ -55,6 +55,20 @@ int measure_mnist(const MnistBenchOptions& options);
 int measure_mnist_accuracy(const MnistBenchOptions& options);
 int train_to_accuracy(const MnistBenchOptions& options);
 
+struct LoaderBenchOptions {
+  CommonOptions common;
+  std::filesystem::path data_dir = {};  // empty: drawn images
+  bool is_tiny = false;                 // TinyImageNet there, not ImageNet
+  bool is_generated = false;            // the same as no data_dir, said
+  int64_t images = 1000;                // of the set, evenly spread
+  int64_t size = 224;                   // pixels of both sides of a sample
+  int64_t batch = 64;
+  std::vector<int> threads = {};  // empty: 1 and as many as cores
+  double seconds = 2;             // of each of the three rounds
+};
+
+int measure_loader(LoaderBenchOptions options);
+
 struct AllreduceBenchOptions {
   CommonOptions common;
   std::vector<int64_t> kilobytes = {4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144};

@@ -121,6 +121,49 @@ TEST_F(Bench, TimesTheWayToAnAccuracyFromTheCommandOn) {
   EXPECT_GT(run.at("seconds"), run.at("first_step_seconds"));
 }
 
+constexpr const char* kSomeImages =
+    "loader --device cpu --images 12 --batch 4 --size 32 --seconds 0.05 --threads 0,2 ";
+
+TEST_F(Bench, CountsTheImagesThatALoaderMakes) {
+  const os::CommandResult done = bench(std::string(kSomeImages) + "--generated --json out.json");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output,
+              AllOf(HasSubstr("Loader, 12 images (drawn, 500 x 375, files), 32 x 32 pixels"),
+                    HasSubstr("images/s, 2 threads, from a pack"),
+                    HasSubstr("us per image: decode and scale")));
+  const nlohmann::json json = read("out.json");
+  const nlohmann::json& ours = json.at("lockstep");
+  EXPECT_GT(ours.at("images_per_second").at("0"), 0);
+  EXPECT_GT(ours.at("images_per_second").at("2"), 0);
+  EXPECT_GT(ours.at("images_per_second_of_other_form"), 0);
+  EXPECT_GT(ours.at("decode_us"), ours.at("read_us"));
+  EXPECT_EQ(json.count("peer"), 0U);
+}
+
+TEST_F(Bench, ComparesALoaderWithTorchvisions) {
+  const os::CommandResult done = bench(std::string(kSomeImages) + "--peer --json out.json");
+  if (done.status.code == 69 || done.output.find("No peer") != std::string::npos) {
+    GTEST_SKIP() << done.errors << done.output;
+  }
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("torchvision"));
+  EXPECT_GT(read("out.json").at("peer").at("images_per_second").at("2"), 0);
+}
+
+TEST_F(Bench, LoadsWithoutAPeerWhereTorchvisionIsMissing) {
+  // A Python that has torch, and nothing else that is asked for.
+  const auto python = path() / "python";
+  os::write_file(python,
+                 "#!/bin/sh\n[ \"$1\" = -c ] && exit 0\necho '{\"missing\": \"torchvision\"}'\n");
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const os::CommandResult done =
+      bench(std::string(kSomeImages) + "--peer --python " + python.string());
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output,
+              AllOf(HasSubstr("images/s, 2 threads"),
+                    HasSubstr("No peer: " + python.string() + " has no torchvision. Try ")));
+}
+
 TEST_F(Bench, SumsOverTheWorkersItStarts) {
   const os::CommandResult done =
       bench("allreduce --device cpu --workers 2 --sizes 4,64 --seconds 0.01 --json out.json",
@@ -145,6 +188,9 @@ TEST_F(Bench, SaysWhatItCannotDo) {
   refuse("gpt2 --batch 0", 64, "--batch: 0 is not at least 1");
   refuse("gpt2 --size tiny --context 9999", 64, "cannot train on texts longer than the model");
   refuse("gpt2 --size tiny --peer --python /no/python", 69, "cannot compare with Python");
+  refuse("loader --data-dir /no/where", 74, "cannot find ImageNet in /no/where");
+  refuse("loader --tiny", 64, "--data-dir");
+  refuse("loader --generated --data-dir .", 64, "--data-dir");
   refuse("allreduce --peer", 64, "lockstep-bench allreduce --workers 2 --peer");
 }
 
