@@ -13,7 +13,8 @@ namespace lockstep {
 // What a data set says of a model.
 struct Evaluation {
   double loss = 0;
-  std::optional<double> accuracy;  // if the loss function gives scores
+  std::optional<double> accuracy;   // if the loss function gives scores
+  std::optional<double> top5 = {};  // of more than five classes: the target is one of the best five
   int64_t samples = 0;
 };
 

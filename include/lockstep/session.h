@@ -56,12 +56,17 @@ class Session {
   // What the user gave for one of the program's own options, or its default.
   const std::string& option(std::string_view name) const;
 
+  // The same as a number; throws an Error that quotes what is none.
+  double number(std::string_view name) const;
+
   // Whether one of the program's own flags was given.
   bool flag(std::string_view name) const { return option(name) == "yes"; }
 
   // The optimizer that the flags ask for (--optimizer, --lr, ...); `otherwise` is the program's
   // own choice for what they leave open. --scale-lr is applied, and said.
   std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
+                                                          OptimizerOptions otherwise) const;
+  std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
                                                           OptimizerOptions otherwise) const;
 
   // The strategy that -s names, for a loop of one's own; Trainer makes its own.

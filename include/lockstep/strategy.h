@@ -43,12 +43,18 @@ LossFunction loss_of(Callable callable) {
 
 // Cross entropy of a classifier's scores, ready for Trainer::fit.
 struct CrossEntropy {
+  // This much of a target belongs to all classes alike while the model trains. What is evaluated is
+  // the plain cross entropy.
+  double label_smoothing = 0;
+
   template <typename Model>
   Loss operator()(Model& model, const Batch& batch) const {
     torch::Tensor scores = model.forward(batch.input);
     // Sixteen bits are too few to take a logarithm of a sum in.
     const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
-    return {torch::nn::functional::cross_entropy(exact, batch.target), scores};
+    const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(
+        model.is_training() ? label_smoothing : 0);
+    return {torch::nn::functional::cross_entropy(exact, batch.target, options), scores};
   }
 };
 

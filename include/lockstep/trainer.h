@@ -31,7 +31,8 @@ struct TrainerOptions {
   double ema = 0;  // decay of the averaged weights that are evaluated and saved; 0: none
   std::string schedule = "constant";  // constant, step (x0.1 after each third) or cosine
   int64_t warmup_steps = 0;
-  Tail tail = Tail::Drop;  // what becomes of samples that do not fill the last global batch
+  double warmup_epochs = 0;  // the same in epochs
+  Tail tail = Tail::Drop;    // what becomes of samples that do not fill the last global batch
   uint64_t seed = 1;
   int64_t validate_every = 0;        // steps; 0: after each epoch; -1: never
   int64_t checkpoint_every = 0;      // steps; 0: after each epoch; -1: never
@@ -53,6 +54,7 @@ struct TrainResult {
   double train_loss = 0;  // mean over the last epoch's samples
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
+  std::optional<double> test_top5 = {};
   double samples_per_second = 0;  // all workers together, training only
   double seconds = 0;             // training and validation
   bool stopped_early = false;     // by a callback
@@ -66,6 +68,9 @@ class Trainer {
  public:
   Trainer(Session& session, const TrainerOptions& options);
   ~Trainer();
+
+  // The program's choices with the user's flags over them.
+  const TrainerOptions& options() const { return options_; }
 
   // Called during fit(), in the order of adding.
   void add(std::unique_ptr<Callback> callback);

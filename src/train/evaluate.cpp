@@ -10,20 +10,33 @@ namespace lockstep::train {
 
 namespace {
 
-// Uses of the worker that has most. Where using the model is an exchange, all others go along.
-int64_t most_uses(Communicator& communicator, int64_t mine) {
-  torch::Tensor uses = torch::full({1}, mine, torch::kInt64);
-  communicator.all_reduce(uses, Reduction::Max);
-  return uses.item<int64_t>();
+// Of the worker that has most.
+int64_t most_steps(Communicator& communicator, int64_t mine) {
+  torch::Tensor steps = torch::full({1}, mine, torch::kInt64);
+  communicator.all_reduce(steps, Reduction::Max);
+  return steps.item<int64_t>();
+}
+
+[[noreturn]] void throw_unreadable(const Dataset& dataset) {
+  throw Error(ExitCode::Io, "cannot evaluate: not one sample can be read")
+      .fact("samples", std::to_string(dataset.size()));
 }
 
 // The first sample that the data set does not leave out.
 Batch first_sample(const Dataset& dataset) {
-  Batch one;
-  for (int64_t index = 0; one.size() == 0 && index < dataset.size(); ++index) {
-    one = dataset.batch(std::span(&index, 1));
+  for (int64_t index = 0; index < dataset.size(); ++index) {
+    if (Batch one = dataset.batch(std::span(&index, 1)); one.size() > 0) {
+      return one;
+    }
   }
-  return one;
+  throw_unreadable(dataset);
+}
+
+void count(Meter& meter, const Loss& result, const Batch& batch) {
+  meter.add(result.value, batch.size());
+  if (result.scores.defined()) {
+    meter.add_scores(result.scores, batch.target, /*with_top5=*/true);
+  }
 }
 
 }  // namespace
@@ -46,38 +59,32 @@ Evaluation evaluate(SessionParts& session,
   Loader loader(
       test, sampler, {.threads = feed.loader_threads, .pin_memory = session.device.is_cuda()});
   Meter meter;
-  const auto use_model = [strategy] {
-    return strategy == nullptr ? nullptr : strategy->use_model();
-  };
-  int64_t uses = 0;
-  while (const std::optional<Batch> next = loader.next()) {
-    if (next->size() == 0) {
+  // Where using the model is an exchange, all workers use it as often as the one with most batches.
+  const bool shares_use = strategy != nullptr && strategy->shares_use();
+  const int64_t steps =
+      shares_use ? most_steps(*session.communicator, sampler.steps()) : sampler.steps();
+  for (int64_t step = 0; step < steps; ++step) {
+    const std::optional<Batch> next = loader.next();
+    const bool counts = next && next->size() > 0;
+    if (!counts && !shares_use) {
       continue;
     }
-    ++uses;
-    const Batch batch = next->to(session.device, true);
-    const auto use = use_model();
+    const Batch batch = (counts ? *next : first_sample(*test)).to(session.device, true);
+    const auto use = strategy == nullptr ? nullptr : strategy->use_model();
     const Loss result = loss(model, batch);
-    meter.add(result.value, batch.size());
-    if (result.scores.defined()) {
-      meter.add_scores(result.scores, batch.target);
-    }
-  }
-  if (strategy != nullptr && strategy->shares_use()) {
-    const int64_t most = most_uses(*session.communicator, uses);
-    const Batch any = uses < most ? first_sample(*test).to(session.device) : Batch{};
-    for (; uses < most; ++uses) {
-      const auto use = use_model();
-      loss(model, any);
+    if (counts) {
+      count(meter, result, batch);
     }
   }
   meter.all_reduce(*session.communicator);
   if (meter.samples() == 0) {
-    throw Error(ExitCode::Io, "cannot evaluate: not one sample can be read")
-        .fact("samples", std::to_string(test->size()));
+    throw_unreadable(*test);
   }
   model.train(was_training);
-  return {.loss = meter.loss(), .accuracy = meter.accuracy(), .samples = meter.samples()};
+  return {.loss = meter.loss(),
+          .accuracy = meter.accuracy(),
+          .top5 = meter.top5(),
+          .samples = meter.samples()};
 }
 
 }  // namespace lockstep::train

@@ -2,12 +2,12 @@
 #include "train/loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "lockstep/error.h"
-#include "optim/fused.h"
 #include "train/convolution.h"
 #include "train/deepspeed_flags.h"
 #include "train/evaluate.h"
@@ -73,6 +73,8 @@ Loop::Loop(SessionParts& session,
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
   state_.steps_per_epoch = sampler_.steps();
+  options_.warmup_steps +=
+      std::llround(options_.warmup_epochs * static_cast<double>(sampler_.steps()));
   choose_schedule();
 }
 
@@ -160,6 +162,7 @@ TrainResult Loop::run() {
   if (state_.evaluation) {
     result.test_loss = state_.evaluation->loss;
     result.test_accuracy = state_.evaluation->accuracy;
+    result.test_top5 = state_.evaluation->top5;
   }
   return result;
 }
@@ -428,11 +431,7 @@ void Loop::validate() {
       task_.loss,
       {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
   averaged.reset();
-  session_.report("evaluation",
-                  {{"step", state_.step},
-                   {"loss", state_.evaluation->loss},
-                   {"accuracy", state_.evaluation->accuracy.value_or(-1)},
-                   {"samples", state_.evaluation->samples}});
+  report_evaluation();
   for (const auto& callback : callbacks_) {
     callback->on_evaluation(state_);
     stopped_early_ = stopped_early_ || callback->wants_to_stop();
@@ -462,7 +461,7 @@ void Loop::finish_epoch() {
   if (task_.test != nullptr) {
     line += fmt::format("  test loss {:.4f}", state_.evaluation->loss);
     if (state_.evaluation->accuracy) {
-      line += fmt::format("  test accuracy {:.2f} %", *state_.evaluation->accuracy * 100);
+      line += "  test accuracy " + format_accuracy(*state_.evaluation);
     }
   }
   progress_.say(line + fmt::format("  {} samples/s",

@@ -64,6 +64,7 @@ class Loop {
   void require_finite(const Agreed& news) const;
   void after_step();
   void validate();
+  void report_evaluation();
   void save();
   void settle_save(bool failed_elsewhere = false);
   void finish_epoch();

@@ -133,6 +133,9 @@ CheckpointState Loop::checkpoint_state() const {
     if (state_.evaluation->accuracy) {
       saved.metrics["test_accuracy"] = *state_.evaluation->accuracy;
     }
+    if (state_.evaluation->top5) {
+      saved.metrics["test_top5"] = *state_.evaluation->top5;
+    }
   }
   for (size_t i = 0; i < callbacks_.size(); ++i) {
     if (const std::string text = callbacks_[i]->state(); !text.empty()) {

@@ -65,6 +65,19 @@ ProgressView Loop::view(const Agreed& news) const {
           .seconds_left = rate > 0 ? left / rate : 0};
 }
 
+void Loop::report_evaluation() {
+  const Evaluation& found = *state_.evaluation;
+  std::vector<std::pair<std::string, contract::Event::Value>> fields = {
+      {"step", state_.step},
+      {"loss", found.loss},
+      {"accuracy", found.accuracy.value_or(-1)},
+      {"samples", found.samples}};
+  if (found.top5) {
+    fields.emplace_back("top5", *found.top5);
+  }
+  session_.report("evaluation", std::move(fields));
+}
+
 void Loop::summarise() {
   session_.communicator->set_phase("what comes after training");
   session_.report("end",
@@ -78,8 +91,8 @@ void Loop::summarise() {
   }
   progress_.say("\n" + format_table(summaries_));
   if (state_.evaluation && state_.evaluation->accuracy) {
-    progress_.say(fmt::format("test accuracy  {:.2f} % of {} images",
-                              *state_.evaluation->accuracy * 100,
+    progress_.say(fmt::format("test accuracy  {} of {} images",
+                              format_accuracy(*state_.evaluation),
                               format_count(state_.evaluation->samples)));
   }
   progress_.say(

@@ -57,21 +57,34 @@ std::string format_line(const ProgressView& view) {
                      format_figures(view));
 }
 
+std::string format_accuracy(const Evaluation& evaluation) {
+  return format_percent(*evaluation.accuracy) +
+         (evaluation.top5 ? ", top-5 " + format_percent(*evaluation.top5) : "");
+}
+
 std::string format_table(const std::vector<EpochSummary>& epochs) {
-  std::string text = fmt::format("{:>6}{:>13}{:>12}{:>16}{:>12}{:>14}\n",
+  const bool has_top5 = std::any_of(epochs.begin(), epochs.end(), [](const EpochSummary& row) {
+    return row.test && row.test->top5;
+  });
+  const int width = has_top5 ? 11 : 0;
+  std::string text = fmt::format("{:>6}{:>13}{:>12}{:>16}{:>{}}{:>12}{:>14}\n",
                                  "epoch",
                                  "train loss",
                                  "test loss",
                                  "test accuracy",
+                                 has_top5 ? "top-5" : "",
+                                 width,
                                  "samples/s",
                                  "time");
   for (const EpochSummary& row : epochs) {
-    const bool has_accuracy = row.test && row.test->accuracy;
-    text += fmt::format("{:>6}{:>13.4f}{:>12}{:>16}{:>12}{:>14}\n",
+    const Evaluation test = row.test.value_or(Evaluation{});
+    text += fmt::format("{:>6}{:>13.4f}{:>12}{:>16}{:>{}}{:>12}{:>14}\n",
                         row.epoch,
                         row.train_loss,
                         row.test ? fmt::format("{:.4f}", row.test->loss) : "-",
-                        has_accuracy ? format_percent(*row.test->accuracy) : "-",
+                        test.accuracy ? format_percent(*test.accuracy) : "-",
+                        test.top5 ? format_percent(*test.top5) : (has_top5 ? "-" : ""),
+                        width,
                         format_count(static_cast<int64_t>(row.samples_per_second)),
                         format_duration(row.seconds));
   }

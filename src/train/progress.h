@@ -30,6 +30,10 @@ std::string format_bar(const ProgressView& view, int columns);
 // The same without a bar.
 std::string format_line(const ProgressView& view);
 
+// "76.10 %, top-5 92.95 %"; the latter where there are more than five classes. The accuracy is
+// known.
+std::string format_accuracy(const Evaluation& evaluation);
+
 // One row of the final table.
 struct EpochSummary {
   int64_t epoch = 0;

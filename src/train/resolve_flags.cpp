@@ -203,6 +203,7 @@ TrainerOptions resolve(TrainerOptions options,
   resolve_parameter_type(options.strategy.zero, options.precision);
   take(options.schedule, flags.schedule);
   take(options.warmup_steps, flags.warmup);
+  options.warmup_epochs = flags.warmup ? 0 : options.warmup_epochs;
   take(options.seed, flags.seed);
   take(options.validate_every, flags.validate_every);
   take(options.checkpoint_every, flags.checkpoint_every);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/session.h"
 
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
 
@@ -77,11 +79,25 @@ const std::string& Session::option(std::string_view name) const {
   return found->second;
 }
 
-std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
-    std::vector<torch::Tensor> parameters, OptimizerOptions otherwise) const {
-  const train::Flags& flags = parts_->flags;
+double Session::number(std::string_view name) const {
+  const std::string& text = option(name);
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}': it is no number", name, text))
+        .fact("asked", fmt::format("{} {}", name, text), "command line")
+        .hint(fmt::format("{} 0.1, say", name));
+  }
+  return value;
+}
+
+namespace {
+
+// What the flags, and a file, make of the program's own choice.
+OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
+  const train::Flags& flags = session.flags();
   const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
-  if (rank() == 0) {
+  if (session.rank() == 0) {
     for (const std::string& decision : decisions) {
       log::info("{}", decision);
     }
@@ -98,17 +114,29 @@ std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
   otherwise.lr = flags.lr.value_or(otherwise.lr);
   otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
   otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);
-  const double factor = lr_factor(parse_lr_scaling(flags.scale_lr), world_size());
-  if (factor != 1 && rank() == 0) {
+  const double factor = lr_factor(parse_lr_scaling(flags.scale_lr), session.world_size());
+  if (factor != 1 && session.rank() == 0) {
     log::info("learning rate {} x {:.4g} ({} in {} workers) = {:.4g}",
               otherwise.lr,
               factor,
               flags.scale_lr,
-              world_size(),
+              session.world_size(),
               otherwise.lr * factor);
   }
   otherwise.lr *= factor;
-  return lockstep::make_optimizer(std::move(parameters), otherwise);
+  return otherwise;
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
+    std::vector<torch::Tensor> parameters, OptimizerOptions otherwise) const {
+  return lockstep::make_optimizer(std::move(parameters), resolve(*this, std::move(otherwise)));
+}
+
+std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(torch::nn::Module& model,
+                                                                 OptimizerOptions otherwise) const {
+  return lockstep::make_optimizer(model, resolve(*this, std::move(otherwise)));
 }
 
 bool Session::wants_verification() const {

@@ -49,5 +49,26 @@ TEST(FormatTable, HasARowPerEpoch) {
             "     2       0.1250           -               -       4 200    1 min 15 s\n");
 }
 
+TEST(FormatTable, HasTopFiveWhereItWasCounted) {
+  const Evaluation test{.loss = 0.95, .accuracy = 0.761, .top5 = 0.92954, .samples = 50000};
+
+  EXPECT_EQ(format_accuracy(test), "76.10 %, top-5 92.95 %");
+  EXPECT_EQ(format_accuracy({.loss = 1, .accuracy = 0.5, .samples = 2}), "50.00 %");
+  EXPECT_EQ(
+      format_table({{.epoch = 1,
+                     .train_loss = 1.5,
+                     .test = test,
+                     .samples_per_second = 4100,
+                     .seconds = 14.25},
+                    {.epoch = 2,
+                     .train_loss = 0.125,
+                     .test = std::nullopt,
+                     .samples_per_second = 4200,
+                     .seconds = 75}}),
+      " epoch   train loss   test loss   test accuracy      top-5   samples/s          time\n"
+      "     1       1.5000      0.9500         76.10 %    92.95 %       4 100        14.2 s\n"
+      "     2       0.1250           -               -          -       4 200    1 min 15 s\n");
+}
+
 }  // namespace
 }  // namespace lockstep::train
