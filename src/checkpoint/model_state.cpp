@@ -92,13 +92,18 @@ NamedTensors collect_model(const torch::nn::Module& model) {
 
 void apply_model(torch::nn::Module& model, const NamedTensors& weights, std::string_view source) {
   NamedTensors targets = collect_model(model);
-  checkpoint::require_same(
-      checkpoint::describe_all(weights), checkpoint::describe_all(targets), source);
-  const torch::NoGradGuard no_grad;
   std::map<std::string_view, const torch::Tensor*> by_name;
   for (const auto& [name, tensor] : weights) {
     by_name.emplace(name, &tensor);
   }
+  // Weights of before PyTorch 0.4.1 do not say how many batches a norm has seen. Python, too, takes
+  // them without.
+  std::erase_if(targets, [&by_name](const auto& item) {
+    return item.first.ends_with(".num_batches_tracked") && !by_name.contains(item.first);
+  });
+  checkpoint::require_same(
+      checkpoint::describe_all(weights), checkpoint::describe_all(targets), source);
+  const torch::NoGradGuard no_grad;
   for (auto& [name, target] : targets) {
     target.copy_(*by_name.at(name));
   }

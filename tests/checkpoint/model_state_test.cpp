@@ -55,6 +55,21 @@ TEST(ModelState, PassesFromOneModelToAnother) {
   EXPECT_TRUE(other->scale.requires_grad());
 }
 
+// As published weights of before PyTorch 0.4.1 are.
+TEST(ModelState, DoesWithoutTheBatchesThatANormHasSeen) {
+  Net net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  train_step(net, sgd, 1);
+  NamedTensors weights = snapshot(*net);
+  std::erase_if(weights, [](const auto& item) { return item.first == "norm.num_batches_tracked"; });
+  Net other;
+
+  apply_model(*other, weights, "model.pt");
+
+  EXPECT_TRUE(other->norm->running_mean.equal(net->norm->running_mean));
+  EXPECT_EQ(other->norm->num_batches_tracked.item<int64_t>(), 0);
+}
+
 TEST(ModelState, NamesTheFirstDifferenceAndChangesNothing) {
   struct Case {
     std::function<void(NamedTensors&)> change;
