@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/trainer.h"
 
+#include <algorithm>
+
 #include "base/log.h"
+#include "cluster/cores.h"
 #include "lockstep/error.h"
 #include "lockstep/verify.h"
+#include "os/limits.h"
+#include "os/processors.h"
 #include "train/deepspeed_flags.h"
 #include "train/evaluate.h"
 #include "train/flags.h"
@@ -42,10 +47,22 @@ void tell_of_file(const Session& session, const TrainerOptions& options) {
   }
 }
 
+// Replicas share the cores of their process, and workers that nobody bound to cores share the
+// machine's. One core of each share is for the thread that trains.
+int threads_by_cores(const train::SessionParts& session) {
+  const bool is_bound = os::usable_processors() < os::machine_processors();
+  const int sharers =
+      std::max(session.replicas, is_bound ? 1 : session.placement.place.local_world_size);
+  return std::max(1, cluster::granted_cores() / sharers - 1);
+}
+
 }  // namespace
 
 Trainer::Trainer(Session& session, const TrainerOptions& options)
     : session_(session), options_(train::resolve(options, session.flags(), session.world_size())) {
+  if (options_.loader_threads < 0) {
+    options_.loader_threads = threads_by_cores(session.parts());
+  }
   tell_of_file(session, options);
   if (session.flags().early_stop) {
     add(std::make_unique<EarlyStop>(static_cast<int>(*session.flags().early_stop)));

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "data/message_of.h"
+#include "image/pack_writer.h"
+#include "image/store.h"
 #include "lockstep/datasets.h"
 #include "lockstep/loader.h"
 #include "support/image_set.h"
@@ -151,6 +153,21 @@ TEST(AugmentedImages, AreTheSameForEveryNumberOfThreadsAndWorkersAndFromEverySte
       EXPECT_EQ(epoch_of_gang(train, workers, threads, 4), rest);
     }
   }
+}
+
+TEST(AugmentedImages, AreTheSameFromAPack) {
+  const TinyFolders folders(12, 4);
+  const DatasetPair files = tiny_imagenet(folders.path());
+  const os::TemporaryDirectory packs;
+  const image::Sets sets = image::find_tiny_imagenet(folders.path());
+  image::write_pack(*sets.train, "train", packs.path() / "train.lspack", {});
+  image::write_pack(*sets.test, "val", packs.path() / "val.lspack", {});
+  const DatasetPair packed = tiny_imagenet(packs.path());
+
+  EXPECT_THAT(packed.origin, HasSubstr("lspack"));
+  EXPECT_EQ(packed.classes, files.classes);
+  EXPECT_EQ(samples(packed.train->batch(first(12))), samples(files.train->batch(first(12))));
+  EXPECT_EQ(samples(packed.test->batch(first(4))), samples(files.test->batch(first(4))));
 }
 
 TEST(AugmentedImages, AreTheSameInPinnedMemory) {

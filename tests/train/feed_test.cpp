@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <numeric>
 
+#include "cluster/cores.h"
 #include "comm/solo.h"
 #include "lockstep/datasets.h"
 #include "lockstep/error.h"
@@ -163,6 +164,19 @@ TEST(AugmentedImages, GiveTheSameLossAfterAStopAndAResumeWithinAnEpoch) {
 
   EXPECT_EQ(resumed.first, uninterrupted.first);
   EXPECT_TRUE(resumed.second.equal(uninterrupted.second));
+}
+
+TEST(LoaderThreads, AreTheCoresOfAWorkerButOne) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  Session session = make_session(solo, directory.path());
+  const int cores = cluster::granted_cores();
+
+  EXPECT_EQ(Trainer(session, {.loader_threads = -1}).options().loader_threads,
+            std::max(1, cores - 1));
+  session.parts().replicas = 1000;
+  EXPECT_EQ(Trainer(session, {.loader_threads = -1}).options().loader_threads, 1);
+  EXPECT_EQ(Trainer(session, {.loader_threads = 3}).options().loader_threads, 3);
 }
 
 TEST(EvaluationWithGaps, CountsTheSamplesThatAreThere) {
