@@ -127,11 +127,11 @@ void require_name(std::string_view verb,
       .hint(fmt::format("lockstep data {} {}", verb, find_closest(name, names).value_or(names[0])));
 }
 
-image::Sets find_sets(std::string_view verb, const DataWishes& wishes) {
+image::Sets find_sets(std::string_view verb, const DataWishes& wishes, image::Look look) {
   require_name(verb, wishes.name, {"tiny-imagenet", "imagenet"});
   const fs::path directory = data_directory(wishes);
-  return wishes.name == "imagenet" ? image::find_imagenet(directory)
-                                   : image::find_tiny_imagenet(directory);
+  return wishes.name == "imagenet" ? image::find_imagenet(directory, look)
+                                   : image::find_tiny_imagenet(directory, look);
 }
 
 // "64", or "500x375".
@@ -192,7 +192,7 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
   require("--short-side", options.short_side, 0, kMostPixels);
   require("--quality", options.quality, 1, 100);
   options.threads = threads_of(images);
-  const image::Sets sets = find_sets("pack", wishes);
+  const image::Sets sets = find_sets("pack", wishes, image::Look::FoldersOnly);
   const fs::path output = images.output.value_or(data_directory(wishes));
   fmt::print(stderr, "lockstep: packing {}\n", sets.origin);
   for (const auto& [split, store] :
@@ -216,7 +216,7 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
 
 void check_images(const DataWishes& wishes, const ImageWishes& images, Call& call) {
   const int threads = threads_of(images);
-  const image::Sets sets = find_sets("check", wishes);
+  const image::Sets sets = find_sets("check", wishes, image::Look::PacksFirst);
   fmt::print(stderr, "lockstep: checking {}\n", sets.origin);
   size_t corrupt = 0;
   for (const auto& [split, store] : {std::pair{"train", sets.train}, std::pair{"val", sets.test}}) {

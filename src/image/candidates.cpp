@@ -11,14 +11,27 @@
 
 namespace lockstep::image {
 
-Sets find_sets(const Search& search, const std::filesystem::path& data_dir) {
-  Error nowhere(ExitCode::Io, fmt::format("cannot find {} in {}", search.title, data_dir.string()));
+namespace {
+
+std::optional<Sets> find_any_packs(const Search& search) {
   for (const std::filesystem::path& directory : search.directories) {
     if (std::optional<Sets> packs = find_packs(directory, search.word)) {
       packs->origin = fmt::format("{} in {}", search.title, packs->origin);
+      return packs;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Sets find_sets(const Search& search, const std::filesystem::path& data_dir, Look look) {
+  if (look == Look::PacksFirst) {
+    if (std::optional<Sets> packs = find_any_packs(search)) {
       return *std::move(packs);
     }
   }
+  Error nowhere(ExitCode::Io, fmt::format("cannot find {} in {}", search.title, data_dir.string()));
   for (const std::filesystem::path& directory : search.directories) {
     const std::string objection =
         has_folder(directory) ? search.objection(directory) : "no such directory";
@@ -32,7 +45,7 @@ Sets find_sets(const Search& search, const std::filesystem::path& data_dir) {
   for (const std::string& hint : search.hints) {
     nowhere.hint(hint);
   }
-  throw nowhere;
+  throw Error(nowhere);
 }
 
 }  // namespace lockstep::image

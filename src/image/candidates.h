@@ -23,6 +23,6 @@ struct Search {
 };
 
 // The packs of any of the directories, else the folders of the first that has them.
-Sets find_sets(const Search& search, const std::filesystem::path& data_dir);
+Sets find_sets(const Search& search, const std::filesystem::path& data_dir, Look look);
 
 }  // namespace lockstep::image

@@ -56,6 +56,7 @@ class Examiner {
 
 std::vector<Problem> check(const Store& store, int threads, const Progress& progress) {
   std::vector<std::unique_ptr<Examiner>> tools;
+  tools.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) {
     tools.push_back(std::make_unique<Examiner>());
   }

@@ -179,7 +179,8 @@ Scene choose_scene(const Kind& kind, Size size, Random& random) {
   scene.turn = uniform(random, -0.35, 0.35);
   const double hue = kind.hue / static_cast<double>(kHues) + uniform(random, -0.09, 0.09);
   scene.colour = colour_of(hue + 1, uniform(random, 0.45, 1), uniform(random, 0.5, 1));
-  scene.noise = uniform(random, 6, 24);
+  // Photographs of this size have fine detail everywhere; here noise stands for it.
+  scene.noise = uniform(random, 6, 24) * (shorter > 128 ? 2 : 1);
   return scene;
 }
 

@@ -94,6 +94,7 @@ void write_images(const fs::path& directory,
                   const DrawnOptions& options,
                   const Progress& progress) {
   std::vector<std::unique_ptr<JpegEncoder>> encoders;
+  encoders.reserve(static_cast<size_t>(options.threads));
   for (int i = 0; i < options.threads; ++i) {
     encoders.push_back(std::make_unique<JpegEncoder>());
   }

@@ -102,7 +102,7 @@ Labels read_annotations(const fs::path& directory) {
     error.fact("of no use", numbers.string(), "its numbers mean classes by meta.mat alone");
   }
   error.hint("LOC_val_solution.csv from Kaggle, or the images in val/CLASS/");
-  throw error;
+  throw Error(error);
 }
 
 StorePtr open_val(const fs::path& directory, const Classes& classes) {
@@ -137,7 +137,7 @@ Sets open_folders(const fs::path& directory) {
 
 }  // namespace
 
-Sets find_imagenet(const fs::path& data_dir) {
+Sets find_imagenet(const fs::path& data_dir, Look look) {
   return find_sets({.title = "ImageNet",
                     .word = "imagenet",
                     .directories = {data_dir / "imagenet",
@@ -148,7 +148,8 @@ Sets find_imagenet(const fs::path& data_dir) {
                     .open = open_folders,
                     .hints = {fmt::format("put ImageNet's train/ and val/ into {}",
                                           (data_dir / "imagenet").string())}},
-                   data_dir);
+                   data_dir,
+                   look);
 }
 
 }  // namespace lockstep::image

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Error cannot_use(const fs::path& folder, std::string_view reason) {
-  return Error(ExitCode::Io, fmt::format("cannot use {}: {}", folder.string(), reason));
+  return {ExitCode::Io, fmt::format("cannot use {}: {}", folder.string(), reason)};
 }
 
 Error told(Error error, const Labels& labels, const Labels::Label& label) {

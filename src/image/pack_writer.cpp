@@ -185,6 +185,7 @@ PackReport write_pack(const Store& store,
   PackFile pack(draft.path);
   PackReport report;
   std::vector<std::unique_ptr<Shrinker>> tools;
+  tools.reserve(static_cast<size_t>(options.threads));
   for (int i = 0; i < options.threads; ++i) {
     tools.push_back(std::make_unique<Shrinker>(options.short_side, options.quality));
   }

@@ -95,9 +95,10 @@ void Axis::prepare(const Plan& plan) {
   highest_ = plan.lowest;
   for (size_t i = 0; i < outputs; ++i) {
     const double centre = plan.begin + (static_cast<double>(i) + 0.5) * scale;
-    const int first =
-        std::clamp(static_cast<int>(centre - reach + 0.5), plan.lowest, plan.highest - 1);
-    const int end = std::clamp(static_cast<int>(centre + reach + 0.5), first + 1, plan.highest);
+    const int first = std::clamp(
+        static_cast<int>(std::floor(centre - reach + 0.5)), plan.lowest, plan.highest - 1);
+    const int end =
+        std::clamp(static_cast<int>(std::floor(centre + reach + 0.5)), first + 1, plan.highest);
     const int count = std::min(end - first, taps_);
     for (int k = 0; k < count; ++k) {
       const double distance = std::abs(first + k + 0.5 - centre) / reach;

@@ -51,15 +51,20 @@ struct Sets {
   std::string origin;  // in words: which set, from where
 };
 
+enum class Look {
+  PacksFirst,
+  FoldersOnly,  // as they are distributed
+};
+
 // Each takes packs where there are some, else the folders as they are distributed, from the first
 // of several directories that has them. Classes are numbered in the order of their ids, as
 // torchvision does. Throw Errors (74) that list where they looked, or what was wrong at which line
 // of which file.
 
 // DIR/tiny-imagenet-200, DIR/tiny-imagenet, DIR/tiny-imagenet-like (drawn ones), DIR.
-Sets find_tiny_imagenet(const std::filesystem::path& data_dir);
+Sets find_tiny_imagenet(const std::filesystem::path& data_dir, Look look = Look::PacksFirst);
 
 // DIR/imagenet, DIR/ILSVRC, DIR/imagenet/ILSVRC, DIR.
-Sets find_imagenet(const std::filesystem::path& data_dir);
+Sets find_imagenet(const std::filesystem::path& data_dir, Look look = Look::PacksFirst);
 
 }  // namespace lockstep::image

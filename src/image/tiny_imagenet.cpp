@@ -84,7 +84,7 @@ Sets open_folders(const fs::path& directory) {
 
 }  // namespace
 
-Sets find_tiny_imagenet(const fs::path& data_dir) {
+Sets find_tiny_imagenet(const fs::path& data_dir, Look look) {
   return find_sets(
       {.title = "TinyImageNet",
        .word = "tiny-imagenet",
@@ -99,7 +99,8 @@ Sets find_tiny_imagenet(const fs::path& data_dir) {
                      "lockstep data make tiny-imagenet-like --data-dir {}, to train on drawn "
                      "images",
                      quote_for_shell(data_dir.string()))}},
-      data_dir);
+      data_dir,
+      look);
 }
 
 }  // namespace lockstep::image

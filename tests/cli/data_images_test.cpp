@@ -68,6 +68,11 @@ TEST_F(Images, AreMadePackedAndChecked) {
   EXPECT_EQ(result.errors,
             "lockstep: checking TinyImageNet in data/tiny-imagenet-train.lspack and "
             "tiny-imagenet-val.lspack\n");
+
+  // Again from the folders, not from the smaller images of the packs.
+  result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "48"});
+  EXPECT_EQ(result.errors, "lockstep: packing TinyImageNet in data/tiny-imagenet-like\n");
+  EXPECT_THAT(result.output, HasSubstr("6 images, 6 of them made smaller"));
 }
 
 TEST_F(Images, ThatAreCorruptAreNamed) {
@@ -100,9 +105,10 @@ TEST_F(Images, AreNotMadeOverWhatIsThere) {
   const Result result = make();
 
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_EQ(result.errors,
-            "lockstep: cannot make tiny-imagenet-like: data/tiny-imagenet-like is there already\n"
-            "  try: rm -r data/tiny-imagenet-like, or another --data-dir\n");
+  EXPECT_EQ(
+      result.errors,
+      "lockstep: error: cannot make tiny-imagenet-like: data/tiny-imagenet-like is there already\n"
+      "  try: rm -r data/tiny-imagenet-like, or another --data-dir\n");
   EXPECT_EQ(lockstep::testing::read_text(launcher.path("data/tiny-imagenet-like/mine")),
             "keep me\n");
 }
@@ -127,42 +133,42 @@ TEST_F(Images, AreAsLargeAsAsked) {
 
 TEST_F(Images, AreRefusedWithWhatWouldDo) {
   EXPECT_EQ(refusal({"make", "tiny-imagenet"}),
-            "64 lockstep: cannot make 'tiny-imagenet': no such data set of images\n"
+            "64 lockstep: error: cannot make 'tiny-imagenet': no such data set of images\n"
             "  there are: tiny-imagenet-like\n"
             "  try:       lockstep data make tiny-imagenet-like\n");
   EXPECT_EQ(refusal({"make"}),
-            "64 lockstep: cannot make: no data set is named\n"
+            "64 lockstep: error: cannot make: no data set is named\n"
             "  there are: tiny-imagenet-like\n"
             "  try:       lockstep data make tiny-imagenet-like\n");
   EXPECT_EQ(refusal({"pack", "tiny-imagnet"}),
-            "64 lockstep: cannot pack 'tiny-imagnet': no such data set of images\n"
+            "64 lockstep: error: cannot pack 'tiny-imagnet': no such data set of images\n"
             "  there are: tiny-imagenet, imagenet\n"
             "  try:       lockstep data pack tiny-imagenet\n");
   EXPECT_EQ(refusal({"check", "mnist"}),
-            "64 lockstep: cannot check 'mnist': no such data set of images\n"
+            "64 lockstep: error: cannot check 'mnist': no such data set of images\n"
             "  there are: tiny-imagenet, imagenet\n"
             "  try:       lockstep data check tiny-imagenet\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--classes", "201"}),
-            "64 lockstep: cannot use --classes 201\n"
+            "64 lockstep: error: cannot use --classes 201\n"
             "  it may be: 2 to 200\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--per-class", "0"}),
-            "64 lockstep: cannot use --per-class 0\n"
+            "64 lockstep: error: cannot use --per-class 0\n"
             "  it may be: 1 to 1000000\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--size", "5by5"}),
-            "64 lockstep: cannot use --size '5by5'\n"
+            "64 lockstep: error: cannot use --size '5by5'\n"
             "  expected: pixels, or WIDTHxHEIGHT\n"
             "  try:      --size 64, or --size 500x375\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--size", "64x4"}),
-            "64 lockstep: cannot use --size 4\n"
+            "64 lockstep: error: cannot use --size 4\n"
             "  it may be: 8 to 20000\n");
   EXPECT_EQ(refusal({"pack", "imagenet", "--quality", "101"}),
-            "64 lockstep: cannot use --quality 101\n"
+            "64 lockstep: error: cannot use --quality 101\n"
             "  it may be: 1 to 100\n");
   EXPECT_EQ(refusal({"check", "imagenet", "--threads", "-1"}),
-            "64 lockstep: cannot use --threads -1\n"
+            "64 lockstep: error: cannot use --threads -1\n"
             "  it may be: 0 to 1024\n");
   EXPECT_EQ(refusal({"check", "imagenet"}),
-            "74 lockstep: cannot find ImageNet in data\n"
+            "74 lockstep: error: cannot find ImageNet in data\n"
             "  looked in: data/imagenet  (no such directory)\n"
             "  looked in: data/ILSVRC  (no such directory)\n"
             "  looked in: data/imagenet/ILSVRC  (no such directory)\n"
