@@ -27,12 +27,13 @@ constexpr Normalisation normalisation() {
   return result;
 }
 
-torch::Tensor normalised(const torch::Tensor& images) {
+// In float32, or in float64 for a network of that.
+torch::Tensor normalised(const torch::Tensor& images, torch::ScalarType of_network) {
   if (images.scalar_type() != torch::kUInt8) {
     return images;
   }
   constexpr Normalisation kNormalisation = normalisation();
-  torch::Tensor result = images.to(torch::kFloat32);
+  torch::Tensor result = images.to(of_network == torch::kFloat64 ? of_network : torch::kFloat32);
   // Colour by colour: a GPU is told the numbers without a copy that it would have to wait for.
   for (int64_t i = 0; i < images.size(1); ++i) {
     const auto colour = static_cast<size_t>(i);
@@ -63,7 +64,8 @@ torch::Tensor Stem::forward(const torch::Tensor& images, const ConvEnginePtr& en
         images,
         {.stem = {conv_, norm_}, .scale = kNormalisation.scale, .shift = kNormalisation.shift});
   }
-  const torch::Tensor features = torch::relu(norm_(conv_(normalised(images))));
+  const torch::Tensor input = normalised(images, conv_->weight.scalar_type());
+  const torch::Tensor features = torch::relu(norm_(conv_(input)));
   return is_small_ ? features : torch::max_pool2d(features, 3, 2, 1);
 }
 
