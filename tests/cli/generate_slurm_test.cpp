@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -53,6 +54,60 @@ TEST_F(GenerateSlurm, ShowsTheScriptAndTouchesNothing) {
     EXPECT_THAT(result.errors, HasSubstr("no Slurm on this machine"));
     EXPECT_FALSE(fs::exists(launcher.path("slurm-scripts")));
     EXPECT_FALSE(fs::exists(launcher.path("slurm-job-logs")));
+  }
+}
+
+TEST_F(GenerateSlurm, MakesAScriptOfEveryExample) {
+  int jobs = 0;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/jobs")) {
+    SCOPED_TRACE(entry.path().filename().string());
+    const Result result =
+        generate({"-c", entry.path().string(), "--no-save-script", "--no-submit-job"});
+
+    EXPECT_EQ(result.status.code, 0) << result.errors;
+    write("job.sh", result.output);
+    const auto syntax = os::run_command({"/bin/bash", "-n", launcher.path("job.sh").string()}, {});
+    EXPECT_EQ(syntax.status.code, 0) << syntax.errors << result.output;
+    ++jobs;
+  }
+  EXPECT_GE(jobs, 22);
+}
+
+struct ImageJob {
+  std::string name;
+  std::string nodes;
+  std::string gpus;
+  std::string workers;
+  std::string program;
+};
+
+// The jobs of two documents that train on images, with this repository's programs.
+TEST_F(GenerateSlurm, RunsTheImageJobsOfTheDocumentsWithOurPrograms) {
+  const std::string ddp = "build/bin/imagenet -s ddp --precision bf16 --batch-size 256 ";
+  const std::string deepspeed =
+      "build/bin/imagenet --deepspeed --deepspeed_config examples/imagenet/ds_config.json ";
+  const std::string tiny =
+      "build/bin/tiny_imagenet -s ddp --data-dir $DATA_DIR --epochs=10 --lr=0.001 "
+      "--num-workers=$SLURM_CPUS_PER_TASK --batch-size=64";
+  for (const ImageJob& job :
+       {ImageJob{"csc-benchmark-ddp-gpu1", "1", "gpu:a100:1", "1", ddp},
+        ImageJob{"csc-benchmark-ddp-gpu4", "1", "gpu:a100:4", "4", ddp},
+        ImageJob{"csc-benchmark-ddp-gpu8", "2", "gpu:a100:4", "4", ddp},
+        ImageJob{"csc-benchmark-deepspeed-gpu4", "1", "gpu:a100:4", "4", deepspeed},
+        ImageJob{"csc-benchmark-deepspeed-gpu8", "2", "gpu:a100:4", "4", deepspeed},
+        ImageJob{"ibex-single-node-tiny-imagenet", "1", "2", "2", tiny},
+        ImageJob{"ibex-multi-node-tiny-imagenet", "2", "2", "2", tiny}}) {
+    SCOPED_TRACE(job.name);
+    const Result result =
+        generate({"-c", LOCKSTEP_SOURCE_DIR "/examples/jobs/" + job.name + ".yaml", "-ns", "-nj"});
+
+    EXPECT_THAT(result.output,
+                AllOf(HasSubstr("#SBATCH --nodes=\"" + job.nodes + "\"\n"),
+                      AnyOf(HasSubstr("#SBATCH --gres=\"" + job.gpus + "\"\n"),
+                            HasSubstr("#SBATCH --gpus-per-node=\"" + job.gpus + "\"\n")),
+                      HasSubstr("run --nproc-per-node " + job.workers + " "),
+                      HasSubstr("-- " + job.program)));
   }
 }
 
