@@ -10,7 +10,7 @@
 #
 # Carry build-deps/ along with the tree. JOBS sets the number of compilers [all cores]; TARGETS what
 # is built [what follows needs]; TESTS=device, all or none; BENCH names benchmarks, or none [kernels
-# gpt2 mnist accuracy start allreduce]; RESULTS where their output goes [build-device/results]; DATA a
+# gpt2 resnet50 loader mnist accuracy start allreduce]; RESULTS where their output goes [build-device/results]; DATA a
 # folder with MNIST [drawn digits].
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -148,6 +148,14 @@ benchmark() {
         measure gpt2 $bin/lockstep-bench gpt2 --batch 64 --warmup 5 --steps 65 --peer \
           --curve "$RESULTS/gpt2.csv" --json "$RESULTS/gpt2.json"
         ;;
+      resnet50)
+        measure resnet50 $bin/lockstep-bench resnet50 --warmup 8 --steps 64 --peer \
+          --curve "$RESULTS/resnet50.csv" --json "$RESULTS/resnet50.json"
+        ;;
+      loader)
+        measure loader $bin/lockstep-bench loader --generated --threads "1,$(nproc)" --peer \
+          --json "$RESULTS/loader.json"
+        ;;
       mnist) measure mnist $bin/lockstep-bench mnist --device cuda --peer --json "$RESULTS/mnist.json" ;;
       accuracy)
         measure accuracy $bin/lockstep-bench mnist --device cuda --accuracy 99 \
@@ -174,7 +182,7 @@ benchmark() {
 
 run() {
   TESTS=${TESTS:-device}
-  BENCH=${BENCH:-kernels gpt2 mnist accuracy start allreduce}
+  BENCH=${BENCH:-kernels gpt2 resnet50 loader mnist accuracy start allreduce}
   RESULTS=${RESULTS:-build-device/results}
   if ! command -v nvcc >/dev/null && [[ -x /usr/local/cuda/bin/nvcc ]]; then
     PATH=$PATH:/usr/local/cuda/bin

@@ -12,6 +12,8 @@ import sys
 ROWS = (  # file, figure, what it is called, digits
     ("gpt2", "tokens_per_second", "GPT-2 124M, tokens/s", 0),
     ("gpt2", "ms_per_step", "GPT-2 124M, ms a step", 2),
+    ("resnet50", "images_per_second", "ResNet-50, images/s", 0),
+    ("resnet50", "ms_per_step", "ResNet-50, ms a step", 2),
     ("mnist", "eager_us", "digits, operator by operator, us a step", 1),
     ("mnist", "graph_us", "digits, CUDA graph, us a step", 1),
     ("mnist", "overhead_us", "Trainer against a bare loop, us a step", 1),

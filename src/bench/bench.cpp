@@ -18,6 +18,7 @@ constexpr const char* kFooter =
     "  lockstep-bench gpt2 --batch 64 --peer\n"
     "  lockstep-bench mnist --device cuda --peer\n"
     "  lockstep-bench mnist --accuracy 99 --peer\n"
+    "  lockstep-bench resnet50 --peer\n"
     "  lockstep-bench loader --data-dir data --peer\n"
     "  lockstep-bench allreduce --workers 2 --peer\n"
     "  lockstep run --nproc-per-node 8 -- lockstep-bench allreduce\n"
@@ -131,6 +132,36 @@ void add_mnist(CLI::App& app, int& code) {
   });
 }
 
+void add_resnet(CLI::App& app, int& code) {
+  const auto options = std::make_shared<ResnetBenchOptions>();
+  CLI::App* command = app.add_subcommand("resnet50", "Images per second of training a ResNet");
+  command->add_option("--net", options->net, "resnet18, 34, 50, 101 or 152 [resnet50]")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}));
+  command->add_option("--batch", options->batch, "Images of a step [256]")
+      ->type_name("COUNT")
+      ->check(at_least(2));
+  command->add_option("--size", options->size, "Pixels of a side [224]")
+      ->type_name("COUNT")
+      ->check(at_least(32));
+  command->add_option("--precision", options->precision, "bf16 or fp32 [bf16]")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  command->add_option("--steps", options->steps, "Of each of three timed blocks [20]")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  command->add_option("--warmup", options->warmup, "Steps before them [8]")
+      ->type_name("COUNT")
+      ->check(at_least(1));
+  add_common(*command, options->common);
+  command->add_option("--peer-mode", options->peer_mode, "compile or eager [compile]")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"compile", "eager"}));
+  command->add_option("--curve", options->curve, "The loss of every step: step,loss[,eager]")
+      ->type_name("FILE");
+  command->callback([options, &code] { code = measure_resnet(*options); });
+}
+
 void add_loader(CLI::App& app, int& code) {
   const auto options = std::make_shared<LoaderBenchOptions>();
   CLI::App* command =
@@ -194,6 +225,7 @@ int run(int argc, const char* const* argv) {
   int code = 0;
   add_gpt2(app, code);
   add_mnist(app, code);
+  add_resnet(app, code);
   add_loader(app, code);
   add_allreduce(app, code);
   const int failure = tool::run(app, argc, argv);

@@ -55,6 +55,22 @@ int measure_mnist(const MnistBenchOptions& options);
 int measure_mnist_accuracy(const MnistBenchOptions& options);
 int train_to_accuracy(const MnistBenchOptions& options);
 
+struct ResnetBenchOptions {
+  CommonOptions common;
+  std::string net = "resnet50";
+  int64_t batch = 256;
+  int64_t size = 224;
+  std::string precision = "bf16";
+  int64_t steps = 20;  // of each of the three timed blocks
+  int64_t warmup = 8;
+  std::filesystem::path curve = {};
+  std::filesystem::path save_weights = {};
+  std::filesystem::path save_images = {};
+  std::string peer_mode = "compile";
+};
+
+int measure_resnet(const ResnetBenchOptions& options);
+
 struct LoaderBenchOptions {
   CommonOptions common;
   std::filesystem::path data_dir = {};  // empty: drawn images

@@ -11,10 +11,12 @@
 #include "base/text.h"
 #include "bench/ceilings.h"
 #include "bench/commands.h"
+#include "bench/curve.h"
 #include "bench/gpt2_flops.h"
 #include "bench/peer.h"
 #include "bench/report.h"
 #include "bench/session.h"
+#include "bench/timed_training.h"
 #include "bench/timing.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/error.h"
@@ -29,13 +31,6 @@ constexpr int64_t kBatches = 4;  // trained on again and again, so that the loss
 constexpr int kBlocks = 3;
 constexpr int kPartSteps = 3;  // on which the parts of a step are timed
 constexpr uint64_t kSeed = 1;
-
-// Milliseconds of the parts of a step.
-struct Parts {
-  double forward = 0;
-  double backward = 0;
-  double update = 0;
-};
 
 struct Figures {
   double seconds_per_step = 0;
@@ -107,86 +102,27 @@ std::vector<Batch> cut(const torch::Tensor& tokens, torch::Device device) {
   return batches;
 }
 
-// A training as a program with a loop of its own has it.
-class Training {
- public:
-  Training(Session& session, const Gpt2BenchOptions& options, const torch::Tensor& tokens)
-      : device_(session.device()),
-        net_(std::make_shared<Gpt2>(gpt2_options(options.size))),
-        batches_(cut(tokens, device_)) {
-    if (!options.weights.empty()) {
-      apply_model(*net_, as_gpt2_weights(load_weights(options.weights)), options.weights.string());
-    }
-    if (!options.save_weights.empty()) {
-      lockstep::save_weights(options.save_weights, collect_model(*net_));
-    }
-    net_->to(device_);
-    net_->train();
-    optimizer_ = session.make_optimizer(
-        net_->parameters(),
-        {.name = options.optimizer, .lr = 6e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95});
-    loss_ = session.in_precision(loss_of<Gpt2>(NextToken()));
-    strategy_ = session.make_strategy();
-    strategy_->adopt(*net_, *optimizer_);
-    const int64_t steps = options.warmup + kBlocks * options.steps;
-    losses_ = torch::zeros({steps}, torch::device(device_));
+TimedTraining make_training(Session& session,
+                            const Gpt2BenchOptions& options,
+                            const torch::Tensor& tokens) {
+  const auto net = std::make_shared<Gpt2>(gpt2_options(options.size));
+  if (!options.weights.empty()) {
+    apply_model(*net, as_gpt2_weights(load_weights(options.weights)), options.weights.string());
   }
-
-  // Nothing here waits for the device: the loss stays there until losses().
-  void run(int64_t steps) {
-    for (int64_t i = 0; i < steps; ++i) {
-      const Loss loss = strategy_->accumulate(loss_, next(), {});
-      strategy_->step();
-      losses_.select(0, step_ - 1).copy_(loss.value);
-    }
+  if (!options.save_weights.empty()) {
+    lockstep::save_weights(options.save_weights, collect_model(*net));
   }
-
-  // One more step, with a wait between its parts.
-  Parts run_by_parts() {
-    Parts parts;
-    const LossFunction timed = [&](torch::nn::Module& model, const Batch& batch) {
-      Loss loss;
-      parts.forward = 1e3 * seconds_of(device_, [&] { loss = loss_(model, batch); });
-      return loss;
-    };
-    const Batch& batch = next();
-    const double both = 1e3 * seconds_of(device_, [&] { strategy_->accumulate(timed, batch, {}); });
-    parts.backward = both - parts.forward;
-    parts.update = 1e3 * seconds_of(device_, [&] { strategy_->step(); });
-    return parts;
-  }
-
-  std::vector<double> losses() const {
-    const torch::Tensor all = losses_.to(torch::kCPU, torch::kFloat64);
-    return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
-  }
-
-  torch::Device device() const { return device_; }
-
- private:
-  const Batch& next() { return batches_[static_cast<size_t>(step_++ % kBatches)]; }
-
-  torch::Device device_;
-  std::shared_ptr<Gpt2> net_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  LossFunction loss_;
-  std::unique_ptr<Strategy> strategy_;
-  std::vector<Batch> batches_;
-  torch::Tensor losses_;
-  int64_t step_ = 0;
-};
-
-Parts median_parts(Training& training) {
-  std::vector<double> forward;
-  std::vector<double> backward;
-  std::vector<double> update;
-  for (int i = 0; i < kPartSteps; ++i) {
-    const Parts parts = training.run_by_parts();
-    forward.push_back(parts.forward);
-    backward.push_back(parts.backward);
-    update.push_back(parts.update);
-  }
-  return {.forward = median(forward), .backward = median(backward), .update = median(update)};
+  net->to(session.device());
+  net->train();
+  auto optimizer = session.make_optimizer(
+      net->parameters(),
+      {.name = options.optimizer, .lr = 6e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95});
+  return {session,
+          net,
+          std::move(optimizer),
+          loss_of<Gpt2>(NextToken()),
+          cut(tokens, session.device()),
+          options.warmup + kBlocks * options.steps};
 }
 
 Figures measure(Session& session, const Gpt2BenchOptions& options) {
@@ -199,7 +135,7 @@ Figures measure(Session& session, const Gpt2BenchOptions& options) {
   Figures figures;
   figures.device = session.device().str();
   {
-    Training training(session, options, tokens);
+    TimedTraining training = make_training(session, options, tokens);
     forget_peak(training.device());
     training.run(options.warmup);
     std::vector<double> blocks;
@@ -209,7 +145,7 @@ Figures measure(Session& session, const Gpt2BenchOptions& options) {
     }
     figures.seconds_per_step = median(blocks);
     figures.peak = peak_bytes(training.device());
-    figures.parts = median_parts(training);
+    figures.parts = training.run_by_parts(kPartSteps);
     figures.losses = training.losses();
   }
   release_memory(session.device());
@@ -260,42 +196,6 @@ nlohmann::json figures_of(const Gpt2BenchOptions& options, const Figures& figure
   return json;
 }
 
-struct Difference {
-  double largest = 0;
-  size_t step = 0;  // from 1
-};
-
-Difference compare(const std::vector<double>& ours, const std::vector<double>& theirs) {
-  Difference found;
-  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
-    const double difference = std::abs(ours[i] - theirs[i]);
-    if (found.step == 0 || !(difference <= found.largest)) {  // also where one is no number
-      found = {.largest = difference, .step = i + 1};
-    }
-  }
-  return found;
-}
-
-std::vector<double> losses_of(const nlohmann::json& side) {
-  std::vector<double> losses;
-  for (const nlohmann::json& loss : side.value("losses", nlohmann::json::array())) {
-    // Python writes what is no number as null would be written elsewhere.
-    losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
-  }
-  return losses;
-}
-
-void write_curve(const std::filesystem::path& path,
-                 const std::vector<double>& ours,
-                 const std::vector<double>& theirs) {
-  std::string text = theirs.empty() ? "step,loss\n" : "step,loss,peer\n";
-  for (size_t i = 0; i < ours.size(); ++i) {
-    text += fmt::format("{},{:.6f}", i + 1, ours[i]);
-    text += i < theirs.size() ? fmt::format(",{:.6f}\n", theirs[i]) : "\n";
-  }
-  os::write_file(path, text);
-}
-
 // The bytes that AdamW cannot do without: parameter, gradient and both averages are read, all but
 // the gradient written, four bytes each. Nothing for other optimizers.
 std::optional<double> update_bandwidth(const Gpt2BenchOptions& options,
@@ -336,18 +236,8 @@ void print(const Gpt2BenchOptions& options, const Ceilings& ceilings, const nloh
        1},
       row("peak memory, GiB", "peak_bytes", 1.0 / (1 << 30), 2),
   };
-  const auto add_loss = [&](const char* name, auto choose) {
-    Row loss{name, std::nullopt, std::nullopt, 4};
-    if (const auto curve = losses_of(ours); !curve.empty()) {
-      loss.ours = choose(curve);
-    }
-    if (const auto curve = losses_of(theirs); !curve.empty()) {
-      loss.theirs = choose(curve);
-    }
-    rows.push_back(loss);
-  };
-  add_loss("first loss", [](const std::vector<double>& curve) { return curve.front(); });
-  add_loss("last loss", [](const std::vector<double>& curve) { return curve.back(); });
+  const std::vector<Row> losses = loss_rows(ours, theirs);
+  rows.insert(rows.end(), losses.begin(), losses.end());
 
   fmt::print("GPT-2 {}, {} x {} tokens a step, {}, {}, {}\n\n",
              options.size,

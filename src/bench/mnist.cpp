@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
-#include <cstdio>
 #include <fmt/format.h>
 #include <numeric>
 
@@ -10,13 +8,13 @@
 #include "bench/peer.h"
 #include "bench/report.h"
 #include "bench/session.h"
+#include "bench/step_timer.h"
 #include "bench/timing.h"
 #include "lockstep/datasets.h"
 #include "lockstep/loader.h"
 #include "lockstep/models.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/trainer.h"
-#include "os/fd.h"
 #include "os/files.h"
 
 namespace lockstep::bench {
@@ -46,41 +44,6 @@ DatasetPtr make_digits(const MnistBenchOptions& options, int64_t steps, torch::D
                    device);
 }
 
-// Takes the time of the steps after the warm-up, on an idle device at both ends.
-class StepTimer {
- public:
-  StepTimer(torch::Device device, const MnistBenchOptions& options)
-      : device_(device), first_(options.warmup), last_(options.warmup + options.steps) {}
-
-  void after_step(int64_t step) {
-    if (step == first_ || step == last_) {
-      wait_for(device_);
-      (step == first_ ? begin_ : end_) = std::chrono::steady_clock::now();
-    }
-  }
-
-  double microseconds_per_step() const {
-    return std::chrono::duration<double, std::micro>(end_ - begin_).count() /
-           static_cast<double>(last_ - first_);
-  }
-
- private:
-  torch::Device device_;
-  int64_t first_;
-  int64_t last_;
-  std::chrono::steady_clock::time_point begin_;
-  std::chrono::steady_clock::time_point end_;
-};
-
-class TimerCallback final : public Callback {
- public:
-  explicit TimerCallback(StepTimer& timer) : timer_(timer) {}
-  void on_step(const TrainState& state) override { timer_.after_step(state.step); }
-
- private:
-  StepTimer& timer_;
-};
-
 OptimizerOptions optimizer_options() {
   return {.name = "sgd", .lr = 0.02};
 }
@@ -101,7 +64,7 @@ double time_bare_loop(Session& session,
                                     .world_size = 1,
                                     .tail = Tail::Drop});
   Loader loader(digits, sampler, {.pin_memory = session.device().is_cuda()});
-  StepTimer timer(session.device(), options);
+  StepTimer timer(session.device(), options.warmup, options.steps);
   for (int64_t step = 1; step <= sampler.steps(); ++step) {
     const Batch batch = loader.next()->to(session.device(), /*non_blocking=*/true);
     CrossEntropy()(*net, batch).value.backward();
@@ -119,15 +82,10 @@ double time_trainer(Session& session, const MnistBenchOptions& options, const Da
   torch::manual_seed(1);
   const auto net = digit_net(options.net);
   const auto optimizer = session.make_optimizer(net->parameters(), optimizer_options());
-  StepTimer timer(session.device(), options);
+  StepTimer timer(session.device(), options.warmup, options.steps);
   Trainer trainer(session, {.epochs = 1, .global_batch = options.batch, .checkpoint_every = -1});
   trainer.add(std::make_unique<TimerCallback>(timer));
-  std::fflush(stdout);
-  {
-    const os::Silence silence(1);  // how the training goes is not the result here
-    trainer.fit(*net, *optimizer, digits, nullptr, CrossEntropy());
-    std::fflush(stdout);
-  }
+  fit_silently(trainer, *net, *optimizer, digits);
   return timer.microseconds_per_step();
 }
 

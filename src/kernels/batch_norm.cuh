@@ -15,6 +15,7 @@ constexpr int kNormThreads = kNormPacks * kNormRows;
 constexpr int kNormWarps = kNormThreads / kWarp;
 constexpr int kMostNormBlocks = 1024;  // of rows, for the same channels
 constexpr int kMostNormSums = 3;
+constexpr unsigned kAhead = 8;  // loads that wait for each other's addresses only
 
 // blockIdx.x: which 64 channels; blockIdx.y: which rows.
 inline dim3 norm_grid(int64_t rows, int64_t channels, int blocks_per_multiprocessor) {
@@ -88,29 +89,98 @@ __device__ __forceinline__ bool sum_over_rows(Floats (&sums)[kSums],
     return false;
   }
   __threadfence();
-  // Four threads for each value, then one.
-  constexpr int kParts = kNormThreads / static_cast<int>(kNormChannels);
-  __shared__ double by_part[kParts][kNormChannels];
-  const int channel = thread % static_cast<int>(kNormChannels);
-  const int part = thread / static_cast<int>(kNormChannels);
-  for (int sum = 0; sum < kSums; ++sum) {
-    double value = 0;
-    for (unsigned each = static_cast<unsigned>(part); each < gridDim.y; each += kParts) {
-      value +=
-          __ldcg(&partial[static_cast<int64_t>(each) * kValues + sum * kNormChannels + channel]);
-    }
-    by_part[part][channel] = value;
-    __syncthreads();
-    if (part == 0) {
-      value = 0;
-      for (int each = 0; each < kParts; ++each) {
-        value += by_part[each][channel];
+  // All threads share the partial sums, four values side by side; then one thread has each value.
+  constexpr int kQuads = kValues / 4;
+  constexpr int kParts = kNormThreads / kQuads;
+  __shared__ double by_part[kParts][kValues];
+  const int quad = thread % kQuads;
+  const auto part = static_cast<unsigned>(thread / kQuads);
+  if (part < kParts) {
+    double sum[4] = {};
+    const auto* quads = reinterpret_cast<const float4*>(partial);
+    for (unsigned first = part; first < gridDim.y; first += kAhead * kParts) {
+      float4 loaded[kAhead];
+#pragma unroll
+      for (unsigned i = 0; i < kAhead; ++i) {
+        const unsigned block = first + i * kParts;
+        loaded[i] = block < gridDim.y ? __ldcg(&quads[static_cast<int64_t>(block) * kQuads + quad])
+                                      : make_float4(0, 0, 0, 0);
       }
-      total[sum][channel] = value;
+#pragma unroll
+      for (unsigned i = 0; i < kAhead; ++i) {
+        sum[0] += loaded[i].x;
+        sum[1] += loaded[i].y;
+        sum[2] += loaded[i].z;
+        sum[3] += loaded[i].w;
+      }
     }
-    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      by_part[part][4 * quad + i] = sum[i];
+    }
   }
+  __syncthreads();
+  for (int i = thread; i < kValues; i += kNormThreads) {
+    double value = 0;
+    for (int each = 0; each < kParts; ++each) {
+      value += by_part[each][i];
+    }
+    (&total[0][0])[i] = value;
+  }
+  __syncthreads();
   return true;
 }
+
+// Gradients of weight and bias of a channel, and the factors, from both sums.
+__device__ __forceinline__ void finish_norm(const NormBack& norm,
+                                            int64_t channel,
+                                            int64_t channels,
+                                            double rows,
+                                            double gradients,
+                                            double products) {
+  const float inverse = norm.values.inverse[channel];
+  const float mean = norm.values.mean[channel];
+  // The products were taken with what is left of the input without its mean.
+  const double normed = products * static_cast<double>(inverse);
+  norm.weight_gradient[channel] = static_cast<float>(normed);
+  norm.bias_gradient[channel] = static_cast<float>(gradients);
+  const auto scale = static_cast<double>(norm.values.scale[channel]);
+  const double slope = normed / rows * static_cast<double>(inverse);
+  norm.factors[channel] = static_cast<float>(scale);
+  norm.factors[channels + channel] = static_cast<float>(-scale * slope);
+  norm.factors[2 * channels + channel] =
+      static_cast<float>(scale * (slope * static_cast<double>(mean) - gradients / rows));
+}
+
+struct NormFactors {
+  Floats gradient;
+  Floats input;
+  Floats rest;
+};
+
+__device__ __forceinline__ NormFactors load_factors(const float* factors,
+                                                    int64_t channels,
+                                                    int64_t pack) {
+  return {load_floats(factors, pack),
+          load_floats(factors + channels, pack),
+          load_floats(factors + 2 * channels, pack)};
+}
+
+// The gradient of what was normalised.
+__device__ __forceinline__ uint4 with(const NormFactors& factors,
+                                      const Floats& gradient,
+                                      const Floats& input) {
+  Floats result;
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) {
+    result.at[i] = fmaf(factors.gradient.at[i],
+                        gradient.at[i],
+                        fmaf(factors.input.at[i], input.at[i], factors.rest.at[i]));
+  }
+  return narrow(result);
+}
+
+// batch_norm_backward() where there is pooling.
+void pooled_norm_backward(const NormBackward& call, Stream stream);
 
 }  // namespace lockstep::kernels

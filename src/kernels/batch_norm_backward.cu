@@ -4,10 +4,10 @@
 namespace lockstep::kernels {
 namespace {
 
-// Where ReLU's sign comes from, and whether the gradient comes through pooling.
-enum class Way { Mask, Sign, Pooled };
+// Where ReLU's sign comes from.
+enum class Way { Mask, Sign };
 
-// The gradient of eight numbers behind ReLU (and pooling).
+// The gradient of eight numbers behind ReLU.
 template <Way kWay>
 struct Behind {
   uint4 gradient;
@@ -31,69 +31,6 @@ struct Behind {
     return result;
   }
 };
-
-// Each pixel lies in one, two or four windows; in each it counts if it was the one chosen, which a
-// pixel that ReLU stopped never was.
-template <>
-struct Behind<Way::Pooled> {
-  Floats sum;
-
-  __device__ __forceinline__ void load(const NormBackward& call, int64_t place) {
-    // Places fit 32 bits: batch_norm_backward() has looked.
-    const auto packs = static_cast<unsigned>(call.channels) / kPack;
-    const auto row = static_cast<unsigned>(place) / packs;
-    const unsigned pack = static_cast<unsigned>(place) % packs;
-    const auto width = static_cast<unsigned>(call.pooling.width);
-    const auto height = static_cast<unsigned>(call.pooling.height);
-    const unsigned x = row % width;
-    const unsigned y = row / width % height;
-    const unsigned image = row / width / height;
-    sum = {};
-    // Windows cover 2 * p - 1 to 2 * p + 1.
-    for (unsigned py = y / 2; py <= (y + 1) / 2 && py < height / 2; ++py) {
-      for (unsigned px = x / 2; px <= (x + 1) / 2 && px < width / 2; ++px) {
-        const unsigned position = (y + 1 - 2 * py) * 3 + x + 1 - 2 * px;
-        const unsigned from = ((image * (height / 2) + py) * (width / 2) + px) * packs + pack;
-        const Floats gradient = widen(load_pack(call.gradient, from));
-        const uint2 chosen = reinterpret_cast<const uint2*>(call.pooling.choice)[from];
-#pragma unroll
-        for (int i = 0; i < kPack; ++i) {
-          const unsigned word = i < 4 ? chosen.x : chosen.y;
-          if ((word >> (8 * (i % 4)) & 0xFFU) == position) {
-            sum.at[i] += gradient.at[i];
-          }
-        }
-      }
-    }
-  }
-
-  __device__ __forceinline__ Floats values(const Floats& /*input*/,
-                                           const Floats& /*scale*/,
-                                           const Floats& /*shift*/) const {
-    return sum;
-  }
-};
-
-// Gradients of weight and bias, and the factors, from both sums.
-__device__ void finish(const NormBack& norm,
-                       int64_t channel,
-                       double rows,
-                       int64_t channels,
-                       double gradients,
-                       double products) {
-  const float inverse = norm.values.inverse[channel];
-  const float mean = norm.values.mean[channel];
-  // The products were taken with what is left of the input without its mean.
-  const double normed = products * static_cast<double>(inverse);
-  norm.weight_gradient[channel] = static_cast<float>(normed);
-  norm.bias_gradient[channel] = static_cast<float>(gradients);
-  const auto scale = static_cast<double>(norm.values.scale[channel]);
-  const double slope = normed / rows * static_cast<double>(inverse);
-  norm.factors[channel] = static_cast<float>(scale);
-  norm.factors[channels + channel] = static_cast<float>(-scale * slope);
-  norm.factors[2 * channels + channel] =
-      static_cast<float>(scale * (slope * static_cast<double>(mean) - gradients / rows));
-}
 
 template <Way kWay, bool kAside>
 __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward call) {
@@ -161,37 +98,10 @@ __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward ca
   }
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormChannels + thread;
   const auto all = static_cast<double>(call.rows);
-  finish(call.main, channel, all, call.channels, total[0][thread], total[1][thread]);
+  finish_norm(call.main, channel, call.channels, all, total[0][thread], total[1][thread]);
   if constexpr (kAside) {
-    finish(call.aside, channel, all, call.channels, total[0][thread], total[2][thread]);
+    finish_norm(call.aside, channel, call.channels, all, total[0][thread], total[2][thread]);
   }
-}
-
-struct Factors {
-  Floats gradient;
-  Floats input;
-  Floats rest;
-};
-
-__device__ __forceinline__ Factors load_factors(const float* factors,
-                                                int64_t channels,
-                                                int64_t pack) {
-  return {load_floats(factors, pack),
-          load_floats(factors + channels, pack),
-          load_floats(factors + 2 * channels, pack)};
-}
-
-__device__ __forceinline__ uint4 with(const Factors& factors,
-                                      const Floats& gradient,
-                                      const Floats& input) {
-  Floats result;
-#pragma unroll
-  for (int i = 0; i < kPack; ++i) {
-    result.at[i] = fmaf(factors.gradient.at[i],
-                        gradient.at[i],
-                        fmaf(factors.input.at[i], input.at[i], factors.rest.at[i]));
-  }
-  return narrow(result);
 }
 
 enum class Also { Nothing, Aside, Masked };
@@ -203,14 +113,14 @@ __global__ void __launch_bounds__(kNormThreads, kAlso == Also::Aside ? 2 : 3)
   const int64_t packs = call.channels / kPack;
   const int64_t pack = norm_pack();
   const NormRows rows = norm_rows();
-  const Factors factors = load_factors(call.main.factors, call.channels, pack);
+  const NormFactors factors = load_factors(call.main.factors, call.channels, pack);
   Floats scale = {};
   Floats shift = {};
   if constexpr (kWay == Way::Sign) {
     scale = load_floats(call.main.values.scale, pack);
     shift = load_floats(call.main.values.shift, pack);
   }
-  Factors aside_factors = {};
+  NormFactors aside_factors = {};
   if constexpr (kAlso == Also::Aside) {
     aside_factors = load_factors(call.aside.factors, call.channels, pack);
   }
@@ -281,10 +191,7 @@ void batch_norm_backward(const NormBackward& call, Stream stream) {
               call.channels / kNormChannels <= kNormCounters / 4,
           "batch norm over a multiple of 64 channels");
   if (call.pooling.choice != nullptr) {
-    require(
-        call.aside.input == nullptr && call.pooling.height % 2 == 0 && call.pooling.width % 2 == 0,
-        "pooling of one batch norm, with even sizes");
-    run<Way::Pooled>(call, stream);
+    pooled_norm_backward(call, stream);
   } else if (call.mask != nullptr) {
     run<Way::Mask>(call, stream);
   } else {

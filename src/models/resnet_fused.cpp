@@ -57,7 +57,7 @@ struct Layer {
 Layer layer_of(const ConvNorm& part) {
   const auto& norm = *part.norm;
   return {.stride = part.conv->options.stride()->front(),
-          .padding = std::get<torch::ExpandingArray<2>>(part.conv->options.padding())->front(),
+          .padding = part.conv->weight.size(2) / 2,
           .running_mean = norm.running_mean,
           .running_variance = norm.running_var,
           .batches = norm.num_batches_tracked,
@@ -255,7 +255,7 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
   static Tensor forward(AutogradContext* context,
                         const BlockCall& call,
                         const Tensor& given,
-                        const variable_list& parameters) {
+                        at::TensorList parameters) {
     const Tensor input = given.to(torch::kBFloat16).contiguous(kPixelByPixel);
     const Tensor workspace = new_norm_workspace(input);
     variable_list saved{input};
@@ -537,7 +537,7 @@ Tensor fused_block(const ConvEnginePtr& engine,
   if (aside) {
     call.aside = add(*aside);
   }
-  return BlockFunction::apply(call, input, parameters);
+  return BlockFunction::apply(call, input, at::TensorList(parameters));
 }
 
 }  // namespace lockstep::models

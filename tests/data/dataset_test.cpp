@@ -64,6 +64,13 @@ TEST(Dataset, StacksExamplesIntoABatchInTheOrderAsked) {
   EXPECT_TRUE(torch::equal(batch.target, fast.target));
 }
 
+TEST(OnDevice, IsTheDataSetItselfWhereItLiesThere) {
+  const DatasetPtr here = tensors(torch::ones({3, 2}), torch::ones({3}));
+  EXPECT_EQ(on_device(here, torch::kCPU), here);
+  EXPECT_EQ(on_device(nullptr, torch::kCPU), nullptr);
+  EXPECT_EQ(take(here, 2)->device(), torch::kCPU);
+}
+
 TEST(Dataset, GivesAnEmptyBatchForNoIndices) {
   EXPECT_EQ(SlowNumbers().batch({}).size(), 0);
   EXPECT_EQ(numbers(10)->batch({}).size(), 0);
