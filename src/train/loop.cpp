@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "lockstep/error.h"
+#include "os/processors.h"
 #include "train/convolution.h"
 #include "train/deepspeed_flags.h"
 #include "train/evaluate.h"
@@ -202,12 +203,13 @@ void Loop::train_epoch() {
   epoch_.reset();
   epoch_throughput_ = Throughput();
   epoch_begun_ = Clock::now();
-  Loader loader(task_.train,
-                sampler_,
-                {.first_step = step_in_epoch_,
-                 .threads = options_.loader_threads,
-                 .pin_memory = session_.device.is_cuda()});
+  if (!summaries_.empty()) {
+    epoch_throughput_.add(0);  // waiting for the first batch counts; the start of all does not
+  }
+  Loader loader = ahead_ ? std::move(*ahead_) : load(sampler_, step_in_epoch_);
+  ahead_.reset();
   while (!is_finished()) {
+    load_ahead();
     session_.communicator->set_phase("data");
     phase_times_.enter(PhaseTimes::Data);
     const std::optional<Batch> batch = loader.next();
@@ -227,6 +229,29 @@ void Loop::train_epoch() {
     after_step();
   }
   finish_epoch();
+}
+
+Loader Loop::load(const DistributedSampler& sampler, int64_t first_step) const {
+  return {task_.train,
+          sampler,
+          {.first_step = first_step,
+           .threads = options_.loader_threads,
+           .pin_memory = session_.device.is_cuda()}};
+}
+
+// Threads that have no batch of this epoch left to make begin with the next epoch's, so that it
+// does not begin with waiting.
+void Loop::load_ahead() {
+  const int64_t left = sampler_.steps() - step_in_epoch_;
+  const int64_t threads =
+      options_.loader_threads < 0 ? os::usable_processors() : options_.loader_threads;
+  const bool is_last = state_.step + left >= total_steps();
+  if (ahead_ || is_last || left > 2 * threads || !task_.train->device().is_cpu()) {
+    return;
+  }
+  DistributedSampler next = sampler_;
+  next.set_epoch(state_.epoch + 1);
+  ahead_.emplace(load(next, 0));
 }
 
 void Loop::train_step(const Batch& batch) {
@@ -423,13 +448,13 @@ void Loop::validate() {
   if (ema_) {
     averaged.emplace(*ema_);
   }
-  state_.evaluation = evaluate(
-      session_,
-      strategy_.get(),
-      task_.model,
-      task_.test,
-      task_.loss,
-      {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
+  state_.evaluation =
+      evaluate(session_,
+               strategy_.get(),
+               task_.model,
+               task_.test,
+               task_.loss,
+               {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
   averaged.reset();
   report_evaluation();
   for (const auto& callback : callbacks_) {

@@ -51,6 +51,8 @@ class Loop {
   void change_batch(const CheckpointState& saved);
   void introduce();
   void train_epoch();
+  Loader load(const DistributedSampler& sampler, int64_t first_step) const;
+  void load_ahead();
   void train_step(const Batch& batch);
   std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
   std::string reason_against_graph() const;
@@ -85,6 +87,7 @@ class Loop {
   Task task_;
   std::vector<std::unique_ptr<Callback>>& callbacks_;
   DistributedSampler sampler_;
+  std::optional<Loader> ahead_;  // of the next epoch
   Schedule schedule_;
   bool has_own_schedule_;  // given by the program
   std::unique_ptr<Strategy> strategy_;

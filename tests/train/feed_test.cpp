@@ -2,6 +2,7 @@
 //
 // Training on samples that differ from epoch to epoch, and evaluation where some are left out.
 #include <gmock/gmock.h>
+#include <map>
 #include <numeric>
 
 #include "cluster/cores.h"
@@ -16,6 +17,9 @@
 
 namespace lockstep {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 // points() with noise that depends on epoch and sample alone.
 class NoisyPoints : public Dataset {
@@ -118,6 +122,52 @@ TEST(SamplesOfAnEpoch, AreWhatALoopByHandTrainsOn) {
 
   EXPECT_TRUE(torch::allclose(
       train_on_noise(solo, directory.path(), {.checkpoint_every = -1}), flat(net), 1e-6, 1e-7));
+}
+
+// Notes when each epoch's samples were asked for: after so many steps.
+class Noting : public Dataset {
+ public:
+  explicit Noting(std::map<int64_t, int64_t>& asked, const int64_t& steps)
+      : asked_(asked), steps_(steps) {}
+
+  int64_t size() const override { return points_->size(); }
+  Example example(int64_t index) const override { return points_->example(index); }
+
+  DatasetPtr in_epoch(int64_t epoch) const override {
+    asked_[epoch] = steps_;
+    return points_;
+  }
+
+ private:
+  DatasetPtr points_ = points(100);
+  std::map<int64_t, int64_t>& asked_;
+  const int64_t& steps_;
+};
+
+class StepCounter : public Callback {
+ public:
+  explicit StepCounter(int64_t& steps) : steps_(steps) {}
+  void on_step(const TrainState& state) override { steps_ = state.step; }
+
+ private:
+  int64_t& steps_;
+};
+
+TEST(SamplesOfAnEpoch, AreBegunWhileTheLastStepsOfTheOneBeforeAreMade) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  Session session = make_session(solo, directory.path(), {});
+  SmallNet net;
+  torch::optim::SGD sgd(net.parameters(), 0.1);
+  std::map<int64_t, int64_t> asked;
+  int64_t steps = 0;
+  Trainer trainer(session,
+                  {.epochs = 3, .global_batch = 5, .checkpoint_every = -1, .loader_threads = 2});
+  trainer.add(std::make_unique<StepCounter>(steps));
+  trainer.fit(net, sgd, std::make_shared<Noting>(asked, steps), nullptr, CrossEntropy());
+
+  // 20 steps in an epoch, and two batches ahead for each thread; nothing comes after the third.
+  EXPECT_THAT(asked, ElementsAre(Pair(0, 0), Pair(1, 16), Pair(2, 36)));
 }
 
 // A linear classifier of images as they come.
