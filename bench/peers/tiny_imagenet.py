@@ -63,6 +63,7 @@ def main():
     parser.add_argument("--data", required=True, help="the folder with wnids.txt")
     parser.add_argument("--net", default="resnet18")
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--global-batch", type=int, default=256)
     parser.add_argument("--num-workers", type=int, default=4)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
@@ -77,11 +78,13 @@ def main():
     torch.backends.cudnn.benchmark = True
     normalise = [transforms.ToTensor(),
                  transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
+    size = options.image_size
     classes, train, test = find_samples(pathlib.Path(options.data))
-    augment = transforms.Compose([transforms.RandomResizedCrop(64, scale=(0.25, 1)),
+    augment = transforms.Compose([transforms.RandomResizedCrop(size, scale=(0.25, 1)),
                                   transforms.RandomHorizontalFlip(), *normalise])
     train = Images(train, augment)
-    test = Images(test[rank::world], transforms.Compose(normalise))
+    whole = [] if size == 64 else [transforms.Resize(size), transforms.CenterCrop(size)]
+    test = Images(test[rank::world], transforms.Compose([*whole, *normalise]))
     sampler = DistributedSampler(train, world, rank, drop_last=True)
     more = {"num_workers": options.num_workers, "pin_memory": options.device == "cuda",
             "persistent_workers": options.num_workers > 0}

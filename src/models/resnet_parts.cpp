@@ -64,7 +64,11 @@ torch::Tensor Stem::forward(const torch::Tensor& images, const ConvEnginePtr& en
         images,
         {.stem = {conv_, norm_}, .scale = kNormalisation.scale, .shift = kNormalisation.shift});
   }
-  const torch::Tensor input = normalised(images, conv_->weight.scalar_type());
+  torch::Tensor input = normalised(images, conv_->weight.scalar_type());
+  if (!input.is_cuda()) {
+    // Gradients then lie in memory as the weights do, which those who gather them count on.
+    input = input.contiguous();
+  }
   const torch::Tensor features = torch::relu(norm_(conv_(input)));
   return is_small_ ? features : torch::max_pool2d(features, 3, 2, 1);
 }
