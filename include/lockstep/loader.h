@@ -21,7 +21,7 @@ struct LoaderOptions {
   // each core that this process may use but one, and at least one.
   int threads = 1;
 
-  // Batches made ahead, at most; 0: two for each thread, at least 4.
+  // Batches made ahead, at most; 0: two more than threads, at least 4.
   int prefetch = 0;
 
   // Puts batches into pinned memory, from where a GPU can fetch them by itself. It is that of the

@@ -36,10 +36,10 @@ int threads_of(const LoaderOptions& options) {
   return options.threads == kByCores ? std::max(1, os::usable_processors() - 1) : options.threads;
 }
 
-// Two for each thread: one that is being made, and one that is ready when it takes longer.
+// Every thread makes one, and two are ready or about to be taken: batches of images are large.
 int batches_ahead(const LoaderOptions& options) {
   constexpr int kLeast = 4;
-  return options.prefetch > 0 ? options.prefetch : std::max(kLeast, 2 * threads_of(options));
+  return options.prefetch > 0 ? options.prefetch : std::max(kLeast, threads_of(options) + 2);
 }
 
 // The data set in that epoch; itself where it is the same in all.

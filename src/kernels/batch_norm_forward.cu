@@ -11,12 +11,16 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   const int64_t pack = norm_pack();
   const NormRows rows = norm_rows();
   Floats sums[2] = {};
-  const auto count = [&sums](uint4 bits) {
+  // Counted from the first pixel: where the mean is large, squares of the numbers themselves would
+  // leave nothing of the variance.
+  const Floats first = widen(load_pack(call.input, pack));
+  const auto count = [&sums, &first](uint4 bits) {
     const Floats values = widen(bits);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      sums[0].at[i] += values.at[i];
-      sums[1].at[i] = fmaf(values.at[i], values.at[i], sums[1].at[i]);
+      const float value = values.at[i] - first.at[i];
+      sums[0].at[i] += value;
+      sums[1].at[i] = fmaf(value, value, sums[1].at[i]);
     }
   };
   // From the last row back: the convolution before wrote those last.
@@ -45,8 +49,10 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   }
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormChannels + thread;
   const auto rows_in_all = static_cast<double>(call.rows);
-  const double mean = total[0][thread] / rows_in_all;
-  const double variance = fmax(total[1][thread] / rows_in_all - mean * mean, 0.0);
+  const double above = total[0][thread] / rows_in_all;
+  const double mean = above + static_cast<double>(widen(call.input[channel]));
+  const double squares = total[1][thread] / rows_in_all - above * above;
+  const double variance = squares < 0 ? 0.0 : squares;  // what is no number stays none
   const auto inverse = static_cast<float>(rsqrt(variance + static_cast<double>(call.epsilon)));
   const float scale = call.weight[channel] * inverse;
   call.values.mean[channel] = static_cast<float>(mean);
@@ -114,7 +120,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) forward_kernel(NormForward ca
           value = fmaf(added.at[j], addend_scale.at[j], value);
         }
         bits |= value > 0 ? 1U << j : 0U;
-        values.at[j] = fmaxf(value, 0.0F);
+        values.at[j] = value < 0 ? 0.0F : value;  // what is no number stays none
       }
       store_pack(call.output, row * packs + pack, narrow(values));
       if constexpr (kMask) {

@@ -15,7 +15,13 @@ namespace lockstep::models {
 
 class ConvEngine {
  public:
-  explicit ConvEngine(torch::Device where) : device(where) {}
+  explicit ConvEngine(torch::Device where) : device(where) {
+    // From here on cuDNN tries its ways for each shape and keeps the fastest; libtorch has one such
+    // switch for the whole process. Whoever wants the same bits each time keeps it off.
+    if (!at::globalContext().deterministicCuDNN()) {
+      at::globalContext().setBenchmarkCuDNN(true);
+    }
+  }
 
   kernels::Matmul matmul;
   torch::Device device;
@@ -28,20 +34,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr auto kPixelByPixel = torch::MemoryFormat::ChannelsLast;
-
-// cuDNN tries its ways for each shape, and keeps the fastest.
-class TriesWays {
- public:
-  TriesWays() : did_(at::globalContext().benchmarkCuDNN()) {
-    at::globalContext().setBenchmarkCuDNN(true);
-  }
-  ~TriesWays() { at::globalContext().setBenchmarkCuDNN(did_); }
-  TriesWays(const TriesWays&) = delete;
-  TriesWays& operator=(const TriesWays&) = delete;
-
- private:
-  bool did_;
-};
 
 // A convolution and its batch norm, but for the trained numbers.
 struct Layer {
@@ -88,7 +80,7 @@ Tensor new_features(const Tensor& like, int64_t channels, int64_t height, int64_
 
 Tensor convolve(ConvEngine& engine, const Tensor& input, const Tensor& weight, const Layer& layer) {
   if (!is_product(weight, layer)) {
-    const TriesWays tries;
+    // cuDNN answers pixel by pixel; should something else have answered, it is put so.
     return at::convolution(input,
                            weight,
                            {},
@@ -97,7 +89,8 @@ Tensor convolve(ConvEngine& engine, const Tensor& input, const Tensor& weight, c
                            {1, 1},
                            false,
                            {0, 0},
-                           1);
+                           1)
+        .contiguous(kPixelByPixel);
   }
   Tensor output = new_features(input, weight.size(0), input.size(2), input.size(3));
   engine.matmul.run({.output = output.data_ptr(),
@@ -117,7 +110,6 @@ Tensor convolution_gradient(const Tensor& gradient,
                             const Tensor& weight,
                             const Layer& layer,
                             bool of_input) {
-  const TriesWays tries;
   const auto both = at::convolution_backward(gradient,
                                              input,
                                              weight,
@@ -129,7 +121,7 @@ Tensor convolution_gradient(const Tensor& gradient,
                                              {0, 0},
                                              1,
                                              {of_input, !of_input, false});
-  return of_input ? std::get<0>(both) : std::get<1>(both);
+  return of_input ? std::get<0>(both).contiguous(kPixelByPixel) : std::get<1>(both);
 }
 
 // In float32, in the order of the parameter.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/resnet_parts.h"
 
+#include <algorithm>
 #include <array>
 
 namespace lockstep::models {
@@ -46,6 +47,12 @@ nn::Conv2d convolution(int64_t from, int64_t to, int64_t size, int64_t stride) {
   return nn::Conv2d(nn::Conv2dOptions(from, to, size).stride(stride).padding(size / 2).bias(false));
 }
 
+// A norm may have been frozen by itself.
+bool can_fuse(const ConvNorm& part) {
+  return part.norm->is_training() && part.norm->options.track_running_stats() &&
+         part.norm->options.momentum().has_value();
+}
+
 }  // namespace
 
 Stem::Stem(nn::Module& owner, bool small_images)
@@ -56,8 +63,9 @@ Stem::Stem(nn::Module& owner, bool small_images)
       norm_(owner.register_module("bn1", nn::BatchNorm2d(kStemWidth))) {}
 
 torch::Tensor Stem::forward(const torch::Tensor& images, const ConvEnginePtr& engine) {
-  const bool is_even = images.size(2) % 4 == 0 && images.size(3) % 4 == 0;
-  if (engine != nullptr && !is_small_ && is_even) {
+  const bool fits = images.dim() == 4 && images.size(1) == 3 && images.size(2) % 4 == 0 &&
+                    images.size(3) % 4 == 0 && images.device() == conv_->weight.device();
+  if (engine != nullptr && !is_small_ && fits && can_fuse({conv_, norm_})) {
     constexpr Normalisation kNormalisation = normalisation();
     return fused_stem(
         engine,
@@ -100,7 +108,9 @@ void ResidualBlock::zero_last_gamma() {
 }
 
 torch::Tensor ResidualBlock::forward(const torch::Tensor& input) {
-  return engine_ == nullptr ? plain_forward(input) : fused_block(engine_, input, path_, aside_);
+  const bool is_fused = engine_ != nullptr && std::all_of(path_.begin(), path_.end(), can_fuse) &&
+                        (!aside_ || can_fuse(*aside_));
+  return is_fused ? fused_block(engine_, input, path_, aside_) : plain_forward(input);
 }
 
 torch::Tensor ResidualBlock::plain_forward(const torch::Tensor& input) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "lockstep/error.h"
+#include "os/memory.h"
 #include "os/processors.h"
 #include "train/convolution.h"
 #include "train/deepspeed_flags.h"
@@ -246,7 +247,7 @@ void Loop::load_ahead() {
   const int64_t threads =
       options_.loader_threads < 0 ? os::usable_processors() : options_.loader_threads;
   const bool is_last = state_.step + left >= total_steps();
-  if (ahead_ || is_last || left > 2 * threads || !task_.train->device().is_cpu()) {
+  if (ahead_ || is_last || left > threads + 2 || !task_.train->device().is_cpu()) {
     return;
   }
   DistributedSampler next = sampler_;
@@ -413,7 +414,11 @@ void Loop::talk(bool looks_at_weights) {
                    {"epoch", state_.epoch},
                    {"loss", news.loss},
                    {"learning_rate", state_.learning_rate},
-                   {"samples_per_second", shown.samples_per_second}});
+                   {"samples_per_second", shown.samples_per_second},
+                   {"data_seconds", phase_times_.take_seconds(PhaseTimes::Data)},
+                   {"compute_seconds", phase_times_.take_seconds(PhaseTimes::ForwardBackward)},
+                   {"update_seconds", phase_times_.take_seconds(PhaseTimes::Step)},
+                   {"memory_bytes", static_cast<int64_t>(os::resident_bytes())}});
 }
 
 // Asking again with the same flags would end in the same step: not ExitCode::TryAgain.

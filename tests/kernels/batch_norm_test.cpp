@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/batch_norm.h"
 
+#include <limits>
 #include <tuple>
 
 #include "kernels/stem.h"
@@ -210,6 +211,48 @@ TEST(BatchNorm, AgreesWithFloat64AutogradForwardAndBackward) {
       }
     }
   }
+}
+
+TEST(BatchNorm, LetsWhatIsNoNumberThrough) {
+  LOCKSTEP_NEEDS_GPU();
+  const torch::Tensor workspace = norm_workspace();
+  const Norm norm = make_norm(100, 64);
+  norm.input[7][3] = std::numeric_limits<float>::quiet_NaN();
+  find_statistics(norm, workspace);
+  EXPECT_TRUE(norm.values[0][3].isnan().item<bool>());
+  EXPECT_TRUE(norm.values[1][3].isnan().item<bool>());
+  EXPECT_FALSE(norm.values.narrow(1, 4, 60).isnan().any().item<bool>());
+  const torch::Tensor output = poison({100, 64}, torch::kBFloat16);
+  batch_norm_forward({.output = bf16(output),
+                      .input = bf16(norm.input),
+                      .values = norm.rows(),
+                      .rows = 100,
+                      .channels = 64},
+                     stream());
+  EXPECT_EQ(output.isnan().sum().item<int64_t>(), 100) << "all of that channel, and nothing else";
+  const torch::Tensor pooled = torch::zeros({1, 5, 5, 64}, on_gpu(torch::kBFloat16));
+  const torch::Tensor choice = torch::zeros({pooled.numel()}, on_gpu(torch::kUInt8));
+  pool_forward({.output = bf16(pooled),
+                .choice = choice.data_ptr<uint8_t>(),
+                .input = bf16(norm.input),
+                .values = norm.rows(),
+                .images = 1,
+                .height = 10,
+                .width = 10,
+                .channels = 64},
+               stream());
+  EXPECT_EQ(pooled.isnan().sum().item<int64_t>(), 25);
+}
+
+TEST(BatchNormStatistics, DoNotLoseALargeMean) {
+  LOCKSTEP_NEEDS_GPU();
+  const torch::Tensor workspace = norm_workspace();
+  const Norm norm = make_norm(50176, 64, /*middle=*/100);
+  find_statistics(norm, workspace);
+  const torch::Tensor input = wide(norm.input);
+  const torch::Tensor mean = input.mean(0);
+  expect_close(norm.values[0], mean, 1e-6, 0);
+  expect_close(norm.values[1], ((input - mean).square().mean(0) + kEpsilon).rsqrt(), 1e-3, 0);
 }
 
 TEST(BatchNorm, DoesNotTakeChannelsThatDoNotFit) {

@@ -166,7 +166,7 @@ TEST(SamplesOfAnEpoch, AreBegunWhileTheLastStepsOfTheOneBeforeAreMade) {
   trainer.add(std::make_unique<StepCounter>(steps));
   trainer.fit(net, sgd, std::make_shared<Noting>(asked, steps), nullptr, CrossEntropy());
 
-  // 20 steps in an epoch, and two batches ahead for each thread; nothing comes after the third.
+  // 20 steps in an epoch, and two batches more than threads ahead; nothing comes after the third.
   EXPECT_THAT(asked, ElementsAre(Pair(0, 0), Pair(1, 16), Pair(2, 36)));
 }
 
