@@ -124,7 +124,7 @@ std::vector<TreeUse> ProcessTrees::look(std::span<const int> roots) {
   }
   std::map<int, TreeUse> uses;
   for (auto& [pid, member] : members_) {
-    ++uses[member.root].processes;
+    uses[member.root].processes += member.reading.has_ended ? 0 : 1;
   }
   for (auto& [pid, member] : members_) {
     TreeUse& use = uses[member.root];

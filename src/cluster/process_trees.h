@@ -18,7 +18,7 @@ struct TreeUse {
   int64_t memory_bytes = 0;  // resident; what several of them share counts once
   int64_t read_bytes = 0;
   int64_t written_bytes = 0;
-  int processes = 0;
+  int processes = 0;  // that run
 };
 
 // Looks after the trees of some processes of ours, from one look to the next. A process belongs to

@@ -87,6 +87,7 @@ std::optional<ProcessReading> find_process(int pid, const fs::path& proc) {
       .pid = pid,
       .parent = to_number<int>(words[1]),
       .group = to_number<int>(words[2]),
+      .has_ended = words[0] == "Z" || words[0] == "X",
       .began = to_number<uint64_t>(words[19]),
       .cpu_seconds = ticks / ticks_per_second(),
       .resident_bytes = to_number<int64_t>(words[21]) * int64_t{::sysconf(_SC_PAGESIZE)}};

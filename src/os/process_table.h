@@ -14,6 +14,7 @@ struct ProcessReading {
   int pid = 0;
   int parent = 0;
   int group = 0;
+  bool has_ended = false;  // and nobody has taken its end yet
   uint64_t began = 0;  // ticks since the machine was started: tells it from others of its number
   double cpu_seconds = 0;  // its own, and that of children whose end it has taken
   int64_t resident_bytes = 0;

@@ -27,6 +27,11 @@ std::string describe_fault(int fault) {
   return reinterpret_cast<const char*>(text.data());
 }
 
+// As one types it, whoever says it: a job file is the source of some.
+std::string as_asked(const Asked& asked) {
+  return fmt::format("{} {}", kFlag, asked.text);
+}
+
 bool is_name(std::string_view name) {
   constexpr std::string_view kMarks = "_-./";
   const auto is_letter = [](char c) {
@@ -118,7 +123,7 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
     Metric metric{.name = one.text.substr(0, equals), .pattern = one.text.substr(equals + 1)};
     if (!is_name(metric.name)) {
       throw Error(ExitCode::Usage, fmt::format("cannot call a metric '{}'", metric.name))
-          .fact("asked", said(one, kFlag), one.source)
+          .fact("asked", as_asked(one), one.source)
           .fact("expected", "letters, digits and _ - . /, a letter first, 64 at the most")
           .hint(std::string(kExample));
     }
@@ -126,13 +131,13 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
         metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == metric.name; });
     if (is_known) {
       throw Error(ExitCode::Usage, fmt::format("cannot find '{}' in two ways", metric.name))
-          .fact("asked", said(one, kFlag), one.source)
+          .fact("asked", as_asked(one), one.source)
           .hint(fmt::format("one expression with both: '{}=(?|FIRST|SECOND)'", metric.name));
     }
     try {
       const NumberPattern pattern(metric.pattern);
     } catch (Error& error) {
-      throw error.fact("asked", said(one, kFlag), one.source).hint(std::string(kExample));
+      throw error.fact("asked", as_asked(one), one.source).hint(std::string(kExample));
     }
     metrics.push_back(std::move(metric));
   }

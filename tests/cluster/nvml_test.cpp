@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against a made-up libnvidia-ml.so, fake_nvml.cpp.
+// Against a made-up libnvidia-ml.so, fake_gpu_driver.cpp.
 #include "cluster/nvml.h"
 
 #include <functional>
 #include <gmock/gmock.h>
 #include <optional>
 
-#include "cluster/fake_nvml.h"
+#include "cluster/fake_gpu_driver.h"
 #include "os/library.h"
 
 namespace lockstep::cluster {

@@ -24,13 +24,15 @@ class ProcessTreesTest : public ::testing::Test {
     int64_t written_bytes = 0;
     int began = 1;
     int share_kib = 0;
+    char state = 'S';
   };
   void put(const Process& one) const {
     const fs::path folder = proc() / std::to_string(one.pid);
     fs::create_directories(folder);
     std::ofstream(folder / "stat")
-        << fmt::format("{} (p) S {} {} 0 0 0 0 0 0 0 0 {} 0 0 0 20 0 1 0 {} 0 {} 0\n",
+        << fmt::format("{} (p) {} {} {} 0 0 0 0 0 0 0 0 {} 0 0 0 20 0 1 0 {} 0 {} 0\n",
                        one.pid,
+                       one.state,
                        one.parent,
                        one.group,
                        static_cast<int64_t>(one.cpu_seconds * os::ticks_per_second()),
@@ -132,6 +134,13 @@ TEST_F(ProcessTreesTest, AreEmptyWhenAWorkerHasEnded) {
   EXPECT_EQ(use.processes, 0);
   EXPECT_EQ(use.memory_bytes, 0);
   EXPECT_DOUBLE_EQ(use.cpu_seconds, 1);
+}
+
+TEST_F(ProcessTreesTest, DoNotCountOneThatWaitsForItsEndToBeTaken) {
+  put({.pid = 10, .parent = 1, .group = 10, .cpu_seconds = 3, .pages = 0, .state = 'Z'});
+
+  EXPECT_EQ(look(10).processes, 0);
+  EXPECT_DOUBLE_EQ(look(10).cpu_seconds, 3);
 }
 
 TEST_F(ProcessTreesTest, CountSharedMemoryOnce) {

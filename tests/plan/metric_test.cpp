@@ -15,12 +15,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+Asked asked(const std::string& text) {
+  return {.text = text, .source = "command line", .flag = ""};
+}
+
 std::vector<Metric> read(const std::vector<std::string>& texts) {
-  std::vector<Asked> asked;
+  std::vector<Asked> all;
   for (const std::string& text : texts) {
-    asked.push_back({.text = text});
+    all.push_back(asked(text));
   }
-  return read_metrics(asked);
+  return read_metrics(all);
 }
 
 TEST(ReadMetrics, SplitsNameAndExpressionAtTheFirstEqualsSign) {
@@ -85,10 +89,10 @@ TEST(NumberPattern, GivesUpBeforeItTakesLong) {
 }
 
 TEST(ReadSampleEvery, TakesNoneOrATenthOfASecond) {
-  EXPECT_EQ(read_sample_every({.text = "0"}).value, 0);
-  EXPECT_EQ(read_sample_every({.text = "0.1"}).value, 0.1);
+  EXPECT_EQ(read_sample_every(asked("0")).value, 0);
+  EXPECT_EQ(read_sample_every(asked("0.1")).value, 0.1);
   for (const char* text : {"0.01", "-1", "often"}) {
-    EXPECT_THAT([&] { read_sample_every({.text = text}); },
+    EXPECT_THAT([&] { read_sample_every(asked(text)); },
                 ThrowsMessage<Error>(HasSubstr("cannot understand --sample-every")));
   }
 }

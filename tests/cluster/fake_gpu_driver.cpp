@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plays libnvidia-ml.so.1: the functions that are used, under the names and with the types that
 // NVIDIA's manual gives them.
-#include "cluster/fake_nvml.h"
+#include "cluster/fake_gpu_driver.h"
 
 #include <cstdio>
 #include <cstring>
