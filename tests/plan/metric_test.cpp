@@ -43,7 +43,7 @@ TEST(ReadMetrics, RefusesWhatCannotBe) {
   EXPECT_THAT([] { read({"loss=(1"}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand the regular expression '(1'"),
                                          HasSubstr("missing closing parenthesis"),
-                                         HasSubstr("asked: --metric loss=(1"))));
+                                         HasSubstr("--metric loss=(1  (command line)"))));
   EXPECT_THAT([] { read({"loss=loss: [0-9]+"}); },
               ThrowsMessage<Error>(HasSubstr("it has no group")));
   EXPECT_THAT(
