@@ -74,6 +74,17 @@ if(NOT TARGET lockstep::jpeg)
   target_link_libraries(lockstep::jpeg INTERFACE "${LOCKSTEP_JPEG_LIBRARY}")
 endif()
 
+# PCRE2, by its header and the library for texts of bytes.
+find_path(LOCKSTEP_PCRE2_INCLUDE pcre2.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_library(LOCKSTEP_PCRE2_LIBRARY pcre2-8
+             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
+mark_as_advanced(LOCKSTEP_PCRE2_INCLUDE LOCKSTEP_PCRE2_LIBRARY)
+if(NOT TARGET lockstep::pcre2)
+  add_library(lockstep::pcre2 INTERFACE IMPORTED)
+  target_include_directories(lockstep::pcre2 SYSTEM INTERFACE "${LOCKSTEP_PCRE2_INCLUDE}")
+  target_link_libraries(lockstep::pcre2 INTERFACE "${LOCKSTEP_PCRE2_LIBRARY}")
+endif()
+
 # hwloc from 2.1 on, by its headers: its own package configuration is not everywhere.
 set(LOCKSTEP_HAVE_HWLOC 0)
 if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"
@@ -117,17 +128,6 @@ mark_as_advanced(LOCKSTEP_XXHASH_INCLUDE)
 if(NOT TARGET lockstep::xxhash)
   add_library(lockstep::xxhash INTERFACE IMPORTED)
   target_include_directories(lockstep::xxhash SYSTEM INTERFACE "${LOCKSTEP_XXHASH_INCLUDE}")
-endif()
-
-# PCRE2, by its header and the library for texts of bytes.
-find_path(LOCKSTEP_PCRE2_INCLUDE pcre2.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
-find_library(LOCKSTEP_PCRE2_LIBRARY pcre2-8
-             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
-mark_as_advanced(LOCKSTEP_PCRE2_INCLUDE LOCKSTEP_PCRE2_LIBRARY)
-if(NOT TARGET lockstep::pcre2)
-  add_library(lockstep::pcre2 INTERFACE IMPORTED)
-  target_include_directories(lockstep::pcre2 SYSTEM INTERFACE "${LOCKSTEP_PCRE2_INCLUDE}")
-  target_link_libraries(lockstep::pcre2 INTERFACE "${LOCKSTEP_PCRE2_LIBRARY}")
 endif()
 
 # Gloo, by its headers: the CUDA wheels of PyTorch hold the code but not the headers.

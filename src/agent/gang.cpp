@@ -62,6 +62,7 @@ Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, con
       keys_(options.keys),
       starter_(reactor_, [this](const std::string& line) { display_.say(line); }),
       leader_(plan, Clock::now(), first_attempt(plan)),
+      records_(directory_, [this](const std::string& text) { display_.say(text); }),
       next_house_keeping_(Clock::now() + kHouseKeeping),
       reporter_(plan, environment) {
   reactor_.watch(signals_.fd(), os::Reactor::For::Read, [] {});
@@ -340,6 +341,10 @@ void Gang::take_reports() {
   while (!reports_.empty()) {
     const auto [agent, report] = std::move(reports_.front());
     reports_.pop_front();
+    if (const auto* recorded = std::get_if<Recorded>(&report)) {
+      records_.write(*recorded);
+      continue;
+    }
     if (std::holds_alternative<Stopped>(report)) {
       leader_.set_progress(contract::find_saved_step(directory_));
     }

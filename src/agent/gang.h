@@ -15,6 +15,7 @@
 #include "agent/leader.h"
 #include "agent/meeting.h"
 #include "agent/node_agent.h"
+#include "agent/records.h"
 #include "agent/requeue.h"
 #include "agent/run_reporter.h"
 #include "agent/starter.h"
@@ -95,6 +96,7 @@ class Gang {
   std::unique_ptr<NodeAgent> local_;
   Starter starter_;
   Leader leader_;
+  Records records_;
   std::optional<Requeue> requeue_;
   std::deque<std::pair<int, Report>> reports_;
   std::map<std::string, int> numbers_;  // of agents by their name on the wire

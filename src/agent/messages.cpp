@@ -48,6 +48,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trial, from, to, network, fault, milliseconds
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
                                    run_id,
                                    run_directory,
@@ -63,6 +64,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
                                    bind,
                                    gpus,
                                    output,
+                                   metrics,
+                                   sample_every_seconds,
                                    cores,
                                    horovod_port,
                                    tensorflow_cluster,
@@ -80,6 +83,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Stopped, attempt, left_behind)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explained, rank, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Interrupted, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answered, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Recorded, kind, number, lines)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Target, to, network, address, port, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probe, round, self, targets, timeout_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepare, attempt, ports, wanted_host, wanted_port)

@@ -17,7 +17,7 @@
 namespace lockstep::agent {
 
 // Changes whenever the meaning of a message does.
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 
 // ---- from an agent ----
 
@@ -120,6 +120,18 @@ struct Answered {
   bool operator==(const Answered&) const = default;
 };
 
+// Lines for a file of the run directory: samples of the node that is called `number`, or what was
+// found in the output of that rank.
+struct Recorded {
+  enum class Kind { Samples, Metrics };
+
+  Kind kind = Kind::Samples;
+  int number = 0;
+  std::string lines;
+
+  bool operator==(const Recorded&) const = default;
+};
+
 using Report = std::variant<Join,
                             Probed,
                             Prepared,
@@ -130,7 +142,8 @@ using Report = std::variant<Join,
                             Explained,
                             Said,
                             Interrupted,
-                            Answered>;
+                            Answered,
+                            Recorded>;
 
 // ---- from the leader ----
 

@@ -31,6 +31,7 @@ NodeAgent::NodeAgent(Options options,
     : options_(std::move(options)), reactor_(reactor), sink_(sink), report_(std::move(report)) {}
 
 NodeAgent::~NodeAgent() {
+  stop_sampling();
   if (listener_) {
     reactor_.forget(listener_->fd());
   }
@@ -114,11 +115,55 @@ void NodeAgent::on(const Start& start) {
         sink_,
         report_);
     group_->start();
+    watch_node();
   } catch (const Error& error) {
     group_.reset();
     report_(Refused{.attempt = start.order.attempt,
                     .code = static_cast<int>(error.code()),
                     .text = error.what()});
+  }
+}
+
+void NodeAgent::watch_node() {
+  const int node = order_->first.node_rank;
+  if (sampler_ && sampled_node_ != node) {
+    stop_sampling();  // this attempt has other seats
+  }
+  if (order_->sample_every_seconds <= 0) {
+    return;
+  }
+  if (!sampler_) {
+    sampled_node_ = node;
+    sampler_ = std::make_unique<Sampler>(
+        std::chrono::duration<double>(order_->sample_every_seconds), [node]() -> Sampler::Look {
+          const auto sampler =
+              std::make_shared<cluster::NodeSampler>(cluster::NodeSampler::Options{.node = node});
+          return [sampler](const Sampler::Workers& workers) {
+            return sampler->sample(workers);
+          };
+        });
+    reactor_.watch(sampler_->fd(), os::Reactor::For::Read, [this] { take_samples(); });
+  }
+  sampler_->set_workers(group_->watched());
+}
+
+void NodeAgent::take_samples() {
+  if (std::string lines = sampler_->take_lines(); !lines.empty()) {
+    report_(Recorded{
+        .kind = Recorded::Kind::Samples, .number = sampled_node_, .lines = std::move(lines)});
+  }
+  if (const std::string fault = sampler_->take_fault(); !fault.empty()) {
+    log::warn("agent: no more samples of this node: {}", fault);
+    stop_sampling();
+    return;
+  }
+  sampler_->set_workers(group_ ? group_->watched() : Sampler::Workers());
+}
+
+void NodeAgent::stop_sampling() {
+  if (sampler_) {
+    reactor_.forget(sampler_->fd());
+    sampler_.reset();
   }
 }
 
@@ -166,6 +211,7 @@ void NodeAgent::on(const Explain& explain) {
 void NodeAgent::on(const Credit& /*credit*/) {}  // whoever sends the output keeps the account
 
 void NodeAgent::on(const Release& release) {
+  stop_sampling();
   if (is_busy()) {
     group_->kill();
     give_up_ = Clock::now() + kKillTime;
@@ -182,6 +228,7 @@ bool NodeAgent::is_busy() const {
 }
 
 void NodeAgent::abandon() {
+  stop_sampling();
   group_.reset();
   horovod_.reset();
 }

@@ -12,6 +12,7 @@
 #include "agent/line_sink.h"
 #include "agent/messages.h"
 #include "agent/reachability.h"
+#include "agent/sampler.h"
 #include "agent/worker_group.h"
 #include "os/environment.h"
 #include "os/reactor.h"
@@ -31,7 +32,7 @@ class NodeAgent {
     std::function<std::string(const std::string&)> answer = {};
   };
 
-  // Reports may be sent while obey(), take_news() run.
+  // Reports may be sent while obey(), take_news() and turns of the reactor run.
   NodeAgent(Options options,
             os::Reactor& reactor,
             LineSink& sink,
@@ -73,6 +74,9 @@ class NodeAgent {
   void on(const Release& release);
   void on(const Ask& ask);
   bool was_told(int signal) const;
+  void watch_node();
+  void take_samples();
+  void stop_sampling();
 
   Options options_;
   os::Reactor& reactor_;
@@ -85,6 +89,8 @@ class NodeAgent {
   std::vector<os::ReservedPort> ports_;
   std::unique_ptr<HorovodStore> horovod_;
   std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<Sampler> sampler_;
+  int sampled_node_ = -1;
   std::optional<plan::NodeOrder> order_;
   std::optional<Release> release_;
   std::optional<Clock::time_point> give_up_;  // what cannot be killed by then never will be

@@ -62,6 +62,11 @@ Worker::Log Worker::open_log(const std::filesystem::path& path) {
   return {.path = path, .file = os::open_for_append(path)};
 }
 
+void Worker::listen(MetricFinder finder, std::function<void(std::string)> take) {
+  metrics_.emplace(std::move(finder));
+  take_metrics_ = std::move(take);
+}
+
 void Worker::close_inner_ends() {
   for (Channel& channel : channels_) {
     channel.inner.close();
@@ -97,6 +102,11 @@ void Worker::take(Stream stream, std::string_view lines, LineSink& sink) {
   }
   if (channel(stream).is_shown) {
     sink.take_lines(place_.rank, stream, lines);
+  }
+  if (metrics_) {
+    if (std::string found = metrics_->find(lines); !found.empty()) {
+      take_metrics_(std::move(found));
+    }
   }
 }
 

@@ -4,13 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/line_sink.h"
 #include "agent/line_splitter.h"
 #include "agent/log_files.h"
+#include "agent/metric_finder.h"
 #include "contract/worker_env.h"
 #include "os/fd.h"
 #include "os/process.h"
@@ -27,6 +30,9 @@ class Worker {
   // rest, because a shared file system takes its time, and the process need not wait for it. Throws
   // an Error when a log cannot be opened.
   void open_logs();
+
+  // From now on what the finder finds in its lines goes to `take`.
+  void listen(MetricFinder finder, std::function<void(std::string)> take);
 
   // The ends that the process gets as its stdout and stderr, until close_inner_ends().
   int stdout_fd() const { return channels_[0].inner.number(); }
@@ -96,6 +102,8 @@ class Worker {
   LogFiles files_;
   Log log_;
   std::array<Channel, 2> channels_;
+  std::optional<MetricFinder> metrics_;
+  std::function<void(std::string)> take_metrics_;
   std::optional<os::Child> process_;
   bool has_ended_ = false;
   int sent_ = 0;

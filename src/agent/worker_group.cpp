@@ -84,6 +84,7 @@ void WorkerGroup::start() {
     place.error_file = run.error(order.attempt, place.rank).string();
     place.roce_gid_index = gid_index;
     workers_.emplace_back(place, log_files(order.output, place));
+    listen(workers_.back());
     if (!has_seed) {
       start_one(workers_.back(), devices.at(workers_.size() - 1));
     }
@@ -98,12 +99,23 @@ void WorkerGroup::start() {
   report_(Started{.attempt = order.attempt});
 }
 
+void WorkerGroup::listen(Worker& worker) {
+  if (options_.order.metrics.empty()) {
+    return;
+  }
+  const int rank = worker.place().rank;
+  worker.listen(MetricFinder(rank, options_.order.metrics), [this, rank](std::string found) {
+    report_(Recorded{.kind = Recorded::Kind::Metrics, .number = rank, .lines = std::move(found)});
+  });
+}
+
 void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
   os::Environment environment =
       plan::worker_environment(options_.order, worker.place(), options_.environment);
   if (!devices.gpus.empty()) {
     environment.insert_or_assign("CUDA_VISIBLE_DEVICES", devices.gpus);
   }
+  visible_gpus_[worker.place().rank] = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
   worker.adopt(os::start({.executable = executable_,
                           .arguments = worker_arguments(options_.order, worker.place()),
                           .environment = std::move(environment),
@@ -129,6 +141,7 @@ void WorkerGroup::start_seed() {
   std::vector<os::Environment> own;
   for (const Worker& worker : workers_) {
     own.push_back(plan::worker_environment(options_.order, worker.place(), options_.environment));
+    visible_gpus_[worker.place().rank] = os::find_variable(own.back(), "CUDA_VISIBLE_DEVICES");
   }
   os::Environment seeds_own = in_common(own);
   for (const auto& [name, value] : contract::to_environment(workers_.front().place())) {
@@ -363,6 +376,18 @@ bool WorkerGroup::is_running() const {
 bool WorkerGroup::has_open_streams() const {
   return std::any_of(
       workers_.begin(), workers_.end(), [](const Worker& one) { return one.has_open_streams(); });
+}
+
+std::vector<cluster::WatchedWorker> WorkerGroup::watched() const {
+  std::vector<cluster::WatchedWorker> running;
+  for (const Worker& worker : workers_) {
+    if (worker.is_running()) {
+      const int rank = worker.place().rank;
+      running.push_back(
+          {.rank = rank, .pid = worker.pid(), .visible_gpus = visible_gpus_.at(rank)});
+    }
+  }
+  return running;
 }
 
 Failure WorkerGroup::explain(int rank) const {

@@ -14,6 +14,7 @@
 #include "agent/messages.h"
 #include "agent/placement.h"
 #include "agent/worker.h"
+#include "cluster/node_sampler.h"
 #include "cluster/oom.h"
 #include "os/environment.h"
 #include "os/fd.h"
@@ -60,9 +61,13 @@ class WorkerGroup {
 
   bool is_over() const { return is_over_; }
 
+  // The workers that run now, for whoever looks at them.
+  std::vector<cluster::WatchedWorker> watched() const;
+
  private:
   void start_one(Worker& worker, const WorkerDevices& devices);
   void start_seed();
+  void listen(Worker& worker);
   void watch_streams();
   void watch_exits();
   void take_handover();
@@ -79,6 +84,7 @@ class WorkerGroup {
   Report report_;
   std::string executable_;
   std::vector<Worker> workers_;
+  std::map<int, std::optional<std::string>> visible_gpus_;  // by rank
   std::map<int, os::ExitStatus> statuses_;
   std::optional<Clock::time_point> kill_at_;
   std::optional<Clock::time_point> drain_until_;

@@ -263,6 +263,12 @@ const std::vector<ValueOption>& output_options() {
        "DIR",
        "",
        "Also keep each worker's output in DIR/rank.N/stdout and stderr"},
+      {"--sample-every",
+       &Request::sample_every,
+       "",
+       "SECONDS",
+       "1",
+       "How often each node's CPU, memory, network and GPUs are looked at; 0: never"},
   };
   return kOptions;
 }
@@ -331,7 +337,8 @@ class Declarer {
   void add_list(const char* name,
                 std::vector<plan::Asked>& wishes,
                 const char* type,
-                const char* text) {
+                const char* text,
+                const char* group = "Workers") {
     app_.add_option_function<std::vector<std::string>>(
             name,
             [&wishes](const std::vector<std::string>& texts) {
@@ -342,7 +349,7 @@ class Declarer {
             text)
         ->type_name(type)
         ->allow_extra_args(false)
-        ->group("Workers");
+        ->group(group);
   }
 
  private:
@@ -390,6 +397,12 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
       ->group("Time limit");
   declare.add(requeue_options(), "Time limit");
   declare.add(output_options(), "Output");
+  declare.add_list("--metric",
+                   request.metrics,
+                   "NAME=REGEX",
+                   "A number that workers print, to be kept as NAME: the first group of REGEX in "
+                   "each line that matches; may be given again",
+                   "Output");
   app.add_flag("--verbose", wishes.is_verbose, "Show the plan before the start")->group("Output");
 
   app.add_flag(

@@ -32,11 +32,18 @@ int64_t number_in(const fs::path& file, int64_t otherwise) {
   return find_integer(trim(read_kernel_text(file))).value_or(otherwise);
 }
 
+int64_t limit_of(const fs::path& folder, bool is_second) {
+  return number_in(folder / (is_second ? "memory.max" : "memory.limit_in_bytes"), kAsGoodAsNone);
+}
+
+bool is_second_version(const fs::path& folder) {
+  return fs::exists(folder / "memory.max");
+}
+
 // What a group's limit leaves; files that the kernel has cached can go.
 int64_t left_in(const fs::path& folder) {
-  const bool is_second = fs::exists(folder / "memory.max");
-  const int64_t limit =
-      number_in(folder / (is_second ? "memory.max" : "memory.limit_in_bytes"), kAsGoodAsNone);
+  const bool is_second = is_second_version(folder);
+  const int64_t limit = limit_of(folder, is_second);
   if (limit >= kAsGoodAsNone) {
     return kAsGoodAsNone;
   }
@@ -60,6 +67,16 @@ int64_t available_memory_bytes(std::string_view meminfo,
   int64_t least = find_value(meminfo, "MemAvailable:") * 1024;
   for (const fs::path& folder : cgroup_folders(membership, mount, "memory")) {
     least = std::min(least, left_in(folder));
+  }
+  return least;
+}
+
+int64_t memory_limit_bytes(std::string_view meminfo,
+                           std::string_view membership,
+                           const fs::path& mount) {
+  int64_t least = find_value(meminfo, "MemTotal:") * 1024;
+  for (const fs::path& folder : cgroup_folders(membership, mount, "memory")) {
+    least = std::min(least, limit_of(folder, is_second_version(folder)));
   }
   return least;
 }

@@ -16,4 +16,10 @@ int64_t available_memory_bytes(std::string_view meminfo,
                                std::string_view membership,
                                const std::filesystem::path& mount);
 
+// Bytes that processes of this node may have in all: the machine's, or the least limit of this
+// process's cgroups.
+int64_t memory_limit_bytes(std::string_view meminfo,
+                           std::string_view membership,
+                           const std::filesystem::path& mount);
+
 }  // namespace lockstep::cluster

@@ -49,6 +49,10 @@ std::filesystem::path RunDirectory::events(int rank) const {
   return root_ / "events" / fmt::format("rank-{}.jsonl", rank);
 }
 
+std::filesystem::path RunDirectory::output_metrics(int rank) const {
+  return root_ / "events" / fmt::format("output-{}.jsonl", rank);
+}
+
 std::filesystem::path RunDirectory::node_samples(int node) const {
   return root_ / "events" / fmt::format("node-{}.jsonl", node);
 }

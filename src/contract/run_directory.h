@@ -16,6 +16,7 @@ namespace lockstep::contract {
 //   RUN/logs/attempt-0/rank-3.log    what a worker said (stdout and stderr)
 //   RUN/logs/attempt-0/rank-3.error  the exception of a Python worker that reports one, as JSON
 //   RUN/events/rank-3.jsonl          what a worker reports: one JSON line per event
+//   RUN/events/output-3.jsonl        what --metric has found in a worker's output
 //   RUN/events/node-1.jsonl          how a node is doing: one JSON line per sample
 //   RUN/failure.json                 why the run failed, if it did
 //   RUN/checkpoints/step-00000100/   complete only with its COMPLETE marker
@@ -33,6 +34,7 @@ class RunDirectory {
   std::filesystem::path log(int attempt, int rank) const;
   std::filesystem::path error(int attempt, int rank) const;
   std::filesystem::path events(int rank) const;
+  std::filesystem::path output_metrics(int rank) const;
   std::filesystem::path node_samples(int node) const;
 
   // What is there now, ascending: the attempts that have logs, and the ranks that have one in an

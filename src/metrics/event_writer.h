@@ -2,23 +2,22 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 
 #include "contract/event.h"
+#include "os/rotating_file.h"
 
 namespace lockstep::metrics {
 
-// Appends a worker's events to its file, one JSON line each. A file that cannot be written costs a
-// warning, once, not the training.
+// Appends a worker's events to its file, one JSON line each; a full file becomes an old part, as
+// os::RotatingFile does it. A file that cannot be written costs a warning, once, not the training.
 class EventWriter {
  public:
-  explicit EventWriter(const std::filesystem::path& file);
+  explicit EventWriter(const std::filesystem::path& file) : file_(file) {}
 
   void write(const contract::Event& event);
 
  private:
-  std::filesystem::path file_;
-  std::ofstream stream_;
+  os::RotatingFile file_;
   bool warned_ = false;
 };
 

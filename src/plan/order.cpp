@@ -96,6 +96,8 @@ NodeOrder OrderMaker::order_of(int seat) const {
   order.bind = plan_.bind.value;
   order.gpus = plan_.nodes.at(static_cast<size_t>(mine.node)).gpus;
   order.output = plan_.output;
+  order.metrics = plan_.metrics;
+  order.sample_every_seconds = plan_.sample_every_seconds.value;
   order.grace_seconds = plan_.grace_seconds.value;
   order.attempt = assembly_.attempt;
   order.tensorflow_cluster = tensorflow_cluster_;

@@ -51,6 +51,8 @@ struct NodeOrder {
   Bind bind = Bind::None;
   std::vector<int> gpus;
   OutputRules output;
+  std::vector<Metric> metrics;
+  double sample_every_seconds = 0;              // 0: never
   int cores = 1;                                // granted on this node
   int horovod_port = 0;                         // on the first node: where Horovod's workers meet
   std::vector<std::string> tensorflow_cluster;  // host:port of every worker

@@ -13,6 +13,7 @@
 #include "lockstep/error.h"
 #include "plan/conflicts.h"
 #include "plan/ground.h"
+#include "plan/metric.h"
 #include "plan/program.h"
 #include "plan/read.h"
 #include "plan/requeue.h"
@@ -220,6 +221,9 @@ void read_output(LaunchPlan& plan, const Request& request, const Surroundings& h
     output.output_filename =
         read_path(*request.output_filename, "--output-filename", here.directory).value;
   }
+  plan.metrics = read_metrics(request.metrics);
+  plan.sample_every_seconds =
+      request.sample_every ? read_sample_every(*request.sample_every) : from_default(1.0);
 }
 
 void add_variables(LaunchPlan& plan, const Request& request, const Surroundings& here) {

@@ -76,6 +76,14 @@ struct OutputRules {
   bool operator==(const OutputRules&) const = default;
 };
 
+// A number that workers print: the first group of `pattern`, where a line matches.
+struct Metric {
+  std::string name;
+  std::string pattern;
+
+  bool operator==(const Metric&) const = default;
+};
+
 // A Slurm job that is put back into the queue when its time is over, and goes on there.
 struct RequeueRules {
   std::string job;                  // as scontrol takes it: "17", "12_3"
@@ -116,8 +124,10 @@ struct LaunchPlan {
   Sourced<std::string> role;
   bool may_share_gpus = false;  // more workers than GPUs were asked for
   OutputRules output;
-  Variables variables;               // for every worker, beside those that tell its place
-  std::vector<std::string> remarks;  // what was asked and is not needed here, and why
+  std::vector<Metric> metrics;           // to be found in the output
+  Sourced<double> sample_every_seconds;  // how often agents look at their nodes; 0: never
+  Variables variables;                   // for every worker, beside those that tell its place
+  std::vector<std::string> remarks;      // what was asked and is not needed here, and why
 
   bool operator==(const LaunchPlan&) const = default;
 };

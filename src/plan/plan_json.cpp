@@ -93,6 +93,7 @@ class Writer {
   static Json write(const OutputRules& rules);
   static Json write(const Meeting& meeting);
   static Json write(const std::vector<Node>& nodes);
+  static Json write(const std::vector<Metric>& metrics);
 
   Json json_ = Json::object();
 };
@@ -132,6 +133,7 @@ class Reader {
   static void read(const Json& json, OutputRules& rules);
   static void read(const Json& json, Meeting& meeting);
   static void read(const Json& json, std::vector<Node>& nodes);
+  static void read(const Json& json, std::vector<Metric>& metrics);
 
   const Json& json_;
 };
@@ -204,6 +206,8 @@ void visit_plan(Visitor& visitor, T& plan) {
   visitor.field("role", plan.role);
   visitor.field("may_share_gpus", plan.may_share_gpus);
   visitor.field("output", plan.output);
+  visitor.field("metrics", plan.metrics);
+  visitor.field("sample_every_seconds", plan.sample_every_seconds);
   visitor.field("variables", plan.variables);
   visitor.field("remarks", plan.remarks);
 }
@@ -246,6 +250,21 @@ Json Writer::write(const std::vector<Node>& nodes) {
     json.push_back(writer.json());
   }
   return json;
+}
+
+Json Writer::write(const std::vector<Metric>& metrics) {
+  Json json = Json::array();
+  for (const Metric& metric : metrics) {
+    json.push_back({{"name", metric.name}, {"pattern", metric.pattern}});
+  }
+  return json;
+}
+
+void Reader::read(const Json& json, std::vector<Metric>& metrics) {
+  for (const Json& one : json) {
+    metrics.push_back({.name = one.at("name").get<std::string>(),
+                       .pattern = one.at("pattern").get<std::string>()});
+  }
 }
 
 void Reader::read(const Json& json, StreamRule& rule) {

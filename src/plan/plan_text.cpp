@@ -194,6 +194,13 @@ void add_output(std::vector<Row>& rows, const LaunchPlan& plan) {
   if (!output.output_filename.empty()) {
     rows.push_back({"output files", output.output_filename, "flag --output-filename"});
   }
+  for (const Metric& metric : plan.metrics) {
+    rows.push_back({"metric", metric.name + "=" + metric.pattern, "flag --metric"});
+  }
+  add_asked(rows,
+            "sample every",
+            fmt::format("{} s", plan.sample_every_seconds.value),
+            plan.sample_every_seconds);
 }
 
 void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rules) {

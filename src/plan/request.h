@@ -93,7 +93,9 @@ struct Request {
   Wish redirects;
   Wish tee;
   Wish local_ranks_filter;
-  Wish output_filename;  // horovodrun's: a directory
+  Wish output_filename;        // horovodrun's: a directory
+  std::vector<Asked> metrics;  // NAME=REGEX: numbers to find in it
+  Wish sample_every;           // seconds between two looks at each node; 0: none
 };
 
 // What was found on this machine when the command was typed.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "plan/metric.h"
 #include "slurm/check_program.h"
 #include "slurm/directives.h"
 #include "slurm/lead_time.h"
@@ -153,6 +154,21 @@ constexpr const char* kItwinaiProgram =
     "{itwinai_launcher} exec-pipeline --config-name={config_name} --config-path={config_path} "
     "--strategy={distributed_strategy} --run-name={run_name} +pipe_key={pipe_key}";
 
+// Tried here: in the job it would be too late.
+std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher launcher) {
+  std::vector<std::string> lines = settings.lines("metric");
+  if (!lines.empty() && launcher != Launcher::Lockstep) {
+    throw settings.refuse("metric", "cannot look for numbers in the output of another launcher")
+        .hint("launcher: lockstep");
+  }
+  std::vector<plan::Asked> asked;
+  for (const std::string& line : lines) {
+    asked.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
+  }
+  plan::read_metrics(asked);
+  return lines;
+}
+
 void read_program(const JobSettings& settings, const JobGround& ground, Job& job) {
   if (settings.flag("use_ray")) {
     throw settings.refuse("use_ray", "cannot start Ray's workers")
@@ -164,6 +180,7 @@ void read_program(const JobSettings& settings, const JobGround& ground, Job& job
   job.before = text_or_file(settings, ground, "pre_exec_command", "pre_exec_file");
   job.after = settings.text("post_exec_command");
   job.launcher_args = settings.lines("launcher_args");
+  job.metrics = read_metric_lines(settings, job.launcher);
   job.srun_args = settings.lines("srun_args");
   job.mpi = settings.text("mpi");
   job.interface = settings.text("interface");

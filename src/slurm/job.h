@@ -44,6 +44,7 @@ struct Job {
   std::string before;        // shell text
   std::string after;         // shell text
   std::vector<std::string> launcher_args;
+  std::vector<std::string> metrics;  // NAME=REGEX
   std::vector<std::string> srun_args;
   std::string mpi;
   std::string interface;

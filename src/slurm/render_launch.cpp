@@ -170,6 +170,9 @@ std::string render_lockstep(const Job& job) {
     lines.push_back("--requeue" +
                     (job.max_requeues ? fmt::format(" --max-requeues {}", *job.max_requeues) : ""));
   }
+  for (const std::string& metric : job.metrics) {
+    lines.push_back("--metric " + quote_for_shell(metric));
+  }
   append(lines, job.launcher_args);
   // *.py is lockstep's to run, but in a container, where it cannot look.
   const bool is_ours =

@@ -48,7 +48,8 @@ std::vector<Report> reports() {
           Said{.rank = 100'000, .stream = Stream::Err, .is_status = false, .text = kBytes},
           Said{.rank = -1, .stream = Stream::Out, .is_status = true, .text = ""},
           Interrupted{.signal = SIGTERM},
-          Answered{.text = kBytes}};
+          Answered{.text = kBytes},
+          Recorded{.kind = Recorded::Kind::Metrics, .number = 7, .lines = kBytes}};
 }
 
 plan::NodeOrder whole_order() {
@@ -72,6 +73,8 @@ plan::NodeOrder whole_order() {
   order.output.log_dir = kBytes;
   order.output.redirects = {.otherwise = 1, .by_local = {{0, 2}, {1, 3}}};
   order.output.local_ranks_filter = {0, 5};
+  order.metrics = {{.name = "loss", .pattern = kBytes}};
+  order.sample_every_seconds = 0.5;
   order.cores = 16;
   order.horovod_port = 30000;
   order.tensorflow_cluster = {"n1:1", "[fd00::1]:2"};

@@ -11,6 +11,7 @@
 #include "agent/control.h"
 #include "agent/meeting.h"
 #include "agent/messages.h"
+#include "contract/node_sample.h"
 #include "os/host.h"
 #include "os/socket.h"
 #include "support/launcher.h"
@@ -129,6 +130,27 @@ TEST_F(SeveralNodes, AreOneWorldAndSpeakThroughTheFirst) {
   EXPECT_THAT(first.errors,
               HasSubstr(fmt::format("4 workers on 2 nodes ({0}, {0})", os::host_name())));
   expect_nobody_left();
+}
+
+TEST_F(SeveralNodes, LeaveTheirSamplesAndNumbersWithTheFirst) {
+  start_two("echo loss: $RANK; sleep 1.5",
+            {"--sample-every", "0.2", "--metric", "loss=loss: ([0-9]+)"});
+
+  EXPECT_EQ(nodes[0]->wait().status.code, 0);
+  EXPECT_EQ(nodes[1]->wait().status.code, 0);
+  const contract::RunDirectory run(directory.path() / "run");
+  for (const int node : {0, 1}) {
+    const std::vector<std::string> lines = split(read_text(run.node_samples(node)), '\n');
+    ASSERT_GE(lines.size(), 3U);
+    const contract::NodeSample sample = contract::parse_node_sample(lines[1]);
+    EXPECT_EQ(sample.node, node);
+    ASSERT_EQ(sample.workers.size(), 2U);
+    EXPECT_EQ(sample.workers[0].rank, 2 * node);
+  }
+  for (const int rank : {0, 1, 2, 3}) {
+    EXPECT_THAT(read_text(run.output_metrics(rank)),
+                HasSubstr(fmt::format(R"("rank":{0},"name":"loss","value":{0}.0)", rank)));
+  }
 }
 
 TEST_F(SeveralNodes, CountTheirOwnWorkers) {

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/nvml.h"
+
+#include <array>
+#include <cstdint>
+#include <fmt/format.h>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "cluster/nvml_calls.h"
+#include "os/library.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using namespace nvml;
+
+using Count = unsigned long long;
+
+// The functions; null where the library is older than one of them.
+struct Calls {
+  explicit Calls(const os::Library& from)
+      : init(from.function<decltype(init)>("nvmlInit_v2")),
+        shutdown(from.function<decltype(shutdown)>("nvmlShutdown")),
+        error_string(from.function<decltype(error_string)>("nvmlErrorString")),
+        count(from.function<decltype(count)>("nvmlDeviceGetCount_v2")),
+        handle(from.function<decltype(handle)>("nvmlDeviceGetHandleByIndex_v2")),
+        uuid(from.function<decltype(uuid)>("nvmlDeviceGetUUID")),
+        name(from.function<decltype(name)>("nvmlDeviceGetName")),
+        pci(from.function<decltype(pci)>("nvmlDeviceGetPciInfo_v3")),
+        utilization(from.function<decltype(utilization)>("nvmlDeviceGetUtilizationRates")),
+        memory(from.function<decltype(memory)>("nvmlDeviceGetMemoryInfo")),
+        power(from.function<decltype(power)>("nvmlDeviceGetPowerUsage")),
+        energy(from.function<decltype(energy)>("nvmlDeviceGetTotalEnergyConsumption")),
+        temperature(from.function<decltype(temperature)>("nvmlDeviceGetTemperature")),
+        clock(from.function<decltype(clock)>("nvmlDeviceGetClockInfo")),
+        pcie(from.function<decltype(pcie)>("nvmlDeviceGetPcieThroughput")),
+        fields(from.function<decltype(fields)>("nvmlDeviceGetFieldValues")),
+        ecc(from.function<decltype(ecc)>("nvmlDeviceGetTotalEccErrors")),
+        make_set(from.function<decltype(make_set)>("nvmlEventSetCreate")),
+        free_set(from.function<decltype(free_set)>("nvmlEventSetFree")),
+        watch(from.function<decltype(watch)>("nvmlDeviceRegisterEvents")),
+        wait(from.function<decltype(wait)>("nvmlEventSetWait_v2")) {}
+
+  Result (*init)();
+  Result (*shutdown)();
+  const char* (*error_string)(Result);
+  Result (*count)(unsigned*);
+  Result (*handle)(unsigned, Device*);
+  Result (*uuid)(Device, char*, unsigned);
+  Result (*name)(Device, char*, unsigned);
+  Result (*pci)(Device, PciInfo*);
+  Result (*utilization)(Device, Utilization*);
+  Result (*memory)(Device, Memory*);
+  Result (*power)(Device, unsigned*);
+  Result (*energy)(Device, Count*);
+  Result (*temperature)(Device, int, unsigned*);
+  Result (*clock)(Device, int, unsigned*);
+  Result (*pcie)(Device, int, unsigned*);
+  Result (*fields)(Device, int, FieldValue*);
+  Result (*ecc)(Device, int, int, Count*);
+  Result (*make_set)(EventSet*);
+  Result (*free_set)(EventSet);
+  Result (*watch)(Device, Count, EventSet);
+  Result (*wait)(EventSet, EventData*, unsigned);
+};
+
+// What a call leaves in its last argument; nothing where it fails or is not there.
+template <typename Value, typename... Parameters, typename... Arguments>
+std::optional<Value> find(Result (*call)(Parameters...), Arguments... arguments) {
+  Value value{};
+  return call != nullptr && call(arguments..., &value) == kSuccess ? std::optional(value)
+                                                                   : std::nullopt;
+}
+
+std::string find_text(Result (*call)(Device, char*, unsigned), Device device) {
+  std::array<char, 96> text{};
+  const bool is_told =
+      call != nullptr && call(device, text.data(), static_cast<unsigned>(text.size())) == kSuccess;
+  return is_told ? std::string(text.data()) : std::string();
+}
+
+std::optional<double> scaled(const auto& value, double factor) {
+  return value ? std::optional(static_cast<double>(*value) * factor) : std::nullopt;
+}
+
+}  // namespace
+
+class Nvml::Driver {
+ public:
+  explicit Driver(os::Library library) : library_(std::move(library)), calls_(library_) {}
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  ~Driver() {
+    if (events_ != nullptr && calls_.free_set != nullptr) {
+      calls_.free_set(events_);
+    }
+    if (is_ready_ && calls_.shutdown != nullptr) {
+      calls_.shutdown();
+    }
+  }
+
+  // Why there is nothing to sample; empty when all is well.
+  std::string open() {
+    if (calls_.init == nullptr || calls_.count == nullptr || calls_.handle == nullptr) {
+      return "NVIDIA's management library is too old";
+    }
+    if (const Result result = calls_.init(); result != kSuccess) {
+      return "NVIDIA's management library cannot reach the driver: " + describe(result);
+    }
+    is_ready_ = true;
+    unsigned count = 0;
+    if (const Result result = calls_.count(&count); result != kSuccess) {
+      return "the driver does not tell how many GPUs there are: " + describe(result);
+    }
+    for (unsigned index = 0; index < count; ++index) {
+      add(static_cast<int>(index));  // one that has fallen off the bus hides no other
+    }
+    return gpus_.empty() ? "the driver shows no GPU to this process" : "";
+  }
+
+  std::vector<contract::GpuSample> sample(Clock::time_point now) {
+    take_events();
+    std::vector<contract::GpuSample> samples;
+    samples.reserve(gpus_.size());
+    for (Gpu& gpu : gpus_) {
+      samples.push_back(sample(gpu, now));
+    }
+    before_ = now;
+    return samples;
+  }
+
+ private:
+  struct Counter {
+    std::optional<Count> before;
+  };
+  struct Gpu {
+    Device device = nullptr;
+    contract::GpuSample known;  // what does not change, and the last XID
+    std::map<unsigned, Counter> counters;
+  };
+
+  std::string describe(Result result) const {
+    const char* text = calls_.error_string != nullptr ? calls_.error_string(result) : nullptr;
+    return text != nullptr ? text : fmt::format("error {}", result);
+  }
+
+  void add(int index) {
+    Gpu gpu;
+    if (calls_.handle(static_cast<unsigned>(index), &gpu.device) != kSuccess) {
+      return;
+    }
+    gpu.known.index = index;
+    gpu.known.uuid = find_text(calls_.uuid, gpu.device);
+    gpu.known.name = find_text(calls_.name, gpu.device);
+    if (const auto pci = find<PciInfo>(calls_.pci, gpu.device)) {
+      gpu.known.bus_id = std::begin(pci->bus_id);
+    }
+    if (events_ == nullptr && calls_.make_set != nullptr) {
+      calls_.make_set(&events_);
+    }
+    if (events_ != nullptr && calls_.watch != nullptr) {
+      calls_.watch(gpu.device, kXidEvent, events_);
+    }
+    gpus_.push_back(std::move(gpu));
+  }
+
+  // Those that wait; a storm of them must not hold us.
+  void take_events() {
+    constexpr int kMostAtOnce = 64;
+    EventData event{};
+    for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMostAtOnce &&
+                        calls_.wait(events_, &event, 0) == kSuccess;
+         ++taken) {
+      for (Gpu& gpu : gpus_) {
+        if (gpu.device == event.device && event.type == kXidEvent) {
+          gpu.known.xid = static_cast<int64_t>(event.data);
+        }
+      }
+    }
+  }
+
+  contract::GpuSample sample(Gpu& gpu, Clock::time_point now) {
+    const Device device = gpu.device;
+    contract::GpuSample sample = gpu.known;
+    if (const auto use = find<Utilization>(calls_.utilization, device)) {
+      sample.utilisation = use->gpu / 100.0;
+      sample.memory_utilisation = use->memory / 100.0;
+    }
+    if (const auto memory = find<Memory>(calls_.memory, device)) {
+      sample.memory_bytes = static_cast<int64_t>(memory->used);
+      sample.memory_total_bytes = static_cast<int64_t>(memory->total);
+    }
+    sample.power_watts = scaled(find<unsigned>(calls_.power, device), 1e-3);
+    sample.energy_joules = scaled(find<Count>(calls_.energy, device), 1e-3);
+    sample.temperature = scaled(find<unsigned>(calls_.temperature, device, kTemperatureGpu), 1);
+    sample.sm_clock_mhz = scaled(find<unsigned>(calls_.clock, device, kClockSm), 1);
+    sample.memory_clock_mhz = scaled(find<unsigned>(calls_.clock, device, kClockMemory), 1);
+    if (const auto errors = find<Count>(calls_.ecc, device, kUncorrected, kVolatile)) {
+      sample.ecc_errors = static_cast<int64_t>(*errors);
+    }
+    add_rates(gpu, sample, now);
+    return sample;
+  }
+
+  void add_rates(Gpu& gpu, contract::GpuSample& sample, Clock::time_point now) {
+    constexpr double kKib = 1024;
+    sample.nvlink_sent_bytes_per_second =
+        scaled(find_rate(gpu, kNvlinkSentKib, kAllLinks, now), kKib);
+    sample.nvlink_received_bytes_per_second =
+        scaled(find_rate(gpu, kNvlinkReceivedKib, kAllLinks, now), kKib);
+    sample.pcie_sent_bytes_per_second = find_rate(gpu, kPcieSentBytes, 0, now);
+    sample.pcie_received_bytes_per_second = find_rate(gpu, kPcieReceivedBytes, 0, now);
+    // A driver without these counters measures for 20 ms in each of the calls; one that has them
+    // is not asked twice.
+    if (!gpu.counters[kPcieSentBytes].before) {
+      constexpr double kKilobyte = 1000;
+      sample.pcie_sent_bytes_per_second =
+          scaled(find<unsigned>(calls_.pcie, gpu.device, kPcieSent), kKilobyte);
+      sample.pcie_received_bytes_per_second =
+          scaled(find<unsigned>(calls_.pcie, gpu.device, kPcieReceived), kKilobyte);
+    }
+  }
+
+  std::optional<double> find_rate(Gpu& gpu, unsigned field, unsigned scope, Clock::time_point now) {
+    FieldValue value{};
+    value.field = field;
+    value.scope = scope;
+    Counter& counter = gpu.counters[field];
+    const bool is_told = calls_.fields != nullptr &&
+                         calls_.fields(gpu.device, 1, &value) == kSuccess &&
+                         value.result == kSuccess;
+    if (!is_told) {
+      counter.before.reset();
+      return std::nullopt;
+    }
+    const bool is_narrow = value.type == kNarrowValue;
+    const Count count = is_narrow ? value.value.narrow : value.value.widest;
+    const std::optional<Count> before = std::exchange(counter.before, count);
+    const double seconds = before_ ? std::chrono::duration<double>(now - *before_).count() : 0;
+    if (!before || seconds <= 0 || (count < *before && !is_narrow)) {
+      return std::nullopt;
+    }
+    const Count grown = is_narrow ? static_cast<uint32_t>(count - *before) : count - *before;
+    return static_cast<double>(grown) / seconds;
+  }
+
+  os::Library library_;
+  Calls calls_;
+  bool is_ready_ = false;
+  EventSet events_ = nullptr;
+  std::vector<Gpu> gpus_;
+  std::optional<Clock::time_point> before_;
+};
+
+Nvml::Nvml(const std::string& library) {
+  auto found = os::Library::find(library);
+  if (!found) {
+    why_not_ = fmt::format("{} is not on this machine: no NVIDIA driver", library);
+    return;
+  }
+  driver_ = std::make_unique<Driver>(std::move(*found));
+  why_not_ = driver_->open();
+  if (!why_not_.empty()) {
+    driver_.reset();
+  }
+}
+
+Nvml::~Nvml() = default;
+
+std::vector<contract::GpuSample> Nvml::sample(Clock::time_point now) {
+  return driver_ ? driver_->sample(now) : std::vector<contract::GpuSample>();
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The part of NVIDIA's management library that is used here, as its manual describes it: NVML's
+// header is not needed to build, nor its library. Names are those of the library without "nvml".
+namespace lockstep::cluster::nvml {
+
+using Result = int;
+inline constexpr Result kSuccess = 0;
+
+using Device = struct DeviceTag*;
+using EventSet = struct EventSetTag*;
+
+struct PciInfo {
+  char legacy_bus_id[16];
+  unsigned int domain;
+  unsigned int bus;
+  unsigned int device;
+  unsigned int device_id;
+  unsigned int subsystem_id;
+  char bus_id[32];
+};
+
+struct Utilization {
+  unsigned int gpu;  // percent
+  unsigned int memory;
+};
+
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct FieldValue {
+  unsigned int field;
+  unsigned int scope;
+  long long timestamp;
+  long long latency;
+  int type;
+  Result result;
+  union {
+    double real;
+    unsigned int narrow;
+    unsigned long wide;
+    unsigned long long widest;
+    long long whole;
+  } value;
+};
+
+struct EventData {
+  Device device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned int gpu_instance;
+  unsigned int compute_instance;
+};
+
+inline constexpr int kTemperatureGpu = 0;
+inline constexpr int kClockSm = 1;
+inline constexpr int kClockMemory = 2;
+inline constexpr int kPcieSent = 0;
+inline constexpr int kPcieReceived = 1;
+inline constexpr int kUncorrected = 1;
+inline constexpr int kVolatile = 0;
+inline constexpr unsigned long long kXidEvent = 8;
+inline constexpr int kNarrowValue = 1;  // FieldValue::type of a 32-bit number
+inline constexpr unsigned int kAllLinks = ~0U;
+inline constexpr unsigned int kNvlinkSentKib = 138;
+inline constexpr unsigned int kNvlinkReceivedKib = 139;
+inline constexpr unsigned int kPcieSentBytes = 197;  // younger drivers only
+inline constexpr unsigned int kPcieReceivedBytes = 198;
+
+}  // namespace lockstep::cluster::nvml
