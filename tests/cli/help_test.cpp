@@ -21,6 +21,7 @@ std::vector<Page> pages() {
           {{"status"}, "help_status.txt"},
           {{"logs"}, "help_logs.txt"},
           {{"cancel"}, "help_cancel.txt"},
+          {{"dashboard"}, "help_dashboard.txt"},
           {{"env"}, "help_env.txt"},
           {{"env", "build"}, "help_env_build.txt"},
           {{"doctor"}, "help_doctor.txt"},
