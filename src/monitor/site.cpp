@@ -84,6 +84,9 @@ std::string type_of(std::string_view name) {
 }
 
 std::optional<Answer> find_page_file(const std::string& path) {
+  if (!path.starts_with('/')) {
+    return std::nullopt;
+  }
   const std::string_view name = path == "/" ? "index.html" : std::string_view(path).substr(1);
   for (const PageFile& file : page_files()) {
     if (file.name == name) {

@@ -82,7 +82,8 @@ export class Zoom {
     }
   }
 
-  private extent(): { min: number; max: number } | null {
+  // Everything that any chart has: they share one axis.
+  extent(): { min: number; max: number } | null {
     let all: { min: number; max: number } | null = null;
     for (const chart of this.charts) {
       const own = chart.extent();
@@ -91,6 +92,11 @@ export class Zoom {
       }
     }
     return all;
+  }
+
+  // After new data.
+  refresh(): void {
+    this.set(this.range);
   }
 
   // Shares of what is seen: pan(0.2) goes on by a fifth, scale(0.5) shows half of it.
@@ -162,13 +168,12 @@ export class Chart {
     } else {
       this.plot.setData(this.data, false);
     }
-    this.show();
     this.list();
   }
 
   // Puts the zoom into effect.
   show(): void {
-    const range = this.zoom.current() ?? this.extent();
+    const range = this.zoom.current() ?? this.zoom.extent();
     if (this.plot && range) {
       this.plot.setScale("x", range);
     }
@@ -229,16 +234,16 @@ export class Chart {
   private marks(): uPlot.Plugin {
     return {
       hooks: {
-        drawClear: (plot) => {
+        drawAxes: (plot) => {
           const { ctx, bbox } = plot;
           const ratio = devicePixelRatio || 1;
           ctx.save();
           ctx.lineWidth = ratio;
-          let last: Record<string, number> = {};
+          const last: Record<string, number> = {};
           for (const line of this.lines) {
             const x = Math.round(plot.valToPos(line.at, "x", true)) + 0.5;
             // Where they lie closer than a pixel or two, one stands for its neighbours.
-            if (x < bbox.left || x > bbox.left + bbox.width || x - (last[line.kind] ?? -9) < 2 * ratio) {
+            if (x < bbox.left || x > bbox.left + bbox.width || Math.abs(x - (last[line.kind] ?? -9)) < 2 * ratio) {
               continue;
             }
             last[line.kind] = x;

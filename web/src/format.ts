@@ -51,7 +51,7 @@ export function duration(seconds: number | null | undefined): string {
 }
 
 export function clock(time: number | null | undefined): string {
-  return time ? new Date(time * 1000).toLocaleTimeString() : "–";
+  return time ? new Date(time * 1000).toLocaleTimeString("en-GB") : "–";
 }
 
 export function percent(share: number | null | undefined): string {

@@ -140,7 +140,7 @@ class Page {
 
   draw(anew = false): void {
     const runs = this.visible();
-    const marks = runs.flatMap((run) => marksOn(run.marks, this.axis, this.origin(run)));
+    const marks = runs.flatMap((run) => marksOn(run.marks, this.axis, this.origin(run))).sort((one, other) => one.at - other.at);
     const usual = new Set(kCharts.flatMap(([, names]) => names));
     for (const [title, names] of [...kCharts, ...this.chosen.map((name): [string, string[]] => [name, [name]])]) {
       const curves: Curve[] = [];
@@ -156,6 +156,7 @@ class Page {
       }
       this.chart(title).draw(curves, marks, this.axis, anew);
     }
+    this.zoom.refresh();
     const others = [...new Set(runs.flatMap((run) => run.snapshot?.series ?? []))].filter((name) => !usual.has(name) && !this.chosen.includes(name));
     const options = ["", ...others].map((name) => make("option", { value: name }, name || "another series …"));
     if (options.length !== this.more.options.length) {
