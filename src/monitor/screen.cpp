@@ -156,6 +156,9 @@ std::vector<ScreenLine> render_screen(const Snapshot& snapshot,
       lines.push_back(key_line(state, first, shown, chosen.size()));
     }
   }
+  if (size.rows > 0 && lines.size() > size.rows) {
+    lines.resize(size.rows);
+  }
   for (ScreenLine& line : lines) {
     line.text = cut(line.text, size.columns);
     line.text.erase(line.text.find_last_not_of(' ') + 1);
