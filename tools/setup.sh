@@ -26,7 +26,7 @@ packages_of() {
       fi
       echo libopenblas0-pthread libopenmpi-dev openmpi-bin zlib1g-dev libxxhash-dev libpcre2-dev
       ;;
-    test) echo libgtest-dev libgmock-dev python3 python3-torch python3-torchvision ;;
+    test) echo libgtest-dev libgmock-dev tmux python3 python3-torch python3-torchvision ;;
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     data) ;; # npm, below: any npm will do

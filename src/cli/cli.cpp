@@ -72,6 +72,8 @@ void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
     add_run(app, call);
     add_generate_slurm(app, call);
     add_status(app, call);
+    add_watch(app, call);
+    add_export(app, call);
     add_logs(app, call);
     add_cancel(app, call);
     add_dashboard(app, call);

@@ -23,6 +23,8 @@ void add_agent(CLI::App& app, Call& call);
 void add_run(CLI::App& app, Call& call);
 void add_generate_slurm(CLI::App& app, Call& call);
 void add_status(CLI::App& app, Call& call);
+void add_watch(CLI::App& app, Call& call);
+void add_export(CLI::App& app, Call& call);
 void add_logs(CLI::App& app, Call& call);
 void add_cancel(CLI::App& app, Call& call);
 void add_dashboard(CLI::App& app, Call& call);

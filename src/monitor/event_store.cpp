@@ -71,7 +71,8 @@ int64_t whole_of(const contract::Event& event, std::string_view name, int64_t ot
 }  // namespace
 
 struct EventStore::Content {
-  explicit Content(contract::RunDirectory directory) : run(std::move(directory)) {}
+  Content(contract::RunDirectory directory, const StoreLimits& limits)
+      : run(std::move(directory)), table(limits.points, limits.points_of_many) {}
 
   void find_files();
   bool read_files();
@@ -112,8 +113,8 @@ struct EventStore::Content {
   double newest = 0;
 };
 
-EventStore::EventStore(contract::RunDirectory run)
-    : content_(std::make_unique<Content>(std::move(run))) {}
+EventStore::EventStore(contract::RunDirectory run, const StoreLimits& limits)
+    : content_(std::make_unique<Content>(std::move(run), limits)) {}
 EventStore::~EventStore() = default;
 EventStore::EventStore(EventStore&&) noexcept = default;
 EventStore& EventStore::operator=(EventStore&&) noexcept = default;
@@ -281,7 +282,7 @@ void EventStore::Content::take_metric(const contract::Event& event) {
   rank(event.rank).metric(event.time, name, *value);
   if (event.rank == 0) {
     gang.output_metrics[name] = *value;
-    series_of(table, "output/" + name).add(event.time, std::max<int64_t>(front(), 0), *value);
+    table.one("output/" + name).add(event.time, std::max<int64_t>(front(), 0), *value);
   }
 }
 
@@ -302,7 +303,7 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
     const auto number = contract::find_number(event, name);
     const bool is_untold = name == "accuracy" && number && *number < 0;
     if (number && name != "step" && !is_untold) {
-      series_of(table, std::string(prefix) + name).add(event.time, step, *number);
+      table.one(std::string(prefix) + name).add(event.time, step, *number);
     }
   }
 }
@@ -421,15 +422,15 @@ std::vector<Point> EventStore::series(const std::string& name,
                                       double from,
                                       double to,
                                       size_t most_points) const {
-  const auto found = content_->table.find(name);
-  return found == content_->table.end() ? std::vector<Point>()
-                                        : found->second.points(from, to, most_points);
+  const auto found = content_->table.all().find(name);
+  return found == content_->table.all().end() ? std::vector<Point>()
+                                              : found->second.points(from, to, most_points);
 }
 
 std::vector<std::string> EventStore::series_names() const {
   std::vector<std::string> names;
-  names.reserve(content_->table.size());
-  for (const auto& [name, series] : content_->table) {
+  names.reserve(content_->table.all().size());
+  for (const auto& [name, series] : content_->table.all()) {
     names.push_back(name);
   }
   return names;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,12 @@
 #include "monitor/snapshot.h"
 
 namespace lockstep::monitor {
+
+// How many points a series keeps before it halves its resolution.
+struct StoreLimits {
+  size_t points = Series::kUsualCapacity;
+  size_t points_of_many = 256;  // of what there is one for each rank, node or GPU
+};
 
 // What the files of a run tell, read once and then followed, in bounded memory.
 //
@@ -25,7 +32,7 @@ namespace lockstep::monitor {
 //   node/N/gpu/G/utilisation, .../memory_bytes, .../power_watts, .../temperature
 class EventStore {
  public:
-  explicit EventStore(contract::RunDirectory run);
+  explicit EventStore(contract::RunDirectory run, const StoreLimits& limits = {});
   ~EventStore();
   EventStore(EventStore&&) noexcept;
   EventStore& operator=(EventStore&&) noexcept;

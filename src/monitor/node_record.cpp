@@ -72,7 +72,7 @@ void NodeRecord::add_gpu(const contract::GpuSample& gpu, double time, int64_t st
 }
 
 Series& NodeRecord::series(const std::string& name) {
-  return series_of(table_, fmt::format("node/{}/{}", node_, name), kManyCapacity);
+  return table_.of_many(fmt::format("node/{}/{}", node_, name));
 }
 
 }  // namespace lockstep::monitor

@@ -168,7 +168,7 @@ double RankRecord::steps_per_event() const {
 
 void RankRecord::add(Series*& series, const char* name, double time, double value) {
   if (series == nullptr) {
-    series = &series_of(table_, fmt::format("rank/{}/{}", view_.rank, name), kManyCapacity);
+    series = &table_.of_many(fmt::format("rank/{}/{}", view_.rank, name));
   }
   series->add(time, std::max<int64_t>(view_.step, 0), value);
 }

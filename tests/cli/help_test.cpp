@@ -19,6 +19,8 @@ std::vector<Page> pages() {
           {{"run"}, "help_run.txt"},
           {{"generate-slurm"}, "help_generate_slurm.txt"},
           {{"status"}, "help_status.txt"},
+          {{"watch"}, "help_watch.txt"},
+          {{"export"}, "help_export.txt"},
           {{"logs"}, "help_logs.txt"},
           {{"cancel"}, "help_cancel.txt"},
           {{"dashboard"}, "help_dashboard.txt"},
