@@ -254,6 +254,8 @@ const large = {
     for (let node = 0; node < 125; node++) {
       run.sample(node, [...Array(8).keys()].map((i) => node * 8 + i), run.started + 250000);
     }
+    const folder = run.file("events");
+    const written = fs.readdirSync(folder).reduce((sum, name) => sum + fs.statSync(path.join(folder, name)).size, 0);
     const server = await serve("runs/large");
     const begin = Date.now();
     const page = await open(browser, server);
@@ -276,7 +278,7 @@ const large = {
       return times.sort((one, other) => one - other);
     });
     const at = (share) => frames[Math.floor(share * (frames.length - 1))].toFixed(1);
-    console.log(`  read and shown after ${opened.toFixed(1)} s; a frame while panning: median ${at(0.5)} ms, 95 of 100 within ${at(0.95)} ms, longest ${at(1)} ms`);
+    console.log(`  ${(written / 1e6).toFixed(0)} MB of events read and shown after ${opened.toFixed(1)} s; a frame while panning: median ${at(0.5)} ms, 95 of 100 within ${at(0.95)} ms, longest ${at(1)} ms`);
     const sizes = await page.evaluate(async () => {
       const sizes = {};
       for (const name of ["snapshot", "series?name=loss", "heat"]) {
