@@ -42,7 +42,7 @@ build:
 	@$(NINJA)
 
 test: build
-	@tools/setup.sh data slurm slurm-accounts
+	@tools/setup.sh data browser slurm slurm-accounts
 	@tools/run_tests.sh $(BUILD) $(TEST_JOBS)
 
 bench:

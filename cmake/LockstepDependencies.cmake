@@ -4,7 +4,7 @@
 #   LOCKSTEP_TRAINING         the worker tower is there
 #   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
 #                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
-#   LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
+#   LOCKSTEP_WANT_HTTPLIB, LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
 #                             AUTO: use it where it is found; ON: it must be there; OFF: without it
 #
 # Sets LOCKSTEP_HAVE_HWLOC, _GLOO, _MPI, _CUDA (libtorch's own) and _NCCL to 0 or 1. All targets made here are imported ones:
@@ -83,6 +83,35 @@ if(NOT TARGET lockstep::pcre2)
   add_library(lockstep::pcre2 INTERFACE IMPORTED)
   target_include_directories(lockstep::pcre2 SYSTEM INTERFACE "${LOCKSTEP_PCRE2_INCLUDE}")
   target_link_libraries(lockstep::pcre2 INTERFACE "${LOCKSTEP_PCRE2_LIBRARY}")
+endif()
+
+# cpp-httplib for the dashboard: Debian's, a library that was built with OpenSSL, zlib and Brotli, or
+# the one header that it is elsewhere. lockstep::httplib is nothing where it is not.
+set(LOCKSTEP_HAVE_HTTPLIB 0)
+if(LOCKSTEP_WANT_HTTPLIB STREQUAL "ON"
+   OR NOT (LOCKSTEP_WANT_HTTPLIB STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
+  find_path(LOCKSTEP_HTTPLIB_INCLUDE httplib.h)
+  find_library(LOCKSTEP_HTTPLIB_LIBRARY cpp-httplib)
+  mark_as_advanced(LOCKSTEP_HTTPLIB_INCLUDE LOCKSTEP_HTTPLIB_LIBRARY)
+  if(LOCKSTEP_HTTPLIB_INCLUDE)
+    set(LOCKSTEP_HAVE_HTTPLIB 1)
+  elseif(LOCKSTEP_WANT_HTTPLIB STREQUAL "ON")
+    message(FATAL_ERROR "cpp-httplib is wanted and not found (Debian: libcpp-httplib-dev)")
+  endif()
+endif()
+if(NOT TARGET lockstep::httplib)
+  add_library(lockstep::httplib INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_HTTPLIB)
+    target_include_directories(lockstep::httplib SYSTEM INTERFACE "${LOCKSTEP_HTTPLIB_INCLUDE}")
+    target_link_libraries(lockstep::httplib INTERFACE Threads::Threads)
+    if(LOCKSTEP_HTTPLIB_LIBRARY)
+      # As its package says: what is in its classes depends on these.
+      target_compile_definitions(
+        lockstep::httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT
+                                    CPPHTTPLIB_BROTLI_SUPPORT)
+      target_link_libraries(lockstep::httplib INTERFACE "${LOCKSTEP_HTTPLIB_LIBRARY}")
+    endif()
+  endif()
 endif()
 
 # hwloc from 2.1 on, by its headers: its own package configuration is not everywhere.

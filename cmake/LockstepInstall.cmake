@@ -7,6 +7,9 @@ add_custom_target(lockstep_installed DEPENDS lockstep)
 # Site profiles, which the launcher looks for beside its own directory; so also in a build.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/sites" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
         FILES_MATCHING PATTERN "*.yaml")
+# The dashboard for Grafana.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/grafana" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
+        FILES_MATCHING PATTERN "*.json")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/lockstep")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/sites" "${CMAKE_BINARY_DIR}/share/lockstep/sites" SYMBOLIC)
 if(NOT LOCKSTEP_TRAINING)
@@ -24,7 +27,7 @@ get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
 get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
 # Of the launcher's modules the worker tower stands on the ground alone.
 list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_slurm lockstep_agent
-     lockstep_doctor lockstep_cli)
+     lockstep_doctor lockstep_monitor lockstep_cli)
 
 add_dependencies(lockstep_installed lockstep-ckpt lockstep-tokens lockstep-bench
                  ${launcher_modules} ${worker_modules})

@@ -45,6 +45,7 @@ check format tools/format.sh --check
 check layering python3 tools/check_layers.py
 check shellcheck shell_scripts
 check python python_files
+check web tools/check_web.sh
 check clang-tidy tidy
 
 if [[ ${#failed[@]} -gt 0 ]]; then

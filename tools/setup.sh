@@ -3,13 +3,14 @@
 #
 # Installs the Debian packages that are missing, and nothing when none is.
 #
-#   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data slurm
-#                                slurm-accounts; without one: launcher training test data
-#                                slurm slurm-accounts, what `make test` needs
+#   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data browser
+#                                slurm slurm-accounts; without one: launcher training test data
+#                                browser slurm slurm-accounts, what `make test` needs
 #
 # As root, or through sudo; otherwise it prints the one command to type and leaves with 69.
 # A libtorch of your own (CMAKE_PREFIX_PATH or Torch_DIR set) keeps Debian's away. What can be done
-# without (npm for data, the two for tools/slurm-lab, which needs root) is no reason to fail.
+# without (npm for data, a browser, the two for tools/slurm-lab, which needs root) is no reason to
+# fail.
 set -euo pipefail
 
 packages_of() {
@@ -18,6 +19,7 @@ packages_of() {
       echo cmake ninja-build g++ ccache make git
       echo libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
       echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev libyaml-cpp-dev libjpeg62-turbo-dev
+      echo libcpp-httplib-dev libssl-dev libbrotli-dev
       ;;
     training)
       if [[ -z ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]]; then
@@ -25,14 +27,15 @@ packages_of() {
       fi
       echo libopenblas0-pthread libopenmpi-dev openmpi-bin zlib1g-dev libxxhash-dev libpcre2-dev
       ;;
-    test) echo libgtest-dev libgmock-dev python3 python3-torch python3-torchvision ;;
+    test) echo libgtest-dev libgmock-dev tmux python3 python3-torch python3-torchvision ;;
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     data) ;; # npm, below: any npm will do
+    browser) ;; # Chromium, and what web/ is built and tested with, below
     slurm | slurm-accounts) ;; # slurm_packages and accounts_packages, below
     *)
       echo "setup: no group is called '$1'; there are launcher training test bench lint data" \
-        "slurm slurm-accounts" >&2
+        "browser slurm slurm-accounts" >&2
       exit 64
       ;;
   esac
@@ -114,13 +117,26 @@ install_slurm() { # PACKAGES...
   return "$status"
 }
 
+# What the dashboard is built and tested with, from the registry that npm is set up for.
+fetch_web() {
+  [[ -n $want_web ]] && command -v npm >/dev/null || return 0
+  echo "setup: fetching what web/ is built and tested with"
+  if ! (cd web && npm ci --no-audit --no-fund --loglevel=error </dev/null >/dev/null 2>&1); then
+    rm -rf web/node_modules
+    echo "setup: it could not be fetched, so tests in a browser are skipped" >&2
+  fi
+}
+
+cd "$(dirname "$0")/.."
 groups=("$@")
 if [[ ${#groups[@]} -eq 0 ]]; then
-  groups=(launcher training test data slurm slurm-accounts)
+  groups=(launcher training test data browser slurm slurm-accounts)
 fi
 
 wanted=()
 want_npm=
+want_chromium=
+want_web=
 wanted_slurm=()
 for group in "${groups[@]}"; do
   names=$(packages_of "$group")
@@ -128,6 +144,10 @@ for group in "${groups[@]}"; do
   wanted+=($names)
   if [[ $group == data ]] && ! command -v npm >/dev/null; then
     want_npm=yes
+  fi
+  if [[ $group == browser ]]; then
+    command -v chromium >/dev/null || want_chromium=yes
+    [[ -d web/node_modules/playwright-core ]] || want_web=yes
   fi
   if [[ $group == slurm ]]; then
     wanted_slurm+=("${slurm_packages[@]}" "$(module_system)")
@@ -143,7 +163,8 @@ fi
 
 mapfile -t missing < <(missing_of "${wanted[@]}")
 mapfile -t missing_slurm < <(missing_of "${wanted_slurm[@]}")
-if [[ ${#missing[@]} -eq 0 && -z $want_npm && ${#missing_slurm[@]} -eq 0 ]]; then
+if [[ ${#missing[@]} -eq 0 && -z $want_npm && -z $want_chromium && ${#missing_slurm[@]} -eq 0 ]]; then
+  fetch_web
   exit 0
 fi
 if ! can_be_root; then
@@ -152,6 +173,9 @@ if ! can_be_root; then
   fi
   if [[ ${#missing_slurm[@]} -gt 0 ]]; then
     echo "setup: Slurm is not here, so its tests are skipped; they need root anyway" >&2
+  fi
+  if [[ -n $want_chromium ]]; then
+    echo "setup: Chromium is not here, so tests in a browser are skipped" >&2
   fi
   if [[ ${#missing[@]} -eq 0 ]]; then
     exit 0
@@ -188,6 +212,13 @@ if [[ -n $want_npm ]]; then
       "generated ones work" >&2
   fi
 fi
+if [[ -n $want_chromium ]]; then
+  echo "setup: installing Chromium, in which the dashboard is tested"
+  if ! apt_install chromium >"$log" 2>&1; then
+    echo "setup: it could not be installed, so tests in a browser are skipped" >&2
+  fi
+fi
+fetch_web
 if [[ ${#missing_slurm[@]} -gt 0 ]]; then
   echo "setup: installing ${#missing_slurm[@]} packages for tools/slurm-lab: ${missing_slurm[*]}"
   if ! install_slurm "${missing_slurm[@]}" >"$log" 2>&1; then

@@ -188,7 +188,11 @@ class Reader {
     const auto places = std::count_if(options.begin(), options.end(), [](const auto* option) {
       return option->get_positional();
     });
-    if (plain_words_ == places) {
+    // The last place of some commands takes a list.
+    const bool is_list = std::any_of(options.begin(), options.end(), [](const auto* option) {
+      return option->get_positional() && option->get_items_expected_max() > 1;
+    });
+    if (plain_words_ >= places && !is_list) {
       throw Error(ExitCode::Usage, fmt::format("cannot understand '{}'", word))
           .fact("found", fmt::format("'{}', one word too many", word), "command line")
           .hint(full_name(*result_.chosen) + " --help");

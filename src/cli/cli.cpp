@@ -72,8 +72,11 @@ void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
     add_run(app, call);
     add_generate_slurm(app, call);
     add_status(app, call);
+    add_watch(app, call);
+    add_export(app, call);
     add_logs(app, call);
     add_cancel(app, call);
+    add_dashboard(app, call);
     add_doctor(app, call);
     add_network(app, call);
     add_env(app, call);

@@ -10,6 +10,7 @@
 #include "agent/placement.h"
 #include "agent/simulate.h"
 #include "base/text.h"
+#include "cli/dashboard.h"
 #include "cli/pet_variables.h"
 #include "cli/run_options.h"
 #include "cli/subcommands.h"
@@ -162,6 +163,9 @@ int start(Wishes wishes, const Call& call) {
   }
   if (wishes.is_verbose) {
     fmt::print(stderr, "{}", plan::describe(plan));
+  }
+  if (wishes.has_dashboard) {
+    start_dashboard(plan, here.environment);
   }
   // A task becomes the worker itself; whoever started it watches over it.
   if (plan.way.value != plan::Way::Task) {

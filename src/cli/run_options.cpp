@@ -404,6 +404,10 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
                    "each line that matches; may be given again",
                    "Output");
   app.add_flag("--verbose", wishes.is_verbose, "Show the plan before the start")->group("Output");
+  app.add_flag("--dashboard",
+               wishes.has_dashboard,
+               "Show the run in a browser, live, as lockstep dashboard does, while it runs")
+      ->group("Output");
 
   app.add_flag(
          "--dry-run", wishes.is_dry, "Print the plan with the source of every value; start nothing")

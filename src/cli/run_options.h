@@ -14,6 +14,7 @@ struct Wishes {
   bool is_dry = false;
   bool is_json = false;
   bool is_verbose = false;
+  bool has_dashboard = false;
 };
 
 // Declares the options of `lockstep run` on `app`, with the short names of the request's dialect.

@@ -2,6 +2,7 @@
 #include "contract/event.h"
 
 #include <fmt/format.h>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -31,6 +32,8 @@ Event parse_event(std::string_view line) {
         event.fields.emplace_back(name, content.get<int64_t>());
       } else if (content.is_number()) {
         event.fields.emplace_back(name, content.get<double>());
+      } else if (content.is_null()) {  // as which JSON writes what is no number
+        event.fields.emplace_back(name, std::numeric_limits<double>::quiet_NaN());
       } else {
         event.fields.emplace_back(name, content.get<std::string>());
       }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast and how large the store of `lockstep watch` is, with the files of a gang that never ran.
+//
+//   watch_bench [RANKS [EVENTS [DIRECTORY]]]
+//
+// RANKS workers with EVENTS step events each, a node with samples for every eight of them. Then:
+// the first look at all of it, a look when every rank has told one more step, one when there is
+// nothing new, and what is made of it.
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "base/text.h"
+#include "contract/event.h"
+#include "contract/node_sample.h"
+#include "monitor/event_store.h"
+#include "monitor/prometheus.h"
+#include "monitor/screen.h"
+#include "os/files.h"
+#include "os/memory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kStart = 1.7e9;
+constexpr int kPerNode = 8;
+
+std::string step_line(int rank, int64_t step) {
+  return contract::to_json({.kind = "step",
+                            .time = kStart + static_cast<double>(step) * 0.25,
+                            .rank = rank,
+                            .fields = {{"step", step},
+                                       {"epoch", int64_t{1}},
+                                       {"loss", 2.0 / static_cast<double>(step + 1)},
+                                       {"learning_rate", 0.1},
+                                       {"samples_per_second", 12345.6},
+                                       {"data_seconds", 0.01},
+                                       {"compute_seconds", 0.15 + 0.0001 * (rank % 7)},
+                                       {"exchange_seconds", 0.08},
+                                       {"checkpoint_seconds", 0.0},
+                                       {"gradient_norm", 1.5}}}) +
+         "\n";
+}
+
+std::string node_line(int node, int64_t second) {
+  contract::NodeSample sample{.time = kStart + static_cast<double>(second),
+                              .node = node,
+                              .host = fmt::format("node-{}", node),
+                              .cores = 60,
+                              .granted = 64,
+                              .memory_bytes = int64_t{100} << 30,
+                              .memory_limit_bytes = int64_t{500} << 30};
+  sample.interfaces = {
+      {.name = "ib0", .received_bytes = second * 1000, .sent_bytes = second * 900}};
+  for (int i = 0; i < kPerNode; ++i) {
+    contract::GpuSample gpu;
+    gpu.index = i;
+    gpu.uuid = fmt::format("GPU-{}-{}", node, i);
+    gpu.name = "NVIDIA H200";
+    gpu.utilisation = 0.9;
+    gpu.memory_bytes = int64_t{100} << 30;
+    gpu.memory_total_bytes = int64_t{140} << 30;
+    gpu.power_watts = 600;
+    gpu.temperature = 60;
+    sample.gpus.push_back(gpu);
+    sample.workers.push_back({.rank = node * kPerNode + i,
+                              .pid = 100 + i,
+                              .cores = 7.5,
+                              .memory_bytes = int64_t{12} << 30,
+                              .gpus = {i}});
+  }
+  return contract::to_json(sample) + "\n";
+}
+
+template <typename Work>
+void measure(const char* what, Work work) {
+  const Clock::time_point begin = Clock::now();
+  work();
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  fmt::print("{:<44} {:>9.1f} ms   resident {}\n",
+             what,
+             seconds * 1e3,
+             format_bytes(os::peak_resident_bytes()));
+}
+
+int bench(int ranks, int64_t events, const fs::path& directory) {
+  const contract::RunDirectory run(directory);
+  os::make_directories(run.events(0).parent_path());
+  uint64_t bytes = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::ofstream file(run.events(rank));
+    for (int64_t step = 1; step <= events; ++step) {
+      file << step_line(rank, step);
+    }
+    bytes += static_cast<uint64_t>(file.tellp());
+  }
+  for (int node = 0; node * kPerNode < ranks; ++node) {
+    std::ofstream file(run.node_samples(node));
+    for (int64_t second = 1; second <= events / 4; ++second) {
+      file << node_line(node, second);
+    }
+    bytes += static_cast<uint64_t>(file.tellp());
+  }
+  fmt::print("{} ranks, {} step events in all, {}\n", ranks, ranks * events, format_bytes(bytes));
+
+  monitor::EventStore store(run);
+  measure("before", [] {});
+  measure("first look", [&] { store.poll(); });
+  measure("look, nothing new", [&] { store.poll(); });
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::ofstream(run.events(rank), std::ios::app) << step_line(rank, events + 1);
+  }
+  measure("look, a step of every rank", [&] { store.poll(); });
+  monitor::Snapshot snapshot;
+  measure("snapshot, with stragglers", [&] { snapshot = store.snapshot(); });
+  const auto loss = store.series("loss", 0, std::numeric_limits<double>::infinity(), 80);
+  measure("screen", [&] {
+    monitor::render_screen(snapshot, loss, {}, {.columns = 120, .rows = 50}, kStart);
+  });
+  size_t size = 0;
+  measure("page for Prometheus", [&] { size = prometheus_text(snapshot, kStart).size(); });
+  fmt::print("the page has {}\n", format_bytes(size));
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::stoi(argv[1]) : 1000;
+  const int64_t events = argc > 2 ? std::stoll(argv[2]) : 1000;
+  if (argc > 3) {
+    return lockstep::bench(ranks, events, argv[3]);
+  }
+  const lockstep::os::TemporaryDirectory scratch("watch-bench");
+  return lockstep::bench(ranks, events, scratch.path());
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/watched_run.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+
+#include "cli/jobs.h"
+#include "lockstep/error.h"
+#include "os/environment.h"
+
+namespace lockstep::cli {
+
+Run watched_run(const std::string& word) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  if (!means_job(word, here)) {
+    return run_named(word, here);
+  }
+  const slurm::Client client(os::environment());
+  const Job job = job_named(client, word, here);
+  if (!job.run) {
+    throw Error(ExitCode::Usage, fmt::format("cannot find a run of job {}", word))
+        .fact("found",
+              job.tasks.size() > 1 ? "an array of jobs" : "no run of lockstep's in it, or not yet",
+              "runs")
+        .hint(job.tasks.size() > 1 ? fmt::format("{}_1, one job of the array", word)
+                                   : fmt::format("lockstep status {}", word));
+  }
+  return *job.run;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "contract/node_sample.h"
+#include "monitor/series_table.h"
+#include "monitor/snapshot.h"
+
+namespace lockstep::monitor {
+
+// What one agent has told of its node so far.
+class NodeRecord {
+ public:
+  NodeRecord(int node, SeriesTable& table) : node_(node), table_(table) {}
+
+  // `step` is where the gang is then.
+  void add(contract::NodeSample sample, int64_t step);
+
+  const NodeView& view() const { return view_; }
+
+ private:
+  void add_gpu(const contract::GpuSample& gpu, double time, int64_t step);
+  Series& series(const std::string& name);
+
+  int node_;
+  SeriesTable& table_;
+  NodeView view_;
+};
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "monitor/metric_page.h"
+#include "monitor/snapshot.h"
+
+namespace lockstep::monitor {
+
+// The GPUs of all nodes, under the names, in the units and with the labels of NVIDIA's
+// dcgm-exporter, so that dashboards made for it work here. `node` and `rank` are ours.
+void add_gpus(MetricPage& page, const Snapshot& snapshot);
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "monitor/rank_record.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace lockstep::monitor {
+namespace {
+
+// Enough to smooth what one event shows, few enough to show what happens now: four seconds.
+constexpr size_t kRecent = 16;
+
+std::optional<int64_t> whole(std::optional<double> number) {
+  return number ? std::optional(static_cast<int64_t>(*number)) : std::nullopt;
+}
+
+// What the new event does not tell stays as it was.
+void keep(std::optional<double>& field, const contract::Event& event, const char* name) {
+  if (const auto number = contract::find_number(event, name)) {
+    field = number;
+  }
+}
+
+TimeSplit split_of(const contract::Event& event) {
+  return {.data = contract::find_number(event, "data_seconds"),
+          .compute = contract::find_number(event, "compute_seconds"),
+          .exchange = contract::find_number(event, "exchange_seconds"),
+          .checkpoint = contract::find_number(event, "checkpoint_seconds")};
+}
+
+void add_to(std::optional<double>& sum, const std::optional<double>& more) {
+  if (more) {
+    sum = sum.value_or(0) + *more;
+  }
+}
+
+void divide(std::optional<double>& sum, double by) {
+  if (sum) {
+    *sum /= by;
+  }
+}
+
+// Without the exchange, which is mostly waiting; nothing where compute is not told.
+std::optional<double> own_of(const TimeSplit& split) {
+  if (!split.compute) {
+    return std::nullopt;
+  }
+  return *split.compute + split.data.value_or(0) + split.checkpoint.value_or(0);
+}
+
+}  // namespace
+
+RankRecord::RankRecord(int rank, SeriesTable& table) : table_(table) {
+  view_.rank = rank;
+}
+
+void RankRecord::start(const contract::Event& event) {
+  recent_.clear();
+  view_.time = event.time;
+  view_.step = -1;
+  view_.has_ended = false;
+  view_.step_seconds.reset();
+  view_.own_seconds.reset();
+  view_.split = {};
+}
+
+void RankRecord::step(const contract::Event& event) {
+  const int64_t step = whole(contract::find_number(event, "step")).value_or(view_.step);
+  if (!recent_.empty() && step < recent_.back().step) {
+    recent_.clear();
+  }
+  has_steps_ = true;
+  view_.time = event.time;
+  view_.step = step;
+  keep(view_.epoch, event, "epoch");
+  keep(view_.loss, event, "loss");
+  keep(view_.learning_rate, event, "learning_rate");
+  keep(view_.samples_per_second, event, "samples_per_second");
+  keep(view_.gradient_norm, event, "gradient_norm");
+  const auto memory = contract::find_number(event, "memory_bytes");
+  if (memory) {
+    view_.memory_bytes = whole(memory);
+    remember_peak(memory);
+  }
+  if (const auto bytes = contract::find_number(event, "device_memory_bytes")) {
+    view_.device_memory_bytes = whole(bytes);
+  }
+
+  recent_.push_back({.time = event.time, .step = step, .spent = split_of(event)});
+  if (recent_.size() > kRecent) {
+    recent_.pop_front();
+  }
+  add(step_series_, "step", event.time, static_cast<double>(step));
+  const auto steps = static_cast<double>(step - recent_.front().step);
+  if (steps <= 0) {
+    return;
+  }
+  view_.step_seconds = (event.time - recent_.front().time) / steps;
+  TimeSplit sum;
+  for (auto entry = recent_.begin() + 1; entry != recent_.end(); ++entry) {
+    add_to(sum.data, entry->spent.data);
+    add_to(sum.compute, entry->spent.compute);
+    add_to(sum.exchange, entry->spent.exchange);
+    add_to(sum.checkpoint, entry->spent.checkpoint);
+  }
+  for (auto* part : {&sum.data, &sum.compute, &sum.exchange, &sum.checkpoint}) {
+    divide(*part, steps);
+  }
+  view_.split = sum;
+  view_.own_seconds = own_of(sum);
+  if (view_.own_seconds) {
+    add(own_series_, "own_seconds", event.time, *view_.own_seconds);
+  }
+  if (sum.exchange) {
+    add(exchange_series_, "exchange_seconds", event.time, *sum.exchange);
+  }
+}
+
+void RankRecord::evaluate(const contract::Event& event) {
+  view_.time = std::max(view_.time, event.time);
+}
+
+void RankRecord::end(const contract::Event& event) {
+  view_.time = event.time;
+  view_.has_ended = true;
+  view_.step = whole(contract::find_number(event, "step")).value_or(view_.step);
+  remember_peak(contract::find_number(event, "peak_bytes"));
+}
+
+void RankRecord::metric(double time, const std::string& name, double value) {
+  view_.time = std::max(view_.time, time);
+  if (has_steps_) {
+    return;
+  }
+  if (name == "step") {
+    view_.step = static_cast<int64_t>(value);
+  } else if (name == "epoch") {
+    view_.epoch = value;
+  } else if (name == "loss") {
+    view_.loss = value;
+  } else if (name == "learning_rate") {
+    view_.learning_rate = value;
+  } else if (name == "samples_per_second") {
+    view_.samples_per_second = value;
+  }
+}
+
+void RankRecord::observe(int node, double time, const contract::WorkerSample& sample) {
+  view_.node = node;
+  view_.cores = sample.cores;
+  view_.memory_bytes = sample.memory_bytes;
+  view_.gpus = sample.gpus;
+  const auto memory = static_cast<double>(sample.memory_bytes);
+  remember_peak(memory);
+  add(cores_series_, "cores", time, sample.cores);
+  add(memory_series_, "memory_bytes", time, memory);
+}
+
+RankView RankRecord::view() const {
+  return view_;
+}
+
+double RankRecord::steps_per_event() const {
+  return recent_.size() < 2 ? 0
+                            : static_cast<double>(recent_.back().step - recent_.front().step) /
+                                  static_cast<double>(recent_.size() - 1);
+}
+
+void RankRecord::add(Series*& series, const char* name, double time, double value) {
+  if (series == nullptr) {
+    series = &table_.of_many(fmt::format("rank/{}/{}", view_.rank, name));
+  }
+  series->add(time, std::max<int64_t>(view_.step, 0), value);
+}
+
+void RankRecord::remember_peak(std::optional<double> bytes) {
+  if (bytes) {
+    view_.peak_memory_bytes =
+        std::max(view_.peak_memory_bytes.value_or(0), static_cast<int64_t>(*bytes));
+  }
+}
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "monitor/screen.h"
+
+namespace lockstep::monitor {
+
+// How a rank uses what it was given, 0 to 1. Absent: not known.
+struct Use {
+  std::optional<double> gpu = {};  // mean of its GPUs
+  std::optional<double> gpu_memory = {};
+  std::optional<double> cpu = {};     // of its share of the granted cores
+  std::optional<double> memory = {};  // of its share of the node's limit
+  bool has_no_gpu = false;            // its node has none
+};
+Use use_of(const Snapshot& snapshot, const RankView& rank);
+
+// The ranks that the viewer wants to see, in the order wanted. They live as long as the snapshot.
+std::vector<const RankView*> choose_ranks(const Snapshot& snapshot, const ScreenState& state);
+
+// The table of ranks: one row each, with bars as wide as the screen lets them be.
+class RowLayout {
+ public:
+  explicit RowLayout(size_t columns);
+
+  std::string head() const;
+  ScreenLine row(const Snapshot& snapshot, const RankView& rank, double now) const;
+
+ private:
+  std::string group(const std::optional<double>& share, const std::string& otherwise) const;
+
+  size_t bar_ = 0;  // columns
+};
+
+}  // namespace lockstep::monitor

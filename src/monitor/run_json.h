@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "monitor/heat.h"
+#include "monitor/series.h"
+#include "monitor/snapshot.h"
+
+// What the dashboard's page asks for, as JSON: docs/dashboard.md has the fields.
+namespace lockstep::monitor {
+
+// A run as the page knows it.
+struct RunName {
+  std::string id;  // in addresses
+  std::string name;
+  std::string directory;
+  std::string status;  // "running", "lost"
+};
+
+std::string runs_json(const std::vector<RunName>& runs);
+
+// `series`: the names of those that are of the run as a whole.
+std::string snapshot_json(const RunName& run,
+                          const Snapshot& snapshot,
+                          const std::vector<std::string>& series);
+std::string series_json(const std::string& name, const std::vector<Point>& points);
+std::string marks_json(const std::vector<Mark>& marks);
+std::string heat_json(const Heat& heat);
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "monitor/screen.h"
+
+namespace lockstep::monitor {
+
+// The lines above the ranks: who runs, how far it is, how well it learns.
+std::vector<ScreenLine> header_lines(const Snapshot& snapshot,
+                                     const std::vector<Point>& loss,
+                                     const ScreenSize& size,
+                                     double now);
+
+}  // namespace lockstep::monitor

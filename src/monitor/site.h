@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contract/run_directory.h"
+
+namespace lockstep::monitor {
+
+using Parameters = std::map<std::string, std::string>;
+
+struct Answer {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body = {};
+};
+
+// A run that is shown, and what it is called.
+struct ShownRun {
+  contract::RunDirectory directory;
+  std::string name;
+};
+
+// What the dashboard answers to each address; it knows nothing of sockets, and it only reads.
+//
+// Follows its runs by a thread of its own. Any thread may call.
+class Site {
+ public:
+  explicit Site(std::vector<ShownRun> runs,
+                std::chrono::milliseconds pause = std::chrono::milliseconds(500));
+  ~Site();
+  Site(const Site&) = delete;
+  Site& operator=(const Site&) = delete;
+
+  // The page, a part of it, /api/... or /metrics; a fault is a status and one sentence.
+  Answer answer(const std::string& path, const Parameters& parameters);
+
+  // Grows with everything that is new in the files.
+  uint64_t version() const { return version_; }
+
+  // Waits until there is something newer than `seen`, for `patience` at most; what is newest.
+  uint64_t wait_for_news(uint64_t seen, std::chrono::milliseconds patience);
+
+  // Reads all files once, now.
+  void poll();
+
+ private:
+  struct Followed;
+
+  void follow(const std::stop_token& stop);
+  Answer dispatch(const std::string& path, const Parameters& parameters);
+  Answer runs();
+  Answer snapshot(Followed& run);
+  Answer log(const Followed& run, const Parameters& parameters) const;
+  Answer metrics();
+  Followed& run_of(const Parameters& parameters);
+
+  std::vector<std::unique_ptr<Followed>> runs_;
+  std::chrono::milliseconds pause_;
+  std::atomic<uint64_t> version_ = 0;
+  std::mutex mutex_;
+  std::condition_variable_any news_;
+  std::jthread follower_;
+};
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dashboard in a real browser, from run directories that this script writes.
+//
+//   node dashboard_test.mjs LOCKSTEP [--screenshots DIR] [--large]
+//
+// Leaves with 77, and says why, where Chromium or playwright-core is missing.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import fs from "node:fs";
+import { createRequire } from "node:module";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { MadeUpRun } from "./made_up_run.mjs";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const lockstep = path.resolve(process.argv[2] ?? "build/bin/lockstep");
+const wants = (flag) => process.argv.includes(flag);
+const shots = wants("--screenshots") ? process.argv[process.argv.indexOf("--screenshots") + 1] : null;
+
+function skip(reason) {
+  console.log(`skipped: ${reason}`);
+  process.exit(77);
+}
+
+function findChromium() {
+  return ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((name) => fs.existsSync(name)) ?? skip("there is no Chromium here (Debian: chromium)");
+}
+
+function findPlaywright() {
+  try {
+    return createRequire(path.join(here, "../../web/package.json"))("playwright-core");
+  } catch {
+    return skip("playwright-core is not here: npm ci in web/ brings it");
+  }
+}
+
+const executablePath = findChromium();
+const { chromium } = findPlaywright();
+const servers = []; // all that were started
+const scratch = fs.mkdtempSync(path.join(os.tmpdir(), "dashboard-"));
+
+// Our server, until `stop`; knows its address.
+async function serve(...runs) {
+  const child = spawn(lockstep, ["dashboard", ...runs], { cwd: scratch });
+  servers.push(child);
+  let text = "";
+  child.stderr.on("data", (bytes) => process.stderr.write(bytes));
+  for await (const bytes of child.stdout) {
+    text += bytes;
+    if (/ssh -N .*\n/.test(text)) {
+      break;
+    }
+  }
+  const [, base, token] = /(http:\/\/[^/]+)\/\?token=(\w+)/.exec(text);
+  const stop = async () => {
+    if (child.exitCode === null && child.signalCode === null) {
+      child.kill("SIGTERM");
+      await new Promise((done) => child.on("exit", done));
+    }
+  };
+  return { base, token, url: `${base}/?token=${token}`, child, stop, text };
+}
+
+async function until(what, ask, turns = 200) {
+  for (let turn = 0; turn < turns; turn++) {
+    if (await ask()) {
+      return;
+    }
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  assert.fail(`waited in vain until ${what}`);
+}
+
+const tile = (page, name) => page.locator(`[data-tile="${name}"]`).getAttribute("data-value");
+
+async function open(browser, server, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.faults = [];
+  page.strangers = [];
+  page.on("pageerror", (fault) => page.faults.push(String(fault)));
+  page.on("console", (line) => line.type() === "error" && page.faults.push(line.text()));
+  page.on("request", (request) => !request.url().startsWith(server.base) && !request.url().startsWith("data:") && page.strangers.push(request.url()));
+  await page.goto(server.url);
+  await page.waitForSelector("[data-tile=step]");
+  return page;
+}
+
+function smallRun(name, steps = 200, worse = 1) {
+  const run = new MadeUpRun(path.join(scratch, "runs", name), { workers: 4 });
+  for (let step = 1; step <= steps; step += 4) {
+    for (let rank = 0; rank < 4; rank++) {
+      const { loss, samples_per_second } = run.stepOf(rank, step);
+      run.step(rank, step, { loss: loss * worse, samples_per_second: samples_per_second / worse });
+    }
+  }
+  run.evaluation(100, 0.61);
+  run.evaluation(200, 0.83);
+  run.checkpoint(150);
+  run.sample(0, [0, 1, 2, 3], run.started + steps * 0.25);
+  for (let line = 0; line < 300; line++) {
+    run.say(0, `step ${line} done${line === 123 ? ", a NEEDLE in it" : ""}`);
+    run.say(1, `rank one says ${line}`);
+  }
+  return run;
+}
+
+const tests = {
+  async "shows what the files say, and what is added to them, without a reload"(browser) {
+    const run = smallRun("live");
+    const server = await serve("runs/live");
+    const page = await open(browser, server);
+    const last = run.stepOf(0, 197);
+
+    assert.equal(Number(await tile(page, "step")), 197);
+    assert.equal(Number(await tile(page, "loss")), last.loss);
+    assert.equal(Number(await tile(page, "learning rate")), last.learning_rate);
+    assert.equal(Number(await tile(page, "samples/s")), last.samples_per_second);
+    assert.equal(Number(await tile(page, "accuracy")), 0.83);
+    assert.equal(Number(await tile(page, "checkpoint")), 150);
+    assert.match(await page.locator("#rank-told").textContent(), /rank 0 .*Made-up GPU.*utilisation 90 %.*400 W/);
+    assert.equal(new URL(page.url()).search, "", "the token leaves the address bar");
+    for (const chart of ["loss", "learning rate", "samples per second", "accuracy"]) {
+      assert.ok(await page.locator(`[data-chart="${chart}"] canvas`).isVisible(), chart);
+    }
+    const compute = Number(await page.locator('[data-phase="compute"]').getAttribute("data-value"));
+    assert.ok(compute > 0.03 && compute < 0.06, `0.15 s and a little per event of four steps: ${compute}`);
+
+    const next = {};
+    for (let rank = 0; rank < 4; rank++) {
+      next[rank] = run.step(rank, 201, rank === 0 ? { loss: 0.123456789 } : {});
+    }
+    await until("the new loss is shown", async () => Number(await tile(page, "loss")) === 0.123456789);
+    await page.locator('[data-chart="loss"] summary').click();
+    await page.waitForSelector('[data-chart="loss"] table[data-curve]');
+    const values = await page.locator('[data-chart="loss"] table[data-curve]').first().locator("td[data-value]").evaluateAll((cells) => cells.map((cell) => Number(cell.dataset.value)));
+    assert.equal(values.at(-1), 0.123456789);
+    assert.equal(values.at(-2), last.loss);
+    assert.deepEqual(page.faults, []);
+    assert.deepEqual(page.strangers, [], "nothing is asked of anybody else");
+    await server.stop();
+  },
+
+  async "finds words in a rank's log and follows it"(browser) {
+    const run = smallRun("words");
+    const server = await serve("runs/words");
+    const page = await open(browser, server);
+    const lines = page.locator("#logs .line");
+
+    await until("the tail is there", async () => (await lines.count()) === 300);
+    await page.getByLabel("Search the log").fill("needle");
+    await until("one line is left", async () => (await lines.count()) === 1);
+    assert.match(await lines.first().textContent(), /step 123 done, a NEEDLE in it/);
+    assert.equal(await page.locator("#logs mark").textContent(), "NEEDLE");
+    run.say(0, "another needle");
+    run.step(0, 202);
+    await until("the new one comes by itself", async () => (await lines.count()) === 2);
+
+    await page.getByLabel("Search the log").fill("");
+    await page.getByLabel("Rank", { exact: true }).fill("1");
+    await page.getByLabel("Rank", { exact: true }).press("Enter");
+    await until("rank 1 speaks", async () => /rank one says 299/.test((await lines.count()) ? await lines.last().textContent() : ""));
+    await server.stop();
+  },
+
+  async "lays runs over each other, and zooms, pans and resets by mouse and keys"(browser) {
+    smallRun("one");
+    smallRun("two", 160);
+    const server = await serve("runs/one", "runs/two");
+    const page = await open(browser, server);
+    const legend = page.locator('[data-chart="loss"] .u-legend');
+
+    await until("both are there", async () => /one[\s\S]*two/.test(await legend.textContent()));
+    await page.locator('#runs [data-run="1"]').uncheck();
+    await until("one is left", async () => !/two/.test(await legend.textContent()));
+    const over = page.locator('[data-chart="loss"] .u-over');
+    const box = await over.boundingBox();
+    const before = await page.locator('[data-chart="loss"] canvas').screenshot();
+    await page.mouse.move(box.x + box.width * 0.3, box.y + 50);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.6, box.y + 50, { steps: 5 });
+    await page.mouse.up();
+    await page.mouse.move(5, 5);
+    const zoomed = await page.locator('[data-chart="loss"] canvas').screenshot();
+    assert.ok(!before.equals(zoomed), "a drag zooms");
+    await page.locator('[data-chart="loss"]').focus();
+    await page.keyboard.press("ArrowRight");
+    await page.waitForTimeout(100);
+    assert.ok(!zoomed.equals(await page.locator('[data-chart="loss"] canvas').screenshot()), "an arrow pans");
+    await page.keyboard.press("0");
+    await page.waitForTimeout(100);
+    assert.ok(before.equals(await page.locator('[data-chart="loss"] canvas').screenshot()), "0 shows all again");
+    await page.locator("#axis").selectOption("time");
+    assert.match(await legend.textContent(), /since start/);
+    assert.deepEqual(page.faults, []);
+    await server.stop();
+  },
+
+  async "shows nothing without the token"(browser) {
+    smallRun("secret");
+    const server = await serve("runs/secret");
+    const page = await (await browser.newContext()).newPage();
+
+    for (const address of ["/", "/?token=", `/?token=${"0".repeat(32)}`, "/api/runs", "/app.js", "/metrics"]) {
+      const answer = await page.goto(server.base + address);
+      assert.equal(answer.status(), 403, address);
+      assert.match(await answer.text(), /^cannot show this run: .*\.\n$/);
+    }
+    assert.equal((await page.goto(server.url)).status(), 200);
+    const [cookie] = await page.context().cookies();
+    assert.ok(cookie.httpOnly && cookie.sameSite === "Strict");
+    assert.equal((await page.goto(`${server.base}/api/runs`)).status(), 200, "the cookie is enough");
+    assert.match(server.text, /ssh -N -L (\d+):127\.0\.0\.1:\1 /);
+    await server.stop();
+  },
+
+  async "is readable on a phone and in both themes"(browser) {
+    smallRun("phone");
+    const server = await serve("runs/phone");
+    const page = await open(browser, server, { viewport: { width: 375, height: 700 }, colorScheme: "dark" });
+
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= 375, `nothing sticks out: ${width}`);
+    const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const dark = await back();
+    await page.locator("#theme").click();
+    assert.notEqual(await back(), dark);
+    assert.deepEqual(page.faults, []);
+    await server.stop();
+  },
+};
+
+const large = {
+  async "1,000 ranks and a million points"(browser) {
+    const run = new MadeUpRun(path.join(scratch, "runs", "large"), { workers: 1000 });
+    const file = fs.openSync(run.file("events", "rank-0.jsonl"), "a");
+    for (let from = 1; from <= 1e6; from += 10000) {
+      let text = "";
+      for (let step = from; step < from + 10000; step++) {
+        text += JSON.stringify(run.stepOf(0, step)) + "\n";
+      }
+      fs.writeSync(file, text);
+    }
+    fs.closeSync(file);
+    for (let rank = 1; rank < 1000; rank++) {
+      let text = "";
+      for (let step = 10000; step <= 1e6; step += 10000) {
+        text += JSON.stringify(run.stepOf(rank, step)) + "\n";
+      }
+      fs.appendFileSync(run.file("events", `rank-${rank}.jsonl`), text);
+    }
+    for (let node = 0; node < 125; node++) {
+      run.sample(node, [...Array(8).keys()].map((i) => node * 8 + i), run.started + 250000);
+    }
+    const folder = run.file("events");
+    const written = fs.readdirSync(folder).reduce((sum, name) => sum + fs.statSync(path.join(folder, name)).size, 0);
+    const server = await serve("runs/large");
+    const begin = Date.now();
+    const page = await open(browser, server);
+    await until("all of it is read", async () => Number(await tile(page, "step")) === 1e6, 1200);
+    const opened = (Date.now() - begin) / 1000;
+    await page.waitForTimeout(3000);
+    const frames = await page.evaluate(async () => {
+      const chart = document.querySelector('[data-chart="loss"]');
+      chart.focus();
+      document.getElementById("in").click();
+      const times = [];
+      let last = performance.now();
+      for (let i = 0; i < 120; i++) {
+        document.getElementById(i % 40 < 20 ? "right" : "left").click();
+        await new Promise((done) => requestAnimationFrame(done));
+        const now = performance.now();
+        times.push(now - last);
+        last = now;
+      }
+      return times.sort((one, other) => one - other);
+    });
+    const at = (share) => frames[Math.floor(share * (frames.length - 1))].toFixed(1);
+    console.log(`  ${(written / 1e6).toFixed(0)} MB of events read and shown after ${opened.toFixed(1)} s; a frame while panning: median ${at(0.5)} ms, 95 of 100 within ${at(0.95)} ms, longest ${at(1)} ms`);
+    const sizes = await page.evaluate(async () => {
+      const sizes = {};
+      for (const name of ["snapshot", "series?name=loss", "heat"]) {
+        const begin = performance.now();
+        const text = await (await fetch(`/api/${name}`)).text();
+        sizes[name] = `${text.length} bytes in ${(performance.now() - begin).toFixed(0)} ms`;
+      }
+      return sizes;
+    });
+    console.log(`  ${Object.entries(sizes).map(([name, text]) => `${name}: ${text}`).join("; ")}`);
+    assert.deepEqual(page.faults, []);
+    await server.stop();
+  },
+};
+
+async function takeShots(browser) {
+  const first = smallRun("resnet50-a", 900);
+  smallRun("resnet50-b", 700, 1.2);
+  first.evaluation(800, 0.91);
+  first.checkpoint(600);
+  const server = await serve("runs/resnet50-a", "runs/resnet50-b");
+  for (const colorScheme of ["dark", "light"]) {
+    const page = await open(browser, server, { colorScheme, viewport: { width: 1100, height: 1000 } });
+    await page.waitForTimeout(1500);
+    await page.screenshot({ path: path.join(shots, `dashboard-${colorScheme}.png`), fullPage: true });
+  }
+  await server.stop();
+}
+
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const browser = await chromium.launch({ executablePath, args: flags });
+let failed = 0;
+try {
+  for (const [name, test] of Object.entries({ ...tests, ...(wants("--large") ? large : {}) })) {
+    try {
+      await test(browser);
+      console.log(`ok: ${name}`);
+    } catch (fault) {
+      failed++;
+      console.log(`FAILED: ${name}\n${fault.stack}`);
+    }
+  }
+  if (shots) {
+    await takeShots(browser);
+  }
+} finally {
+  await browser.close();
+  servers.forEach((child) => child.kill("SIGTERM"));
+  fs.rmSync(scratch, { recursive: true, force: true });
+}
+console.log(failed ? `${failed} failed` : "all well");
+process.exit(failed ? 1 : 0);
