@@ -134,6 +134,8 @@ def main():
 
     tidy = Tidy(arguments.build.resolve())
     entries = json.loads((tidy.build / "compile_commands.json").read_text())
+    # What the build itself writes is not there yet, and nobody's style.
+    entries = [entry for entry in entries if tidy.build not in pathlib.Path(entry["file"]).parents]
     unknown = [entry for entry in entries if not tidy.mark_of(entry).exists()]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         findings = "".join(pool.map(tidy.run, list(batches_of(unknown))))

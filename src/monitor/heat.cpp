@@ -95,6 +95,7 @@ Heat make_heat(const std::vector<int>& ranks,
   const size_t columns = std::min(longest, most_columns);
   const Span span = span_of(curves);
   std::vector<std::vector<double>> values;
+  values.reserve(curves.size());
   for (const std::vector<Point>& curve : curves) {
     values.push_back(columns_of(curve, span, columns));
   }
@@ -105,6 +106,7 @@ Heat make_heat(const std::vector<int>& ranks,
     heat.times.push_back(span.from + (span.to - span.from) * static_cast<double>(c + 1) /
                                          static_cast<double>(columns));
     std::vector<double> column;
+    column.reserve(values.size());
     for (const std::vector<double>& row : values) {
       column.push_back(row[c]);
     }
@@ -123,6 +125,7 @@ Heat make_heat(const std::vector<int>& ranks,
 Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t most_columns) {
   constexpr double kForever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<Point>> curves;
+  curves.reserve(ranks.size());
   for (const int rank : ranks) {
     curves.push_back(store.series(
         fmt::format("rank/{}/own_seconds", rank), -kForever, kForever, 2 * most_columns));
