@@ -7,7 +7,7 @@
 // the first look at all of it, a look when every rank has told one more step, one when there is
 // nothing new, and what is made of it.
 #include <chrono>
-#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -82,11 +82,14 @@ std::string node_line(int node, int64_t second) {
 template <typename Work>
 void measure(const char* what, Work work) {
   const Clock::time_point begin = Clock::now();
+  const std::clock_t busy = std::clock();
   work();
+  const double processor = static_cast<double>(std::clock() - busy) / CLOCKS_PER_SEC;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  fmt::print("{:<44} {:>9.1f} ms   resident {}\n",
+  fmt::print("{:<30} {:>9.1f} ms by the clock {:>9.1f} ms of a core   resident {}\n",
              what,
              seconds * 1e3,
+             processor * 1e3,
              format_bytes(os::peak_resident_bytes()));
 }
 

@@ -3,12 +3,101 @@
 
 #include <fmt/format.h>
 #include <limits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
 
 namespace lockstep::contract {
+namespace {
+
+// Builds an event while its line is read: a viewer reads millions of them. Fields that are no
+// number and no text are left alone, as later versions may have some.
+class EventReader : public nlohmann::json::json_sax_t {
+ public:
+  bool null() override {  // as which JSON writes what is no number
+    return add(std::numeric_limits<double>::quiet_NaN());
+  }
+  bool boolean(bool /*value*/) override { return is_object(); }
+  bool number_integer(number_integer_t value) override { return add(int64_t{value}); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return add(static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
+  bool string(string_t& value) override {
+    if (depth_ == 1 && key_ == "event") {
+      event_.kind = std::move(value);
+      has_kind_ = true;
+      return true;
+    }
+    return add(std::move(value));
+  }
+  bool binary(binary_t& /*value*/) override { return is_object(); }
+  bool start_object(std::size_t /*size*/) override {
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t /*size*/) override {
+    ++depth_;
+    return depth_ > 1;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (depth_ == 1) {
+      key_ = std::move(name);
+    }
+    return true;
+  }
+  bool parse_error(std::size_t /*at*/,
+                   const std::string& /*token*/,
+                   const nlohmann::json::exception& fault) override {
+    fault_ = fault.what();
+    return false;
+  }
+
+  bool has_all() const { return has_kind_ && has_time_ && has_rank_; }
+  const std::string& fault() const { return fault_; }
+  Event take() { return std::move(event_); }
+
+ private:
+  bool is_object() const { return depth_ > 0; }
+
+  bool add(Event::Value value) {
+    if (depth_ != 1) {
+      return is_object();
+    }
+    const auto* whole = std::get_if<int64_t>(&value);
+    const auto* real = std::get_if<double>(&value);
+    if (key_ == "time" && (whole != nullptr || real != nullptr)) {
+      event_.time = whole != nullptr ? static_cast<double>(*whole) : *real;
+      has_time_ = true;
+    } else if (key_ == "rank" && whole != nullptr) {
+      event_.rank = static_cast<int>(*whole);
+      has_rank_ = true;
+    } else if (key_ != "event") {
+      event_.fields.emplace_back(key_, std::move(value));
+    }
+    return true;
+  }
+
+  Event event_;
+  std::string key_;
+  std::string fault_ = "no object";
+  int depth_ = 0;
+  bool has_kind_ = false;
+  bool has_time_ = false;
+  bool has_rank_ = false;
+};
+
+}  // namespace
 
 std::string to_json(const Event& event) {
   nlohmann::ordered_json line = {{"event", event.kind}, {"time", event.time}, {"rank", event.rank}};
@@ -19,30 +108,13 @@ std::string to_json(const Event& event) {
 }
 
 Event parse_event(std::string_view line) {
-  try {
-    const auto value = nlohmann::ordered_json::parse(line);
-    Event event{.kind = value.at("event").get<std::string>(),
-                .time = value.at("time").get<double>(),
-                .rank = value.at("rank").get<int>()};
-    for (const auto& [name, content] : value.items()) {
-      if (name == "event" || name == "time" || name == "rank") {
-        continue;
-      }
-      if (content.is_number_integer()) {
-        event.fields.emplace_back(name, content.get<int64_t>());
-      } else if (content.is_number()) {
-        event.fields.emplace_back(name, content.get<double>());
-      } else if (content.is_null()) {  // as which JSON writes what is no number
-        event.fields.emplace_back(name, std::numeric_limits<double>::quiet_NaN());
-      } else {
-        event.fields.emplace_back(name, content.get<std::string>());
-      }
-    }
-    return event;
-  } catch (const nlohmann::json::exception& fault) {
+  EventReader reader;
+  const bool is_whole = nlohmann::json::sax_parse(line.begin(), line.end(), &reader);
+  if (!is_whole || !reader.has_all()) {
     throw Error(ExitCode::Io, fmt::format("cannot read the event '{}'", line))
-        .fact("reason", fault.what());
+        .fact("reason", is_whole ? "event, time or rank is missing" : reader.fault());
   }
+  return reader.take();
 }
 
 std::optional<double> find_number(const Event& event, std::string_view name) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <fmt/format.h>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -86,7 +87,7 @@ struct EventStore::Content {
   void add_numbers(const contract::Event& event, std::string_view prefix);
   void add_mark(Mark mark);
   RankRecord& rank(int number);
-  int64_t front() const;
+  void look_up_steps(std::vector<Point>& points) const;
   void describe_run(Snapshot& snapshot) const;
   void describe_training(Snapshot& snapshot) const;
   std::vector<RankView> views(int world_size) const;
@@ -282,7 +283,7 @@ void EventStore::Content::take_metric(const contract::Event& event) {
   rank(event.rank).metric(event.time, name, *value);
   if (event.rank == 0) {
     gang.output_metrics[name] = *value;
-    table.one("output/" + name).add(event.time, std::max<int64_t>(front(), 0), *value);
+    table.one("output/" + name).add(event.time, kStepUnknown, *value);
   }
 }
 
@@ -294,7 +295,7 @@ void EventStore::Content::take_node(contract::NodeSample sample) {
     }
   }
   const int node = sample.node;
-  nodes.try_emplace(node, node, table).first->second.add(std::move(sample), front());
+  nodes.try_emplace(node, node, table).first->second.add(std::move(sample));
 }
 
 void EventStore::Content::add_numbers(const contract::Event& event, std::string_view prefix) {
@@ -302,7 +303,7 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
   for (const auto& [name, value] : event.fields) {
     const auto number = contract::find_number(event, name);
     const bool is_untold = name == "accuracy" && number && *number < 0;
-    if (number && name != "step" && !is_untold) {
+    if (number && !is_untold) {
       table.one(std::string(prefix) + name).add(event.time, step, *number);
     }
   }
@@ -319,10 +320,24 @@ RankRecord& EventStore::Content::rank(int number) {
   return ranks.try_emplace(number, number, table).first->second;
 }
 
-// Where rank 0 is.
-int64_t EventStore::Content::front() const {
-  const auto leader = ranks.find(0);
-  return leader == ranks.end() ? 0 : std::max<int64_t>(leader->second.step_now(), 0);
+// Those that are not known: where rank 0 was then.
+void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
+  const auto found = table.all().find("step");
+  const bool is_known = std::none_of(
+      points.begin(), points.end(), [](const Point& point) { return point.step == kStepUnknown; });
+  if (is_known || found == table.all().end()) {
+    return;
+  }
+  const std::vector<Point> steps = found->second.points(-INFINITY, INFINITY, found->second.size());
+  auto next = steps.begin();
+  for (Point& point : points) {
+    while (next != steps.end() && next->time <= point.time) {
+      ++next;
+    }
+    if (point.step == kStepUnknown) {
+      point.step = next == steps.begin() ? 0 : std::prev(next)->step;
+    }
+  }
 }
 
 void EventStore::Content::describe_run(Snapshot& snapshot) const {
@@ -423,8 +438,12 @@ std::vector<Point> EventStore::series(const std::string& name,
                                       double to,
                                       size_t most_points) const {
   const auto found = content_->table.all().find(name);
-  return found == content_->table.all().end() ? std::vector<Point>()
-                                              : found->second.points(from, to, most_points);
+  if (found == content_->table.all().end()) {
+    return {};
+  }
+  std::vector<Point> points = found->second.points(from, to, most_points);
+  content_->look_up_steps(points);
+  return points;
 }
 
 std::vector<std::string> EventStore::series_names() const {

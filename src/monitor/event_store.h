@@ -24,7 +24,7 @@ struct StoreLimits {
 // it. What is missing, cut or no event is no error: it is counted, or not there yet. One thread.
 //
 // Series, with what they are of:
-//   loss, learning_rate, samples_per_second, ...   each number of rank 0's step events
+//   step, loss, learning_rate, ...                 each number of rank 0's step events
 //   evaluation/loss, evaluation/accuracy, ...      each number of rank 0's evaluations
 //   output/NAME                                    what rank 0's output said of NAME
 //   rank/R/step, rank/R/own_seconds, rank/R/exchange_seconds, rank/R/cores, rank/R/memory_bytes

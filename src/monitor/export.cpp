@@ -38,6 +38,17 @@ bool fits(std::string_view name, std::string_view pattern) {
   return false;
 }
 
+// There may be thousands.
+std::string some_of(std::vector<std::string> names) {
+  constexpr size_t kSome = 12;
+  if (names.empty()) {
+    return "no series at all";
+  }
+  const size_t more = names.size() - std::min(kSome, names.size());
+  names.resize(names.size() - more);
+  return join(names, " ") + (more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 // As RFC 4180 wants it.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
@@ -71,7 +82,7 @@ std::vector<std::string> choose_series(const EventStore& store,
                  [&pattern](const std::string& name) { return fits(name, pattern); });
     if (chosen.size() == before) {
       throw Error(ExitCode::Usage, fmt::format("cannot find the series '{}'", pattern))
-          .fact("found", names.empty() ? "no series at all" : join(names, " "), "RUN/events")
+          .fact("found", some_of(names), "RUN/events")
           .hint(find_closest(pattern, names).value_or("without --series: all of them"));
     }
   }

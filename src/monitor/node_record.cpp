@@ -32,10 +32,10 @@ std::optional<double> rate_of(int64_t before, int64_t after, double seconds) {
 
 }  // namespace
 
-void NodeRecord::add(contract::NodeSample sample, int64_t step) {
+void NodeRecord::add(contract::NodeSample sample) {
   const double time = sample.time;
-  series("cores").add(time, step, sample.cores);
-  series("memory_bytes").add(time, step, static_cast<double>(sample.memory_bytes));
+  series("cores").add(time, kStepUnknown, sample.cores);
+  series("memory_bytes").add(time, kStepUnknown, static_cast<double>(sample.memory_bytes));
   view_.received_per_second.reset();
   view_.sent_per_second.reset();
   if (view_.sample.time > 0) {
@@ -46,28 +46,28 @@ void NodeRecord::add(contract::NodeSample sample, int64_t step) {
     view_.sent_per_second = rate_of(before.sent, after.sent, seconds);
   }
   if (view_.received_per_second && view_.sent_per_second) {
-    series("received_per_second").add(time, step, *view_.received_per_second);
-    series("sent_per_second").add(time, step, *view_.sent_per_second);
+    series("received_per_second").add(time, kStepUnknown, *view_.received_per_second);
+    series("sent_per_second").add(time, kStepUnknown, *view_.sent_per_second);
   }
   for (const contract::GpuSample& gpu : sample.gpus) {
-    add_gpu(gpu, time, step);
+    add_gpu(gpu, time);
   }
   view_.sample = std::move(sample);
 }
 
-void NodeRecord::add_gpu(const contract::GpuSample& gpu, double time, int64_t step) {
+void NodeRecord::add_gpu(const contract::GpuSample& gpu, double time) {
   const std::string name = fmt::format("gpu/{}/", gpu.index);
   if (gpu.utilisation) {
-    series(name + "utilisation").add(time, step, *gpu.utilisation);
+    series(name + "utilisation").add(time, kStepUnknown, *gpu.utilisation);
   }
   if (gpu.memory_bytes) {
-    series(name + "memory_bytes").add(time, step, static_cast<double>(*gpu.memory_bytes));
+    series(name + "memory_bytes").add(time, kStepUnknown, static_cast<double>(*gpu.memory_bytes));
   }
   if (gpu.power_watts) {
-    series(name + "power_watts").add(time, step, *gpu.power_watts);
+    series(name + "power_watts").add(time, kStepUnknown, *gpu.power_watts);
   }
   if (gpu.temperature) {
-    series(name + "temperature").add(time, step, *gpu.temperature);
+    series(name + "temperature").add(time, kStepUnknown, *gpu.temperature);
   }
 }
 

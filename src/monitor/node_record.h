@@ -14,13 +14,12 @@ class NodeRecord {
  public:
   NodeRecord(int node, SeriesTable& table) : node_(node), table_(table) {}
 
-  // `step` is where the gang is then.
-  void add(contract::NodeSample sample, int64_t step);
+  void add(contract::NodeSample sample);
 
   const NodeView& view() const { return view_; }
 
  private:
-  void add_gpu(const contract::GpuSample& gpu, double time, int64_t step);
+  void add_gpu(const contract::GpuSample& gpu, double time);
   Series& series(const std::string& name);
 
   int node_;

@@ -140,7 +140,8 @@ MetricPage::Labels labels_of(const Snapshot& snapshot, const NodeView& node, con
           {"modelName", gpu.name},
           {"hostname", node.sample.host},
           {"hpc_job", snapshot.job},
-          {"node", std::to_string(node.sample.node)},
+          {"run", snapshot.run_id},
+          {"node", node.sample.host},
           {"rank", owner ? std::to_string(*owner) : ""}};
 }
 

@@ -7,7 +7,7 @@
 namespace lockstep::monitor {
 
 // The GPUs of all nodes, under the names, in the units and with the labels of NVIDIA's
-// dcgm-exporter, so that dashboards made for it work here. `node` and `rank` are ours.
+// dcgm-exporter, so that dashboards made for it work here. `run`, `node` and `rank` are ours.
 void add_gpus(MetricPage& page, const Snapshot& snapshot);
 
 }  // namespace lockstep::monitor

@@ -90,7 +90,7 @@ void RankRecord::step(const contract::Event& event) {
   if (recent_.size() > kRecent) {
     recent_.pop_front();
   }
-  add(step_series_, "step", event.time, static_cast<double>(step));
+  add(step_series_, "step", {.time = event.time, .step = step, .mean = static_cast<double>(step)});
   const auto steps = static_cast<double>(step - recent_.front().step);
   if (steps <= 0) {
     return;
@@ -109,10 +109,12 @@ void RankRecord::step(const contract::Event& event) {
   view_.split = sum;
   view_.own_seconds = own_of(sum);
   if (view_.own_seconds) {
-    add(own_series_, "own_seconds", event.time, *view_.own_seconds);
+    add(own_series_, "own_seconds", {.time = event.time, .step = step, .mean = *view_.own_seconds});
   }
   if (sum.exchange) {
-    add(exchange_series_, "exchange_seconds", event.time, *sum.exchange);
+    add(exchange_series_,
+        "exchange_seconds",
+        {.time = event.time, .step = step, .mean = *sum.exchange});
   }
 }
 
@@ -152,8 +154,8 @@ void RankRecord::observe(int node, double time, const contract::WorkerSample& sa
   view_.gpus = sample.gpus;
   const auto memory = static_cast<double>(sample.memory_bytes);
   remember_peak(memory);
-  add(cores_series_, "cores", time, sample.cores);
-  add(memory_series_, "memory_bytes", time, memory);
+  add(cores_series_, "cores", {.time = time, .step = kStepUnknown, .mean = sample.cores});
+  add(memory_series_, "memory_bytes", {.time = time, .step = kStepUnknown, .mean = memory});
 }
 
 RankView RankRecord::view() const {
@@ -166,11 +168,11 @@ double RankRecord::steps_per_event() const {
                                   static_cast<double>(recent_.size() - 1);
 }
 
-void RankRecord::add(Series*& series, const char* name, double time, double value) {
+void RankRecord::add(Series*& series, const char* name, const Point& point) {
   if (series == nullptr) {
     series = &table_.of_many(fmt::format("rank/{}/{}", view_.rank, name));
   }
-  series->add(time, std::max<int64_t>(view_.step, 0), value);
+  series->add(point.time, point.step, point.mean);
 }
 
 void RankRecord::remember_peak(std::optional<double> bytes) {

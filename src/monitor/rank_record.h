@@ -29,7 +29,6 @@ class RankRecord {
 
   RankView view() const;
   bool has_steps() const { return has_steps_; }
-  int64_t step_now() const { return view_.step; }
   double steps_per_event() const;
 
  private:
@@ -39,7 +38,7 @@ class RankRecord {
     int64_t step = 0;
     TimeSplit spent;
   };
-  void add(Series*& series, const char* name, double time, double value);
+  void add(Series*& series, const char* name, const Point& point);
   void remember_peak(std::optional<double> bytes);
 
   SeriesTable& table_;

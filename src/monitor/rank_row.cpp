@@ -12,12 +12,13 @@ namespace lockstep::monitor {
 namespace {
 
 constexpr size_t kRank = 5;
-constexpr size_t kNode = 10;
-constexpr size_t kStep = 9;
+constexpr size_t kShortestNode = 5;
+constexpr size_t kLongestNode = 17;
+constexpr size_t kStep = 8;
 constexpr size_t kLoss = 9;
 constexpr size_t kNumber = 5;  // beside a bar
 constexpr size_t kAge = 6;
-constexpr size_t kLate = 7;
+constexpr size_t kLate = 6;
 constexpr size_t kWidestBar = 10;
 constexpr size_t kGroups = 4;
 
@@ -37,11 +38,15 @@ std::string host_of(const Snapshot& snapshot, const RankView& rank) {
 std::string age_text(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 3600;
+  constexpr double kDay = 86400;
   if (seconds < kMinute) {
     return fmt::format("{:.0f}s", std::floor(seconds));
   }
-  return seconds < kHour ? fmt::format("{:.0f}m", std::floor(seconds / kMinute))
-                         : fmt::format("{:.0f}h", std::floor(seconds / kHour));
+  if (seconds < kHour) {
+    return fmt::format("{:.0f}m", std::floor(seconds / kMinute));
+  }
+  return seconds < 2 * kDay ? fmt::format("{:.0f}h", std::floor(seconds / kHour))
+                            : fmt::format("{:.0f}d", std::floor(seconds / kDay));
 }
 
 std::string late_text(const RankView& rank) {
@@ -147,18 +152,21 @@ std::vector<const RankView*> choose_ranks(const Snapshot& snapshot, const Screen
   return ranks;
 }
 
-RowLayout::RowLayout(size_t columns) {
-  constexpr size_t kFixed =
-      2 + kRank + 1 + kNode + kStep + kLoss + kGroups * (kNumber + 1) + kAge + kLate;
-  if (columns > kFixed) {
-    bar_ = std::min(kWidestBar, (columns - kFixed) / kGroups);
+RowLayout::RowLayout(const Snapshot& snapshot, size_t columns) : node_(kShortestNode) {
+  for (const NodeView& node : snapshot.nodes) {
+    node_ = std::clamp(columns_of(node.sample.host) + 1, node_, kLongestNode);
+  }
+  const size_t fixed =
+      2 + kRank + 1 + node_ + kStep + kLoss + kGroups * (kNumber + 1) + kAge + kLate;
+  if (columns > fixed) {
+    bar_ = std::min(kWidestBar, (columns - fixed) / kGroups);
   }
 }
 
 std::string RowLayout::head() const {
   const size_t width = bar_ + kNumber + 1;
-  return "  " + right("rank", kRank) + " " + left("node", kNode) + right("step", kStep) +
-         right("loss", kLoss) + " " + left("GPU", width) + left("GPU mem", width) +
+  return "  " + right("rank", kRank) + " " + left("node", node_) + right("step", kStep) +
+         right("loss", kLoss) + " " + left("GPU", width) + left("GPUmem", width) +
          left("CPU", width) + left("memory", width - 1) + right("age", kAge) + right("late", kLate);
 }
 
@@ -176,7 +184,7 @@ ScreenLine RowLayout::row(const Snapshot& snapshot, const RankView& rank, double
   const Use use = use_of(snapshot, rank);
   const std::string no_gpu = use.has_no_gpu ? (bar_ + kNumber < 6 ? "none" : "no GPU") : "-";
   std::string text = rank.is_straggler ? "! " : "  ";
-  text += right(std::to_string(rank.rank), kRank) + " " + left(host_of(snapshot, rank), kNode);
+  text += right(std::to_string(rank.rank), kRank) + " " + left(host_of(snapshot, rank), node_);
   text += right(rank.step < 0 ? "-" : std::to_string(rank.step), kStep);
   text += right(rank.loss ? fmt::format("{:.4g}", *rank.loss) : "-", kLoss);
   text += group(use.gpu, no_gpu);

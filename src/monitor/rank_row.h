@@ -25,7 +25,7 @@ std::vector<const RankView*> choose_ranks(const Snapshot& snapshot, const Screen
 // The table of ranks: one row each, with bars as wide as the screen lets them be.
 class RowLayout {
  public:
-  explicit RowLayout(size_t columns);
+  RowLayout(const Snapshot& snapshot, size_t columns);
 
   std::string head() const;
   ScreenLine row(const Snapshot& snapshot, const RankView& rank, double now) const;
@@ -33,7 +33,8 @@ class RowLayout {
  private:
   std::string group(const std::optional<double>& share, const std::string& otherwise) const;
 
-  size_t bar_ = 0;  // columns
+  size_t node_ = 0;  // columns
+  size_t bar_ = 0;
 };
 
 }  // namespace lockstep::monitor

@@ -55,7 +55,7 @@ std::vector<ScreenLine> help_lines() {
         "?            this page; any key goes back",
         "",
         "GPU          share of time in which a kernel ran",
-        "GPU mem      of the GPU's memory, by all who use it",
+        "GPUmem       of the GPU's memory, by all who use it",
         "CPU          of the worker's share of the granted cores",
         "memory       of the worker's share of the node's limit",
         "age          since the rank's last event",
@@ -72,7 +72,10 @@ ScreenLine key_line(const ScreenState& state, size_t first, size_t shown, size_t
   }
   std::string text = fmt::format("q quit  s sort: {}  / filter", name_of(state.sort));
   text += state.filter.empty() ? "" : ": " + state.filter;
-  text += fmt::format("  ? help  rows {}-{} of {}", shown == 0 ? 0 : first + 1, first + shown, all);
+  text += fmt::format("  ? help  rows {}-{} of {}",
+                      shown == 0 ? 0 : first + 1,
+                      shown == 0 ? 0 : first + shown,
+                      all);
   return {.text = text, .style = ScreenLine::Style::Head};
 }
 
@@ -135,7 +138,7 @@ std::vector<ScreenLine> render_screen(const Snapshot& snapshot,
   std::vector<ScreenLine> lines =
       state.wants_help ? help_lines() : header_lines(snapshot, loss, size, now);
   if (!state.wants_help) {
-    const RowLayout layout(size.columns);
+    const RowLayout layout(snapshot, size.columns);
     const std::vector<const RankView*> chosen = choose_ranks(snapshot, state);
     lines.push_back({.text = layout.head(), .style = ScreenLine::Style::Head});
     const size_t above = lines.size() + 1;

@@ -19,7 +19,7 @@ std::string count_of(int64_t count, std::string_view thing) {
 }
 
 std::string joined(const std::vector<std::string>& pieces) {
-  return join(pieces, "   ");
+  return join(pieces, "  ");
 }
 
 ScreenLine title(const Snapshot& snapshot) {
@@ -75,19 +75,20 @@ ScreenLine progress(const Snapshot& snapshot) {
   return {.text = joined(pieces)};
 }
 
-std::string share_text(const RankView& slowest) {
-  const TimeSplit& split = slowest.split;
+// Where the time of a rank goes; empty where it does not tell.
+std::string share_text(const TimeSplit& split) {
   const double all = split.data.value_or(0) + split.compute.value_or(0) +
                      split.exchange.value_or(0) + split.checkpoint.value_or(0);
   if (!split.compute || all <= 0) {
     return "";
   }
   constexpr double kPercent = 100;
-  return fmt::format("data {:.0f}%, compute {:.0f}%, exchange {:.0f}%, checkpoint {:.0f}%",
-                     split.data.value_or(0) / all * kPercent,
-                     *split.compute / all * kPercent,
-                     split.exchange.value_or(0) / all * kPercent,
-                     split.checkpoint.value_or(0) / all * kPercent);
+  return fmt::format(
+      "rank 0 spends: data {:.0f}%, compute {:.0f}%, exchange {:.0f}%, checkpoint {:.0f}%",
+      split.data.value_or(0) / all * kPercent,
+      *split.compute / all * kPercent,
+      split.exchange.value_or(0) / all * kPercent,
+      split.checkpoint.value_or(0) / all * kPercent);
 }
 
 // What is worth a word now and then.
@@ -103,15 +104,9 @@ ScreenLine details(const Snapshot& snapshot, double now) {
     pieces.push_back(fmt::format("accuracy {:.4g}", *snapshot.accuracy));
   }
   if (snapshot.checkpoint_time > 0) {
-    pieces.push_back(fmt::format("checkpoint at step {}, {} ago",
+    pieces.push_back(fmt::format("checkpoint step {}, {} ago",
                                  snapshot.checkpoint_step,
                                  format_duration(std::max(0.0, now - snapshot.checkpoint_time))));
-  }
-  if (!snapshot.ranks.empty()) {
-    const std::string shares = share_text(snapshot.ranks.front());
-    if (!shares.empty()) {
-      pieces.push_back(shares);
-    }
   }
   return {.text = joined(pieces), .style = ScreenLine::Style::Faint};
 }
@@ -149,6 +144,12 @@ std::vector<ScreenLine> header_lines(const Snapshot& snapshot,
   std::vector<ScreenLine> lines = {title(snapshot), progress(snapshot)};
   if (ScreenLine line = details(snapshot, now); !line.text.empty()) {
     lines.push_back(std::move(line));
+  }
+  if (!snapshot.ranks.empty() && snapshot.ranks.front().rank == 0) {
+    const std::string shares = share_text(snapshot.ranks.front().split);
+    if (!shares.empty()) {
+      lines.push_back({.text = shares, .style = ScreenLine::Style::Faint});
+    }
   }
   if (loss.size() > 1) {
     lines.push_back(loss_line(loss, size));

@@ -7,6 +7,9 @@
 
 namespace lockstep::monitor {
 
+// Of what somebody tells who does not know the step, as an agent: the store then looks it up.
+inline constexpr int64_t kStepUnknown = -1;
+
 // Some neighbouring values of a series, or one.
 struct Point {
   double time = 0;   // of the last of them, in seconds since the epoch

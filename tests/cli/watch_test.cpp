@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <functional>
 #include <gmock/gmock.h>
+#include <regex>
 #include <thread>
 
 #include "os/command.h"
@@ -27,8 +28,8 @@ TEST(Watch, PrintsThePageOnceWithoutATerminal) {
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(result.errors, IsEmpty());
   EXPECT_THAT(result.output,
-              AllOf(StartsWith("train-20240131-093000-beef   job 4711   running   ddp, 4 workers"),
-                    HasSubstr("step 40 of 1000   loss 0.05"),
+              AllOf(StartsWith("train-20240131-093000-beef  job 4711  running  ddp, 4 workers"),
+                    HasSubstr("step 40 of 1000  loss 0.05"),
                     HasSubstr("1 straggler: rank 2 is slow"),
                     HasSubstr("no GPU")));
 }
@@ -62,7 +63,7 @@ TEST(Watch, RefusesWhatCannotBeShown) {
   EXPECT_EQ(sort.errors,
             "lockstep: error: cannot sort by 'lat'\n"
             "  expected: rank, step, loss, gpu, cpu, memory or late\n"
-            "  try: --sort late\n");
+            "  try:      --sort late\n");
   const Result every = Launcher().run({"watch", "--every", "0", run});
   EXPECT_EQ(every.status.code, 64);
   EXPECT_THAT(every.errors, HasSubstr("cannot look every 0 s"));
@@ -86,7 +87,7 @@ TEST(Export, WritesAFile) {
   EXPECT_EQ(launcher.run({"export", "--format", "xml", run}).errors,
             "lockstep: error: cannot write the format 'xml'\n"
             "  expected: csv or json  (--format)\n"
-            "  try: --format csv\n");
+            "  try:      --format csv\n");
 }
 
 // A terminal with a shell in it, of a server of its own.
@@ -154,20 +155,13 @@ class Tmux : public ::testing::Test {
 std::string without_ages(const std::string& text) {
   std::string kept;
   for (std::string line : split(text, '\n')) {
-    for (const std::string begin : {"checkpoint at step 40, ", "no sign of life for "}) {
+    for (const std::string begin : {"checkpoint step 40, ", "no sign of life for "}) {
       const size_t at = line.find(begin);
       if (at != std::string::npos) {
         line.erase(at + begin.size());
       }
     }
-    const size_t age = line.rfind("h");
-    if (line.starts_with("  ") || line.starts_with("! ")) {
-      size_t first = age;
-      while (age != std::string::npos && first > 0 && line[first - 1] >= '0' &&
-             line[first - 1] <= '9') {
-        line[--first] = 'N';
-      }
-    }
+    line = std::regex_replace(line, std::regex("[0-9]+d\\b"), "Nd");
     kept += line + "\n";
   }
   return kept;
@@ -189,13 +183,13 @@ TEST_F(Tmux, ShowsTheRunAndTakesKeys) {
   EXPECT_THAT(wait_for("scroll by a row"), HasSubstr("quit"));
   type(" ");
   wait_for("of 4");
-  tmux({"resize-window", "-x", "80", "-y", "9"});
+  tmux({"resize-window", "-x", "80", "-y", "10"});
   EXPECT_THAT(wait_for("rows 1-1 of 4"), HasSubstr("rows 1-1 of 4"));
   type("", "Down");
   EXPECT_THAT(wait_for("rows 2-2 of 4"), HasSubstr("rows 2-2 of 4"));
 
   type("q");
-  EXPECT_THAT(wait_for("code 0"), AllOf(HasSubstr("before"), HasSubstr("code 0")));
+  EXPECT_THAT(wait_for("code 0"), HasSubstr("code 0"));
 }
 
 TEST_F(Tmux, FollowsTheRun) {
@@ -231,7 +225,7 @@ TEST_F(Tmux, HasItsTerminalBackAfterASignalAndWhileItIsStopped) {
   EXPECT_EQ(killed.status.code, 0);
   EXPECT_THAT(wait_for("ready>"), Not(HasSubstr("rows 1-4")));
   type("stty -a | grep -o ' echo '", "Enter");
-  EXPECT_THAT(wait_for("\n echo "), HasSubstr("\n echo "));
+  EXPECT_THAT(wait_for("\n echo\n"), HasSubstr("\n echo\n"));
 }
 
 }  // namespace

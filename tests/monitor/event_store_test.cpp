@@ -88,6 +88,10 @@ TEST(EventStore, KeepsASeriesOfEveryNumber) {
   EXPECT_EQ(all_of(store, "loss").back().step, 40);
   EXPECT_THAT(all_of(store, "node/0/gpu/1/utilisation"), Contains(Field(&Point::mean, 0.97)));
   EXPECT_THAT(all_of(store, "nothing"), IsEmpty());
+  // Agents know no steps: where rank 0 was then.
+  EXPECT_THAT(all_of(store, "node/0/cores"),
+              ElementsAre(Field(&Point::step, 36), Field(&Point::step, 40)));
+  EXPECT_THAT(all_of(store, "rank/3/memory_bytes").back().step, 40);
 }
 
 TEST(EventStore, FollowsWhatIsWrittenAndWaitsForTheRestOfALine) {

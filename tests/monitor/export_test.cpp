@@ -65,7 +65,7 @@ TEST_F(Export, ProposesASeriesForOneThatThereIsNot) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Usage);
     EXPECT_EQ(error.sentence(), "cannot find the series 'los'");
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("try: loss"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("try:   loss"));
   }
 }
 

@@ -81,10 +81,12 @@ TEST_F(Prometheus, CallsGpusAsDcgmDoes) {
   for (const std::string& name : names()) {
     EXPECT_TRUE(name.starts_with("lockstep_") || kNamesOfDcgm.contains(name)) << name;
   }
-  EXPECT_THAT(text_,
-              HasSubstr("DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-0\",pci_bus_id=\"00000000:00:00."
-                        "0\",device=\"nvidia0\",modelName=\"NVIDIA H200\",hostname=\"node-a\","
-                        "hpc_job=\"4711\",node=\"0\",rank=\"0\"} 81\n"));
+  EXPECT_THAT(
+      text_,
+      HasSubstr(
+          "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-0\",pci_bus_id=\"00000000:00:00."
+          "0\",device=\"nvidia0\",modelName=\"NVIDIA H200\",hostname=\"node-a\","
+          "hpc_job=\"4711\",run=\"train-20240131-093000-beef\",node=\"node-a\",rank=\"0\"} 81\n"));
   EXPECT_THAT(text_, HasSubstr("rank=\"0\"} 49152\n"));  // MiB
 }
 

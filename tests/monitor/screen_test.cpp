@@ -75,12 +75,12 @@ TEST_F(Screen, SaysThatNobodyHasToldYet) {
 TEST_F(Screen, ScrollsToTheLastRowAndNotBeyond) {
   ScreenState state;
   press(state, "end");
-  const std::string page = show(state, {.columns = 80, .rows = 9});
+  const std::string page = show(state, {.columns = 80, .rows = 10});
 
   EXPECT_THAT(page, HasSubstr("rows 3-4 of 4"));
   press(state, "home");
   press(state, "up");
-  EXPECT_THAT(show(state, {.columns = 80, .rows = 9}), HasSubstr("rows 1-2 of 4"));
+  EXPECT_THAT(show(state, {.columns = 80, .rows = 10}), HasSubstr("rows 1-2 of 4"));
 }
 
 TEST_F(Screen, ShowsOnlyWhatTheFilterLetsThrough) {
