@@ -77,7 +77,7 @@ class Shrinker {
 
   int short_side_;
   int quality_;
-  Renderer renderer_;
+  Renderer renderer_{Damage::Refused};
   JpegEncoder encoder_;
   std::vector<std::byte> buffer_;
   std::vector<uint8_t> pixels_;
