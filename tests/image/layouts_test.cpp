@@ -183,6 +183,11 @@ TEST_F(TinyImagenet, NamesTheLineThatIsWrong) {
             "  found:   n01 goldfish");
 }
 
+  write("tiny-imagenet-200/wnids.txt", "n02\nn01\n\nn02\n");
+  EXPECT_EQ(tiny_refusal(),
+            "74 cannot read DIR/tiny-imagenet-200/wnids.txt: n02 comes twice\n"
+            "  at line: 4");
+
 TEST_F(TinyImagenet, NamesTheClassThatIsWrong) {
   write("tiny-imagenet-200/wnids.txt", "n02\nn01\nn03\n");
   EXPECT_EQ(tiny_refusal(), "74 cannot use DIR/tiny-imagenet-200/train: class n03 has no folder");
