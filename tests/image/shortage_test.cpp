@@ -9,8 +9,11 @@
 #include <string>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <vector>
 
+#include "base/random.h"
 #include "image/in_order.h"
+#include "image/jpeg_encoder.h"
 #include "lockstep/error.h"
 
 namespace lockstep::image {
@@ -66,6 +69,35 @@ TEST(InOrderDeathTest, SaysHowManyThreadsCouldBeStarted) {
               "  started: [0-9]+\n"
               "  reason:  Resource temporarily unavailable\n"
               "  try:     --threads [0-9]+");
+}
+
+TEST(JpegEncoderDeathTest, GoesOnAfterThereWasNoMemoryAmidAnImage) {
+  if (!can_be_limited()) {
+    GTEST_SKIP() << "needs an address space that can be limited";
+  }
+  // Noise: a file of about 13 MB, after 27 MB of coefficients.
+  constexpr Size kLarge = {.width = 3000, .height = 3000};
+  std::vector<uint8_t> noise(size_t{3000} * 3000 * 3);
+  Random random(1, 2);
+  for (uint8_t& value : noise) {
+    value = static_cast<uint8_t>(random.below(256));
+  }
+  const auto encode_two = [&] {
+    JpegEncoder encoder;
+    allow_more(uint64_t{37} << 20);
+    try {
+      encoder.encode(noise.data(), kLarge, 100);
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+    }
+    const auto small = encoder.encode(noise.data(), {.width = 30, .height = 20}, 90);
+    std::_Exit(small.size() > 100 && small[0] == std::byte{0xff} ? 3 : 4);
+  };
+
+  EXPECT_EXIT(encode_two(),
+              ::testing::ExitedWithCode(3),
+              "cannot encode an image of 3000 x 3000 pixels\n"
+              "  reason: Insufficient memory \\(case 10\\)  \\(libjpeg\\)");
 }
 
 }  // namespace
