@@ -18,7 +18,7 @@ namespace lockstep::image {
 namespace {
 
 constexpr int64_t kMostPixels = 1'000'000'000;
-constexpr int64_t kMostCoefficientBytes = int64_t{2} << 30;
+constexpr int64_t kMostCoefficientBytes = int64_t{512} << 20;
 constexpr int kPixelBytes = 4;
 
 // libjpeg's reports. Its frames are C, so an error leaves them by longjmp; see guarded().

@@ -357,7 +357,7 @@ TEST(Maker, RefusesAHeaderThatPromisesTooMuch) {
   EXPECT_THAT(reason(with_size(plain, 0, 10)), HasSubstr("Empty JPEG image"));
   EXPECT_THAT(reason(with_size(
                   encode({.is_progressive = true, .horizontal = 1, .vertical = 1}), 30000, 30000)),
-              StartsWith("is progressive and needs 5.0 GiB to be decoded, more than 2.0 GiB"));
+              StartsWith("is progressive and needs 5.0 GiB to be decoded, more than 512.0 MiB"));
 }
 
 TEST(Maker, RefusesARecipeWithoutSense) {
