@@ -154,6 +154,9 @@ std::string short_name(const std::string& name) {
 
 std::string describe(const Store& store, const std::string& split, const PackOptions& options) {
   nlohmann::ordered_json json = {{"split", split}, {"images", store.size()}};
+  if (!options.source.empty()) {
+    json["source"] = options.source;
+  }
   if (options.short_side > 0) {
     json["short_side"] = options.short_side;
     json["quality"] = options.quality;

@@ -54,7 +54,7 @@ TEST_F(Images, AreMadePackedAndChecked) {
   EXPECT_EQ(result.status.code, 0);
   EXPECT_EQ(result.output,
             "tiny-imagenet: 6 images to train, 2 to validate, 2 classes, 0 corrupt\n");
-  EXPECT_EQ(result.errors, "lockstep: checking TinyImageNet in data/tiny-imagenet-like\n");
+  EXPECT_EQ(result.errors, "lockstep: checking drawn images in data/tiny-imagenet-like\n");
 
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "32"});
   EXPECT_EQ(result.status.code, 0);
@@ -66,12 +66,12 @@ TEST_F(Images, AreMadePackedAndChecked) {
   result = launcher.run({"data", "check", "tiny-imagenet"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_EQ(result.errors,
-            "lockstep: checking TinyImageNet in data/tiny-imagenet-train.lspack and "
-            "tiny-imagenet-val.lspack\n");
+            "lockstep: checking drawn images in data/tiny-imagenet-train.lspack and "
+            "tiny-imagenet-val.lspack, packed from tiny-imagenet-like\n");
 
   // Again from the folders, not from the smaller images of the packs.
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "48"});
-  EXPECT_EQ(result.errors, "lockstep: packing TinyImageNet in data/tiny-imagenet-like\n");
+  EXPECT_EQ(result.errors, "lockstep: packing drawn images in data/tiny-imagenet-like\n");
   EXPECT_THAT(result.output, HasSubstr("6 images, 6 of them made smaller"));
 }
 

@@ -204,6 +204,19 @@ TEST_F(Pack, IsTakenBeforeTheFoldersOfItsDirectory) {
                 " and tiny-imagenet-val.lspack");
 }
 
+TEST_F(Pack, SaysWhatItWasPackedFrom) {
+  for (const std::string split : {"train", "val"}) {
+    write_pack(small, split, path(split + ".lspack"), {.source = "tiny-imagenet-200"});
+  }
+
+  const Sets sets = find_tiny_imagenet(path(""));
+
+  EXPECT_EQ(sets.source, "tiny-imagenet-200");
+  EXPECT_EQ(sets.origin,
+            "TinyImageNet in " + path("train.lspack").string() +
+                " and val.lspack, packed from tiny-imagenet-200");
+}
+
 TEST_F(Pack, IsRefusedBesideOneOfOtherClasses) {
   class Other : public Shelf {
    public:
@@ -262,14 +275,6 @@ TEST_F(Pack, ShowsInACheckWhichImagesAreDamaged) {
       ElementsAre(":n01/1.JPEG is damaged: its CRC-32 is another", ":n00/2.JPEG ends early"));
 }
 
-TEST(Crc32, IsTheOneOfZip) {
-  EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926U);
-  EXPECT_EQ(crc32(bytes_of("456789"), crc32(bytes_of("123"))), 0xcbf43926U);
-  EXPECT_EQ(crc32(bytes_of("The quick brown fox jumps over the lazy dog")), 0x414fa339U);
-}
-
-}  // namespace
-}  // namespace lockstep::image
 TEST_F(Pack, ShowsInACheckWhichImagesHaveLessThanTheyPromise) {
   const File good = encode({.width = 64, .height = 64});
 
@@ -314,3 +319,11 @@ TEST_F(Pack, AndACheckNameDamageThatATrainingTolerates) {
   EXPECT_GT(tolerated, 5);
 }
 
+TEST(Crc32, IsTheOneOfZip) {
+  EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926U);
+  EXPECT_EQ(crc32(bytes_of("456789"), crc32(bytes_of("123"))), 0xcbf43926U);
+  EXPECT_EQ(crc32(bytes_of("The quick brown fox jumps over the lazy dog")), 0x414fa339U);
+}
+
+}  // namespace
+}  // namespace lockstep::image
