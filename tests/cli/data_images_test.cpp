@@ -86,7 +86,8 @@ TEST_F(Images, ThatAreCorruptAreNamed) {
   EXPECT_EQ(result.status.code, 1);
   EXPECT_EQ(result.output,
             folder + "0.JPEG: is empty\n" + folder + "1.JPEG: ends early\n" + folder +
-                "2.JPEG: is a PNG file, not a JPEG\n"
+                "2.JPEG: is a PNG file, not a JPEG, as n02105855_2933.JPEG of ImageNet is "
+                "(--corrupt skip trains without it)\n"
                 "tiny-imagenet: 6 images to train, 2 to validate, 2 classes, 3 corrupt\n");
 
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "32", "--output", "out"});
