@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
           {"--net", "resnet50", "The network", lockstep::resnet_names()},
           {"--image-size", "224", "Pixels of both sides"},
           {"--label-smoothing", "0.1", "Share of a target that belongs to all classes alike"},
-          {"--corrupt", "refuse", "Files that are no image: refuse or skip", {"refuse", "skip"}},
+          {"--corrupt", "skip", "Files that are no image: refuse or skip", {"refuse", "skip"}},
           {"--pretrained", "", "Begins with torchvision's weights: .pth, .pt or .safetensors"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {

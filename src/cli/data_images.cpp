@@ -193,6 +193,7 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
   require("--quality", options.quality, 1, 100);
   options.threads = threads_of(images);
   const image::Sets sets = find_sets("pack", wishes, image::Look::FoldersOnly);
+  options.source = sets.source;
   const fs::path output = images.output.value_or(data_directory(wishes));
   fmt::print(stderr, "lockstep: packing {}\n", sets.origin);
   for (const auto& [split, store] :

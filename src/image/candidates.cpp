@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "image/drawn.h"
 #include "image/layout.h"
 #include "image/pack.h"
 #include "lockstep/error.h"
@@ -13,14 +14,28 @@ namespace lockstep::image {
 
 namespace {
 
+// Drawn images lie and are packed as TinyImageNet's are, but are not those.
+std::string title_of(const Search& search, const Sets& sets) {
+  return is_drawn(sets.train->classes()) ? "drawn images" : search.title;
+}
+
 std::optional<Sets> find_any_packs(const Search& search) {
   for (const std::filesystem::path& directory : search.directories) {
     if (std::optional<Sets> packs = find_packs(directory, search.word)) {
-      packs->origin = fmt::format("{} in {}", search.title, packs->origin);
+      packs->origin = fmt::format("{} in {}", title_of(search, *packs), packs->origin);
+      if (!packs->source.empty()) {
+        packs->origin += fmt::format(", packed from {}", packs->source);
+      }
       return packs;
     }
   }
   return std::nullopt;
+}
+
+// The last part of a path that may end in a slash or be ".".
+std::string name_of(const std::filesystem::path& directory) {
+  const std::filesystem::path whole = std::filesystem::absolute(directory).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
 }  // namespace
@@ -37,7 +52,8 @@ Sets find_sets(const Search& search, const std::filesystem::path& data_dir, Look
         has_folder(directory) ? search.objection(directory) : "no such directory";
     if (objection.empty()) {
       Sets sets = search.open(directory);
-      sets.origin = fmt::format("{} in {}", search.title, directory.string());
+      sets.origin = fmt::format("{} in {}", title_of(search, sets), directory.string());
+      sets.source = name_of(directory);
       return sets;
     }
     nowhere.fact("looked in", directory.string(), objection);

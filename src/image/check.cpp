@@ -47,7 +47,7 @@ class Examiner {
     decoder_.finish();
   }
 
-  JpegDecoder decoder_;
+  JpegDecoder decoder_{Damage::Refused};
   std::vector<std::byte> buffer_;
   std::vector<uint8_t> row_;
 };

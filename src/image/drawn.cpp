@@ -144,6 +144,18 @@ struct Draft {
 
 }  // namespace
 
+bool is_drawn(const std::vector<ClassName>& classes) {
+  if (classes.empty() || classes.size() > kMostDrawnClasses) {
+    return false;
+  }
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i].id != name_of_drawn(static_cast<int>(i)).id) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void write_drawn(const fs::path& directory, const DrawnOptions& options, const Progress& progress) {
   const fs::path parent = directory.parent_path();
   const Draft draft{parent /

@@ -38,6 +38,9 @@ Drawing draw(int drawn_class, uint64_t number, uint64_t seed, Size size);
 // "n90000012" and "a striped green ring".
 ClassName name_of_drawn(int drawn_class);
 
+// Whether these are the classes of a set that write_drawn() has made.
+bool is_drawn(const std::vector<ClassName>& classes);
+
 // Writes a set as TinyImageNet is distributed, with its lists, boxes and unlabelled test/, into
 // `directory`, which must not be there. It appears when it is whole. Throws an Error (74).
 void write_drawn(const std::filesystem::path& directory,

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <fmt/format.h>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "lockstep/error.h"
+#include "os/thread_name.h"
 
 namespace lockstep::image {
 
@@ -19,21 +25,27 @@ namespace lockstep::image {
 template <typename Result>
 class InOrder {
  public:
-  // `work(index, thread)` for every index below `count`; threads are numbered from 0.
+  // `work(index, thread)` for every index below `count`; threads are numbered from 0. Throws an
+  // Error (69) where not all of them can be started.
   InOrder(int64_t count, int threads, std::function<Result(int64_t, int)> work)
       : count_(count), work_(std::move(work)), slots_(static_cast<size_t>(threads) * 8) {
-    for (int i = 0; i < threads; ++i) {
-      threads_.emplace_back([this, i] { serve(i); });
+    try {
+      for (int i = 0; i < threads; ++i) {
+        threads_.emplace_back([this, i] { serve(i); });
+      }
+    } catch (const std::exception& reason) {
+      // A thread needs memory for its stack, and there may be a limit on their number.
+      const size_t started = threads_.size();
+      stop();
+      threads_.clear();
+      throw Error(ExitCode::Unavailable, fmt::format("cannot start {} threads", threads))
+          .fact("started", std::to_string(started))
+          .fact("reason", reason.what())
+          .hint(fmt::format("--threads {}", std::max<size_t>(started / 2, 1)));
     }
   }
 
-  ~InOrder() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_stopped_ = true;
-    }
-    changed_.notify_all();
-  }
+  ~InOrder() { stop(); }
 
   InOrder(const InOrder&) = delete;
   InOrder& operator=(const InOrder&) = delete;
@@ -62,6 +74,14 @@ class InOrder {
     std::exception_ptr failure;
   };
 
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped_ = true;
+    }
+    changed_.notify_all();
+  }
+
   Slot& slot_of(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 
   // The next index to work on; nothing at the end.
@@ -78,6 +98,7 @@ class InOrder {
   }
 
   void serve(int thread) {
+    os::name_this_thread(fmt::format("image {}", thread));
     while (const std::optional<int64_t> index = begin_next()) {
       std::optional<Result> result;
       std::exception_ptr failure;

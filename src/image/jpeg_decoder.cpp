@@ -18,13 +18,14 @@ namespace lockstep::image {
 namespace {
 
 constexpr int64_t kMostPixels = 1'000'000'000;
-constexpr int64_t kMostCoefficientBytes = int64_t{2} << 30;
+constexpr int64_t kMostCoefficientBytes = int64_t{512} << 20;
 constexpr int kPixelBytes = 4;
 
 // libjpeg's reports. Its frames are C, so an error leaves them by longjmp; see guarded().
 struct Reports : jpeg_error_mgr {
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> message;
+  Damage damage = Damage::Tolerated;
   bool ends_early = false;
 };
 
@@ -38,11 +39,28 @@ Reports& reports_of(j_common_ptr codec) {
   std::longjmp(reports.jump, 1);
 }
 
-// Only the end of the file is worth a refusal; bytes too many between markers, and the like, happen
-// in files that are otherwise whole.
-void note(j_common_ptr codec, int level) {
-  if (level < 0 && codec->err->msg_code == JWRN_JPEG_EOF) {
-    reports_of(codec).ends_early = true;
+// libjpeg warns and makes the rest up: at the end of the file, and at a marker that comes before
+// the data of all pixels. It does so when it needs the bits, so not for rows that nobody reads.
+// Bytes too many between markers, and the like, happen in files that are otherwise whole.
+void heed(j_common_ptr codec, int level) {
+  if (level >= 0) {
+    return;
+  }
+  Reports& reports = reports_of(codec);
+  switch (codec->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+      reports.ends_early = true;
+      leave(codec);
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+      if (reports.damage == Damage::Refused) {
+        leave(codec);
+      }
+      break;
+    default:
+      break;
   }
 }
 
@@ -66,13 +84,17 @@ void require_jpeg(std::span<const std::byte> file) {
     size_t at;
     const char* name;
   };
-  constexpr std::array kKinds = {Kind{"\x89PNG", 0, "a PNG file"},
-                                 Kind{"GIF8", 0, "a GIF file"},
+  constexpr std::array kKinds = {Kind{"GIF8", 0, "a GIF file"},
                                  Kind{"WEBP", 8, "a WebP file"},
                                  Kind{std::string_view("II*\0", 4), 0, "a TIFF file"},
                                  Kind{std::string_view("MM\0*", 4), 0, "a TIFF file"},
                                  Kind{"BM", 0, "a BMP file"},
                                  Kind{"<", 0, "a page of HTML or XML"}};
+  if (starts_with(file, "\x89PNG")) {
+    throw Corrupt(
+        "is a PNG file, not a JPEG, as n02105855_2933.JPEG of ImageNet is (--corrupt skip trains "
+        "without it)");
+  }
   for (const Kind& kind : kKinds) {
     if (starts_with(file, kind.magic, kind.at)) {
       throw Corrupt(fmt::format("is {}, not a JPEG", kind.name));
@@ -183,11 +205,12 @@ bool JpegDecoder::State::has_end() const {
   return false;
 }
 
-JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
+JpegDecoder::JpegDecoder(Damage damage) : state_(std::make_unique<State>()) {
   State& state = *state_;
   state.codec.err = jpeg_std_error(&state.reports);
   state.reports.error_exit = leave;
-  state.reports.emit_message = note;
+  state.reports.emit_message = heed;
+  state.reports.damage = damage;
   state.guarded([&state] {
     jpeg_create_decompress(&state.codec);
     jpeg_save_markers(&state.codec, JPEG_APP0 + 1, 0xffff);  // EXIF
@@ -244,9 +267,6 @@ void JpegDecoder::read_row(uint8_t* row) {
     JSAMPROW rows = row;
     jpeg_read_scanlines(&state.codec, &rows, 1);
   });
-  if (state.reports.ends_early) {
-    state.refuse();
-  }
   if (state.is_cmyk()) {
     to_rgb(row, static_cast<int>(state.codec.output_width), state.codec.saw_Adobe_marker != FALSE);
   }
@@ -255,9 +275,8 @@ void JpegDecoder::read_row(uint8_t* row) {
 void JpegDecoder::finish() {
   State& state = *state_;
   const bool is_whole = jpeg_has_multiple_scans(&state.codec) != FALSE || state.has_end();
-  state.reports.ends_early |= !is_whole;
-  if (state.reports.ends_early) {
-    state.refuse();
+  if (!is_whole) {
+    state.refuse("ends early");
   }
   jpeg_abort_decompress(&state.codec);
 }

@@ -19,6 +19,13 @@ struct Region {
   int height = 0;
 };
 
+// What becomes of damage in the middle of the compressed data, after which libjpeg goes on with
+// wrong pixels. An image that ends early is Corrupt always.
+enum class Damage {
+  Tolerated,  // a part of the image may be wrong
+  Refused,    // Corrupt, as far as libjpeg notices it
+};
+
 // Decodes JPEG files, a part of each, row by row; libjpeg's state is kept from file to file. One
 // thread at a time. Every call throws Corrupt when the file is not as it should be; then, as at any
 // time, the next open() begins anew.
@@ -33,7 +40,7 @@ class JpegDecoder {
   // Eight parts are the whole; all else is a size that libjpeg can make faster than the whole.
   static constexpr int kWhole = 8;
 
-  JpegDecoder();
+  explicit JpegDecoder(Damage damage = Damage::Tolerated);
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;

@@ -4,9 +4,12 @@
 #include <array>
 #include <csetjmp>
 #include <cstdio>
-#include <cstdlib>
+#include <exception>
 #include <fmt/format.h>
 #include <jpeglib.h>
+#include <vector>
+// After jpeglib.h, which it needs.
+#include <jerror.h>
 
 #include "lockstep/error.h"
 
@@ -27,25 +30,59 @@ struct Reports : jpeg_error_mgr {
 
 void ignore(j_common_ptr /*codec*/, int /*level*/) {}
 
+// Where libjpeg writes to. Its own destination in memory forgets, after an error, which of its
+// buffers it has freed.
+struct Output : jpeg_destination_mgr {
+  std::vector<std::byte> bytes = std::vector<std::byte>(size_t{1} << 14);  // only grows
+
+  void point_from(size_t written) {
+    next_output_byte = reinterpret_cast<JOCTET*>(bytes.data()) + written;
+    free_in_buffer = bytes.size() - written;
+  }
+  size_t written() const { return bytes.size() - free_in_buffer; }
+};
+
+Output& output_of(j_compress_ptr codec) {
+  return *static_cast<Output*>(codec->dest);
+}
+
+void begin(j_compress_ptr codec) {
+  output_of(codec).point_from(0);
+}
+
+// All of it is written, whatever free_in_buffer says. An exception must not leave through C frames.
+boolean grow(j_compress_ptr codec) {
+  Output& output = output_of(codec);
+  const size_t written = output.bytes.size();
+  bool has_grown = true;
+  try {
+    output.bytes.resize(written * 2);
+  } catch (const std::exception&) {
+    has_grown = false;
+  }
+  if (!has_grown) {
+    ERREXIT1(codec, JERR_OUT_OF_MEMORY, 10);
+  }
+  output.point_from(written);
+  return TRUE;
+}
+
+void end(j_compress_ptr /*codec*/) {}
+
 }  // namespace
 
 struct JpegEncoder::State {
   jpeg_compress_struct codec = {};
   Reports reports;
-  unsigned char* buffer = nullptr;  // libjpeg's, from malloc
-  unsigned long bytes = 0;
+  Output output{};
 
-  ~State() {
-    jpeg_destroy_compress(&codec);
-    std::free(buffer);
-  }
+  ~State() { jpeg_destroy_compress(&codec); }
 
   void compress(const uint8_t* pixels, Size size, int quality);
 };
 
 // Holds nothing that needs a destructor, as an error jumps out of it.
 void JpegEncoder::State::compress(const uint8_t* pixels, Size size, int quality) {
-  jpeg_mem_dest(&codec, &buffer, &bytes);
   codec.image_width = static_cast<JDIMENSION>(size.width);
   codec.image_height = static_cast<JDIMENSION>(size.height);
   codec.input_components = 3;
@@ -71,16 +108,17 @@ JpegEncoder::JpegEncoder() : state_(std::make_unique<State>()) {
         .fact("reason", state_->reports.message.data(), "libjpeg");
   }
   jpeg_create_compress(&state_->codec);
+  Output& output = state_->output;
+  output.init_destination = begin;
+  output.empty_output_buffer = grow;
+  output.term_destination = end;
+  state_->codec.dest = &output;
 }
 
 JpegEncoder::~JpegEncoder() = default;
 
 std::span<const std::byte> JpegEncoder::encode(const uint8_t* pixels, Size size, int quality) {
   State& state = *state_;
-  // What was made last is the caller's no more; libjpeg makes its buffer anew.
-  std::free(state.buffer);
-  state.buffer = nullptr;
-  state.bytes = 0;
   if (setjmp(state.reports.jump) != 0) {
     jpeg_abort_compress(&state.codec);
     throw Error(ExitCode::Io,
@@ -88,7 +126,7 @@ std::span<const std::byte> JpegEncoder::encode(const uint8_t* pixels, Size size,
         .fact("reason", state.reports.message.data(), "libjpeg");
   }
   state.compress(pixels, size, quality);
-  return {reinterpret_cast<const std::byte*>(state.buffer), state.bytes};
+  return {state.output.bytes.data(), state.output.written()};
 }
 
 }  // namespace lockstep::image

@@ -40,6 +40,7 @@ class PackStore : public Store {
     return bytes(found.offset, found.bytes);
   }
   const std::vector<ClassName>& classes() const override { return classes_; }
+  std::string source() const override { return source_; }
   std::optional<uint32_t> crc(int64_t index) const override { return entry(index).crc; }
 
  private:
@@ -72,6 +73,7 @@ class PackStore : public Store {
   PackEnd end_;
   const char* names_ = nullptr;
   std::vector<ClassName> classes_;
+  std::string source_;
 };
 
 void PackStore::read_ends() {
@@ -118,6 +120,7 @@ void PackStore::read_json() {
                               end_.json_bytes);
   try {
     const auto json = nlohmann::json::parse(text);
+    source_ = json.value("source", "");
     for (const auto& each : json.at("classes")) {
       classes_.push_back({.id = each.at("id"), .words = each.at("words")});
     }
@@ -160,12 +163,13 @@ std::optional<Sets> find_packs(const fs::path& directory, const std::string& wor
     if (!has_file(train) || !has_file(val)) {
       continue;
     }
-    Sets sets{.train = open_pack(train), .test = open_pack(val), .origin = {}};
+    Sets sets{.train = open_pack(train), .test = open_pack(val), .origin = {}, .source = {}};
     if (ids_of(*sets.train) != ids_of(*sets.test)) {
       throw Error(ExitCode::Io, "cannot use two packs: their classes differ")
           .fact("train", train.string(), fmt::format("{} classes", sets.train->classes().size()))
           .fact("val", val.string(), fmt::format("{} classes", sets.test->classes().size()));
     }
+    sets.source = sets.train->source();
     sets.origin = fmt::format("{} and {}", train.string(), val.filename().string());
     return sets;
   }

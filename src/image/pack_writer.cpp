@@ -77,7 +77,7 @@ class Shrinker {
 
   int short_side_;
   int quality_;
-  Renderer renderer_;
+  Renderer renderer_{Damage::Refused};
   JpegEncoder encoder_;
   std::vector<std::byte> buffer_;
   std::vector<uint8_t> pixels_;
@@ -154,6 +154,9 @@ std::string short_name(const std::string& name) {
 
 std::string describe(const Store& store, const std::string& split, const PackOptions& options) {
   nlohmann::ordered_json json = {{"split", split}, {"images", store.size()}};
+  if (!options.source.empty()) {
+    json["source"] = options.source;
+  }
   if (options.short_side > 0) {
     json["short_side"] = options.short_side;
     json["quality"] = options.quality;

@@ -15,8 +15,9 @@ namespace lockstep::image {
 using Progress = std::function<void(int64_t done, int64_t of)>;
 
 struct PackOptions {
-  int short_side = 0;  // images with a longer one are made smaller; 0: none are
-  int quality = 90;    // of those, 1 to 100
+  int short_side = 0;       // images with a longer one are made smaller; 0: none are
+  int quality = 90;         // of those, 1 to 100
+  std::string source = {};  // for people: the name of the folder that the images lie in
   int threads = 1;
   Progress progress = [](int64_t, int64_t) {
   };

@@ -23,6 +23,8 @@ struct Size {
 // thread at a time. Throws Corrupt.
 class Renderer {
  public:
+  explicit Renderer(Damage damage = Damage::Tolerated) : decoder_(damage) {}
+
   // Reads the header; the size of the upright image. `file` must stay until render() is done.
   Size open(std::span<const std::byte> file);
 

@@ -63,21 +63,26 @@ void add_some_rows(
   }
 }
 
-// Turns exact weights into whole ones of the same sum; the largest takes what rounding leaves.
+// Turns exact weights into whole ones of the same sum. What rounding leaves of one goes on to the
+// next, so that none is below 0 and none is off by 1, however many there are.
 void round_weights(const std::vector<double>& exact, int count, int16_t* weights) {
   double total = 0;
   for (int k = 0; k < count; ++k) {
     total += exact[static_cast<size_t>(k)];
   }
-  int rest = Axis::kOne;
-  int largest = 0;
+  double sum = 0;
+  long given = 0;
   for (int k = 0; k < count; ++k) {
-    weights[k] =
-        static_cast<int16_t>(std::lround(exact[static_cast<size_t>(k)] / total * Axis::kOne));
-    rest -= weights[k];
-    largest = weights[k] > weights[largest] ? k : largest;
+    sum += exact[static_cast<size_t>(k)];
+    const long upto = std::lround(sum / total * Axis::kOne);
+    weights[k] = static_cast<int16_t>(upto - given);
+    given = upto;
   }
-  weights[largest] = static_cast<int16_t>(weights[largest] + rest);
+}
+
+// Weights below 0 may lead out of the levels.
+uint8_t to_level(int32_t value) {
+  return static_cast<uint8_t>(std::clamp(value, 0, 255));
 }
 
 }  // namespace
@@ -159,9 +164,9 @@ void Resampler::write(const uint8_t* const* rows,
     weight += taps_;
     constexpr int kShift = kKeptBits + kWeightBits;
     const Ints level = (__builtin_convertvector(sum, Ints) + (1 << (kShift - 1))) >> kShift;
-    output[0] = static_cast<uint8_t>(level[0]);
-    output[1] = static_cast<uint8_t>(level[1]);
-    output[2] = static_cast<uint8_t>(level[2]);
+    output[0] = to_level(level[0]);
+    output[1] = to_level(level[1]);
+    output[2] = to_level(level[2]);
     output += column_step;
   }
 }

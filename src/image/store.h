@@ -39,6 +39,9 @@ class Store {
   // The CRC-32 that the bytes of an image should have, where it is known (packs).
   virtual std::optional<uint32_t> crc(int64_t /*index*/) const { return std::nullopt; }
 
+  // The folder that the images were packed from, where it is known (packs).
+  virtual std::string source() const { return {}; }
+
   // The first sample of each file that samples are read from (packs).
   virtual std::vector<int64_t> files() const { return {0}; }
 };
@@ -49,6 +52,7 @@ struct Sets {
   StorePtr train;
   StorePtr test;
   std::string origin;  // in words: which set, from where
+  std::string source;  // the name of its folder, or of the folder that it was packed from
 };
 
 enum class Look {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,9 +33,13 @@ Classes classes_of(const fs::path& directory) {
     ids = os::list_directory(directory / "train").folders;
   } else {
     Lines lines(directory / "wnids.txt");
+    std::set<std::string> known;
     for (std::string line; lines.next(line);) {
       if (line.find_first_of(" \t/") != std::string::npos) {
         throw lines.refusal("a line is one class, such as n01443537").fact("found", line);
+      }
+      if (!known.insert(line).second) {
+        throw lines.refusal(fmt::format("{} comes twice", line));
       }
       ids.push_back(line);
     }

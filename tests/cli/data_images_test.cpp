@@ -54,7 +54,7 @@ TEST_F(Images, AreMadePackedAndChecked) {
   EXPECT_EQ(result.status.code, 0);
   EXPECT_EQ(result.output,
             "tiny-imagenet: 6 images to train, 2 to validate, 2 classes, 0 corrupt\n");
-  EXPECT_EQ(result.errors, "lockstep: checking TinyImageNet in data/tiny-imagenet-like\n");
+  EXPECT_EQ(result.errors, "lockstep: checking drawn images in data/tiny-imagenet-like\n");
 
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "32"});
   EXPECT_EQ(result.status.code, 0);
@@ -66,12 +66,12 @@ TEST_F(Images, AreMadePackedAndChecked) {
   result = launcher.run({"data", "check", "tiny-imagenet"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_EQ(result.errors,
-            "lockstep: checking TinyImageNet in data/tiny-imagenet-train.lspack and "
-            "tiny-imagenet-val.lspack\n");
+            "lockstep: checking drawn images in data/tiny-imagenet-train.lspack and "
+            "tiny-imagenet-val.lspack, packed from tiny-imagenet-like\n");
 
   // Again from the folders, not from the smaller images of the packs.
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "48"});
-  EXPECT_EQ(result.errors, "lockstep: packing TinyImageNet in data/tiny-imagenet-like\n");
+  EXPECT_EQ(result.errors, "lockstep: packing drawn images in data/tiny-imagenet-like\n");
   EXPECT_THAT(result.output, HasSubstr("6 images, 6 of them made smaller"));
 }
 
@@ -86,7 +86,8 @@ TEST_F(Images, ThatAreCorruptAreNamed) {
   EXPECT_EQ(result.status.code, 1);
   EXPECT_EQ(result.output,
             folder + "0.JPEG: is empty\n" + folder + "1.JPEG: ends early\n" + folder +
-                "2.JPEG: is a PNG file, not a JPEG\n"
+                "2.JPEG: is a PNG file, not a JPEG, as n02105855_2933.JPEG of ImageNet is "
+                "(--corrupt skip trains without it)\n"
                 "tiny-imagenet: 6 images to train, 2 to validate, 2 classes, 3 corrupt\n");
 
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "32", "--output", "out"});

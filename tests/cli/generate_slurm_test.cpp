@@ -84,9 +84,11 @@ struct ImageJob {
 
 // The jobs of two documents that train on images, with this repository's programs.
 TEST_F(GenerateSlurm, RunsTheImageJobsOfTheDocumentsWithOurPrograms) {
-  const std::string ddp = "build/bin/imagenet -s ddp --precision bf16 --batch-size 256 ";
+  const std::string rest =
+      "--steps 1000 --no-validation --no-checkpoint --corrupt skip --data-dir ";
+  const std::string ddp = "build/bin/imagenet -s ddp --precision bf16 --batch-size 256 " + rest;
   const std::string deepspeed =
-      "build/bin/imagenet --deepspeed --deepspeed_config examples/imagenet/ds_config.json ";
+      "build/bin/imagenet --deepspeed --deepspeed_config examples/imagenet/ds_config.json " + rest;
   const std::string tiny =
       "build/bin/tiny_imagenet -s ddp --data-dir $DATA_DIR --epochs=10 --lr=0.001 "
       "--num-workers=$SLURM_CPUS_PER_TASK --batch-size=64";

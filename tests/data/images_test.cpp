@@ -232,11 +232,14 @@ TEST(DamagedImages, AreReplacedInTrainingAndLeftOutOfATestWithOneWarningEach) {
                     HasSubstr("n01_002.JPEG: it "),
                     HasSubstr("(2 skipped so far)"),
                     HasSubstr("val_000.JPEG: it is empty (1 skipped so far)")));
-  EXPECT_EQ(message_of([&] { pair.test->example(0); }),
-            fmt::format("74 cannot give {}: it is no image\n"
-                        "  sample: 0\n"
-                        "  try:    map_batches() instead of map(): batches leave such samples out",
-                        folders.file(TinyFolders::test_name(0)).string()));
+  const std::string refusal = fmt::format(
+      "74 cannot give {}: it is no image\n"
+      "  sample: 0\n"
+      "  try:    map_batches() instead of map(): batches leave such samples out",
+      folders.file(TinyFolders::test_name(0)).string());
+  EXPECT_EQ(message_of([&] { pair.test->example(0); }), refusal);
+  const DatasetPtr mapped = map_batches(pair.test, [](Batch batch) { return batch; });
+  EXPECT_EQ(message_of([&] { mapped->example(0); }), refusal);
 }
 
 TEST(DamagedImages, KeepTheirPlaceWithAnAugmentationOfItsOwn) {

@@ -81,6 +81,27 @@ File encode(const Jpeg& jpeg) {
   return file;
 }
 
+File with_size(File file, int width, int height) {
+  // Height and width, big endian, after the marker, the length and the precision.
+  for (size_t i = 0; i + 8 < file.size(); ++i) {
+    if (file[i] == std::byte{0xff} &&
+        (file[i + 1] == std::byte{0xc0} || file[i + 1] == std::byte{0xc2})) {
+      file[i + 5] = static_cast<std::byte>(height >> 8);
+      file[i + 6] = static_cast<std::byte>(height & 255);
+      file[i + 7] = static_cast<std::byte>(width >> 8);
+      file[i + 8] = static_cast<std::byte>(width & 255);
+      break;
+    }
+  }
+  return file;
+}
+
+File without_last(const File& file, size_t bytes) {
+  File cut(file.begin(), file.end() - 2 - static_cast<ptrdiff_t>(bytes));
+  cut.insert(cut.end(), file.end() - 2, file.end());
+  return cut;
+}
+
 File bytes_of(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};

@@ -36,6 +36,12 @@ struct Jpeg {
 
 File encode(const Jpeg& jpeg);
 
+// The file with another size in its frame header.
+File with_size(File file, int width, int height);
+
+// The file with its last bytes left out, but for the marker of the end.
+File without_last(const File& file, size_t bytes);
+
 File bytes_of(const std::string& text);
 
 // RGB, row by row.

@@ -95,6 +95,7 @@ TEST_F(TinyImagenet, IsFoundAsItIsDistributedWithClassesInTheOrderOfTheirIds) {
   EXPECT_EQ(sets.train->classes()[1].id, "n02");
   EXPECT_EQ(sets.train->classes()[1].words, "n02");
   EXPECT_EQ(shorten(sets.origin), "TinyImageNet in DIR/tiny-imagenet-200");
+  EXPECT_EQ(sets.source, "tiny-imagenet-200");
   EXPECT_THAT(sets.train->files(), ElementsAre(0));
 }
 
@@ -181,6 +182,11 @@ TEST_F(TinyImagenet, NamesTheLineThatIsWrong) {
             "n01443537\n"
             "  at line: 2\n"
             "  found:   n01 goldfish");
+
+  write("tiny-imagenet-200/wnids.txt", "n02\nn01\n\nn02\n");
+  EXPECT_EQ(tiny_refusal(),
+            "74 cannot read DIR/tiny-imagenet-200/wnids.txt: n02 comes twice\n"
+            "  at line: 4");
 }
 
 TEST_F(TinyImagenet, NamesTheClassThatIsWrong) {

@@ -13,6 +13,7 @@
 #include "image/jpegs.h"
 #include "image/pack_writer.h"
 #include "image/renderer.h"
+#include "image/sample.h"
 #include "os/files.h"
 
 namespace lockstep::image {
@@ -203,6 +204,19 @@ TEST_F(Pack, IsTakenBeforeTheFoldersOfItsDirectory) {
                 " and tiny-imagenet-val.lspack");
 }
 
+TEST_F(Pack, SaysWhatItWasPackedFrom) {
+  for (const std::string split : {"train", "val"}) {
+    write_pack(small, split, path(split + ".lspack"), {.source = "tiny-imagenet-200"});
+  }
+
+  const Sets sets = find_tiny_imagenet(path(""));
+
+  EXPECT_EQ(sets.source, "tiny-imagenet-200");
+  EXPECT_EQ(sets.origin,
+            "TinyImageNet in " + path("train.lspack").string() +
+                " and val.lspack, packed from tiny-imagenet-200");
+}
+
 TEST_F(Pack, IsRefusedBesideOneOfOtherClasses) {
   class Other : public Shelf {
    public:
@@ -259,6 +273,50 @@ TEST_F(Pack, ShowsInACheckWhichImagesAreDamaged) {
   EXPECT_THAT(
       found,
       ElementsAre(":n01/1.JPEG is damaged: its CRC-32 is another", ":n00/2.JPEG ends early"));
+}
+
+TEST_F(Pack, ShowsInACheckWhichImagesHaveLessThanTheyPromise) {
+  const File good = encode({.width = 64, .height = 64});
+
+  const auto problems = check(Shelf({with_size(good, 65500, 15000), without_last(good, 8), good}),
+                              1,
+                              [](int64_t, int64_t) {});
+
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_EQ(problems[0].reason, "ends early");
+  EXPECT_EQ(problems[1].reason, "ends early");
+}
+
+// Codes that no table has, amid the data: libjpeg goes on with wrong pixels.
+TEST_F(Pack, AndACheckNameDamageThatATrainingTolerates) {
+  const File good = encode({.restarts = 1, .pixel = [](int x, int y, int c) {
+                              return (x * 5 + y * 3 + c * 40) % 256;
+                            }});
+  const std::string reason = "cannot be decoded: Corrupt JPEG data: bad Huffman code";
+  const File bad_code = bytes_of(std::string("\xff\0\xff\0\xff\0", 6));
+  int tolerated = 0;
+  for (size_t at = good.size() * 2 / 3; at + 8 < good.size(); ++at) {
+    File damaged = good;
+    damaged.insert(damaged.begin() + static_cast<ptrdiff_t>(at), bad_code.begin(), bad_code.end());
+    std::vector<uint8_t> pixels(48 * 48 * 3);
+    try {
+      Maker({.size = 48, .augments = false, .resize = 48}).make(damaged, 0, pixels.data());
+    } catch (const Corrupt&) {
+      continue;
+    }
+    const Shelf store({damaged});
+    const auto problems = check(store, 1, [](int64_t, int64_t) {});
+    if (problems.empty()) {
+      continue;  // behind the last code of a row
+    }
+    ++tolerated;
+    EXPECT_EQ(problems[0].reason, reason) << at;
+    const PackReport report = write_pack(store, "train", path("a.lspack"), {.short_side = 16});
+    ASSERT_EQ(report.problems.size(), 1U) << at;
+    EXPECT_EQ(report.problems[0].reason, reason);
+    EXPECT_EQ(report.shrunk, 0);
+  }
+  EXPECT_GT(tolerated, 5);
 }
 
 TEST(Crc32, IsTheOneOfZip) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <numeric>
 #include <vector>
 
 #include "base/random.h"
@@ -24,7 +25,9 @@ double reference(const std::vector<uint8_t>& row, const Axis::Plan& plan, int ou
   const double centre = plan.begin + (output + 0.5) * scale;
   double sum = 0;
   double total = 0;
-  for (int i = plan.lowest; i < plan.highest; ++i) {
+  const int first = std::max(plan.lowest, static_cast<int>(centre - reach) - 1);
+  const int end = std::min(plan.highest, static_cast<int>(centre + reach) + 2);
+  for (int i = first; i < end; ++i) {
     const double weight = std::max(0.0, 1 - std::abs(i + 0.5 - centre) / reach);
     sum += weight * row[static_cast<size_t>(i * 4 + channel)];
     total += weight;
@@ -49,7 +52,8 @@ std::vector<Case> cases() {
           {50, {.begin = 10, .end = 30, .lowest = 10, .highest = 30, .outputs = 224}},
           {1, {.begin = 0, .end = 1, .lowest = 0, .highest = 1, .outputs = 224}},
           {3, {.begin = 1, .end = 2, .lowest = 1, .highest = 2, .outputs = 7}},
-          {4000, {.begin = 0, .end = 4000, .lowest = 0, .highest = 4000, .outputs = 32}}};
+          {4000, {.begin = 0, .end = 4000, .lowest = 0, .highest = 4000, .outputs = 32}},
+          {65500, {.begin = 0, .end = 65500, .lowest = 0, .highest = 65500, .outputs = 224}}};
 }
 
 TEST(Resampler, IsWithinALevelOfTheFilterComputedPlainlyAcross) {
@@ -117,6 +121,36 @@ TEST(Resampler, LeavesAFlatColourAsItIs) {
   }
 }
 
+TEST(Resampler, StaysWithinTheLevelsWhateverTheWeights) {
+  const std::vector<uint8_t> black(4, 0);
+  const std::vector<uint8_t> white(4, 255);
+  const std::vector<const uint8_t*> rows = {black.data(), white.data()};
+  Axis axis;
+  axis.prepare({.begin = 0, .end = 1, .lowest = 0, .highest = 1, .outputs = 1});
+  Resampler resampler;
+  resampler.prepare(axis, 0, 1);
+  std::vector<uint8_t> output(3);
+
+  const std::vector<int16_t> above = {-300, Axis::kOne + 300};
+  resampler.write(rows.data(), above.data(), 2, output.data(), 3);
+  EXPECT_THAT(output, ::testing::Each(255));
+
+  const std::vector<int16_t> below = {Axis::kOne + 300, -300};
+  resampler.write(rows.data(), below.data(), 2, output.data(), 3);
+  EXPECT_THAT(output, ::testing::Each(0));
+}
+
+TEST(Axis, SpreadsItsSumEvenlyOverMorePixelsThanItHasParts) {
+  Axis axis;
+  axis.prepare({.begin = 0, .end = 65500, .lowest = 0, .highest = 65500, .outputs = 5});
+  const int16_t* weights = axis.weights(2);
+  const int count = axis.count(2);
+
+  EXPECT_EQ(count, 26200);
+  EXPECT_LE(*std::max_element(weights, weights + count), 1);
+  EXPECT_NEAR(std::accumulate(weights, weights + count / 2, 0), Axis::kOne / 2, 1);
+}
+
 TEST(Axis, NeverLooksBeyondItsLimits) {
   for (const auto& [width, plan] : cases()) {
     Axis axis;
@@ -126,6 +160,7 @@ TEST(Axis, NeverLooksBeyondItsLimits) {
       EXPECT_LE(axis.first(i) + axis.count(i), plan.highest);
       int sum = 0;
       for (int k = 0; k < axis.taps(); ++k) {
+        EXPECT_GE(axis.weights(i)[k], 0);
         sum += axis.weights(i)[k];
       }
       EXPECT_EQ(sum, Axis::kOne);
