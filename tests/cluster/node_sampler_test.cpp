@@ -56,7 +56,7 @@ TEST(NodeSampler, SeesAWorkerAndTheNode) {
 }
 
 TEST(NodeSampler, HasNoWordOfAWorkerThatDiedBetweenTwoSamples) {
-  os::Child brief = start("sleep 60");
+  os::Child brief = start("exec sleep 60");
   NodeSampler sampler({.node = 0, .root = "/", .nvml = "libno-such-thing.so"});
   const std::vector<WatchedWorker> workers = {{.rank = 0, .pid = brief.pid(), .visible_gpus = {}}};
   EXPECT_THAT(sampler.sample(workers).workers, SizeIs(1));
