@@ -18,7 +18,8 @@ packages_of() {
     launcher)
       echo cmake ninja-build g++ ccache make git
       echo libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
-      echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev libyaml-cpp-dev libjpeg62-turbo-dev
+      echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev libyaml-cpp-dev libpcre2-dev
+      echo libjpeg62-turbo-dev
       echo libcpp-httplib-dev libssl-dev libbrotli-dev
       ;;
     training)
