@@ -173,10 +173,10 @@ TEST(Loader, MakesNoMoreBatchesAheadThanAskedFor) {
   EXPECT_LE(made, 6);
 }
 
-TEST(Loader, MakesTwoBatchesAheadForEachThreadAndAtLeastFour) {
+TEST(Loader, MakesTwoBatchesMoreThanThreadsAheadAndAtLeastFour) {
   const int by_cores = std::max(1, os::usable_processors() - 1);
   for (const auto& [threads, ahead] :
-       {std::pair(1, 4), std::pair(3, 6), std::pair(-1, std::max(4, 2 * by_cores))}) {
+       {std::pair(1, 4), std::pair(3, 5), std::pair(-1, std::max(4, by_cores + 2))}) {
     SCOPED_TRACE(threads);
     std::atomic<int64_t> made = 0;
     const auto dataset = std::make_shared<Numbers>([&](int64_t) { ++made; });
