@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -226,6 +227,7 @@ void EventStore::Content::take_worker(const contract::Event& event) {
 }
 
 // Rank 0 speaks for the gang: every rank tells the same of it.
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): one branch for each kind of event
 void EventStore::Content::take_leader(const contract::Event& event) {
   const int64_t step = whole_of(event, "step", -1);
   if (event.kind == "start") {
@@ -328,7 +330,9 @@ void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
   if (is_known || found == table.all().end()) {
     return;
   }
-  const std::vector<Point> steps = found->second.points(-INFINITY, INFINITY, found->second.size());
+  const std::vector<Point> steps = found->second.points(-std::numeric_limits<double>::infinity(),
+                                                        std::numeric_limits<double>::infinity(),
+                                                        found->second.size());
   auto next = steps.begin();
   for (Point& point : points) {
     while (next != steps.end() && next->time <= point.time) {

@@ -69,7 +69,7 @@ std::vector<Point> all_points(const EventStore& store, const std::string& name) 
 
 std::vector<std::string> choose_series(const EventStore& store,
                                        const std::vector<std::string>& patterns) {
-  const std::vector<std::string> names = store.series_names();
+  std::vector<std::string> names = store.series_names();
   if (patterns.empty()) {
     return names;
   }

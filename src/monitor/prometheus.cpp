@@ -28,6 +28,7 @@ std::optional<double> known(int64_t number, int64_t least) {
   return number >= least ? std::optional(static_cast<double>(number)) : std::nullopt;
 }
 
+// NOLINTNEXTLINE(readability-function-size): a list of metrics, one after the other
 void add_run(MetricPage& page, const Snapshot& snapshot, double now) {
   const Labels labels = run_labels(snapshot);
   const auto add = [&](std::string_view name, std::string_view help, const auto& value) {

@@ -130,6 +130,7 @@ void press(ScreenState& state, std::string_view key) {
   }
 }
 
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): parts of a screen from top to bottom
 std::vector<ScreenLine> render_screen(const Snapshot& snapshot,
                                       const std::vector<Point>& loss,
                                       const ScreenState& state,
