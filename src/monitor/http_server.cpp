@@ -57,7 +57,7 @@ struct HttpServer::Listener {
         [this](const auto& request, auto& response) { return admit(request, response); });
     server.Get("/api/events", [this](const auto&, auto& response) { tell_news(response); });
     server.Get(".*", [this](const auto& request, auto& response) { answer(request, response); });
-    server.set_exception_handler([](const auto&, auto& response, std::exception_ptr) {
+    server.set_exception_handler([](const auto&, auto& response, const std::exception_ptr&) {
       write_plain(response, 500, "cannot answer: a bug of lockstep");
     });
   }

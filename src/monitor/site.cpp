@@ -136,6 +136,7 @@ struct Site::Followed {
 Site::Site(std::vector<ShownRun> runs, std::chrono::milliseconds pause) : pause_(pause) {
   for (ShownRun& run : runs) {
     EventStore store(run.directory);
+    // NOLINTNEXTLINE(modernize-make-unique): it is an aggregate
     runs_.push_back(std::unique_ptr<Followed>(new Followed{.id = std::to_string(runs_.size()),
                                                            .shown = std::move(run),
                                                            .mutex = {},
