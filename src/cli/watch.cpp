@@ -114,6 +114,32 @@ std::chrono::milliseconds pause_of(const Words& words) {
   return std::chrono::milliseconds(std::lround(words.every * kThousand));
 }
 
+// The signal that ends the view, if one has come.
+std::optional<int> heed(os::SignalFd& signals, os::FullScreen& screen) {
+  std::optional<int> stopped;
+  while (const auto signal = signals.find_pending()) {
+    if (*signal == SIGTSTP) {
+      screen.suspend();
+    } else if (*signal != SIGWINCH) {
+      stopped = signal;
+    }
+  }
+  return stopped;
+}
+
+// False: nobody can type any more.
+bool press_keys(monitor::ScreenState& state) {
+  constexpr size_t kMost = 256;
+  std::string bytes;
+  if (os::read_some(0, bytes, kMost) == os::ReadResult::End) {
+    return false;
+  }
+  for (const std::string& key : monitor::keys_of(bytes)) {
+    monitor::press(state, key);
+  }
+  return true;
+}
+
 // Until the viewer leaves; the code with which the command ends.
 int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Words& words) {
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
@@ -130,22 +156,9 @@ int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Wor
     }
     std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()}, os::Watch{.fd = 0}};
     os::wait_for(watches, pause_of(words));
-    while (const auto signal = signals.find_pending()) {
-      if (*signal == SIGTSTP) {
-        screen.suspend();
-      } else if (*signal != SIGWINCH) {
-        stopped = signal;
-      }
-    }
-    if (watches[1].is_ready) {
-      constexpr size_t kMost = 256;
-      std::string bytes;
-      if (os::read_some(0, bytes, kMost) == os::ReadResult::End) {
-        break;
-      }
-      for (const std::string& key : monitor::keys_of(bytes)) {
-        monitor::press(state, key);
-      }
+    stopped = heed(signals, screen);
+    if (watches[1].is_ready && !press_keys(state)) {
+      break;
     }
     if (Clock::now() - looked >= pause_of(words)) {  // keys that repeat must not keep it away
       store.poll();

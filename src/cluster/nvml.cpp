@@ -14,8 +14,6 @@
 namespace lockstep::cluster {
 namespace {
 
-using namespace nvml;
-
 using Count = unsigned long long;
 
 // The functions; null where the library is older than one of them.
@@ -43,41 +41,42 @@ struct Calls {
         watch(from.function<decltype(watch)>("nvmlDeviceRegisterEvents")),
         wait(from.function<decltype(wait)>("nvmlEventSetWait_v2")) {}
 
-  Result (*init)();
-  Result (*shutdown)();
-  const char* (*error_string)(Result);
-  Result (*count)(unsigned*);
-  Result (*handle)(unsigned, Device*);
-  Result (*uuid)(Device, char*, unsigned);
-  Result (*name)(Device, char*, unsigned);
-  Result (*pci)(Device, PciInfo*);
-  Result (*utilization)(Device, Utilization*);
-  Result (*memory)(Device, Memory*);
-  Result (*power)(Device, unsigned*);
-  Result (*energy)(Device, Count*);
-  Result (*temperature)(Device, int, unsigned*);
-  Result (*clock)(Device, int, unsigned*);
-  Result (*pcie)(Device, int, unsigned*);
-  Result (*fields)(Device, int, FieldValue*);
-  Result (*ecc)(Device, int, int, Count*);
-  Result (*make_set)(EventSet*);
-  Result (*free_set)(EventSet);
-  Result (*watch)(Device, Count, EventSet);
-  Result (*wait)(EventSet, EventData*, unsigned);
+  nvml::Result (*init)();
+  nvml::Result (*shutdown)();
+  const char* (*error_string)(nvml::Result);
+  nvml::Result (*count)(unsigned*);
+  nvml::Result (*handle)(unsigned, nvml::Device*);
+  nvml::Result (*uuid)(nvml::Device, char*, unsigned);
+  nvml::Result (*name)(nvml::Device, char*, unsigned);
+  nvml::Result (*pci)(nvml::Device, nvml::PciInfo*);
+  nvml::Result (*utilization)(nvml::Device, nvml::Utilization*);
+  nvml::Result (*memory)(nvml::Device, nvml::Memory*);
+  nvml::Result (*power)(nvml::Device, unsigned*);
+  nvml::Result (*energy)(nvml::Device, Count*);
+  nvml::Result (*temperature)(nvml::Device, int, unsigned*);
+  nvml::Result (*clock)(nvml::Device, int, unsigned*);
+  nvml::Result (*pcie)(nvml::Device, int, unsigned*);
+  nvml::Result (*fields)(nvml::Device, int, nvml::FieldValue*);
+  nvml::Result (*ecc)(nvml::Device, int, int, Count*);
+  nvml::Result (*make_set)(nvml::EventSet*);
+  nvml::Result (*free_set)(nvml::EventSet);
+  nvml::Result (*watch)(nvml::Device, Count, nvml::EventSet);
+  nvml::Result (*wait)(nvml::EventSet, nvml::EventData*, unsigned);
 };
 
 // What a call leaves in its last argument; nothing where it fails or is not there.
 template <typename Value, typename... Parameters, typename... Arguments>
-std::optional<Value> find(Result (*call)(Parameters...), Arguments... arguments) {
+std::optional<Value> find(nvml::Result (*call)(Parameters...), Arguments... arguments) {
   Value value{};
-  return call != nullptr && call(arguments..., &value) == kSuccess ? std::optional(value)
-                                                                   : std::nullopt;
+  return call != nullptr && call(arguments..., &value) == nvml::kSuccess ? std::optional(value)
+                                                                         : std::nullopt;
 }
 
-std::string find_text(Result (*call)(Device, char*, unsigned), Device device) {
+std::string find_text(nvml::Result (*call)(nvml::Device, char*, unsigned), nvml::Device device) {
   std::array<char, 96> text{};
   const bool is_told =
-      call != nullptr && call(device, text.data(), static_cast<unsigned>(text.size())) == kSuccess;
+      call != nullptr &&
+      call(device, text.data(), static_cast<unsigned>(text.size())) == nvml::kSuccess;
   return is_told ? std::string(text.data()) : std::string();
 }
 
@@ -107,12 +106,12 @@ class Nvml::Driver {
     if (calls_.init == nullptr || calls_.count == nullptr || calls_.handle == nullptr) {
       return "NVIDIA's management library is too old";
     }
-    if (const Result result = calls_.init(); result != kSuccess) {
+    if (const nvml::Result result = calls_.init(); result != nvml::kSuccess) {
       return "NVIDIA's management library cannot reach the driver: " + describe(result);
     }
     is_ready_ = true;
     unsigned count = 0;
-    if (const Result result = calls_.count(&count); result != kSuccess) {
+    if (const nvml::Result result = calls_.count(&count); result != nvml::kSuccess) {
       return "the driver does not tell how many GPUs there are: " + describe(result);
     }
     for (unsigned index = 0; index < count; ++index) {
@@ -137,32 +136,32 @@ class Nvml::Driver {
     std::optional<Count> before;
   };
   struct Gpu {
-    Device device = nullptr;
+    nvml::Device device = nullptr;
     contract::GpuSample known;  // what does not change, and the last XID
     std::map<unsigned, Counter> counters;
   };
 
-  std::string describe(Result result) const {
+  std::string describe(nvml::Result result) const {
     const char* text = calls_.error_string != nullptr ? calls_.error_string(result) : nullptr;
     return text != nullptr ? text : fmt::format("error {}", result);
   }
 
   void add(int index) {
     Gpu gpu;
-    if (calls_.handle(static_cast<unsigned>(index), &gpu.device) != kSuccess) {
+    if (calls_.handle(static_cast<unsigned>(index), &gpu.device) != nvml::kSuccess) {
       return;
     }
     gpu.known.index = index;
     gpu.known.uuid = find_text(calls_.uuid, gpu.device);
     gpu.known.name = find_text(calls_.name, gpu.device);
-    if (const auto pci = find<PciInfo>(calls_.pci, gpu.device)) {
+    if (const auto pci = find<nvml::PciInfo>(calls_.pci, gpu.device)) {
       gpu.known.bus_id = std::begin(pci->bus_id);
     }
     if (events_ == nullptr && calls_.make_set != nullptr) {
       calls_.make_set(&events_);
     }
     if (events_ != nullptr && calls_.watch != nullptr) {
-      calls_.watch(gpu.device, kXidEvent, events_);
+      calls_.watch(gpu.device, nvml::kXidEvent, events_);
     }
     gpus_.push_back(std::move(gpu));
   }
@@ -170,12 +169,12 @@ class Nvml::Driver {
   // Those that wait; a storm of them must not hold us.
   void take_events() {
     constexpr int kMostAtOnce = 64;
-    EventData event{};
+    nvml::EventData event{};
     for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMostAtOnce &&
-                        calls_.wait(events_, &event, 0) == kSuccess;
+                        calls_.wait(events_, &event, 0) == nvml::kSuccess;
          ++taken) {
       for (Gpu& gpu : gpus_) {
-        if (gpu.device == event.device && event.type == kXidEvent) {
+        if (gpu.device == event.device && event.type == nvml::kXidEvent) {
           gpu.known.xid = static_cast<int64_t>(event.data);
         }
       }
@@ -183,22 +182,23 @@ class Nvml::Driver {
   }
 
   contract::GpuSample sample(Gpu& gpu, Clock::time_point now) {
-    const Device device = gpu.device;
+    const nvml::Device device = gpu.device;
     contract::GpuSample sample = gpu.known;
-    if (const auto use = find<Utilization>(calls_.utilization, device)) {
+    if (const auto use = find<nvml::Utilization>(calls_.utilization, device)) {
       sample.utilisation = use->gpu / 100.0;
       sample.memory_utilisation = use->memory / 100.0;
     }
-    if (const auto memory = find<Memory>(calls_.memory, device)) {
+    if (const auto memory = find<nvml::Memory>(calls_.memory, device)) {
       sample.memory_bytes = static_cast<int64_t>(memory->used);
       sample.memory_total_bytes = static_cast<int64_t>(memory->total);
     }
     sample.power_watts = scaled(find<unsigned>(calls_.power, device), 1e-3);
     sample.energy_joules = scaled(find<Count>(calls_.energy, device), 1e-3);
-    sample.temperature = scaled(find<unsigned>(calls_.temperature, device, kTemperatureGpu), 1);
-    sample.sm_clock_mhz = scaled(find<unsigned>(calls_.clock, device, kClockSm), 1);
-    sample.memory_clock_mhz = scaled(find<unsigned>(calls_.clock, device, kClockMemory), 1);
-    if (const auto errors = find<Count>(calls_.ecc, device, kUncorrected, kVolatile)) {
+    sample.temperature =
+        scaled(find<unsigned>(calls_.temperature, device, nvml::kTemperatureGpu), 1);
+    sample.sm_clock_mhz = scaled(find<unsigned>(calls_.clock, device, nvml::kClockSm), 1);
+    sample.memory_clock_mhz = scaled(find<unsigned>(calls_.clock, device, nvml::kClockMemory), 1);
+    if (const auto errors = find<Count>(calls_.ecc, device, nvml::kUncorrected, nvml::kVolatile)) {
       sample.ecc_errors = static_cast<int64_t>(*errors);
     }
     add_rates(gpu, sample, now);
@@ -208,35 +208,35 @@ class Nvml::Driver {
   void add_rates(Gpu& gpu, contract::GpuSample& sample, Clock::time_point now) {
     constexpr double kKib = 1024;
     sample.nvlink_sent_bytes_per_second =
-        scaled(find_rate(gpu, kNvlinkSentKib, kAllLinks, now), kKib);
+        scaled(find_rate(gpu, nvml::kNvlinkSentKib, nvml::kAllLinks, now), kKib);
     sample.nvlink_received_bytes_per_second =
-        scaled(find_rate(gpu, kNvlinkReceivedKib, kAllLinks, now), kKib);
-    sample.pcie_sent_bytes_per_second = find_rate(gpu, kPcieSentBytes, 0, now);
-    sample.pcie_received_bytes_per_second = find_rate(gpu, kPcieReceivedBytes, 0, now);
+        scaled(find_rate(gpu, nvml::kNvlinkReceivedKib, nvml::kAllLinks, now), kKib);
+    sample.pcie_sent_bytes_per_second = find_rate(gpu, nvml::kPcieSentBytes, 0, now);
+    sample.pcie_received_bytes_per_second = find_rate(gpu, nvml::kPcieReceivedBytes, 0, now);
     // A driver without these counters measures for 20 ms in each of the calls; one that has them
     // is not asked twice.
-    if (!gpu.counters[kPcieSentBytes].before) {
+    if (!gpu.counters[nvml::kPcieSentBytes].before) {
       constexpr double kKilobyte = 1000;
       sample.pcie_sent_bytes_per_second =
-          scaled(find<unsigned>(calls_.pcie, gpu.device, kPcieSent), kKilobyte);
+          scaled(find<unsigned>(calls_.pcie, gpu.device, nvml::kPcieSent), kKilobyte);
       sample.pcie_received_bytes_per_second =
-          scaled(find<unsigned>(calls_.pcie, gpu.device, kPcieReceived), kKilobyte);
+          scaled(find<unsigned>(calls_.pcie, gpu.device, nvml::kPcieReceived), kKilobyte);
     }
   }
 
   std::optional<double> find_rate(Gpu& gpu, unsigned field, unsigned scope, Clock::time_point now) {
-    FieldValue value{};
+    nvml::FieldValue value{};
     value.field = field;
     value.scope = scope;
     Counter& counter = gpu.counters[field];
     const bool is_told = calls_.fields != nullptr &&
-                         calls_.fields(gpu.device, 1, &value) == kSuccess &&
-                         value.result == kSuccess;
+                         calls_.fields(gpu.device, 1, &value) == nvml::kSuccess &&
+                         value.result == nvml::kSuccess;
     if (!is_told) {
       counter.before.reset();
       return std::nullopt;
     }
-    const bool is_narrow = value.type == kNarrowValue;
+    const bool is_narrow = value.type == nvml::kNarrowValue;
     const Count count = is_narrow ? value.value.narrow : value.value.widest;
     const std::optional<Count> before = std::exchange(counter.before, count);
     const double seconds = before_ ? std::chrono::duration<double>(now - *before_).count() : 0;
@@ -250,7 +250,7 @@ class Nvml::Driver {
   os::Library library_;
   Calls calls_;
   bool is_ready_ = false;
-  EventSet events_ = nullptr;
+  nvml::EventSet events_ = nullptr;
   std::vector<Gpu> gpus_;
   std::optional<Clock::time_point> before_;
 };

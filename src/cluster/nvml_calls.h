@@ -11,6 +11,7 @@ inline constexpr Result kSuccess = 0;
 using Device = struct DeviceTag*;
 using EventSet = struct EventSetTag*;
 
+// NOLINTBEGIN(modernize-avoid-c-arrays): the layout is NVML's.
 struct PciInfo {
   char legacy_bus_id[16];
   unsigned int domain;
@@ -20,6 +21,7 @@ struct PciInfo {
   unsigned int subsystem_id;
   char bus_id[32];
 };
+// NOLINTEND(modernize-avoid-c-arrays)
 
 struct Utilization {
   unsigned int gpu;  // percent

@@ -36,41 +36,48 @@ std::map<int, os::ProcessReading> ProcessTrees::read_all() {
   return readings;
 }
 
-ProcessTrees::Members ProcessTrees::find_members(
-    std::span<const int> roots, const std::map<int, os::ProcessReading>& readings) const {
+// Who is or was below a root, or in its group of processes.
+std::optional<int> ProcessTrees::find_root(std::span<const int> roots,
+                                           const os::ProcessReading& reading,
+                                           const Readings& readings) const {
   const auto is_root = [&roots](int pid) {
     return std::find(roots.begin(), roots.end(), pid) != roots.end();
   };
-  const auto find_root = [&](const os::ProcessReading& reading) -> std::optional<int> {
-    const os::ProcessReading* one = &reading;
-    for (int depth = 0; depth < 100; ++depth) {  // a ring cannot be, unless a number is used anew
-      if (is_root(one->pid)) {
-        return one->pid;
-      }
-      const auto parent = readings.find(one->parent);
-      if (parent == readings.end()) {
-        break;
-      }
-      one = &parent->second;
+  const os::ProcessReading* one = &reading;
+  for (int depth = 0; depth < 100; ++depth) {  // a ring cannot be, unless a number is used anew
+    if (is_root(one->pid)) {
+      return one->pid;
     }
-    if (is_root(reading.group)) {
-      return reading.group;
+    const auto parent = readings.find(one->parent);
+    if (parent == readings.end()) {
+      break;
     }
-    const auto before = members_.find(reading.pid);
-    const bool is_same = before != members_.end() && before->second.reading.began == reading.began;
-    return is_same && is_root(before->second.root) ? std::optional(before->second.root)
-                                                   : std::nullopt;
-  };
+    one = &parent->second;
+  }
+  if (is_root(reading.group)) {
+    return reading.group;
+  }
+  const Member* before = find_before(reading);
+  return before != nullptr && is_root(before->root) ? std::optional(before->root) : std::nullopt;
+}
+
+// The same process at the last look; null: it was not there.
+const ProcessTrees::Member* ProcessTrees::find_before(const os::ProcessReading& reading) const {
+  const auto before = members_.find(reading.pid);
+  const bool is_same = before != members_.end() && before->second.reading.began == reading.began;
+  return is_same ? &before->second : nullptr;
+}
+
+ProcessTrees::Members ProcessTrees::find_members(std::span<const int> roots,
+                                                 const Readings& readings) const {
   Members members;
   for (const auto& [pid, reading] : readings) {
-    if (const auto root = find_root(reading)) {
-      const auto before = members_.find(pid);
-      Member member = before != members_.end() && before->second.reading.began == reading.began
-                          ? before->second
-                          : Member{};
+    if (const auto root = find_root(roots, reading, readings)) {
+      const Member* before = find_before(reading);
+      Member member = before != nullptr ? *before : Member{};
       member.reading = reading;
       member.root = *root;
-      members.emplace(pid, std::move(member));
+      members.emplace(pid, member);
     }
   }
   return members;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -41,10 +42,14 @@ class ProcessTrees {
     int64_t next_share = 0;
   };
   using Members = std::map<int, Member>;
+  using Readings = std::map<int, os::ProcessReading>;
 
-  std::map<int, os::ProcessReading> read_all();
-  Members find_members(std::span<const int> roots,
-                       const std::map<int, os::ProcessReading>& readings) const;
+  Readings read_all();
+  std::optional<int> find_root(std::span<const int> roots,
+                               const os::ProcessReading& reading,
+                               const Readings& readings) const;
+  const Member* find_before(const os::ProcessReading& reading) const;
+  Members find_members(std::span<const int> roots, const Readings& readings) const;
   int64_t measure_memory(Member& member, bool is_alone) const;
   TreeUse add_lost(int root, const TreeUse& use);
 

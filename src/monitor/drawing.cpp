@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 
 namespace lockstep::monitor {
 namespace {
@@ -33,8 +34,8 @@ std::string bar(double share, size_t columns) {
 }
 
 std::string curve(std::span<const double> values) {
-  double low = INFINITY;
-  double high = -INFINITY;
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
   for (const double value : values) {
     if (std::isfinite(value)) {
       low = std::min(low, value);

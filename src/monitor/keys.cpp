@@ -42,34 +42,53 @@ size_t letter_length(char byte) {
   return bits < 0xC0U ? 1 : bits < 0xE0U ? 2 : bits < 0xF0U ? 3 : 4;
 }
 
+// The key of a sequence after Escape; empty: one that is not used here.
+std::string_view key_of(std::string_view sequence) {
+  if (sequence.empty()) {
+    return "escape";
+  }
+  const auto* const found =
+      std::find_if(kSequences.begin(), kSequences.end(), [sequence](const auto& known) {
+        return known.first == sequence;
+      });
+  return found == kSequences.end() ? std::string_view() : found->second;
+}
+
+struct Key {
+  std::string_view name;  // empty: none
+  size_t length = 1;      // of what was sent
+};
+
+// The first key of `bytes`, which are some.
+Key first_key(std::string_view bytes) {
+  const char first = bytes.front();
+  if (first == kEscape) {
+    const size_t length = length_of(bytes.substr(1));
+    return {.name = key_of(bytes.substr(1, length)), .length = 1 + length};
+  }
+  if (first == '\r' || first == '\n') {
+    return {.name = "enter"};
+  }
+  if (first == '\x7f' || first == '\b') {
+    return {.name = "backspace"};
+  }
+  if (static_cast<unsigned char>(first) < ' ') {
+    return {};
+  }
+  const size_t length = std::min(letter_length(first), bytes.size());
+  return {.name = bytes.substr(0, length), .length = length};
+}
+
 }  // namespace
 
 std::vector<std::string> keys_of(std::string_view bytes) {
   std::vector<std::string> keys;
   while (!bytes.empty()) {
-    const char first = bytes.front();
-    size_t length = 1;
-    if (first == kEscape) {
-      const std::string_view rest = bytes.substr(1);
-      length = 1 + length_of(rest);
-      const std::string_view sequence = bytes.substr(1, length - 1);
-      if (sequence.empty()) {
-        keys.emplace_back("escape");
-      }
-      for (const auto& [sent, name] : kSequences) {
-        if (sent == sequence) {
-          keys.emplace_back(name);
-        }
-      }
-    } else if (first == '\r' || first == '\n') {
-      keys.emplace_back("enter");
-    } else if (first == '\x7f' || first == '\b') {
-      keys.emplace_back("backspace");
-    } else if (static_cast<unsigned char>(first) >= ' ') {
-      length = letter_length(first);
-      keys.emplace_back(bytes.substr(0, length));
+    const Key key = first_key(bytes);
+    if (!key.name.empty()) {
+      keys.emplace_back(key.name);
     }
-    bytes.remove_prefix(std::min(length, bytes.size()));
+    bytes.remove_prefix(key.length);
   }
   return keys;
 }

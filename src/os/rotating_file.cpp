@@ -89,6 +89,10 @@ bool RotatingFile::append(std::string_view lines) {
     whole.assign(1, '\n').append(lines);
     lines = whole;
   }
+  return write_all(lines);
+}
+
+bool RotatingFile::write_all(std::string_view lines) {
   while (!lines.empty()) {
     const ssize_t count = ::write(file_.number(), lines.data(), lines.size());
     if (count < 0 && errno == EINTR) {

@@ -38,6 +38,7 @@ class RotatingFile {
  private:
   bool open();
   void rotate();
+  bool write_all(std::string_view lines);
   bool fail(int number);
 
   std::filesystem::path path_;

@@ -137,7 +137,8 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
     try {
       const NumberPattern pattern(metric.pattern);
     } catch (Error& error) {
-      throw error.fact("asked", as_asked(one), one.source).hint(std::string(kExample));
+      error.fact("asked", as_asked(one), one.source).hint(std::string(kExample));
+      throw;
     }
     metrics.push_back(std::move(metric));
   }

@@ -162,6 +162,7 @@ std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher
         .hint("launcher: lockstep");
   }
   std::vector<plan::Asked> asked;
+  asked.reserve(lines.size());
   for (const std::string& line : lines) {
     asked.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
   }
