@@ -92,13 +92,14 @@ struct StepOptions {
   // If a gradient is not a finite number, nothing is updated. Costs a look at every gradient, which
   // a GPU must wait for.
   bool check_finite = false;
-  // Whether StepResult::norm shall be known; a GPU must be waited for.
-  bool wants_norm = true;
+  // Whether StepResult::norm shall be known. Costs a look at every gradient, and a GPU must be
+  // waited for.
+  bool wants_norm = false;
 };
 
 // What became of a step; the same on every worker.
 struct StepResult {
-  // Of the whole gradient before it was clipped; 0 if it was not asked for.
+  // Of the whole gradient before it was clipped; 0 if it was neither asked for nor needed.
   double norm = 0;
   bool applied = true;  // false: a gradient was not finite, and the step was left out
 };

@@ -12,10 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int64_t now() {
-  return Clock::now().time_since_epoch().count();
-}
-
 // Every store between the two of the version is a release and every load an acquire: a reader that
 // has seen one of the new values sees the odd version too, and reads again.
 constexpr auto kStore = std::memory_order_release;
@@ -103,9 +99,13 @@ void CallRecord::end(bool failed) {
     failed_.store(true, std::memory_order_relaxed);
     return;
   }
+  const int64_t end = now();
+  if (std::this_thread::get_id() == trainer_.load(std::memory_order_relaxed)) {
+    waited_.fetch_add(end - last_.since.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
   write(last_.version, [&] {
     last_.inside.store(false, kStore);
-    last_.since.store(now(), kStore);
+    last_.since.store(end, kStore);
   });
 }
 

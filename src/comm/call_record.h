@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <torch/torch.h>
 
 namespace lockstep::comm {
@@ -54,7 +55,31 @@ class CallRecord {
   bool enter(const char* what, std::string_view detail);
   void leave(bool failed);
 
-  void set_phase(const char* phase) { phase_.store(phase, std::memory_order_relaxed); }
+  // Of the thread that trains.
+  void set_phase(const char* phase) {
+    phase_.store(phase, std::memory_order_relaxed);
+    trainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  }
+
+  // How long the thread that trains has waited for other workers, in calls of its own and for those
+  // of other threads. Calls that are queued on a GPU take no time here.
+  std::chrono::steady_clock::duration waited() const {
+    return std::chrono::steady_clock::duration(waited_.load(std::memory_order_relaxed));
+  }
+
+  // Something to exchange goes to another thread. Where the thread that trains has come back to
+  // wait for it, all since the last hand_over() was waiting; without one since the last time,
+  // nothing.
+  void hand_over() { handed_over_.store(now(), std::memory_order_relaxed); }
+  void wait_since_hand_over() {
+    if (const int64_t since = handed_over_.exchange(0, std::memory_order_relaxed)) {
+      waited_.fetch_add(now() - since, std::memory_order_relaxed);
+    }
+  }
+
+  void add_wait(std::chrono::steady_clock::duration time) {
+    waited_.fetch_add(time.count(), std::memory_order_relaxed);
+  }
 
   CallView read() const;
 
@@ -63,6 +88,8 @@ class CallRecord {
   bool is_compared() { return compared_ < kCompared && ++compared_ > 0; }
 
  private:
+  static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
   // Mistakes of a program show at once; what a comparison costs shall not.
   static constexpr int kCompared = 64;
   static constexpr size_t kDetailWords = 24;
@@ -94,7 +121,23 @@ class CallRecord {
   Stretch stretch_;
   std::atomic<bool> failed_ = false;
   std::atomic<const char*> phase_ = "";
+  std::atomic<std::thread::id> trainer_ = {};
+  std::atomic<int64_t> waited_ = 0;
+  std::atomic<int64_t> handed_over_ = 0;  // 0: nothing
   int compared_ = 0;
+};
+
+// From its beginning to its end the thread that trains waits for what another thread exchanges.
+class Waiting {
+ public:
+  explicit Waiting(CallRecord& record) : record_(record) {}
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() { record_.add_wait(std::chrono::steady_clock::now() - begun_); }
+
+ private:
+  CallRecord& record_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace lockstep::comm

@@ -6,6 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "comm/call_record.h"
 #include "comm/side_stream.h"
 #include "comm/task_queue.h"
 #include "lockstep/error.h"
@@ -126,6 +127,7 @@ class CommunicatorTransport final : public compat::Transport {
       const c10::StreamGuard guard = side_->enter();
       work->run(call);
     } else if (queue_ != nullptr) {
+      communicator_.call_record()->hand_over();
       queue_->push([work, call = std::move(call)] { work->run(call); });
     } else {
       work->run(call);

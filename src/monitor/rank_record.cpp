@@ -21,9 +21,16 @@ void keep(std::optional<double>& field, const contract::Event& event, const char
   }
 }
 
+// The optimizer's step is computing too.
+std::optional<double> compute_of(const contract::Event& event) {
+  const auto seconds = contract::find_number(event, "compute_seconds");
+  const auto update = contract::find_number(event, "update_seconds");
+  return seconds && update ? std::optional(*seconds + *update) : seconds;
+}
+
 TimeSplit split_of(const contract::Event& event) {
   return {.data = contract::find_number(event, "data_seconds"),
-          .compute = contract::find_number(event, "compute_seconds"),
+          .compute = compute_of(event),
           .exchange = contract::find_number(event, "exchange_seconds"),
           .checkpoint = contract::find_number(event, "checkpoint_seconds")};
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/optimizer.h"
 #include "optim/fused.h"
+#include "optim/squares.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -19,6 +20,14 @@ std::vector<torch::Tensor> defined_gradients(const std::vector<torch::Tensor>& p
     }
   }
   return gradients;
+}
+
+double norm_of(const std::vector<torch::Tensor>& gradients) {
+  double squares = 0;
+  for (const torch::Tensor& gradient : gradients) {
+    squares += optim::sum_of_squares(gradient);
+  }
+  return std::sqrt(squares);
 }
 
 // One sum per gradient is one pass, and not finite if an element is not. It may also leave the
@@ -68,6 +77,9 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
   auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
   if (fused != nullptr && !options.check_finite && fused->is_fused() &&
       (options.clip_norm == 0 || updates_just(optimizer, parameters))) {
+    if (options.clip_norm == 0 && options.wants_norm) {
+      result.norm = norm_of(defined_gradients(parameters)) / options.loss_scale;
+    }
     fused->step_fused({.clip_norm = options.clip_norm, .gradient_scale = 1 / options.loss_scale});
     if (options.clip_norm > 0 && options.wants_norm) {
       result.norm = fused->norm().item<double>();
@@ -88,6 +100,8 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
   if (result.applied) {
     if (options.clip_norm > 0) {
       result.norm = clip_gradients(parameters, options.clip_norm);
+    } else if (options.wants_norm) {
+      result.norm = norm_of(defined_gradients(parameters));
     }
     optimizer.step();
   }

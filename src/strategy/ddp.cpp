@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/call_record.h"
 #include "comm/compat.h"
 #include "comm/lost_peer.h"
 #include "comm/process_group.h"
@@ -156,6 +157,8 @@ class Ddp final : public Strategy {
       throw;
     }
     ++exchanges_;
+    // With the last packet on its way nothing is left to compute.
+    communicator_.call_record()->wait_since_hand_over();
     settle();
   }
 

@@ -4,6 +4,8 @@
 #include <future>
 #include <utility>
 
+#include "comm/call_record.h"
+
 namespace lockstep::strategy {
 
 class Exchange::Channel final : public Communicator {
@@ -85,6 +87,7 @@ Exchange::Future Exchange::start(Task task) {
   if (held_) {
     waiting_.push_back(std::move(call));
   } else if (queue_ != nullptr) {
+    communicator_.call_record()->hand_over();
     queue_->push(std::move(call));
   } else {
     run_here(call);
@@ -120,6 +123,7 @@ void Exchange::run(const std::function<void()>& call) {
   std::packaged_task<void()> task(call);
   std::future<void> done = task.get_future();
   queue_->push([&task] { task(); });
+  const comm::Waiting waiting(*communicator_.call_record());
   done.get();
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "comm/call_record.h"
 #include "lockstep/error.h"
 #include "strategy/apply_step.h"
 #include "strategy/compression.h"
@@ -175,7 +176,7 @@ class Horovod final : public Strategy {
       }
     }
     engine_->announce(std::move(rest));
-    const std::set<std::string> nowhere = engine_->wait();
+    const std::set<std::string> nowhere = await_engine();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (state_[i] == State::Substituted && !nowhere.contains(names_[i])) {
         parameters_[i].mutable_grad() = substitutes_[i];
@@ -183,6 +184,11 @@ class Horovod final : public Strategy {
       substitutes_[i] = torch::Tensor();
       state_[i] = State::Silent;
     }
+  }
+
+  std::set<std::string> await_engine() {
+    const comm::Waiting waiting(*communicator_.call_record());
+    return engine_->wait();
   }
 
   // Each worker steps on its own gradient; what the steps come to is combined.
@@ -208,11 +214,11 @@ class Horovod final : public Strategy {
                         .empty = !has_gradient[i]});
     }
     engine_->announce(deltas);
-    engine_->wait();
+    await_engine();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].detach().copy_(before[i] + deltas[i].value);
     }
-    if (options.clip_norm > 0) {
+    if (options.clip_norm > 0 || options.wants_norm) {
       // Each worker has clipped its own gradient; the largest norm speaks for all.
       torch::Tensor norm = torch::full({1}, result.norm, torch::dtype(torch::kFloat64));
       communicator_.all_reduce(norm, Reduction::Max);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "comm/call_record.h"
 #include "lockstep/error.h"
 #include "lockstep/optimizer.h"
 #include "memory/block_allocator.h"
@@ -95,14 +96,14 @@ class Zero final : public Strategy {
     const CallScope scope = communicator_.enter("the optimizer step");
     await_reductions();
     const StepOptions options = options_.uneven ? agree(asked) : asked;
-    const bool needs_norm = options.check_finite || options.clip_norm > 0;
+    const bool needs_norm = options.check_finite || options.clip_norm > 0 || options.wants_norm;
     const Sums sums = add_up(needs_norm);
     StepResult result;
     result.applied = !options.check_finite || std::isfinite(sums.squares);
     if (result.applied) {
       double factor = 1 / options.loss_scale;
+      result.norm = std::sqrt(sums.squares) / options.loss_scale;
       if (options.clip_norm > 0) {
-        result.norm = std::sqrt(sums.squares) / options.loss_scale;
         factor *= std::min(1.0, options.clip_norm / (result.norm + 1e-6));
       }
       update(sums, factor);
@@ -289,7 +290,10 @@ class Zero final : public Strategy {
       return;
     }
     const Exchange::Future future = std::exchange(reductions_[unit], Exchange::Future());
-    future->wait();
+    {
+      const comm::Waiting waiting(*communicator_.call_record());
+      future->wait();
+    }
     if (future->hasError()) {
       std::rethrow_exception(future->exception_ptr());
     }
@@ -311,14 +315,20 @@ class Zero final : public Strategy {
   StepOptions agree(const StepOptions& asked) {
     std::vector<double> values = learning_rates(optimizer_->get());
     values.insert(values.end(),
-                  {asked.clip_norm, asked.loss_scale, asked.check_finite ? 1.0 : 0.0});
+                  {asked.clip_norm,
+                   asked.loss_scale,
+                   asked.check_finite ? 1.0 : 0.0,
+                   asked.wants_norm ? 1.0 : 0.0});
     torch::Tensor all = torch::tensor(values, torch::kFloat64);
     exchange_->channel().broadcast(all, attendance_->first_here());
     values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
-    const std::vector<double> step(values.end() - 3, values.end());
-    values.resize(values.size() - 3);
+    const std::vector<double> step(values.end() - 4, values.end());
+    values.resize(values.size() - 4);
     set_learning_rates(optimizer_->get(), values);
-    return {.clip_norm = step[0], .loss_scale = step[1], .check_finite = step[2] != 0};
+    return {.clip_norm = step[0],
+            .loss_scale = step[1],
+            .check_finite = step[2] != 0,
+            .wants_norm = step[3] != 0};
   }
 
   // Of the part of the gradient that this worker answers for.

@@ -7,9 +7,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/call_record.h"
 #include "lockstep/error.h"
-#include "os/memory.h"
-#include "os/processors.h"
 #include "train/convolution.h"
 #include "train/deepspeed_flags.h"
 #include "train/evaluate.h"
@@ -232,29 +231,6 @@ void Loop::train_epoch() {
   finish_epoch();
 }
 
-Loader Loop::load(const DistributedSampler& sampler, int64_t first_step) const {
-  return {task_.train,
-          sampler,
-          {.first_step = first_step,
-           .threads = options_.loader_threads,
-           .pin_memory = session_.device.is_cuda()}};
-}
-
-// Threads that have no batch of this epoch left to make begin with the next epoch's, so that it
-// does not begin with waiting.
-void Loop::load_ahead() {
-  const int64_t left = sampler_.steps() - step_in_epoch_;
-  const int64_t threads =
-      options_.loader_threads < 0 ? os::usable_processors() : options_.loader_threads;
-  const bool is_last = state_.step + left >= total_steps();
-  if (ahead_ || is_last || left > threads + 2 || !task_.train->device().is_cpu()) {
-    return;
-  }
-  DistributedSampler next = sampler_;
-  next.set_epoch(state_.epoch + 1);
-  ahead_.emplace(load(next, 0));
-}
-
 void Loop::train_step(const Batch& batch) {
   choose_convolution_once(batch);
   follow_schedule();
@@ -286,6 +262,7 @@ void Loop::train_step(const Batch& batch) {
 
 std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool& is_applied) {
   phase_times_.enter(PhaseTimes::ForwardBackward);
+  const auto waited = session_.communicator->call_record()->waited();
   const auto workers = static_cast<double>(session_.communicator->size());
   const auto all = static_cast<double>(sampler_.global_size(step_in_epoch_));
   std::vector<std::pair<Loss, Batch>> results;
@@ -301,11 +278,16 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
                          share);
   }
   phase_times_.enter(PhaseTimes::Step);
+  const auto waited_before_step = session_.communicator->call_record()->waited();
   const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
                                              .loss_scale = loss_scaler_.scale(),
                                              .check_finite = loss_scaler_.is_on(),
-                                             .wants_norm = false});
+                                             .wants_norm = wants_norm()});
   phase_times_.leave();
+  phase_times_.count_exchange(PhaseTimes::ForwardBackward, waited_before_step - waited);
+  phase_times_.count_exchange(PhaseTimes::Step,
+                              session_.communicator->call_record()->waited() - waited_before_step);
+  gradient_norm_ = result.applied && result.norm > 0 ? std::optional(result.norm) : gradient_norm_;
   loss_scaler_.after_step(state_.step + 1, result.applied);
   is_applied = result.applied;
   return results;
@@ -409,16 +391,7 @@ void Loop::talk(bool looks_at_weights) {
   state_.loss = news.loss;
   const ProgressView shown = view(news);
   progress_.update(shown);
-  session_.report("step",
-                  {{"step", state_.step},
-                   {"epoch", state_.epoch},
-                   {"loss", news.loss},
-                   {"learning_rate", state_.learning_rate},
-                   {"samples_per_second", shown.samples_per_second},
-                   {"data_seconds", phase_times_.take_seconds(PhaseTimes::Data)},
-                   {"compute_seconds", phase_times_.take_seconds(PhaseTimes::ForwardBackward)},
-                   {"update_seconds", phase_times_.take_seconds(PhaseTimes::Step)},
-                   {"memory_bytes", static_cast<int64_t>(os::resident_bytes())}});
+  report_step(shown.samples_per_second);
 }
 
 // Asking again with the same flags would end in the same step: not ExitCode::TryAgain.

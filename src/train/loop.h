@@ -60,6 +60,8 @@ class Loop {
   Batch feed(const Batch& batch);
   void follow_schedule();
   void report_steps();
+  void report_step(double samples_per_second);
+  bool wants_norm() const;
   void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
   void talk(bool looks_at_weights = false);
@@ -97,6 +99,7 @@ class Loop {
   LossScaler loss_scaler_;
   std::optional<Ema> ema_;
   PhaseTimes phase_times_;
+  std::optional<double> gradient_norm_;  // of the last step that told it
 
   std::vector<double> base_rates_;
   TrainState state_;

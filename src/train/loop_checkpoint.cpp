@@ -162,6 +162,7 @@ void Loop::save() {
   if (!options_.checkpoint_async) {
     settle_save();
   }
+  phase_times_.add(PhaseTimes::Checkpoint, Clock::now() - start);
   throughput_.pause(Clock::now() - start);
   epoch_throughput_.pause(Clock::now() - start);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loop's part for GPUs: how batches get there, and whether a step is recorded.
+// Loop's part for GPUs: whether a step is recorded.
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -8,25 +8,6 @@
 #include "train/loop.h"
 
 namespace lockstep::train {
-
-// A batch that comes from main memory arrives while the GPU is still busy with the one before.
-Batch Loop::feed(const Batch& batch) {
-  if (!arrival_ || batch.input.device() == session_.device) {
-    return batch.to(session_.device, true);
-  }
-  Batch arrived;
-  {
-    const c10::StreamGuard guard = arrival_->enter();
-    arrived = batch.to(session_.device, true);
-  }
-  arrival_->let_follow();
-  // Its memory belongs to the stream that it came by, which must not use it again too early.
-  const c10::Stream here =
-      c10::impl::VirtualGuardImpl(session_.device.type()).getStream(session_.device);
-  arrived.input.record_stream(here);
-  arrived.target.record_stream(here);
-  return arrived;
-}
 
 // Why a step is not recorded; empty: it is.
 std::string Loop::reason_against_graph() const {

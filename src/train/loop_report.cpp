@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Loop tells people and events.
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/text.h"
 #include "os/memory.h"
+#include "train/device_memory.h"
 #include "train/loop.h"
 #include "train/shares.h"
 
@@ -63,6 +65,39 @@ ProgressView Loop::view(const Agreed& news) const {
           .accuracy = news.accuracy < 0 ? std::nullopt : std::optional(news.accuracy),
           .samples_per_second = rate,
           .seconds_left = rate > 0 ? left / rate : 0};
+}
+
+// Where the next talk tells of it. A GPU would have to be waited for.
+bool Loop::wants_norm() const {
+  const bool is_last = step_in_epoch_ + 1 >= sampler_.steps() || state_.step + 1 >= total_steps();
+  return !session_.device.is_cuda() && (is_last || agreement_.is_due(state_.step + 1));
+}
+
+// Times are this worker's since the last such event.
+void Loop::report_step(double samples_per_second) {
+  std::vector<std::pair<std::string, contract::Event::Value>> fields = {
+      {"step", state_.step},
+      {"epoch", state_.epoch},
+      {"loss", state_.loss},
+      {"learning_rate", state_.learning_rate},
+      {"samples_per_second", samples_per_second},
+      {"data_seconds", phase_times_.take_seconds(PhaseTimes::Data)},
+      {"compute_seconds", phase_times_.take_seconds(PhaseTimes::ForwardBackward)},
+      {"update_seconds", phase_times_.take_seconds(PhaseTimes::Step)},
+      {"checkpoint_seconds", phase_times_.take_seconds(PhaseTimes::Checkpoint)},
+      {"memory_bytes", static_cast<int64_t>(os::resident_bytes())}};
+  const double exchange = phase_times_.take_seconds(PhaseTimes::Exchange);
+  // What waits on the GPU is not seen here.
+  if (!session_.communicator->device()) {
+    fields.emplace_back("exchange_seconds", exchange);
+  }
+  if (const auto norm = std::exchange(gradient_norm_, std::nullopt)) {
+    fields.emplace_back("gradient_norm", *norm);
+  }
+  if (const auto bytes = allocated_device_bytes(session_.device)) {
+    fields.emplace_back("device_memory_bytes", *bytes);
+  }
+  session_.report("step", std::move(fields));
 }
 
 void Loop::report_evaluation() {

@@ -13,7 +13,10 @@ namespace lockstep::train {
 // the program waits for it.
 class PhaseTimes {
  public:
-  enum Phase { Data, ForwardBackward, Step };
+  using Clock = std::chrono::steady_clock;
+
+  enum Phase { Data, ForwardBackward, Step, Exchange, Checkpoint };
+  static constexpr size_t kPhases = 5;
 
   // From here on time belongs to `phase`.
   void enter(Phase phase) { turn(static_cast<int>(phase)); }
@@ -26,12 +29,20 @@ class PhaseTimes {
     return std::exchange(untold_[static_cast<size_t>(phase)], {}).count();
   }
 
+  // Of the time of `from` told by take_seconds(), this much was waiting for other workers.
+  void count_exchange(Phase from, Clock::duration time) {
+    untold_[static_cast<size_t>(from)] -= time;
+    untold_[Exchange] += time;
+  }
+
+  // Time that was spent elsewhere than between enter() and leave().
+  void add(Phase phase, Clock::duration time) { untold_[static_cast<size_t>(phase)] += time; }
+
   // "data 0.10 ms, forward and backward 3.20 ms, step 0.40 ms": means of a step since the last
   // call; `steps` went by since.
   std::string take(int64_t steps);
 
  private:
-  using Clock = std::chrono::steady_clock;
   void turn(int phase) {
     const Clock::time_point now = Clock::now();
     if (phase_ >= 0) {
@@ -44,8 +55,8 @@ class PhaseTimes {
 
   int phase_ = -1;
   Clock::time_point since_;
-  std::array<Clock::duration, 3> spent_ = {};
-  std::array<std::chrono::duration<double>, 3> untold_ = {};
+  std::array<Clock::duration, kPhases> spent_ = {};
+  std::array<std::chrono::duration<double>, kPhases> untold_ = {};
 };
 
 }  // namespace lockstep::train

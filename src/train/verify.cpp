@@ -297,7 +297,7 @@ Reference Verification::train_alone(size_t type, bool clips, const Composition& 
       }
       // A norm that is never reached is measured only.
       const double most = clips ? clip_norm_ : is_first ? std::numeric_limits<double>::max() : 0;
-      norms.push_back(strategy->step({.clip_norm = most}).norm);
+      norms.push_back(strategy->step({.clip_norm = most, .wants_norm = is_first}).norm);
     }
     world_.barrier();
   }

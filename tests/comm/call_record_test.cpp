@@ -63,6 +63,29 @@ TEST(CallRecord, RemembersTheCallThatAnExceptionLeft) {
 
 // Calls of two kinds in turn, each with its own number of elements: a reader that saw half of one
 // and half of the other would say so.
+TEST(CallRecord, CountsTheTimeInCallsOfTheThreadThatTrains) {
+  using std::chrono::milliseconds;
+  CallRecord record;
+  const auto call = [&record] {
+    record.begin({.what = "barrier"});
+    std::this_thread::sleep_for(milliseconds(20));
+    record.end(false);
+  };
+  record.set_phase("data");
+  std::thread(call).join();
+  EXPECT_EQ(record.waited(), milliseconds(0));
+
+  call();
+  EXPECT_GE(record.waited(), milliseconds(20));
+
+  const auto before = record.waited();
+  {
+    const Waiting waiting(record);
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_GE(record.waited() - before, milliseconds(20));
+}
+
 TEST(CallRecord, IsReadWholeWhileItChanges) {
   CallRecord record;
   std::jthread writer([&record](const std::stop_token& stop) {

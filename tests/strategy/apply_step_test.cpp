@@ -31,6 +31,16 @@ TEST(ApplyStep, TakesOutTheLossScaleBeforeItClips) {
   EXPECT_FALSE(weights.both[0].grad().defined());
 }
 
+TEST(ApplyStep, TellsTheNormWithoutClipping) {
+  Weights weights({3 * 64.0, 4 * 64.0});
+
+  const StepResult result =
+      apply_step(weights.sgd, weights.both, {.loss_scale = 64, .wants_norm = true});
+
+  EXPECT_DOUBLE_EQ(result.norm, 5);
+  EXPECT_TRUE(weights.both[0].detach().allclose(torch::tensor({-3., -4.}, torch::kFloat64)));
+}
+
 TEST(ApplyStep, LeavesOutAStepThatIsNotFinite) {
   for (const double bad : {std::numeric_limits<double>::infinity(),
                            -std::numeric_limits<double>::infinity(),

@@ -4,8 +4,10 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <numeric>
+#include <thread>
 
 #include "comm/solo.h"
+#include "contract/event.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/error.h"
 #include "os/files.h"
@@ -266,6 +268,47 @@ TEST(Trainer, LogsTheLearningRateOfEveryStep) {
 
   EXPECT_THAT(seen.rates(), ElementsAre(0.5, 0.5, 0.05, 0.05));
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "checkpoints"));
+}
+
+TEST(Trainer, TellsWhereTheTimeOfEveryWorkerGoes) {
+  const os::TemporaryDirectory directory;
+  gang(2, [&](Communicator& comm) {
+    Session session = make_session(comm, directory.path(), {});
+    Net net(0);
+    net.start();
+    const auto optimizer = session.make_optimizer(net.parameters(), {.name = "sgd", .lr = 0.01});
+    Trainer trainer(session, {.epochs = 2, .global_batch = 50});
+    // Rank 1 computes slowly, so rank 0 waits.
+    trainer.fit(net, *optimizer, points(100), nullptr, [&](Net& model, const Batch& batch) {
+      if (comm.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+      return CrossEntropy()(model, batch);
+    });
+  });
+
+  const contract::RunDirectory run(directory.path());
+  for (const int rank : {0, 1}) {
+    double compute = 0;
+    double exchange = 0;
+    double saving = 0;
+    std::ifstream lines(run.events(rank));
+    for (std::string line; std::getline(lines, line);) {
+      const contract::Event event = contract::parse_event(line);
+      if (event.kind == "step") {
+        compute += contract::find_number(event, "compute_seconds").value();
+        exchange += contract::find_number(event, "exchange_seconds").value();
+        saving += contract::find_number(event, "checkpoint_seconds").value();
+        EXPECT_GT(contract::find_number(event, "gradient_norm").value(), 0);
+        EXPECT_GT(contract::find_number(event, "memory_bytes").value(), 0);
+        EXPECT_FALSE(contract::find_number(event, "device_memory_bytes"));
+      }
+    }
+    EXPECT_GT(saving, 0);
+    // Four steps of 50 ms.
+    EXPECT_GT(rank == 0 ? exchange : compute, 0.15) << "rank " << rank;
+    EXPECT_LT(rank == 0 ? compute : exchange, 0.15) << "rank " << rank;
+  }
 }
 
 TEST(Trainer, SavesAndSumsUpWhenItEndsWithinAnEpoch) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include "train/device_memory.h"
+
+namespace lockstep::train {
+
+std::optional<int64_t> allocated_device_bytes(torch::Device device) {
+  if (!device.is_cuda()) {
+    return std::nullopt;
+  }
+  // The first of the three is the sum of both pools.
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).allocated_bytes[0].current;
+}
+
+}  // namespace lockstep::train

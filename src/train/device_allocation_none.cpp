@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/device_memory.h"
+
+namespace lockstep::train {
+
+std::optional<int64_t> allocated_device_bytes(torch::Device /*device*/) {
+  return std::nullopt;
+}
+
+}  // namespace lockstep::train
