@@ -50,9 +50,12 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
                                      const LossFunction& loss,
                                      const Batch& batch,
                                      Communicator& communicator) {
-  // oneDNN takes float32 only; everything else goes through im2col anyhow.
-  if (!batch.input.device().is_cpu() || batch.input.scalar_type() != torch::kFloat32 ||
-      !at::globalContext().hasMKLDNN() || !has_convolution(model)) {
+  // oneDNN takes float32 only; everything else goes through im2col anyhow. Pixels come as bytes and
+  // become float32 on their way.
+  const bool is_other =
+      batch.input.is_floating_point() && batch.input.scalar_type() != torch::kFloat32;
+  if (!batch.input.device().is_cpu() || is_other || !at::globalContext().hasMKLDNN() ||
+      !has_convolution(model)) {
     return {};
   }
   // Off already: it cannot compute in the precision that was asked for.
