@@ -1,43 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dashboard in a real browser, from run directories that this script writes.
 //
-//   node dashboard_test.mjs LOCKSTEP [--screenshots DIR] [--large]
+//   node dashboard_test.mjs LOCKSTEP [--large]
 //
 // Leaves with 77, and says why, where Chromium or playwright-core is missing.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
-import { createRequire } from "node:module";
 import os from "node:os";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 
+import { launch, open, tile, until } from "./browser.mjs";
 import { MadeUpRun } from "./made_up_run.mjs";
 
-const here = path.dirname(fileURLToPath(import.meta.url));
 const lockstep = path.resolve(process.argv[2] ?? "build/bin/lockstep");
 const wants = (flag) => process.argv.includes(flag);
-const shots = wants("--screenshots") ? process.argv[process.argv.indexOf("--screenshots") + 1] : null;
 
-function skip(reason) {
-  console.log(`skipped: ${reason}`);
-  process.exit(77);
-}
-
-function findChromium() {
-  return ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((name) => fs.existsSync(name)) ?? skip("there is no Chromium here (Debian: chromium)");
-}
-
-function findPlaywright() {
-  try {
-    return createRequire(path.join(here, "../../web/package.json"))("playwright-core");
-  } catch {
-    return skip("playwright-core is not here: npm ci in web/ brings it");
-  }
-}
-
-const executablePath = findChromium();
-const { chromium } = findPlaywright();
 const servers = []; // all that were started
 const scratch = fs.mkdtempSync(path.join(os.tmpdir(), "dashboard-"));
 
@@ -61,31 +39,6 @@ async function serve(...runs) {
     }
   };
   return { base, token, url: `${base}/?token=${token}`, child, stop, text };
-}
-
-async function until(what, ask, turns = 200) {
-  for (let turn = 0; turn < turns; turn++) {
-    if (await ask()) {
-      return;
-    }
-    await new Promise((done) => setTimeout(done, 100));
-  }
-  assert.fail(`waited in vain until ${what}`);
-}
-
-const tile = (page, name) => page.locator(`[data-tile="${name}"]`).getAttribute("data-value");
-
-async function open(browser, server, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  page.faults = [];
-  page.strangers = [];
-  page.on("pageerror", (fault) => page.faults.push(String(fault)));
-  page.on("console", (line) => line.type() === "error" && page.faults.push(line.text()));
-  page.on("request", (request) => !request.url().startsWith(server.base) && !request.url().startsWith("data:") && page.strangers.push(request.url()));
-  await page.goto(server.url);
-  await page.waitForSelector("[data-tile=step]");
-  return page;
 }
 
 function smallRun(name, steps = 200, worse = 1) {
@@ -294,22 +247,7 @@ const large = {
   },
 };
 
-async function takeShots(browser) {
-  const first = smallRun("resnet50-a", 900);
-  smallRun("resnet50-b", 700, 1.2);
-  first.evaluation(800, 0.91);
-  first.checkpoint(600);
-  const server = await serve("runs/resnet50-a", "runs/resnet50-b");
-  for (const colorScheme of ["dark", "light"]) {
-    const page = await open(browser, server, { colorScheme, viewport: { width: 1100, height: 1000 } });
-    await page.waitForTimeout(1500);
-    await page.screenshot({ path: path.join(shots, `dashboard-${colorScheme}.png`), fullPage: true });
-  }
-  await server.stop();
-}
-
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
-const browser = await chromium.launch({ executablePath, args: flags });
+const browser = await launch();
 let failed = 0;
 try {
   for (const [name, test] of Object.entries({ ...tests, ...(wants("--large") ? large : {}) })) {
@@ -320,9 +258,6 @@ try {
       failed++;
       console.log(`FAILED: ${name}\n${fault.stack}`);
     }
-  }
-  if (shots) {
-    await takeShots(browser);
   }
 } finally {
   await browser.close();
