@@ -6,8 +6,12 @@
 namespace lockstep::metrics {
 
 void EventWriter::write(const contract::Event& event) {
-  if (!file_.append(contract::to_json(event) + '\n') && !warned_) {
-    warned_ = true;
+  if (file_.append(contract::to_json(event) + '\n') || warned_) {
+    return;
+  }
+  warned_ = true;
+  // A full disk is every worker's: one of a thousand says so.
+  if (event.rank == 0 || !file_.is_out_of_room()) {
     log::warn("cannot write events to {} ({}); training goes on without them",
               file_.path().string(),
               file_.fault());

@@ -34,6 +34,7 @@ RotatingFile::RotatingFile(fs::path path, Limits limits)
 
 bool RotatingFile::fail(int number) {
   fault_ = std::generic_category().message(number);
+  is_out_of_room_ = number == ENOSPC || number == EDQUOT;
   return false;
 }
 

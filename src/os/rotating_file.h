@@ -35,6 +35,9 @@ class RotatingFile {
   const std::filesystem::path& path() const { return path_; }
   const std::string& fault() const { return fault_; }
 
+  // Whether fault() is that there is no room left.
+  bool is_out_of_room() const { return is_out_of_room_; }
+
  private:
   bool open();
   void rotate();
@@ -47,6 +50,7 @@ class RotatingFile {
   int64_t size_ = 0;
   bool is_torn_ = false;  // the last line has no end
   std::string fault_;
+  bool is_out_of_room_ = false;
 };
 
 // The parts of such a file that are there, the oldest first and the one that grows last.

@@ -13,6 +13,9 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
 TEST(Meter, GivesItsSumsWithoutALook) {
   Meter meter;
   EXPECT_TRUE(meter.sums().eq(0).all().item<bool>());
@@ -136,6 +139,24 @@ TEST(Throughput, LeavesPausesOut) {
 
   throughput.pause(seconds(3));
   EXPECT_DOUBLE_EQ(throughput.rate(), 10);
+}
+
+TEST(EventWriter, WarnsOnceOfAFullDiskForAllWorkers) {
+  const os::TemporaryDirectory directory;
+  const auto file = directory.path() / "full.jsonl";
+  std::filesystem::create_symlink("/dev/full", file);
+  const auto say = [](const std::filesystem::path& path, int rank) {
+    ::testing::internal::CaptureStderr();
+    metrics::EventWriter writer(path);
+    writer.write({.kind = "step", .rank = rank});
+    writer.write({.kind = "step", .rank = rank});
+    return ::testing::internal::GetCapturedStderr();
+  };
+
+  EXPECT_THAT(say(file, 0),
+              AllOf(HasSubstr("No space left on device"), HasSubstr("training goes on")));
+  EXPECT_EQ(say(file, 1), "");
+  EXPECT_THAT(say(file / "below", 1), HasSubstr("training goes on without them"));
 }
 
 TEST(EventWriter, AppendsOneLinePerEventThatReadsBack) {
