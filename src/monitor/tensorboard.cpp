@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBegin = "events.out.tfevents.";
 constexpr std::string_view kEnd = ".lockstep";
+constexpr std::string_view kStep = "step";
+constexpr std::string_view kOutputStep = "output/step";  // of programs that tell nothing else
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
 // The least significant byte first, on every machine.
@@ -112,13 +114,11 @@ void TensorboardFile::add(const News& news) {
     }
   };
   // Of one instant, the step comes first: it may tell that others go back.
-  const auto steps = news.values.find("step");
-  if (steps != news.values.end()) {
-    take(*steps);
-  }
-  for (auto series = news.values.begin(); series != news.values.end(); ++series) {
-    if (series != steps) {
-      take(*series);
+  for (const bool is_step : {true, false}) {
+    for (const auto& series : news.values) {
+      if ((series.first == kStep || series.first == kOutputStep) == is_step) {
+        take(series);
+      }
     }
   }
   for (const Mark& mark : news.marks) {
@@ -142,7 +142,8 @@ void TensorboardFile::write_scalar(const Entry& entry) {
   if (step == kStepUnknown) {
     step = counts_[*entry.tag]++;
   }
-  if (*entry.tag == "step") {
+  has_steps_ = has_steps_ || *entry.tag == kStep;
+  if (*entry.tag == kStep || (*entry.tag == kOutputStep && !has_steps_)) {
     if (step < step_) {
       put(restart_message({.time = entry.time, .step = step}));
     }

@@ -56,6 +56,7 @@ class TensorboardFile {
   std::map<std::string, int64_t, std::less<>> counts_;  // of values without a step, by tag
   std::vector<Mark> restarts_;                          // that no step has followed yet
   int64_t step_ = 0;                                    // rank 0's
+  bool has_steps_ = false;                              // by events of its own
 };
 
 }  // namespace lockstep::monitor

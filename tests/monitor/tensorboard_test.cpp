@@ -209,6 +209,23 @@ TEST_F(Tensorboard, TakesStepsFromTheOutputOfAnyProgram) {
   EXPECT_THAT(steps_of("output/step"), ElementsAre(10, 20));
 }
 
+TEST_F(Tensorboard, ForgetsWhatAnOutputSaysAgain) {
+  metric(1, "step", "10");
+  metric(2, "step", "20");
+  metric(3, "step", "15");
+  metric(3, "loss", "1.5");
+  write_once();
+  std::vector<std::string> order;
+  for (const FileEvent& event : events()) {
+    order.push_back((event.is_restart ? "forget " : event.tag + " ") + std::to_string(event.step));
+  }
+  order.erase(order.begin());  // the version
+  EXPECT_THAT(
+      order,
+      ElementsAre(
+          "output/step 10", "output/step 20", "forget 15", "output/step 15", "output/loss 15"));
+}
+
 TEST_F(Tensorboard, CountsWhereNobodyTellsSteps) {
   metric(1, "loss", "2.5");
   metric(2, "loss", "2");
