@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "monitor/prometheus_gpus.h"
 
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -38,7 +39,7 @@ struct Metric {
   std::optional<double> (*value)(const GpuSample& gpu);
 };
 
-constexpr Metric kMetrics[] = {
+constexpr auto kMetrics = std::to_array<Metric>({
     {"DCGM_FI_DEV_GPU_UTIL",
      "gauge",
      "GPU utilization (in %).",
@@ -129,7 +130,7 @@ constexpr Metric kMetrics[] = {
      [](const GpuSample& gpu) {
        return number(gpu.xid);
      }},
-};
+});
 
 MetricPage::Labels labels_of(const Snapshot& snapshot, const NodeView& node, const GpuSample& gpu) {
   const auto owner = find_owner(node, gpu.index);

@@ -2,6 +2,7 @@
 #include "monitor/prometheus_run.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -39,7 +40,7 @@ struct Metric {
 };
 
 // clang-format off
-constexpr Metric kMetrics[] = {
+constexpr auto kMetrics = std::to_array<Metric>({
     {"lockstep_workers", "Workers of the gang.",
      [](const Look& look) { return known(look.run.world_size, 1); }},
     {"lockstep_nodes", "Nodes that tell of themselves.",
@@ -88,7 +89,7 @@ constexpr Metric kMetrics[] = {
      [](const Look& look) { return stragglers_of(look.run); }},
     {"lockstep_bad_lines_total", "Lines of the run's files that could not be read.",
      [](const Look& look) { return known(look.run.bad_lines, 0); }},
-};
+});
 // clang-format on
 
 }  // namespace

@@ -130,6 +130,20 @@ TEST_F(ForTensorboard, RefusesWhatCannotBe) {
   EXPECT_THAT(taken.errors, HasSubstr("cannot create directory taken"));
 }
 
+TEST(WithoutProtobuf, SaysWhatIsMissing) {
+  if (monitor::has_tensorboard()) {
+    GTEST_SKIP() << "built with protobuf";
+  }
+  const Result exported = Launcher().run({"export", "--format", "tensorboard"});
+  EXPECT_EQ(exported.status.code, 69);
+  EXPECT_THAT(exported.errors,
+              AllOf(HasSubstr("cannot write for TensorBoard: built without protobuf"),
+                    HasSubstr("libprotobuf-dev and protobuf-compiler")));
+  const Result started = Launcher().run({"run", "--tensorboard", "true"});
+  EXPECT_EQ(started.status.code, 69);
+  EXPECT_THAT(started.errors, HasSubstr("try:   without --tensorboard"));
+}
+
 // The process that writes, among a launcher's children.
 std::optional<int> find_writer(int launcher) {
   const std::string children = read_text(fmt::format("/proc/{0}/task/{0}/children", launcher));
