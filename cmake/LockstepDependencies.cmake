@@ -4,7 +4,7 @@
 #   LOCKSTEP_TRAINING         the worker tower is there
 #   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
 #                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
-#   LOCKSTEP_WANT_HTTPLIB, LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
+#   LOCKSTEP_WANT_HTTPLIB, LOCKSTEP_WANT_PROTOBUF, LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
 #                             AUTO: use it where it is found; ON: it must be there; OFF: without it
 #
 # Sets LOCKSTEP_HAVE_HWLOC, _GLOO, _MPI, _CUDA (libtorch's own) and _NCCL to 0 or 1. All targets made here are imported ones:
@@ -111,6 +111,31 @@ if(NOT TARGET lockstep::httplib)
                                     CPPHTTPLIB_BROTLI_SUPPORT)
       target_link_libraries(lockstep::httplib INTERFACE "${LOCKSTEP_HTTPLIB_LIBRARY}")
     endif()
+  endif()
+endif()
+
+# protobuf's small runtime, the static one too where it is, and its compiler: TensorBoard's files. It
+# goes into the launcher alone, as libtorch brings a protobuf of its own. lockstep::protobuf is nothing
+# where it is not.
+set(LOCKSTEP_HAVE_PROTOBUF 0)
+if(LOCKSTEP_WANT_PROTOBUF STREQUAL "ON"
+   OR NOT (LOCKSTEP_WANT_PROTOBUF STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
+  find_program(LOCKSTEP_PROTOC protoc)
+  find_path(LOCKSTEP_PROTOBUF_INCLUDE google/protobuf/message_lite.h)
+  find_library(LOCKSTEP_PROTOBUF_LIBRARY NAMES libprotobuf-lite.a protobuf-lite)
+  mark_as_advanced(LOCKSTEP_PROTOC LOCKSTEP_PROTOBUF_INCLUDE LOCKSTEP_PROTOBUF_LIBRARY)
+  if(LOCKSTEP_PROTOC AND LOCKSTEP_PROTOBUF_INCLUDE AND LOCKSTEP_PROTOBUF_LIBRARY)
+    set(LOCKSTEP_HAVE_PROTOBUF 1)
+  elseif(LOCKSTEP_WANT_PROTOBUF STREQUAL "ON")
+    message(FATAL_ERROR "protobuf is wanted and not found (Debian: libprotobuf-dev protobuf-compiler)")
+  endif()
+endif()
+if(NOT TARGET lockstep::protobuf)
+  add_library(lockstep::protobuf INTERFACE IMPORTED)
+  if(LOCKSTEP_HAVE_PROTOBUF)
+    target_include_directories(lockstep::protobuf SYSTEM INTERFACE "${LOCKSTEP_PROTOBUF_INCLUDE}")
+    target_link_libraries(lockstep::protobuf INTERFACE "${LOCKSTEP_PROTOBUF_LIBRARY}"
+                                                       Threads::Threads)
   endif()
 endif()
 

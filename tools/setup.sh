@@ -9,8 +9,8 @@
 #
 # As root, or through sudo; otherwise it prints the one command to type and leaves with 69.
 # A libtorch of your own (CMAKE_PREFIX_PATH or Torch_DIR set) keeps Debian's away. What can be done
-# without (npm for data, a browser, the two for tools/slurm-lab, which needs root) is no reason to
-# fail.
+# without (npm for data, a browser, TensorBoard, the two for tools/slurm-lab, which needs root) is no
+# reason to fail.
 set -euo pipefail
 
 packages_of() {
@@ -21,6 +21,7 @@ packages_of() {
       echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev libyaml-cpp-dev libpcre2-dev
       echo libjpeg62-turbo-dev
       echo libcpp-httplib-dev libssl-dev libbrotli-dev
+      echo libprotobuf-dev protobuf-compiler
       ;;
     training)
       if [[ -z ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]]; then
@@ -32,7 +33,7 @@ packages_of() {
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     data) ;; # npm, below: any npm will do
-    browser) ;; # Chromium, and what web/ is built and tested with, below
+    browser) ;; # Chromium, what web/ is built and tested with, and TensorBoard, below
     slurm | slurm-accounts) ;; # slurm_packages and accounts_packages, below
     *)
       echo "setup: no group is called '$1'; there are launcher training test bench lint data" \
@@ -128,6 +129,18 @@ fetch_web() {
   fi
 }
 
+# TensorBoard, which a test reads our files with, into a directory of its own: Debian has none.
+fetch_tensorboard() {
+  [[ -n $want_tensorboard ]] || return 0
+  echo "setup: fetching TensorBoard"
+  if ! { python3 -m venv build-tensorboard &&
+    build-tensorboard/bin/pip install -q --retries 0 --timeout 10 tensorboard setuptools; } \
+    </dev/null >/dev/null 2>&1; then
+    rm -rf build-tensorboard
+    echo "setup: it could not be fetched, so the test with it is skipped" >&2
+  fi
+}
+
 cd "$(dirname "$0")/.."
 groups=("$@")
 if [[ ${#groups[@]} -eq 0 ]]; then
@@ -138,6 +151,7 @@ wanted=()
 want_npm=
 want_chromium=
 want_web=
+want_tensorboard=
 wanted_slurm=()
 for group in "${groups[@]}"; do
   names=$(packages_of "$group")
@@ -149,6 +163,8 @@ for group in "${groups[@]}"; do
   if [[ $group == browser ]]; then
     command -v chromium >/dev/null || want_chromium=yes
     [[ -d web/node_modules/playwright-core ]] || want_web=yes
+    [[ -d build-tensorboard ]] || python3 -c 'import tensorboard' 2>/dev/null ||
+      want_tensorboard=yes
   fi
   if [[ $group == slurm ]]; then
     wanted_slurm+=("${slurm_packages[@]}" "$(module_system)")
@@ -166,6 +182,7 @@ mapfile -t missing < <(missing_of "${wanted[@]}")
 mapfile -t missing_slurm < <(missing_of "${wanted_slurm[@]}")
 if [[ ${#missing[@]} -eq 0 && -z $want_npm && -z $want_chromium && ${#missing_slurm[@]} -eq 0 ]]; then
   fetch_web
+  fetch_tensorboard
   exit 0
 fi
 if ! can_be_root; then
@@ -220,6 +237,7 @@ if [[ -n $want_chromium ]]; then
   fi
 fi
 fetch_web
+fetch_tensorboard
 if [[ ${#missing_slurm[@]} -gt 0 ]]; then
   echo "setup: installing ${#missing_slurm[@]} packages for tools/slurm-lab: ${missing_slurm[*]}"
   if ! install_slurm "${missing_slurm[@]}" >"$log" 2>&1; then

@@ -46,7 +46,7 @@ os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
 
 }  // namespace
 
-std::optional<int> guard() {
+std::optional<int> guard(const std::function<void()>& at_end) {
   std::fflush(nullptr);
   os::become_subreaper();
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT});
@@ -64,6 +64,9 @@ std::optional<int> guard() {
   }
   os::Child agent(agent_pid);
   const os::ExitStatus status = wait_and_forward(agent, signals);
+  if (at_end) {
+    at_end();
+  }
   const int killed = os::kill_all_children(kCleanUpTime);
   if (status.signal != 0) {
     os::write_all(2,

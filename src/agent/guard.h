@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 
 namespace lockstep::agent {
@@ -9,7 +10,8 @@ namespace lockstep::agent {
 //
 // The parent stays as guard: it passes signals on, waits, kills every descendant that is left and
 // returns the exit code. The child gets nothing back and goes on as the agent; it is told by
-// SIGQUIT when the guard has died. Call it before the first thread.
-std::optional<int> guard();
+// SIGQUIT when the guard has died. Call it before the first thread. `at_end` is called in the guard
+// when the agent has ended, before what is left is killed.
+std::optional<int> guard(const std::function<void()>& at_end = {});
 
 }  // namespace lockstep::agent

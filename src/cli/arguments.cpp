@@ -104,6 +104,9 @@ class Reader {
       result_.words.push_back(name_of(*option));
       return;
     }
+    if (option->get_expected_min() == 0 && !value) {  // only what hangs on it is its value
+      value = option->get_default_str();
+    }
     take_value(*option, word.substr(0, equals), std::move(value));
   }
 

@@ -20,7 +20,6 @@
 #include "monitor/site.h"
 #include "os/host.h"
 #include "os/pipe.h"
-#include "os/process.h"
 #include "os/signals.h"
 
 namespace lockstep::cli {
@@ -74,11 +73,7 @@ int parse_port(const std::string& text) {
 
 monitor::ShownRun shown_run(const std::string& word, bool is_waiting) {
   const fs::path here = fs::current_path();
-  if (is_waiting && !word.empty() && !is_run(here / word)) {
-    const fs::path path = (here / word).lexically_normal();
-    return {.directory = contract::RunDirectory(path), .name = path.filename().string()};
-  }
-  const Run run = run_named(word, here);
+  const Run run = is_waiting ? coming_run(word, here) : run_named(word, here);
   return {.directory = run.directory, .name = run.name};
 }
 
@@ -149,30 +144,6 @@ std::string describe(const DashboardPlace& place) {
                       place.user.empty() ? "" : place.user + "@",
                       place.host);
   return text;
-}
-
-void start_dashboard(const plan::LaunchPlan& plan, const os::Environment& environment) {
-  if (plan.way.value == plan::Way::Task) {
-    throw Error(ExitCode::Usage, "cannot show a dashboard from a worker's own task")
-        .fact("found", "one lockstep run per worker")
-        .hint(
-            fmt::format("lockstep dashboard --wait {}", quote_for_shell(plan.run_directory.value)));
-  }
-  if (!monitor::has_http_server()) {
-    throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
-        .hint("without --dashboard, or a lockstep built with libcpp-httplib-dev");
-  }
-  if (plan.way.value == plan::Way::Peers && plan.meeting.node.value_or(0) != 0) {
-    return;
-  }
-  os::start({.executable = os::own_executable(),
-             .arguments = {"lockstep", "dashboard", "--wait", plan.run_directory.value},
-             .environment = environment,
-             .stdout_fd = 2,  // stdout is the workers'
-             .inherited = {},
-             .directory = "",
-             .has_own_group = true,  // Ctrl-C is for the run
-             .dies_with_parent = true});
 }
 
 void add_dashboard(CLI::App& app, Call& call) {

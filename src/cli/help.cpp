@@ -54,7 +54,8 @@ Entry describe(const CLI::Option& option) {
   }
   std::string name = names.empty() ? option.get_name() : join(names, ", ");
   if (option.get_expected_max() > 0 && !names.empty()) {
-    name += " " + option.get_type_name();
+    name += option.get_expected_min() > 0 ? " " + option.get_type_name()
+                                          : fmt::format("[={}]", option.get_type_name());
   }
   const std::string& otherwise = option.get_default_str();
   return {name,

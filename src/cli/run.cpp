@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
 
@@ -10,7 +11,7 @@
 #include "agent/placement.h"
 #include "agent/simulate.h"
 #include "base/text.h"
-#include "cli/dashboard.h"
+#include "cli/beside.h"
 #include "cli/pet_variables.h"
 #include "cli/run_options.h"
 #include "cli/subcommands.h"
@@ -18,6 +19,7 @@
 #include "lockstep/error.h"
 #include "os/command.h"
 #include "os/files.h"
+#include "os/process.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
 
@@ -59,7 +61,8 @@ constexpr const char* kFooter =
     "  RUN/logs/attempt-0/rank-0.log  what a worker said, stdout and stderr\n"
     "  RUN/failure.json               why the run failed, if it did\n"
     "  RUN/requeue.json               how often --requeue has put the job back\n"
-    "  RUN/events, RUN/checkpoints    what the workers write\n";
+    "  RUN/events, RUN/checkpoints    what the workers write\n"
+    "  RUN/tensorboard                the same for TensorBoard, with --tensorboard\n";
 
 int simulate(const Wishes& wishes, const Call& call) {
   constexpr int64_t kMost = 100'000;
@@ -167,9 +170,18 @@ int start(Wishes wishes, const Call& call) {
   if (wishes.has_dashboard) {
     start_dashboard(plan, here.environment);
   }
+  std::optional<os::Child> tensorboard;
+  if (wishes.tensorboard) {
+    tensorboard = start_tensorboard(plan, here.environment, *wishes.tensorboard);
+  }
   // A task becomes the worker itself; whoever started it watches over it.
   if (plan.way.value != plan::Way::Task) {
-    if (const auto code = agent::guard()) {
+    const auto code = agent::guard([&tensorboard] {
+      if (tensorboard) {
+        finish_tensorboard(*tensorboard);
+      }
+    });
+    if (code) {
       return *code;
     }
   }

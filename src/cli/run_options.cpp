@@ -408,6 +408,18 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
                wishes.has_dashboard,
                "Show the run in a browser, live, as lockstep dashboard does, while it runs")
       ->group("Output");
+  constexpr const char* kUsualPlace = "RUN/tensorboard";
+  app.add_option_function<std::string>(
+         "--tensorboard",
+         [&wishes](const std::string& text) {
+           wishes.tensorboard = text == kUsualPlace ? "" : text;
+         },
+         "Write the run's curves for TensorBoard, live, as lockstep export --follow does")
+      ->expected(0, 1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("DIR")
+      ->default_str(kUsualPlace)
+      ->group("Output");
 
   app.add_flag(
          "--dry-run", wishes.is_dry, "Print the plan with the source of every value; start nothing")

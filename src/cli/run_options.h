@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 #include "plan/request.h"
@@ -15,6 +18,7 @@ struct Wishes {
   bool is_json = false;
   bool is_verbose = false;
   bool has_dashboard = false;
+  std::optional<std::string> tensorboard;  // where to; empty: into the run directory
 };
 
 // Declares the options of `lockstep run` on `app`, with the short names of the request's dialect.

@@ -31,14 +31,12 @@ double begin_of(const Run& run) {
 bool is_run(const fs::path& directory) {
   const contract::RunDirectory run(directory);
   std::error_code ignored;
-  return fs::exists(run.state(), ignored) || fs::exists(run.plan(), ignored);
+  return fs::exists(run.state(), ignored) || fs::exists(run.plan(), ignored) || run.has_events();
 }
 
 Run read_run(const fs::path& directory) {
   const contract::RunDirectory run(directory);
-  const fs::path plain = fs::absolute(directory).lexically_normal();
-  const fs::path name = plain.has_filename() ? plain.filename() : plain.parent_path().filename();
-  return {.directory = run, .name = name.string(), .state = contract::find_state(run)};
+  return {.directory = run, .name = run.name(), .state = contract::find_state(run)};
 }
 
 std::vector<Run> find_runs(const fs::path& here) {
@@ -83,6 +81,10 @@ Run run_named(const std::string& word, const fs::path& here) {
   throw Error(ExitCode::Usage, fmt::format("cannot find the run '{}'", word))
       .fact("looked in", fmt::format("{}, {}", (here / word).string(), (here / "runs").string()))
       .hint(find_closest(word, names).value_or("lockstep status, which lists all runs here"));
+}
+
+Run coming_run(const std::string& word, const fs::path& here) {
+  return word.empty() || is_run(here / word) ? run_named(word, here) : read_run(here / word);
 }
 
 double wall_time() {

@@ -16,7 +16,7 @@ namespace lockstep::cli {
 struct Run {
   contract::RunDirectory directory;
   std::string name;                         // of the directory
-  std::optional<contract::RunState> state;  // absent: an older lockstep has started it
+  std::optional<contract::RunState> state;  // absent: not started by lockstep run, or an older one
 };
 
 // Whether somebody has run something there.
@@ -31,6 +31,9 @@ std::vector<Run> find_runs(const std::filesystem::path& here);
 // name or run id below `here`/runs; an empty word is the newest below `here`/runs. Throws an Error
 // (64) with the closest name if there is none.
 Run run_named(const std::string& word, const std::filesystem::path& here);
+
+// The same, but a directory that is no run yet may become one.
+Run coming_run(const std::string& word, const std::filesystem::path& here);
 
 // Seconds since the epoch, now.
 double wall_time();

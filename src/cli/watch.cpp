@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "cli/subcommands.h"
 #include "cli/watched_run.h"
-#include "contract/run_state.h"
 #include "lockstep/error.h"
 #include "monitor/event_store.h"
 #include "monitor/keys.h"
@@ -104,11 +103,6 @@ std::string drawn(const std::vector<monitor::ScreenLine>& lines) {
   return text + "\x1b[J";
 }
 
-bool has_ended(const contract::RunDirectory& run) {
-  const auto state = contract::find_state(run);
-  return state && contract::sign_of(*state, wall_time()) != contract::Sign::Alive;
-}
-
 std::chrono::milliseconds pause_of(const Words& words) {
   constexpr double kThousand = 1000;
   return std::chrono::milliseconds(std::lround(words.every * kThousand));
@@ -176,7 +170,7 @@ int watch_plain(monitor::EventStore& store,
                 const Words& words) {
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});
   for (bool is_first = true;; is_first = false) {
-    const bool is_over = words.is_once || has_ended(run.directory);
+    const bool is_over = words.is_once || has_ended(run.directory, store);
     if (store.poll() || is_first) {
       const std::string page =
           plain_text(picture(store, state, {.columns = kPlainColumns, .rows = 0}));

@@ -28,4 +28,12 @@ Run watched_run(const std::string& word) {
   return *job.run;
 }
 
+bool has_ended(const contract::RunDirectory& run, const monitor::EventStore& store) {
+  if (const auto state = contract::find_state(run)) {
+    return contract::sign_of(*state, wall_time()) != contract::Sign::Alive;
+  }
+  const std::vector<monitor::RankView> ranks = store.snapshot().ranks;
+  return !ranks.empty() && ranks.front().rank == 0 && ranks.front().has_ended;
+}
+
 }  // namespace lockstep::cli

@@ -37,6 +37,17 @@ std::vector<int> find_numbers(const std::filesystem::path& directory,
 
 }  // namespace
 
+std::string RunDirectory::name() const {
+  const auto plain = std::filesystem::absolute(root_).lexically_normal();
+  return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
+}
+
+bool RunDirectory::has_events() const {
+  return !find_numbers(events(), "rank-", ".jsonl").empty() ||
+         !find_numbers(events(), "output-", ".jsonl").empty() ||
+         !find_numbers(events(), "node-", ".jsonl").empty();
+}
+
 std::filesystem::path RunDirectory::log(int attempt, int rank) const {
   return root_ / "logs" / fmt::format("attempt-{}", attempt) / fmt::format("rank-{}.log", rank);
 }

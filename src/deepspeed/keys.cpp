@@ -415,7 +415,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .type = Type::Flag,
      .treatment = kRefused,
      .off = "false",
-     .instead = kEvents},
+     .instead = "lockstep run --tensorboard"},
     {.path = "tensorboard.output_path", .type = Type::Text, .treatment = kHarmless},
     {.path = "tensorboard.job_name", .type = Type::Text, .treatment = kHarmless},
     {.path = "csv_monitor", .type = Type::Section},

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -70,11 +69,25 @@ int64_t whole_of(const contract::Event& event, std::string_view name, int64_t ot
   return number && std::isfinite(*number) ? static_cast<int64_t>(*number) : otherwise;
 }
 
+// The number that an output said, which may be none that JSON has.
+std::optional<double> find_value(const contract::Event& event) {
+  const std::string word = text_of(event, "value");
+  if (word == "nan") {
+    return NAN;
+  }
+  if (word == "inf" || word == "-inf") {
+    return word == "inf" ? INFINITY : -INFINITY;
+  }
+  return contract::find_number(event, "value");
+}
+
 }  // namespace
 
 struct EventStore::Content {
   Content(contract::RunDirectory directory, const StoreLimits& limits)
-      : run(std::move(directory)), table(limits.points, limits.points_of_many) {}
+      : run(std::move(directory)),
+        table(limits.points, limits.points_of_many, limits.keeps_news),
+        keeps_news(static_cast<bool>(limits.keeps_news)) {}
 
   void find_files();
   bool read_files();
@@ -103,6 +116,8 @@ struct EventStore::Content {
   std::map<int, RankRecord> ranks;
   std::map<int, NodeRecord> nodes;
   std::deque<Mark> marks;
+  bool keeps_news;
+  std::vector<Mark> new_marks;
   std::optional<contract::RunState> state;
   std::optional<os::FileLook> state_look;
   std::optional<os::FileLook> plan_look;
@@ -130,7 +145,7 @@ bool EventStore::poll() {
 
 void EventStore::Content::find_files() {
   std::error_code fault;
-  const fs::path directory = run.events(0).parent_path();
+  const fs::path directory = run.events();
   for (fs::directory_iterator entry(directory, fault), last; !fault && entry != last;
        entry.increment(fault)) {
     const std::string name = entry->path().filename().string();
@@ -277,7 +292,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
 
 void EventStore::Content::take_metric(const contract::Event& event) {
   const std::string name = text_of(event, "name");
-  const auto value = contract::find_number(event, "value");
+  const auto value = find_value(event);
   if (event.kind != "metric" || name.empty() || !value || event.rank < 0) {
     ++bad_lines;
     return;
@@ -285,7 +300,9 @@ void EventStore::Content::take_metric(const contract::Event& event) {
   rank(event.rank).metric(event.time, name, *value);
   if (event.rank == 0) {
     gang.output_metrics[name] = *value;
-    table.one("output/" + name).add(event.time, kStepUnknown, *value);
+    const bool is_step = name == "step" && std::isfinite(*value);
+    table.one("output/" + name)
+        .add(event.time, is_step ? static_cast<int64_t>(*value) : kStepUnknown, *value);
   }
 }
 
@@ -312,6 +329,9 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
 }
 
 void EventStore::Content::add_mark(Mark mark) {
+  if (keeps_news) {
+    new_marks.push_back(mark);
+  }
   marks.push_back(std::move(mark));
   if (marks.size() > kMostMarks) {
     marks.pop_front();
@@ -322,24 +342,16 @@ RankRecord& EventStore::Content::rank(int number) {
   return ranks.try_emplace(number, number, table).first->second;
 }
 
-// Those that are not known: where rank 0 was then.
+// Those that are not known: where rank 0 was then, by itself or by its output.
 void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
-  const auto found = table.all().find("step");
-  const bool is_known = std::none_of(
-      points.begin(), points.end(), [](const Point& point) { return point.step == kStepUnknown; });
-  if (is_known || found == table.all().end()) {
+  auto found = table.all().find("step");
+  found = found == table.all().end() ? table.all().find("output/step") : found;
+  if (found == table.all().end()) {
     return;
   }
-  const std::vector<Point> steps = found->second.points(-std::numeric_limits<double>::infinity(),
-                                                        std::numeric_limits<double>::infinity(),
-                                                        found->second.size());
-  auto next = steps.begin();
   for (Point& point : points) {
-    while (next != steps.end() && next->time <= point.time) {
-      ++next;
-    }
     if (point.step == kStepUnknown) {
-      point.step = next == steps.begin() ? 0 : std::prev(next)->step;
+      point.step = found->second.find_step(point.time).value_or(0);
     }
   }
 }
@@ -355,6 +367,8 @@ void EventStore::Content::describe_run(Snapshot& snapshot) const {
   }
   snapshot.restarts = std::max(0, starts - 1);
   if (!state) {
+    snapshot.run_id = run.name();
+    snapshot.phase = plan_look || files.empty() ? "" : kNotOurs;
     return;
   }
   snapshot.run_id = state->run_id;
@@ -457,6 +471,18 @@ std::vector<std::string> EventStore::series_names() const {
     names.push_back(name);
   }
   return names;
+}
+
+News EventStore::take_news() {
+  News news{.values = {}, .marks = std::exchange(content_->new_marks, {})};
+  for (auto& [name, series] : content_->table.all()) {
+    std::vector<Point> values = series.take_news();
+    if (!values.empty()) {
+      content_->look_up_steps(values);
+      news.values.emplace(name, std::move(values));
+    }
+  }
+  return news;
 }
 
 std::vector<Mark> EventStore::marks() const {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "contract/run_directory.h"
 #include "monitor/series.h"
+#include "monitor/series_table.h"
 #include "monitor/snapshot.h"
 
 namespace lockstep::monitor {
@@ -16,6 +18,13 @@ namespace lockstep::monitor {
 struct StoreLimits {
   size_t points = Series::kUsualCapacity;
   size_t points_of_many = 256;  // of what there is one for each rank, node or GPU
+  NewsFilter keeps_news = {};   // of which series take_news() gives every value; empty: of none
+};
+
+// What was read since the last time, nothing of it thinned out.
+struct News {
+  std::map<std::string, std::vector<Point>> values;  // by series; a step may be kStepUnknown
+  std::vector<Mark> marks;
 };
 
 // What the files of a run tell, read once and then followed, in bounded memory.
@@ -51,6 +60,10 @@ class EventStore {
 
   // Ascending by time; the newest kMostMarks.
   std::vector<Mark> marks() const;
+
+  // Values and marks that poll() has read since the last call, each once. Only where limits ask for
+  // it.
+  News take_news();
 
   static constexpr size_t kMostMarks = 4096;
 

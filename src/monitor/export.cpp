@@ -91,6 +91,12 @@ std::vector<std::string> choose_series(const EventStore& store,
   return chosen;
 }
 
+bool is_chosen(std::string_view name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [name](const std::string& pattern) {
+    return fits(name, pattern);
+  });
+}
+
 std::string export_csv(const EventStore& store, const std::vector<std::string>& series) {
   std::string text = "kind,name,time,step,mean,low,high,text\n";
   for (const std::string& name : series) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "monitor/event_store.h"
@@ -13,6 +14,9 @@ namespace lockstep::monitor {
 // Throws an Error (64) that quotes a pattern that means none.
 std::vector<std::string> choose_series(const EventStore& store,
                                        const std::vector<std::string>& patterns);
+
+// Whether `patterns` mean a series of this name.
+bool is_chosen(std::string_view name, const std::vector<std::string>& patterns);
 
 // kind,name,time,step,mean,low,high,text: a row per point of a series and per mark.
 std::string export_csv(const EventStore& store, const std::vector<std::string>& series);

@@ -5,20 +5,12 @@
 
 #include "monitor/metric_page.h"
 #include "monitor/prometheus_gpus.h"
+#include "monitor/prometheus_run.h"
 
 namespace lockstep::monitor {
 namespace {
 
 using Labels = MetricPage::Labels;
-
-Labels run_labels(const Snapshot& snapshot) {
-  return {{"run", snapshot.run_id}, {"job_id", snapshot.job}, {"strategy", snapshot.strategy}};
-}
-
-Labels with(Labels labels, std::string_view label, std::string content) {
-  labels.emplace_back(label, std::move(content));
-  return labels;
-}
 
 double age(double time, double now) {
   return std::max(0.0, now - time);
@@ -28,86 +20,24 @@ std::optional<double> known(int64_t number, int64_t least) {
   return number >= least ? std::optional(static_cast<double>(number)) : std::nullopt;
 }
 
-// NOLINTNEXTLINE(readability-function-size): a list of metrics, one after the other
-void add_run(MetricPage& page, const Snapshot& snapshot, double now) {
-  const Labels labels = run_labels(snapshot);
-  const auto add = [&](std::string_view name, std::string_view help, const auto& value) {
-    page.begin(name, name.ends_with("_total") ? "counter" : "gauge", help);
-    page.add(labels, value);
-  };
-  page.begin("lockstep_run_info", "gauge", "What runs; always 1.");
-  page.add(with(with(labels, "phase", snapshot.phase), "transport", snapshot.transport), 1.0);
-  add("lockstep_workers", "Workers of the gang.", known(snapshot.world_size, 1));
-  add("lockstep_nodes",
-      "Nodes that tell of themselves.",
-      static_cast<double>(snapshot.nodes.size()));
-  add("lockstep_step_total", "Steps that all ranks have done.", known(snapshot.step, 0));
-  add("lockstep_steps_planned", "Steps that the run shall make.", known(snapshot.steps, 1));
-  add("lockstep_samples_total",
-      "Samples that the gang has learnt from.",
-      known(snapshot.step, 0) && snapshot.global_batch > 0
-          ? known(snapshot.step * snapshot.global_batch, 0)
-          : std::nullopt);
-  add("lockstep_epoch", "The epoch that the gang is in.", snapshot.epoch);
-  add("lockstep_loss", "Mean loss of the gang.", snapshot.loss);
-  add("lockstep_learning_rate", "The learning rate.", snapshot.learning_rate);
-  add("lockstep_grad_norm", "The norm of the gradient.", snapshot.gradient_norm);
-  add("lockstep_samples_per_second",
-      "Samples per second of the gang.",
-      snapshot.samples_per_second);
-  add("lockstep_step_seconds", "How long a step takes now.", snapshot.step_seconds);
-  add("lockstep_remaining_seconds", "What the steps left will take.", snapshot.seconds_left);
-  add("lockstep_first_step_seconds",
-      "From the command to the first step.",
-      snapshot.first_step_seconds);
-  add("lockstep_evaluations_total",
-      "Evaluations so far.",
-      static_cast<double>(snapshot.evaluations));
-  add("lockstep_evaluation_loss", "Loss of the last evaluation.", snapshot.evaluation_loss);
-  add("lockstep_evaluation_accuracy_ratio", "Its accuracy, 0 to 1.", snapshot.accuracy);
-  add("lockstep_evaluation_top5_ratio", "Its top-5 accuracy, 0 to 1.", snapshot.top5);
-  add("lockstep_checkpoints_total",
-      "Checkpoints so far.",
-      static_cast<double>(snapshot.checkpoints));
-  add("lockstep_checkpoint_stall_seconds_total",
-      "For which training stood still for them.",
-      snapshot.checkpoint_seconds);
-  add("lockstep_checkpoint_age_seconds",
-      "Since the newest one was complete.",
-      snapshot.checkpoint_time > 0 ? std::optional(age(snapshot.checkpoint_time, now))
-                                   : std::nullopt);
-  add("lockstep_restarts_total", "Starts of the gang after the first.", snapshot.restarts * 1.0);
-  add("lockstep_heartbeat_age_seconds",
-      "Since the last sign of life.",
-      snapshot.updated > 0 ? std::optional(age(snapshot.updated, now)) : std::nullopt);
-  add("lockstep_stragglers",
-      "Ranks that hold the gang up.",
-      static_cast<double>(std::count_if(snapshot.ranks.begin(),
-                                        snapshot.ranks.end(),
-                                        [](const RankView& rank) { return rank.is_straggler; })));
-  add("lockstep_bad_lines_total",
-      "Lines of the run's files that could not be read.",
-      static_cast<double>(snapshot.bad_lines));
-  page.begin("lockstep_output_metric", "gauge", "What rank 0's output says of it.");
-  for (const auto& [name, value] : snapshot.output_metrics) {
-    page.add(with(labels, "name", name), value);
-  }
-}
-
-void add_nodes(MetricPage& page, const Snapshot& snapshot) {
+void add_nodes(MetricPage& page, std::span<const Snapshot> runs) {
   const auto add = [&](std::string_view name, std::string_view help, auto value) {
     page.begin(name, "gauge", help);
-    for (const NodeView& node : snapshot.nodes) {
-      page.add(with(run_labels(snapshot), "node", node.sample.host), value(node));
+    for (const Snapshot& run : runs) {
+      for (const NodeView& node : run.nodes) {
+        page.add(with(run_labels(run), "node", node.sample.host), value(node));
+      }
     }
   };
   const auto add_traffic = [&](std::string_view name, std::string_view help, auto value) {
     page.begin(name, "counter", help);
-    for (const NodeView& node : snapshot.nodes) {
-      for (const contract::InterfaceSample& interface : node.sample.interfaces) {
-        page.add(
-            with(with(run_labels(snapshot), "node", node.sample.host), "interface", interface.name),
-            static_cast<double>(value(interface)));
+    for (const Snapshot& run : runs) {
+      for (const NodeView& node : run.nodes) {
+        const Labels labels = with(run_labels(run), "node", node.sample.host);
+        for (const contract::InterfaceSample& interface : node.sample.interfaces) {
+          page.add(with(labels, "interface", interface.name),
+                   static_cast<double>(value(interface)));
+        }
       }
     }
   };
@@ -131,17 +61,33 @@ void add_nodes(MetricPage& page, const Snapshot& snapshot) {
               [](const contract::InterfaceSample& interface) { return interface.sent_bytes; });
 }
 
+Labels rank_labels(const Snapshot& run, const RankView& rank) {
+  const std::string host =
+      rank.node < 0 ? "" : run.nodes[static_cast<size_t>(rank.node)].sample.host;
+  return with(with(run_labels(run), "node", host), "rank", std::to_string(rank.rank));
+}
+
+void add_phases(MetricPage& page, std::span<const Snapshot> runs) {
+  page.begin("lockstep_rank_phase_seconds", "gauge", "Where the time of a step goes.");
+  for (const Snapshot& run : runs) {
+    for (const RankView& rank : run.ranks) {
+      const Labels labels = rank_labels(run, rank);
+      page.add(with(labels, "phase", "data"), rank.split.data);
+      page.add(with(labels, "phase", "compute"), rank.split.compute);
+      page.add(with(labels, "phase", "exchange"), rank.split.exchange);
+      page.add(with(labels, "phase", "checkpoint"), rank.split.checkpoint);
+    }
+  }
+}
+
 // By rank, for every rank: what is not known of it is left out.
-void add_ranks(MetricPage& page, const Snapshot& snapshot, double now) {
-  const auto labels_of = [&](const RankView& rank) {
-    const std::string host =
-        rank.node < 0 ? "" : snapshot.nodes[static_cast<size_t>(rank.node)].sample.host;
-    return with(with(run_labels(snapshot), "node", host), "rank", std::to_string(rank.rank));
-  };
+void add_ranks(MetricPage& page, std::span<const Snapshot> runs, double now) {
   const auto add = [&](std::string_view name, std::string_view help, auto value) {
     page.begin(name, "gauge", help);
-    for (const RankView& rank : snapshot.ranks) {
-      page.add(labels_of(rank), value(rank));
+    for (const Snapshot& run : runs) {
+      for (const RankView& rank : run.ranks) {
+        page.add(rank_labels(run, rank), value(rank));
+      }
     }
   };
   add("lockstep_rank_step", "The last step it told of.", [](const RankView& rank) {
@@ -156,14 +102,7 @@ void add_ranks(MetricPage& page, const Snapshot& snapshot, double now) {
   add("lockstep_rank_own_step_seconds",
       "A step without waiting for others.",
       [](const RankView& rank) { return rank.own_seconds; });
-  page.begin("lockstep_rank_phase_seconds", "gauge", "Where the time of a step goes.");
-  for (const RankView& rank : snapshot.ranks) {
-    const Labels labels = labels_of(rank);
-    page.add(with(labels, "phase", "data"), rank.split.data);
-    page.add(with(labels, "phase", "compute"), rank.split.compute);
-    page.add(with(labels, "phase", "exchange"), rank.split.exchange);
-    page.add(with(labels, "phase", "checkpoint"), rank.split.checkpoint);
-  }
+  add_phases(page, runs);
   add("lockstep_rank_heartbeat_age_seconds", "Since its last event.", [now](const RankView& rank) {
     return rank.time > 0 ? std::optional(age(rank.time, now)) : std::nullopt;
   });
@@ -183,12 +122,14 @@ void add_ranks(MetricPage& page, const Snapshot& snapshot, double now) {
 
 }  // namespace
 
-std::string prometheus_text(const Snapshot& snapshot, double now) {
+std::string prometheus_text(std::span<const Snapshot> runs, double now, Names names) {
   MetricPage page;
-  add_run(page, snapshot, now);
-  add_nodes(page, snapshot);
-  add_ranks(page, snapshot, now);
-  add_gpus(page, snapshot);
+  add_runs(page, runs, now);
+  add_nodes(page, runs);
+  add_ranks(page, runs, now);
+  if (names == Names::All) {
+    add_gpus(page, runs);
+  }
   return page.take();
 }
 

@@ -139,7 +139,7 @@ MetricPage::Labels labels_of(const Snapshot& snapshot, const NodeView& node, con
           {"pci_bus_id", gpu.bus_id},
           {"device", fmt::format("nvidia{}", gpu.index)},
           {"modelName", gpu.name},
-          {"hostname", node.sample.host},
+          {"Hostname", node.sample.host},
           {"hpc_job", snapshot.job},
           {"run", snapshot.run_id},
           {"node", node.sample.host},
@@ -148,13 +148,13 @@ MetricPage::Labels labels_of(const Snapshot& snapshot, const NodeView& node, con
 
 }  // namespace
 
-void add_gpus(MetricPage& page, const Snapshot& snapshot) {
+void add_gpus(MetricPage& page, std::span<const Snapshot> runs) {
   for (const Metric& metric : kMetrics) {
     page.begin(metric.name, metric.type, metric.help);
-    for (const NodeView& node : snapshot.nodes) {
-      for (const GpuSample& gpu : node.sample.gpus) {
-        if (const auto value = metric.value(gpu)) {
-          page.add(labels_of(snapshot, node, gpu), *value);
+    for (const Snapshot& run : runs) {
+      for (const NodeView& node : run.nodes) {
+        for (const GpuSample& gpu : node.sample.gpus) {
+          page.add(labels_of(run, node, gpu), metric.value(gpu));
         }
       }
     }

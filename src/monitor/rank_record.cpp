@@ -2,6 +2,7 @@
 #include "monitor/rank_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 namespace lockstep::monitor {
@@ -141,7 +142,7 @@ void RankRecord::metric(double time, const std::string& name, double value) {
   if (has_steps_) {
     return;
   }
-  if (name == "step") {
+  if (name == "step" && std::isfinite(value)) {
     view_.step = static_cast<int64_t>(value);
   } else if (name == "epoch") {
     view_.epoch = value;

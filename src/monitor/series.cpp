@@ -19,6 +19,9 @@ void Series::add(double time, int64_t step, double value) {
       .values = 1,
       .numbers = std::isnan(value) ? 0 : 1};
   ++count_;
+  if (keeps_news_) {
+    news_.push_back(one.point);
+  }
   if (!buckets_.empty() && buckets_.back().values < stride_) {
     merge(buckets_.back(), one);
     return;
@@ -86,6 +89,14 @@ std::vector<Point> Series::points(double from, double to, size_t most_points) co
     points.push_back(group.point);
   }
   return points;
+}
+
+std::optional<int64_t> Series::find_step(double time) const {
+  const auto after = std::upper_bound(
+      buckets_.begin(), buckets_.end(), time, [](double when, const Bucket& bucket) {
+        return when < bucket.point.time;
+      });
+  return after == buckets_.begin() ? std::nullopt : std::optional((after - 1)->point.step);
 }
 
 }  // namespace lockstep::monitor

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace lockstep::monitor {
@@ -33,6 +35,13 @@ class Series {
   // What happened from `from` to `to`, as `most_points` points at most, in order of time.
   std::vector<Point> points(double from, double to, size_t most_points) const;
 
+  // The step of the last point that is not after `time`; nothing before the first one.
+  std::optional<int64_t> find_step(double time) const;
+
+  // From now on every value is also kept as it is until take_news() asks for it.
+  void keep_news() { keeps_news_ = true; }
+  std::vector<Point> take_news() { return std::exchange(news_, {}); }
+
   int64_t count() const { return count_; }  // values that were added
   size_t size() const { return buckets_.size(); }
 
@@ -51,6 +60,8 @@ class Series {
   int64_t stride_ = 1;  // values in a full bucket
   int64_t count_ = 0;
   std::vector<Bucket> buckets_;
+  bool keeps_news_ = false;
+  std::vector<Point> news_;
 };
 
 }  // namespace lockstep::monitor

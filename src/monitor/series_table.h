@@ -6,33 +6,45 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "monitor/series.h"
 
 namespace lockstep::monitor {
 
+// Whether each value of the series of this name shall be kept until somebody takes it.
+using NewsFilter = std::function<bool(std::string_view name)>;
+
 // All series of a run by their names. They do not move, so that who adds often keeps a pointer.
 class SeriesTable {
  public:
   // The capacities of a series, and of those that there may be thousands of.
-  SeriesTable(size_t usual, size_t many) : usual_(usual), many_(many) {}
+  SeriesTable(size_t usual, size_t many, NewsFilter keeps_news)
+      : usual_(usual), many_(many), keeps_news_(std::move(keeps_news)) {}
 
   // The series of that name, made if it is not there yet.
   Series& one(std::string_view name) { return find_or_make(name, usual_); }
   Series& of_many(std::string_view name) { return find_or_make(name, many_); }
 
   const std::map<std::string, Series, std::less<>>& all() const { return series_; }
+  std::map<std::string, Series, std::less<>>& all() { return series_; }
 
  private:
   Series& find_or_make(std::string_view name, size_t capacity) {
     const auto found = series_.find(name);
-    return found != series_.end()
-               ? found->second
-               : series_.emplace(std::string(name), Series(capacity)).first->second;
+    if (found != series_.end()) {
+      return found->second;
+    }
+    Series& made = series_.emplace(std::string(name), Series(capacity)).first->second;
+    if (keeps_news_ && keeps_news_(name)) {
+      made.keep_news();
+    }
+    return made;
   }
 
   size_t usual_;
   size_t many_;
+  NewsFilter keeps_news_;
   std::map<std::string, Series, std::less<>> series_;
 };
 

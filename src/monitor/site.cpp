@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include "monitor/page_files.h"
 #include "monitor/prometheus.h"
 #include "monitor/run_json.h"
+#include "os/growing_file.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -101,7 +103,8 @@ std::string status_of(const contract::RunDirectory& directory) {
   try {
     const auto state = contract::find_state(directory);
     if (!state) {
-      return "not started";
+      const bool is_ours = os::find_look(directory.plan()).has_value();
+      return !is_ours && directory.has_events() ? kNotOurs : "not started";
     }
     const contract::Sign sign = contract::sign_of(*state, wall_time());
     const bool is_lost = sign == contract::Sign::Gone || sign == contract::Sign::Silent;
@@ -207,7 +210,7 @@ Answer Site::dispatch(const std::string& path, const Parameters& parameters) {
     return *file;
   }
   if (path == "/metrics") {
-    return metrics();
+    return metrics(parameters);
   }
   if (path == "/api/runs") {
     return runs();
@@ -264,11 +267,29 @@ Answer Site::snapshot(Followed& run) {
   return {.body = snapshot_json(name, run.store.snapshot(), series)};
 }
 
-// Every run under its own name would make the same metric twice; one run is what is scraped.
-Answer Site::metrics() {
-  Followed& run = *runs_.front();
-  const std::lock_guard lock(run.mutex);
-  return {.type = kPrometheusType, .body = prometheus_text(run.store.snapshot(), wall_time())};
+// Every run, each metric once; the label `run` tells them apart, and so must differ.
+Answer Site::metrics(const Parameters& parameters) {
+  const auto only = find_word(parameters, "only");
+  if (only && *only != "lockstep") {
+    throw Refusal{400, fmt::format("cannot understand only '{}': lockstep is expected", *only)};
+  }
+  std::vector<Snapshot> snapshots;
+  std::set<std::string> directories;
+  std::set<std::string> names;
+  snapshots.reserve(runs_.size());
+  for (const auto& run : runs_) {
+    const std::lock_guard lock(run->mutex);
+    Snapshot snapshot = run->store.snapshot();
+    if (!directories.insert(snapshot.directory).second) {
+      continue;  // the same one again
+    }
+    if (!names.insert(snapshot.run_id).second) {  // a copy of another
+      snapshot.run_id = snapshot.directory;
+    }
+    snapshots.push_back(std::move(snapshot));
+  }
+  return {.type = kPrometheusType,
+          .body = prometheus_text(snapshots, wall_time(), only ? Names::Own : Names::All)};
 }
 
 Answer Site::log(const Followed& run, const Parameters& parameters) const {

@@ -63,7 +63,7 @@ class Site {
   Answer runs();
   Answer snapshot(Followed& run);
   Answer log(const Followed& run, const Parameters& parameters) const;
-  Answer metrics();
+  Answer metrics(const Parameters& parameters);
   Followed& run_of(const Parameters& parameters);
 
   std::vector<std::unique_ptr<Followed>> runs_;

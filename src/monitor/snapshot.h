@@ -12,6 +12,9 @@
 // How a run is doing, as plain values: what every view of it is made from.
 namespace lockstep::monitor {
 
+// The phase of a run of which there are events, and nothing that `lockstep run` writes.
+inline constexpr const char* kNotOurs = "unknown (not started by lockstep)";
+
 // Something that happened once.
 struct Mark {
   enum class Kind { Start, Restart, Checkpoint, Evaluation, End };
@@ -75,7 +78,7 @@ struct Snapshot {
   std::string directory = {};
   std::string run_id = {};
   std::string job = {};    // Slurm's; empty: none
-  std::string phase = {};  // "running", as state.json says; empty: there is none
+  std::string phase = {};  // "running", as state.json says; empty: nothing is known
   std::vector<std::string> command = {};
   std::string strategy = {};
   std::string transport = {};

@@ -107,6 +107,10 @@ const std::vector<std::vector<std::string>>& refused() {
       {"data", "fetch", "imagenet"},
       {"data", "fetch", "mnist", "cifar10"},
       {"data", "list", "--data-dri", "x"},
+      {"run", "--tensorboard=", "./train"},
+      {"export", "--format", "xml"},
+      {"export", "--follow"},
+      {"export", "--format", "tensorboard", "--wait"},
   };
   return kLines;
 }
@@ -204,7 +208,9 @@ std::vector<Scene> scenes() {
        in_step("4(x2)", "8"),
        {{"run", "--nproc-per-node", "2", "./train"},
         {"run", "-np", "2", "./train"},
-        {"run", "--nnodes", "2", "--nproc-per-node", "4", "--rdzv-endpoint", "n1", "./train"}}},
+        {"run", "--nnodes", "2", "--nproc-per-node", "4", "--rdzv-endpoint", "n1", "./train"},
+        {"run", "--dashboard", "--run-dir", "run", "./train"},
+        {"run", "--tensorboard", "--run-dir", "run", "./train"}}},
       {"with PET_NPROC_PER_NODE=two", {{"PET_NPROC_PER_NODE", "two"}}, {{"run", "./train"}}},
       {"with PET_STANDALONE=yes", {{"PET_STANDALONE", "yes"}}, {{"run", "./train"}}},
   };

@@ -46,6 +46,31 @@ TEST(Runs, AreFoundByDirectoryNameOrId) {
   }
 }
 
+// A program of the library's under srun, mpirun or torchrun leaves its events, and nothing else.
+TEST(Runs, NeedNothingButEvents) {
+  const MadeUpRuns runs;
+  const contract::RunDirectory run(runs.here() / "runs" / "alone");
+  os::make_directories(run.events());
+  EXPECT_FALSE(is_run(run.root()));
+  os::write_file(run.events() / "notes.txt", "no events");
+  EXPECT_FALSE(is_run(run.root()));
+
+  os::write_file(run.events(0), "");
+  EXPECT_TRUE(is_run(run.root()));
+  EXPECT_EQ(run_named("alone", runs.here()).name, "alone");
+  EXPECT_EQ(run_named("", runs.here()).name, "alone");
+  EXPECT_FALSE(run_named("runs/alone/", runs.here()).state);
+}
+
+TEST(Runs, MayStillBeToCome) {
+  const MadeUpRuns runs;
+  runs.add("train-1", MadeUpRuns::state("job-7"));
+  EXPECT_EQ(coming_run("runs/later", runs.here()).name, "later");
+  EXPECT_FALSE(coming_run("runs/later", runs.here()).state);
+  EXPECT_TRUE(coming_run("runs/train-1", runs.here()).state);
+  EXPECT_EQ(coming_run("", runs.here()).name, "train-1");
+}
+
 TEST(Runs, AreProposedWhenAWordMeansNone) {
   const MadeUpRuns runs;
   EXPECT_THAT([&] { run_named("", runs.here()); },

@@ -53,6 +53,37 @@ TEST(Watch, PrintsThePageAnewUntilTheRunHasEnded) {
               AllOf(HasSubstr("step 1 of 1000"), HasSubstr("\n\n"), HasSubstr("step 2 of 1000")));
 }
 
+TEST(Watch, ShowsARunThatLockstepHasNotStarted) {
+  const MadeUpGang gang;
+  gang.start(0, MadeUpGang::kStart, 1);
+  gang.step(0, 1);
+  const std::string run = gang.run().root().string();
+  const Result once = Launcher().run({"watch", "--once", run});
+  EXPECT_EQ(once.status.code, 0) << once.errors;
+  EXPECT_THAT(once.output,
+              AllOf(StartsWith("run  unknown (not started by lockstep)  ddp, 1 worker"),
+                    HasSubstr("step 1 of 1000")));
+
+  // Its rank 0 tells when it has ended.
+  Launcher launcher;
+  launcher.start({"watch", "--every", "0.05", run});
+  launcher.wait_for_file("stdout");
+  gang.step(0, 2);
+  gang.append({.kind = "end",
+               .time = MadeUpGang::kStart + 60,
+               .rank = 0,
+               .fields = {{"step", int64_t{2}}}});
+  const Result followed = launcher.wait();
+  EXPECT_EQ(followed.status.code, 0) << followed.errors;
+  EXPECT_THAT(followed.output, HasSubstr("step 2 of 1000"));
+
+  const Result exported = Launcher().run({"export", "--format", "json", run});
+  EXPECT_EQ(exported.status.code, 0) << exported.errors;
+  EXPECT_THAT(exported.output,
+              AllOf(HasSubstr(R"("run_id":"run")"),
+                    HasSubstr(R"x("phase":"unknown (not started by lockstep)")x")));
+}
+
 TEST(Watch, RefusesWhatCannotBeShown) {
   const MadeUpGang gang;
   gang.write_state();
@@ -86,7 +117,7 @@ TEST(Export, WritesAFile) {
   EXPECT_THAT(launcher.run({"export", "--format", "json", run}).output, StartsWith("{\"run\":{"));
   EXPECT_EQ(launcher.run({"export", "--format", "xml", run}).errors,
             "lockstep: error: cannot write the format 'xml'\n"
-            "  expected: csv or json  (--format)\n"
+            "  expected: csv, json or tensorboard  (--format)\n"
             "  try:      --format csv\n");
 }
 

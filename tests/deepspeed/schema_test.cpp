@@ -202,6 +202,11 @@ TEST(Schema, KnowsEveryKeyOfTheDocumentedTable) {
   }
 }
 
+TEST(Schema, ProposesOurOwnWayToTensorboard) {
+  EXPECT_THAT(refusal_of(R"({"train_batch_size": 8, "tensorboard": {"enabled": true}})"),
+              HasSubstr("lockstep run --tensorboard"));
+}
+
 TEST(Schema, RefusesEveryKeyWithAWrongTypeAndNamesItsPath) {
   for (const Key& key : keys()) {
     if (key.type == Key::Type::Any || key.path.ends_with(".type")) {

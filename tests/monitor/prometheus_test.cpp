@@ -23,28 +23,21 @@ using lockstep::testing::read_text;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// Of DCGM's fields and what its exporter calls them: dcgm_fields.h, default-counters.csv.
-const std::set<std::string> kNamesOfDcgm = {
-    "DCGM_FI_DEV_GPU_UTIL",
-    "DCGM_FI_DEV_MEM_COPY_UTIL",
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_FB_FREE",
-    "DCGM_FI_DEV_FB_RESERVED",
-    "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-    "DCGM_FI_DEV_GPU_TEMP",
-    "DCGM_FI_DEV_MEMORY_TEMP",
-    "DCGM_FI_DEV_SM_CLOCK",
-    "DCGM_FI_DEV_MEM_CLOCK",
-    "DCGM_FI_DEV_XID_ERRORS",
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-    "DCGM_FI_PROF_PCIE_TX_BYTES",
-    "DCGM_FI_PROF_PCIE_RX_BYTES",
-    "DCGM_FI_PROF_NVLINK_TX_BYTES",
-    "DCGM_FI_PROF_NVLINK_RX_BYTES",
-};
+std::set<std::string> names_of_dcgm() {
+  std::set<std::string> names;
+  const std::string text =
+      read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/monitor/dcgm_names.txt");
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with("DCGM_")) {
+      names.insert(line);
+    }
+  }
+  return names;
+}
+
+os::CommandResult promtool(const std::string& page) {
+  return os::run_command({"promtool", "check", "metrics"}, {.input = page});
+}
 
 class Prometheus : public ::testing::Test {
  protected:
@@ -56,12 +49,17 @@ class Prometheus : public ::testing::Test {
                   .fields = {{"step", int64_t{41}}, {"device_memory_bytes", int64_t{1} << 30}}});
     EventStore store(gang_.run());
     store.poll();
-    text_ = prometheus_text(store.snapshot(), MadeUpGang::kStart + 22);
+    runs_ = {store.snapshot()};
+    text_ = text_of(Names::All);
   }
 
-  std::set<std::string> names() const {
+  std::string text_of(Names names) const {
+    return prometheus_text(runs_, MadeUpGang::kStart + 22, names);
+  }
+
+  static std::set<std::string> names_in(const std::string& text) {
     std::set<std::string> names;
-    for (const std::string& line : split(text_, '\n')) {
+    for (const std::string& line : split(text, '\n')) {
       if (!line.empty() && line[0] != '#') {
         names.insert(line.substr(0, line.find_first_of("{ ")));
       }
@@ -69,7 +67,20 @@ class Prometheus : public ::testing::Test {
     return names;
   }
 
+  std::set<std::string> names() const { return names_in(text_); }
+
+  static void expect_heads_once(const std::string& text) {
+    for (const std::string& name : names_in(text)) {
+      for (const std::string& head : {"# HELP " + name + " ", "# TYPE " + name + " "}) {
+        const size_t first = text.find(head);
+        ASSERT_NE(first, std::string::npos) << head;
+        EXPECT_EQ(text.find(head, first + 1), std::string::npos) << head;
+      }
+    }
+  }
+
   MadeUpGang gang_;
+  std::vector<Snapshot> runs_;
   std::string text_;
 };
 
@@ -78,26 +89,62 @@ TEST_F(Prometheus, IsAPageOfTheRun) {
 }
 
 TEST_F(Prometheus, CallsGpusAsDcgmDoes) {
+  const std::set<std::string> known = names_of_dcgm();
+  EXPECT_GT(known.size(), 50U);
+  int of_dcgm = 0;
   for (const std::string& name : names()) {
-    EXPECT_TRUE(name.starts_with("lockstep_") || kNamesOfDcgm.contains(name)) << name;
+    EXPECT_TRUE(name.starts_with("lockstep_") || known.contains(name)) << name;
+    of_dcgm += name.starts_with("DCGM_") ? 1 : 0;
   }
+  EXPECT_GT(of_dcgm, 10);
   EXPECT_THAT(
       text_,
       HasSubstr(
           "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-0\",pci_bus_id=\"00000000:00:00."
-          "0\",device=\"nvidia0\",modelName=\"NVIDIA H200\",hostname=\"node-a\","
+          "0\",device=\"nvidia0\",modelName=\"NVIDIA H200\",Hostname=\"node-a\","
           "hpc_job=\"4711\",run=\"train-20240131-093000-beef\",node=\"node-a\",rank=\"0\"} 81\n"));
   EXPECT_THAT(text_, HasSubstr("rank=\"0\"} 49152\n"));  // MiB
 }
 
 TEST_F(Prometheus, HasHelpAndTypeBeforeEveryMetricOnce) {
-  for (const std::string& name : names()) {
-    for (const std::string& head : {"# HELP " + name + " ", "# TYPE " + name + " "}) {
-      const size_t first = text_.find(head);
-      ASSERT_NE(first, std::string::npos) << head;
-      EXPECT_EQ(text_.find(head, first + 1), std::string::npos) << head;
+  expect_heads_once(text_);
+}
+
+TEST_F(Prometheus, HasEveryMetricOnceForAllRuns) {
+  Snapshot other = runs_.front();
+  other.run_id = "another";
+  other.loss = 0.5;
+  runs_.push_back(other);
+  const std::string both = text_of(Names::All);
+
+  expect_heads_once(both);
+  EXPECT_EQ(names_in(both), names());
+  EXPECT_THAT(
+      both,
+      HasSubstr(
+          "# TYPE lockstep_loss gauge\n"
+          "lockstep_loss{run=\"train-20240131-093000-beef\",job_id=\"4711\",strategy=\"ddp\"} "
+          "0.05\n"
+          "lockstep_loss{run=\"another\",job_id=\"4711\",strategy=\"ddp\"} 0.5\n#"));
+  // Twice the values, and none of them twice.
+  const auto values_of = [](const std::string& text) {
+    std::multiset<std::string> values;
+    for (const std::string& line : split(text, '\n')) {
+      if (!line.empty() && line[0] != '#') {
+        values.insert(line.substr(0, line.rfind(' ')));
+      }
     }
-  }
+    return values;
+  };
+  const std::multiset<std::string> values = values_of(both);
+  EXPECT_EQ(values.size(), 2 * values_of(text_).size());
+  EXPECT_EQ(std::set<std::string>(values.begin(), values.end()).size(), values.size());
+}
+
+TEST_F(Prometheus, LeavesDcgmsNamesOutIfAsked) {
+  const std::string own = text_of(Names::Own);
+  EXPECT_EQ(own.find("DCGM_"), std::string::npos);
+  EXPECT_TRUE(text_.starts_with(own));
 }
 
 // Of DCGM's own names and labels it says that they are not Prometheus' style, and it is right: we
@@ -106,24 +153,28 @@ TEST_F(Prometheus, PassesPromtool) {
   if (!os::find_program("promtool", os::environment())) {
     GTEST_SKIP() << "promtool is not here (apt-get install prometheus)";
   }
-  const os::CommandResult result =
-      os::run_command({"promtool", "check", "metrics"}, {.input = text_});
+  constexpr int kCannotBeRead = 1;
+  constexpr int kStyle = 3;
+  EXPECT_EQ(promtool("lockstep_x{ 1\n").status.code, kCannotBeRead);
+  const os::CommandResult bad = promtool("# TYPE lockstep_x counter\nlockstep_x 1\n");
+  EXPECT_EQ(bad.status.code, kStyle);
 
-  for (const std::string& line : split(result.output + result.errors, '\n')) {
+  const os::CommandResult own = promtool(text_of(Names::Own));
+  EXPECT_EQ(own.status.code, 0) << own.output << own.errors;
+
+  runs_.push_back(runs_.front());
+  runs_.back().run_id = "another";
+  const os::CommandResult all = promtool(text_of(Names::All));
+  EXPECT_THAT(all.status.code, ::testing::AnyOf(0, kStyle)) << all.errors;
+  for (const std::string& line : split(all.output + all.errors, '\n')) {
     EXPECT_TRUE(line.empty() || line.starts_with("DCGM_")) << line;
   }
-  std::string ours;
-  for (const std::string& line : split(text_, '\n')) {
-    ours += line.find("DCGM_") == std::string::npos ? line + "\n" : "";
-  }
-  const os::CommandResult own = os::run_command({"promtool", "check", "metrics"}, {.input = ours});
-  EXPECT_EQ(own.status.code, 0) << own.output << own.errors;
 }
 
 TEST_F(Prometheus, EscapesWhatLabelsMustNotHave) {
-  Snapshot snapshot;
-  snapshot.run_id = "a\"b\\c\nd";
-  EXPECT_THAT(prometheus_text(snapshot, 0), HasSubstr(R"(run="a\"b\\c\nd")"));
+  std::vector<Snapshot> runs(1);
+  runs.front().run_id = "a\"b\\c\nd";
+  EXPECT_THAT(prometheus_text(runs, 0), HasSubstr(R"(run="a\"b\\c\nd")"));
 }
 
 // Every metric that the dashboard asks for is one that we write.

@@ -121,6 +121,46 @@ TEST_F(SiteOfRuns, HasMarksAndMetrics) {
   EXPECT_THAT(metrics.body, HasSubstr("lockstep_"));
 }
 
+// As its events are all that there is of it, so is what it is called.
+TEST_F(SiteOfRuns, ShowsARunThatLockstepHasNotStarted) {
+  std::filesystem::remove(run_.state());
+  std::filesystem::remove(run_.plan());
+  EXPECT_EQ(ask("/api/runs")["runs"][0]["status"], "unknown (not started by lockstep)");
+  EXPECT_EQ(ask("/api/snapshot")["latest"]["loss"], 0.5);
+  EXPECT_THAT(site()->answer("/metrics", {}).body, HasSubstr("lockstep_loss{run=\"train-a\""));
+
+  std::filesystem::remove_all(run_.events());
+  EXPECT_EQ(ask("/api/runs")["runs"][0]["status"], "not started");
+}
+
+TEST_F(SiteOfRuns, HasTheMetricsOfAllRuns) {
+  const contract::RunDirectory other = runs_.add("train-b", testing::MadeUpRuns::state("train-b"));
+  const contract::RunDirectory copy = runs_.add("train-c", testing::MadeUpRuns::state("train-b"));
+  for (const contract::RunDirectory& run : {other, copy}) {
+    std::filesystem::copy(run_.events(), run.events(), std::filesystem::copy_options::recursive);
+  }
+  Site site({{.directory = run_, .name = "train-a"},
+             {.directory = other, .name = "train-b"},
+             {.directory = run_, .name = "train-a"},
+             {.directory = copy, .name = "train-c"}},
+            std::chrono::hours(1));
+  site.poll();
+
+  const std::string text = site.answer("/metrics", {}).body;
+  EXPECT_THAT(text,
+              HasSubstr("# TYPE lockstep_loss gauge\n"
+                        "lockstep_loss{run=\"train-a\"} 0.5\n"
+                        "lockstep_loss{run=\"train-b\"} 0.5\n"
+                        "lockstep_loss{run=\"" +
+                        copy.root().string() + "\"} 0.5\n# HELP"));
+  EXPECT_EQ(text.find("# HELP lockstep_loss "), text.rfind("# HELP lockstep_loss "));
+
+  EXPECT_THAT(site.answer("/metrics", {{"only", "lockstep"}}).body, HasSubstr("lockstep_loss{"));
+  const Answer refused = site.answer("/metrics", {{"only", "dcgm"}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.body, "cannot understand only 'dcgm': lockstep is expected\n");
+}
+
 TEST_F(SiteOfRuns, HoldsThePageItself) {
   const auto page = site();
 

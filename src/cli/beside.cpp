@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/beside.h"
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <fmt/format.h>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "lockstep/error.h"
+#include "monitor/http_server.h"
+#include "monitor/tensorboard_messages.h"
+#include "os/host.h"
+#include "os/pipe.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
+                                      const os::Environment& environment,
+                                      std::vector<std::string> arguments) {
+  if (plan.way.value == plan::Way::Peers && plan.meeting.node.value_or(0) != 0) {
+    return std::nullopt;
+  }
+  arguments.insert(arguments.begin(), "lockstep");
+  return os::start({.executable = os::own_executable(),
+                    .arguments = std::move(arguments),
+                    .environment = environment,
+                    .stdout_fd = 2,  // stdout is the workers'
+                    .inherited = {},
+                    .directory = "",
+                    .has_own_group = true,  // Ctrl-C is for the run
+                    .dies_with_parent = true});
+}
+
+}  // namespace
+
+void start_dashboard(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  if (plan.way.value == plan::Way::Task) {
+    throw Error(ExitCode::Usage, "cannot show a dashboard from a worker's own task")
+        .fact("found", "one lockstep run per worker")
+        .hint(
+            fmt::format("lockstep dashboard --wait {}", quote_for_shell(plan.run_directory.value)));
+  }
+  if (!monitor::has_http_server()) {
+    throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
+        .hint("without --dashboard, or a lockstep built with libcpp-httplib-dev");
+  }
+  start_beside(plan, environment, {"dashboard", "--wait", plan.run_directory.value});
+}
+
+std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
+                                           const os::Environment& environment,
+                                           const std::string& directory) {
+  const std::string& run = plan.run_directory.value;
+  if (plan.way.value == plan::Way::Task) {
+    throw Error(ExitCode::Usage, "cannot write for TensorBoard from a worker's own task")
+        .fact("found", "one lockstep run per worker")
+        .hint(fmt::format("lockstep export --format tensorboard --follow --wait {}",
+                          quote_for_shell(run)));
+  }
+  if (!monitor::has_tensorboard()) {
+    throw Error(ExitCode::Unavailable, "cannot write for TensorBoard: built without protobuf")
+        .hint("without --tensorboard, or a lockstep built with libprotobuf-dev");
+  }
+  std::vector<std::string> arguments = {
+      "export", "--format", "tensorboard", "--follow", "--wait", run};
+  if (!directory.empty()) {
+    arguments.insert(arguments.end(), {"--output", directory});
+  }
+  return start_beside(plan, environment, std::move(arguments));
+}
+
+void finish_tensorboard(const os::Child& writer) {
+  constexpr std::chrono::seconds kPatience(5);
+  writer.signal(SIGTERM);
+  std::array<os::Watch, 1> watches = {os::Watch{.fd = writer.fd()}};
+  os::wait_for(watches, kPatience);
+}
+
+}  // namespace lockstep::cli

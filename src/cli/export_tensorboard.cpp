@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/export_tensorboard.h"
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <string_view>
+
+#include "base/text.h"
+#include "cli/watched_run.h"
+#include "contract/run_state.h"
+#include "lockstep/error.h"
+#include "monitor/event_store.h"
+#include "monitor/export.h"
+#include "monitor/tensorboard.h"
+#include "monitor/tensorboard_messages.h"
+#include "os/pipe.h"
+#include "os/signals.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Each value is taken as it comes: all that the store must remember are steps, by which it knows at
+// which one a node was looked at.
+monitor::StoreLimits limits_for(const TensorboardWishes& wishes) {
+  constexpr size_t kPoints = size_t{1} << 16;
+  return {.points = kPoints, .points_of_many = 0, .keeps_news = [&wishes](std::string_view name) {
+            return wishes.series.empty() ? !name.starts_with("rank/")
+                                         : monitor::is_chosen(name, wishes.series);
+          }};
+}
+
+// Follows one run into one directory.
+class Exporter {
+ public:
+  Exporter(Run run, const TensorboardWishes& wishes)
+      : run_(std::move(run)),
+        directory_(wishes.directory.empty() ? run_.directory.tensorboard()
+                                            : fs::path(wishes.directory)),
+        wishes_(wishes),
+        store_(run_.directory, limits_for(wishes)) {}
+
+  void write_once() {
+    store_.poll();
+    if (!wishes_.series.empty()) {
+      monitor::choose_series(store_, wishes_.series);  // or an Error that proposes one
+    }
+    write_news();
+    finish();
+  }
+
+  // Until the run has ended, or somebody wants us to.
+  void follow() {
+    constexpr std::chrono::milliseconds kPause(500);
+    os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});
+    bool is_stopped = false;
+    for (;;) {
+      const bool is_over = is_stopped || is_run_over();  // before the look: nothing is missed
+      store_.poll();
+      write_news();
+      if (is_over) {
+        break;
+      }
+      std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
+      os::wait_for(watches, kPause);
+      is_stopped = signals.find_pending().has_value();
+    }
+    finish();
+  }
+
+  const fs::path& directory() const { return directory_; }
+
+ private:
+  // A run that is still to come may be one more in a directory where one has ended.
+  bool is_run_over() const {
+    if (wishes_.is_waiting && run_.state) {
+      const auto state = contract::find_state(run_.directory);
+      if (state && state->started == run_.state->started) {
+        return false;
+      }
+    }
+    return has_ended(run_.directory, store_);
+  }
+
+  // Makes no run directory before the launcher has.
+  void write_news() {
+    std::error_code ignored;
+    if (!file_ && !fs::exists(run_.directory.root(), ignored)) {
+      return;
+    }
+    if (!file_) {
+      file_.emplace(directory_, wall_time());
+    }
+    file_->add(store_.take_news());
+    file_->remove_earlier();
+  }
+
+  void finish() {
+    if (file_) {
+      file_->finish();
+    }
+  }
+
+  Run run_;
+  fs::path directory_;
+  const TensorboardWishes& wishes_;
+  monitor::EventStore store_;
+  std::optional<monitor::TensorboardFile> file_;
+};
+
+}  // namespace
+
+int export_tensorboard(const TensorboardWishes& wishes) {
+  if (!monitor::has_tensorboard()) {
+    throw Error(ExitCode::Unavailable, "cannot write for TensorBoard: built without protobuf")
+        .fact("looked for", "protoc and libprotobuf-lite, when lockstep was built")
+        .hint(
+            "install libprotobuf-dev and protobuf-compiler and build again; --format csv needs "
+            "nothing");
+  }
+  Exporter exporter(
+      wishes.is_waiting ? coming_run(wishes.run, fs::current_path()) : watched_run(wishes.run),
+      wishes);
+  fmt::print("tensorboard: --logdir {}\n", quote_for_shell(exporter.directory().string()));
+  std::fflush(stdout);
+  if (wishes.is_following) {
+    exporter.follow();
+  } else {
+    exporter.write_once();
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli
