@@ -70,10 +70,10 @@ std::string strategy_in(const std::vector<std::string>& command) {
   const std::vector<std::string> names = contract::strategy_names();
   for (size_t i = 0; i < command.size(); ++i) {
     const std::string& word = command[i];
-    const std::string value = word.starts_with("--strategy=") ? word.substr(word.find('=') + 1)
-                              : (word == "-s" || word == "--strategy") && i + 1 < command.size()
-                                  ? command[i + 1]
-                                  : "";
+    std::string value = word.starts_with("--strategy=") ? word.substr(word.find('=') + 1)
+                        : (word == "-s" || word == "--strategy") && i + 1 < command.size()
+                            ? command[i + 1]
+                            : "";
     if (std::ranges::find(names, value) != names.end()) {
       return value;
     }
@@ -84,7 +84,7 @@ std::string strategy_in(const std::vector<std::string>& command) {
 // What runs, of a command such as `python3 -u train.py --epochs 3`.
 std::string program_in(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
-    const std::string name = std::filesystem::path(word).filename().string();
+    std::string name = std::filesystem::path(word).filename().string();
     if (!name.starts_with("python") && !name.starts_with("-")) {
       return name;
     }

@@ -80,7 +80,7 @@ void predict(StrategyScaling& scaling,
     curve.predicted.reserve(counts.size());
     for (const int count : counts) {
       if (auto size = find_prediction(*scaling.model, curve, count, workers_per_node(sizes))) {
-        curve.predicted.push_back(std::move(*size));
+        curve.predicted.push_back(*size);
       } else {
         scaling.notes.push_back(
             fmt::format("a global batch of {} is too small for {} workers", curve.batch, count));
