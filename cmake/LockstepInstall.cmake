@@ -27,7 +27,7 @@ get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
 get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
 # Of the launcher's modules the worker tower stands on the ground alone.
 list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_slurm lockstep_agent
-     lockstep_doctor lockstep_monitor lockstep_cli)
+     lockstep_doctor lockstep_monitor lockstep_report lockstep_cli)
 
 add_dependencies(lockstep_installed lockstep-ckpt lockstep-tokens lockstep-bench
                  ${launcher_modules} ${worker_modules})

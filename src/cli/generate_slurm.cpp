@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/job_layers.h"
 #include "cli/job_options.h"
 #include "cli/jobs.h"
 #include "cli/subcommands.h"
 #include "cli/submission.h"
 #include "lockstep/error.h"
-#include "os/environment.h"
 #include "os/files.h"
 #include "os/host.h"
 #include "slurm/batch_script.h"
@@ -77,16 +77,6 @@ struct Doing {
   bool submit = true;
 };
 
-std::vector<fs::path> places_of_sites() {
-  const fs::path share =
-      fs::path(os::own_executable()).parent_path().parent_path() / "share/lockstep";
-  return slurm::site_directories(os::environment(), share);
-}
-
-std::vector<slurm::Site> known_sites() {
-  return slurm::find_sites(places_of_sites());
-}
-
 void list_sites() {
   const std::vector<slurm::Site> sites = known_sites();
   for (const slurm::Site& site : sites) {
@@ -98,41 +88,6 @@ void list_sites() {
       fmt::print(stderr, "  {}\n", directory.string());
     }
   }
-}
-
-// The layers: a site's profile, the job's file, the command line.
-struct Layers {
-  slurm::JobSettings settings;
-  std::optional<slurm::Site> site;
-};
-
-Layers read_layers(const Wishes& wishes) {
-  Layers layers;
-  config::Node file;
-  if (wishes.file) {
-    file = slurm::read_job_file(*wishes.file);
-  }
-  config::Node typed;
-  typed.kind = config::Node::Kind::Map;
-  for (const auto& [key, node] : wishes.flags) {
-    typed.entries.push_back({key, node.place, node});
-  }
-  slurm::JobSettings above;
-  above.lay(file);
-  above.lay(typed);
-  // none: not even a profile that cannot be read stands in the way.
-  const std::string name = above.text("site");
-  if (name.empty()) {
-    layers.site = slurm::find_site_of(os::host_name(), known_sites());
-  } else if (name != "none") {
-    layers.site = slurm::site_named(name, known_sites());
-  }
-  if (layers.site) {
-    layers.settings.lay(layers.site->settings);
-  }
-  layers.settings.lay(file);
-  layers.settings.lay(typed);
-  return layers;
 }
 
 // itwinai's first command line did both unless told not to, its second one only what it was told.
@@ -147,7 +102,7 @@ Doing read_doing(const Wishes& wishes, const slurm::JobSettings& settings) {
   return wishes.is_dry ? Doing{.save = false, .submit = false} : doing;
 }
 
-std::vector<Script> make_scripts(const Wishes& wishes, const Layers& layers) {
+std::vector<Script> make_scripts(const Wishes& wishes, const JobLayers& layers) {
   const slurm::Maker maker{.version = LOCKSTEP_VERSION,
                            .file = wishes.file.value_or(""),
                            .site = layers.site ? layers.site->name : ""};
@@ -188,7 +143,9 @@ void print_scripts(const std::vector<Script>& scripts) {
 }
 
 // Problems of a job that is not submitted now: told, and no reason to keep its script back.
-int check_preview(const Wishes& wishes, const std::vector<Script>& scripts, const Layers& layers) {
+int check_preview(const Wishes& wishes,
+                  const std::vector<Script>& scripts,
+                  const JobLayers& layers) {
   try {
     for (const Script& script : scripts) {
       check_here(script, layers.site);
@@ -220,7 +177,7 @@ std::string submit(const slurm::Client& client, const Script& script) {
 
 // Checks every job before the first is submitted.
 std::vector<std::string> submit_all(const std::vector<Script>& scripts,
-                                    const Layers& layers,
+                                    const JobLayers& layers,
                                     const Doing& doing) {
   for (const Script& script : scripts) {
     check_here(script, layers.site);
@@ -261,7 +218,7 @@ int generate(const Wishes& wishes) {
     throw Error(ExitCode::Usage, "cannot make a job from nothing")
         .hint("lockstep generate-slurm -c slurm_config.yaml");
   }
-  const Layers layers = read_layers(wishes);
+  const JobLayers layers = read_job_layers(wishes.file, wishes.flags);
   const Doing doing = read_doing(wishes, layers.settings);
   const std::vector<Script> scripts = make_scripts(wishes, layers);
   if (wishes.is_verbose) {

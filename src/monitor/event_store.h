@@ -38,7 +38,7 @@ struct News {
 //   output/NAME                                    what rank 0's output said of NAME
 //   rank/R/step, rank/R/own_seconds, rank/R/exchange_seconds, rank/R/cores, rank/R/memory_bytes
 //   node/N/cores, node/N/memory_bytes, node/N/received_per_second, node/N/sent_per_second
-//   node/N/gpu/G/utilisation, .../memory_bytes, .../power_watts, .../temperature
+//   node/N/gpu/G/utilisation, .../memory_bytes, .../power_watts, .../energy_joules, .../temperature
 class EventStore {
  public:
   explicit EventStore(contract::RunDirectory run, const StoreLimits& limits = {});

@@ -66,6 +66,9 @@ void NodeRecord::add_gpu(const contract::GpuSample& gpu, double time) {
   if (gpu.power_watts) {
     series(name + "power_watts").add(time, kStepUnknown, *gpu.power_watts);
   }
+  if (gpu.energy_joules) {
+    series(name + "energy_joules").add(time, kStepUnknown, *gpu.energy_joules);
+  }
   if (gpu.temperature) {
     series(name + "temperature").add(time, kStepUnknown, *gpu.temperature);
   }

@@ -78,7 +78,7 @@ std::vector<Point> Series::points(double from, double to, size_t most_points) co
   if (found == 0 || most_points == 0) {
     return {};
   }
-  const size_t together = (found + most_points - 1) / most_points;
+  const size_t together = (found - 1) / most_points + 1;
   std::vector<Point> points;
   points.reserve(found / together + 1);
   for (size_t i = 0; i < found; i += together) {

@@ -58,6 +58,7 @@ TEST(Series, CutsAtTheTimesAskedForAndJoinsNeighbours) {
   }
 
   EXPECT_THAT(series.points(3, 6, 100), SizeIs(4));
+  EXPECT_THAT(series.points(3, 6, std::numeric_limits<size_t>::max()), SizeIs(4));
   EXPECT_THAT(series.points(3, 6, 2), ElementsAre(Point{4, 4, 3.5, 3, 4}, Point{6, 6, 5.5, 5, 6}));
   EXPECT_THAT(series.points(9, 10, 2), IsEmpty());
   EXPECT_THAT(series.points(0, 10, 0), IsEmpty());

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+namespace lockstep::report {
+
+// 0 for no values.
+double median(std::span<const double> values);
+
+// Half of the range in which the middle half of the values lies, as a share of their median.
+double relative_spread(std::span<const double> values);
+
+}  // namespace lockstep::report

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "contract/event.h"
+#include "contract/node_sample.h"
+#include "contract/run_directory.h"
+#include "contract/run_state.h"
+#include "os/files.h"
+
+namespace lockstep::testing {
+
+// A run of a known size and speed, as its files would tell it. One worker per GPU.
+struct SizedRun {
+  std::string strategy = "ddp";
+  int workers = 1;
+  int nodes = 1;
+  int64_t global_batch = 64;
+  double step_seconds = 0.25;
+  double first_steps_seconds = 2;  // of each of the first two
+  int64_t steps = 40;
+  std::optional<double> exchange_seconds = {};  // of each step
+  std::optional<double> watts = {};             // of each GPU
+  bool has_energy = true;                       // or power alone
+  bool has_events = true;                       // or a program of its own
+
+  static constexpr double kStart = 1706693400;
+
+  double time_of(int64_t step) const {
+    return kStart + first_steps_seconds * static_cast<double>(std::min<int64_t>(step, 2)) +
+           step_seconds * static_cast<double>(std::max<int64_t>(step - 2, 0));
+  }
+
+  void write(const std::filesystem::path& directory) const {
+    const contract::RunDirectory run(directory);
+    std::filesystem::create_directories(run.events(0).parent_path());
+    os::write_file(run.plan(), R"({"command": ["./train", "-s", ")" + strategy + "\"]}");
+    contract::RunState state;
+    state.run_id = directory.filename().string();
+    state.phase = contract::RunPhase::Done;
+    state.world_size = workers;
+    state.started = kStart;
+    state.updated = kStart;
+    for (int node = 0; node < nodes; ++node) {
+      state.nodes.push_back({.name = "n" + std::to_string(node),
+                             .workers = workers / nodes,
+                             .interface = "",
+                             .address = ""});
+    }
+    contract::write_state(run, state);
+    for (int rank = 0; rank < workers && has_events; ++rank) {
+      write_rank(run, rank);
+    }
+    if (watts) {
+      for (int node = 0; node < nodes; ++node) {
+        write_samples(run, node);
+      }
+    }
+  }
+
+ private:
+  void write_rank(const contract::RunDirectory& run, int rank) const {
+    std::ofstream file(run.events(rank));
+    file << contract::to_json({.kind = "start",
+                               .time = kStart,
+                               .rank = rank,
+                               .fields = {{"workers", int64_t{workers}},
+                                          {"strategy", strategy},
+                                          {"transport", "gloo"},
+                                          {"global_batch", global_batch},
+                                          {"steps", steps}}})
+         << "\n";
+    for (int64_t step = 1; step <= steps; ++step) {
+      contract::Event event{.kind = "step",
+                            .time = time_of(step),
+                            .rank = rank,
+                            .fields = {{"step", step}, {"loss", 1.0}}};
+      if (exchange_seconds) {
+        event.fields.emplace_back("exchange_seconds", *exchange_seconds);
+      }
+      file << contract::to_json(event) << "\n";
+    }
+  }
+
+  void write_samples(const contract::RunDirectory& run, int node) const {
+    std::ofstream file(run.node_samples(node));
+    const int here = workers / nodes;
+    for (double time = kStart; time <= time_of(steps) + 1; time += 1) {
+      contract::NodeSample sample{.time = time, .node = node, .host = "n" + std::to_string(node)};
+      for (int i = 0; i <= here; ++i) {  // one more GPU than the run was given
+        sample.gpus.push_back({.index = i, .power_watts = *watts});
+        if (has_energy) {
+          sample.gpus.back().energy_joules = 1e6 + *watts * (time - kStart);
+        }
+      }
+      for (int i = 0; i < here; ++i) {
+        sample.workers.push_back({.rank = node * here + i, .gpus = {i}});
+      }
+      file << contract::to_json(sample) << "\n";
+    }
+  }
+};
+
+}  // namespace lockstep::testing
