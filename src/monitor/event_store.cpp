@@ -87,6 +87,7 @@ struct EventStore::Content {
   void take_node(contract::NodeSample sample);
   void add_numbers(const contract::Event& event, std::string_view prefix);
   void add_mark(Mark mark);
+  void look_at_loss(double time, int64_t step, const std::optional<double>& loss);
   RankRecord& rank(int number);
   void look_up_steps(std::vector<Point>& points) const;
   void describe_run(Snapshot& snapshot) const;
@@ -220,6 +221,8 @@ void EventStore::Content::take_worker(const contract::Event& event) {
     record.end(event);
   } else if (event.kind == "evaluation") {
     record.evaluate(event);
+  } else if (event.kind == "checkpoint") {
+    record.save(event);
   }
   if (event.rank == 0) {
     take_leader(event);
@@ -246,6 +249,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
     gang.first_step_seconds = seconds && *seconds >= 0 ? seconds : std::nullopt;
   } else if (event.kind == "step") {
     add_numbers(event, "");
+    look_at_loss(event.time, step, contract::find_number(event, "loss"));
   } else if (event.kind == "evaluation") {
     add_numbers(event, "evaluation/");
     gang.evaluation_loss = contract::find_number(event, "loss");
@@ -261,7 +265,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
               .text = fmt::format("loss {:.4g}", gang.evaluation_loss.value_or(NAN)) +
                       (gang.accuracy ? fmt::format(", accuracy {:.4g}", *gang.accuracy) : "")});
   } else if (event.kind == "checkpoint") {
-    const double seconds = contract::find_number(event, "seconds").value_or(0);
+    const double seconds = find_stall(event).value_or(0);
     gang.checkpoint_seconds += seconds;
     gang.checkpoint_step = step;
     gang.checkpoint_time = event.time;
@@ -285,6 +289,9 @@ void EventStore::Content::take_metric(const contract::Event& event) {
   rank(event.rank).metric(event.time, name, *value);
   if (event.rank == 0) {
     gang.output_metrics[name] = *value;
+    if (name == "loss") {
+      look_at_loss(event.time, -1, value);
+    }
     table.one("output/" + name).add(event.time, kStepUnknown, *value);
   }
 }
@@ -308,6 +315,15 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
     if (number && !is_untold) {
       table.one(std::string(prefix) + name).add(event.time, step, *number);
     }
+  }
+}
+
+void EventStore::Content::look_at_loss(double time,
+                                       int64_t step,
+                                       const std::optional<double>& loss) {
+  if (loss && !std::isfinite(*loss) && !gang.bad_loss_time) {
+    gang.bad_loss_time = time;
+    gang.bad_loss_step = step;
   }
 }
 
