@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-#include <functional>
 
 #include "base/text.h"
 #include "report/advice_rules.h"
+#include "report/gpu_list.h"
 
 namespace lockstep::report {
 namespace {
 
 using monitor::GpuTotals;
-using monitor::HostTotals;
+using Found = FoundGpu;
 
 constexpr double kIdle = 0.4;     // of the time, and more: worth a word
 constexpr double kUnused = 0.01;  // utilisation below which nobody used it
@@ -23,30 +23,6 @@ constexpr double kOneCoreHigh = 1.3;
 constexpr double kSlowedShare = 0.05;  // of the busy time
 constexpr double kHot = 83;            // degrees Celsius
 constexpr double kRoomy = 0.4;         // of its memory, and less: room for a larger batch
-constexpr size_t kMostNamed = 4;
-
-struct Found {
-  std::string name;
-  const GpuTotals* gpu = nullptr;
-  double value = 0;
-};
-
-using Measure = std::function<std::optional<double>(const GpuTotals& gpu)>;
-
-// The GPUs of which `measure` tells something.
-std::vector<Found> find_gpus(const RunFacts& facts, const Measure& measure) {
-  std::vector<Found> found;
-  for (const monitor::NodeView& node : facts.run.nodes) {
-    for (const HostTotals& host : node.hosts) {
-      for (const GpuTotals& gpu : host.gpus) {
-        if (const auto value = measure(gpu)) {
-          found.push_back({.name = gpu_name(facts, host.host, gpu), .gpu = &gpu, .value = *value});
-        }
-      }
-    }
-  }
-  return found;
-}
 
 double memory_share(const GpuTotals& gpu) {
   const auto total = static_cast<double>(gpu.last.memory_total_bytes.value_or(0));
@@ -61,22 +37,6 @@ bool is_used(const GpuTotals& gpu) {
 std::optional<double> idle_share(const GpuTotals& gpu) {
   const auto busy = gpu.utilisation.mean();
   return busy && is_used(gpu) && 1 - *busy >= kIdle ? std::optional(1 - *busy) : std::nullopt;
-}
-
-// "GPU 2 idle 80 %", "GPUs 0, 1: 45 to 80 %": `word` stands between.
-std::string name_all(const std::vector<Found>& found, std::string_view word) {
-  const auto [low, high] = std::minmax_element(
-      found.begin(), found.end(), [](const Found& a, const Found& b) { return a.value < b.value; });
-  if (found.size() > kMostNamed) {
-    return fmt::format(
-        "{} GPUs {} {} to {}", found.size(), word, percent(low->value), percent(high->value));
-  }
-  std::vector<std::string> names;
-  names.reserve(found.size());
-  for (const Found& one : found) {
-    names.push_back(fmt::format("{} {} {}", one.name, word, percent(one.value)));
-  }
-  return join(names, ", ");
 }
 
 // The share of time for which the workers of a GPU wait for data; that of all where it is not
@@ -209,7 +169,7 @@ std::optional<Advice> see_unused_gpus(const RunFacts& facts) {
   }
   const bool is_none_used = static_cast<int>(unused.size()) == all;
   const std::string which =
-      unused.size() > kMostNamed ? fmt::format("{} GPUs", unused.size()) : join(names, ", ");
+      unused.size() > kMostNamedGpus ? fmt::format("{} GPUs", unused.size()) : join(names, ", ");
   std::vector<std::string> tries;
   if (is_none_used) {
     tries = {"whether the program was built for CUDA and asks for it: lockstep doctor",
