@@ -74,6 +74,7 @@ void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
     add_status(app, call);
     add_watch(app, call);
     add_export(app, call);
+    add_report(app, call);
     add_scaling(app, call);
     add_logs(app, call);
     add_cancel(app, call);

@@ -25,6 +25,7 @@ void add_generate_slurm(CLI::App& app, Call& call);
 void add_status(CLI::App& app, Call& call);
 void add_watch(CLI::App& app, Call& call);
 void add_export(CLI::App& app, Call& call);
+void add_report(CLI::App& app, Call& call);
 void add_scaling(CLI::App& app, Call& call);
 void add_logs(CLI::App& app, Call& call);
 void add_cancel(CLI::App& app, Call& call);

@@ -97,6 +97,17 @@ class EventReader : public nlohmann::json::json_sax_t {
   bool has_rank_ = false;
 };
 
+// What JSON has no number for, as metrics of a worker's output write it.
+std::optional<double> find_written(std::string_view text) {
+  if (text == "nan") {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  if (text == "inf" || text == "-inf") {
+    return (text == "inf" ? 1 : -1) * std::numeric_limits<double>::infinity();
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string to_json(const Event& event) {
@@ -127,6 +138,9 @@ std::optional<double> find_number(const Event& event, std::string_view name) {
     }
     if (const auto* whole = std::get_if<int64_t>(&value)) {
       return static_cast<double>(*whole);
+    }
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      return find_written(*text);
     }
   }
   return std::nullopt;

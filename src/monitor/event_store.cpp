@@ -69,18 +69,6 @@ int64_t whole_of(const contract::Event& event, std::string_view name, int64_t ot
   return number && std::isfinite(*number) ? static_cast<int64_t>(*number) : otherwise;
 }
 
-// The number that an output said, which may be none that JSON has.
-std::optional<double> find_value(const contract::Event& event) {
-  const std::string word = text_of(event, "value");
-  if (word == "nan") {
-    return NAN;
-  }
-  if (word == "inf" || word == "-inf") {
-    return word == "inf" ? INFINITY : -INFINITY;
-  }
-  return contract::find_number(event, "value");
-}
-
 }  // namespace
 
 struct EventStore::Content {
@@ -100,6 +88,7 @@ struct EventStore::Content {
   void take_node(contract::NodeSample sample);
   void add_numbers(const contract::Event& event, std::string_view prefix);
   void add_mark(Mark mark);
+  void look_at_loss(double time, int64_t step, const std::optional<double>& loss);
   RankRecord& rank(int number);
   void look_up_steps(std::vector<Point>& points) const;
   void describe_run(Snapshot& snapshot) const;
@@ -235,6 +224,8 @@ void EventStore::Content::take_worker(const contract::Event& event) {
     record.end(event);
   } else if (event.kind == "evaluation") {
     record.evaluate(event);
+  } else if (event.kind == "checkpoint") {
+    record.save(event);
   }
   if (event.rank == 0) {
     take_leader(event);
@@ -261,6 +252,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
     gang.first_step_seconds = seconds && *seconds >= 0 ? seconds : std::nullopt;
   } else if (event.kind == "step") {
     add_numbers(event, "");
+    look_at_loss(event.time, step, contract::find_number(event, "loss"));
   } else if (event.kind == "evaluation") {
     add_numbers(event, "evaluation/");
     gang.evaluation_loss = contract::find_number(event, "loss");
@@ -276,7 +268,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
               .text = fmt::format("loss {:.4g}", gang.evaluation_loss.value_or(NAN)) +
                       (gang.accuracy ? fmt::format(", accuracy {:.4g}", *gang.accuracy) : "")});
   } else if (event.kind == "checkpoint") {
-    const double seconds = contract::find_number(event, "seconds").value_or(0);
+    const double seconds = find_stall(event).value_or(0);
     gang.checkpoint_seconds += seconds;
     gang.checkpoint_step = step;
     gang.checkpoint_time = event.time;
@@ -292,7 +284,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
 
 void EventStore::Content::take_metric(const contract::Event& event) {
   const std::string name = text_of(event, "name");
-  const auto value = find_value(event);
+  const auto value = contract::find_number(event, "value");
   if (event.kind != "metric" || name.empty() || !value || event.rank < 0) {
     ++bad_lines;
     return;
@@ -300,6 +292,9 @@ void EventStore::Content::take_metric(const contract::Event& event) {
   rank(event.rank).metric(event.time, name, *value);
   if (event.rank == 0) {
     gang.output_metrics[name] = *value;
+    if (name == "loss") {
+      look_at_loss(event.time, -1, value);
+    }
     const bool is_step = name == "step" && std::isfinite(*value);
     table.one("output/" + name)
         .add(event.time, is_step ? static_cast<int64_t>(*value) : kStepUnknown, *value);
@@ -325,6 +320,15 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
     if (number && !is_untold) {
       table.one(std::string(prefix) + name).add(event.time, step, *number);
     }
+  }
+}
+
+void EventStore::Content::look_at_loss(double time,
+                                       int64_t step,
+                                       const std::optional<double>& loss) {
+  if (loss && !std::isfinite(*loss) && !gang.bad_loss_time) {
+    gang.bad_loss_time = time;
+    gang.bad_loss_step = step;
   }
 }
 

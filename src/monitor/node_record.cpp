@@ -52,7 +52,14 @@ void NodeRecord::add(contract::NodeSample sample) {
   for (const contract::GpuSample& gpu : sample.gpus) {
     add_gpu(gpu, time);
   }
+  tally_.add(sample);
   view_.sample = std::move(sample);
+}
+
+NodeView NodeRecord::view() const {
+  NodeView view = view_;
+  view.hosts = tally_.hosts();
+  return view;
 }
 
 void NodeRecord::add_gpu(const contract::GpuSample& gpu, double time) {

@@ -16,7 +16,7 @@ class NodeRecord {
 
   void add(contract::NodeSample sample);
 
-  const NodeView& view() const { return view_; }
+  NodeView view() const;
 
  private:
   void add_gpu(const contract::GpuSample& gpu, double time);
@@ -25,6 +25,7 @@ class NodeRecord {
   int node_;
   SeriesTable& table_;
   NodeView view_;
+  HostTally tally_;
 };
 
 }  // namespace lockstep::monitor

@@ -58,6 +58,11 @@ std::optional<double> own_of(const TimeSplit& split) {
 
 }  // namespace
 
+std::optional<double> find_stall(const contract::Event& event) {
+  const auto stall = contract::find_number(event, "stall_seconds");
+  return stall ? stall : contract::find_number(event, "seconds");
+}
+
 RankRecord::RankRecord(int rank, SeriesTable& table) : table_(table) {
   view_.rank = rank;
 }
@@ -70,6 +75,8 @@ void RankRecord::start(const contract::Event& event) {
   view_.step_seconds.reset();
   view_.own_seconds.reset();
   view_.split = {};
+  told_time_ = event.time;
+  told_step_.reset();
 }
 
 void RankRecord::step(const contract::Event& event) {
@@ -78,6 +85,7 @@ void RankRecord::step(const contract::Event& event) {
     recent_.clear();
   }
   has_steps_ = true;
+  sum_up(event, step);
   view_.time = event.time;
   view_.step = step;
   keep(view_.epoch, event, "epoch");
@@ -130,10 +138,19 @@ void RankRecord::evaluate(const contract::Event& event) {
   view_.time = std::max(view_.time, event.time);
 }
 
+void RankRecord::save(const contract::Event& event) {
+  add_to(view_.totals.stall, find_stall(event));
+}
+
 void RankRecord::end(const contract::Event& event) {
   view_.time = event.time;
   view_.has_ended = true;
   view_.step = whole(contract::find_number(event, "step")).value_or(view_.step);
+  if (told_step_) {
+    view_.totals.steps += std::max<int64_t>(0, view_.step - *told_step_);
+  }
+  told_time_.reset();
+  told_step_.reset();
   remember_peak(contract::find_number(event, "peak_bytes"));
 }
 
@@ -160,6 +177,9 @@ void RankRecord::observe(int node, double time, const contract::WorkerSample& sa
   view_.cores = sample.cores;
   view_.memory_bytes = sample.memory_bytes;
   view_.gpus = sample.gpus;
+  if (const double seconds = clock_.since_last(time); seconds > 0) {
+    view_.totals.cores.add(sample.cores, seconds);
+  }
   const auto memory = static_cast<double>(sample.memory_bytes);
   remember_peak(memory);
   add(cores_series_, "cores", {.time = time, .step = kStepUnknown, .mean = sample.cores});
@@ -181,6 +201,26 @@ void RankRecord::add(Series*& series, const char* name, const Point& point) {
     series = &table_.of_many(fmt::format("rank/{}/{}", view_.rank, name));
   }
   series->add(point.time, point.step, point.mean);
+}
+
+// What the event tells of the time since the one before, or since the start.
+void RankRecord::sum_up(const contract::Event& event, int64_t step) {
+  RankTotals& totals = view_.totals;
+  const bool is_again = told_step_ && step < *told_step_;
+  if (told_time_ && !is_again) {
+    totals.seconds += std::max(0.0, event.time - *told_time_);
+  }
+  if (told_step_ && !is_again) {
+    totals.steps += step - *told_step_;
+  }
+  told_time_ = event.time;
+  told_step_ = step;
+  const TimeSplit spent = split_of(event);
+  add_to(totals.data, spent.data);
+  add_to(totals.compute, spent.compute);
+  add_to(totals.exchange, spent.exchange);
+  add_to(totals.checkpoint, spent.checkpoint);
+  add_to(totals.update, contract::find_number(event, "update_seconds"));
 }
 
 void RankRecord::remember_peak(std::optional<double> bytes) {

@@ -10,6 +10,9 @@
 
 namespace lockstep::monitor {
 
+// How long training stood still for the checkpoint of an event; nothing where it does not tell.
+std::optional<double> find_stall(const contract::Event& event);
+
 // What one worker has told so far.
 class RankRecord {
  public:
@@ -19,6 +22,7 @@ class RankRecord {
   void start(const contract::Event& event);
   void step(const contract::Event& event);
   void evaluate(const contract::Event& event);
+  void save(const contract::Event& event);
   void end(const contract::Event& event);
 
   // Found in its output by its agent: counts where it has no events of its own.
@@ -39,12 +43,16 @@ class RankRecord {
     TimeSplit spent;
   };
   void add(Series*& series, const char* name, const Point& point);
+  void sum_up(const contract::Event& event, int64_t step);
   void remember_peak(std::optional<double> bytes);
 
   SeriesTable& table_;
   RankView view_;
-  bool has_steps_ = false;    // of its own
-  std::deque<Entry> recent_;  // of this start, the newest last
+  bool has_steps_ = false;            // of its own
+  std::deque<Entry> recent_;          // of this start, the newest last
+  std::optional<double> told_time_;   // up to which time is summed up
+  std::optional<int64_t> told_step_;  // and steps
+  SampleClock clock_;
   Series* step_series_ = nullptr;
   Series* own_series_ = nullptr;
   Series* exchange_series_ = nullptr;

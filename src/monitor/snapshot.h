@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/node_sample.h"
+#include "monitor/totals.h"
 
 // How a run is doing, as plain values: what every view of it is made from.
 namespace lockstep::monitor {
@@ -62,6 +63,7 @@ struct RankView {
   int64_t steps_behind = 0;  // of the foremost rank
   bool is_straggler = false;
   std::string why_straggler = {};  // "own step time 0.31 s, the others 0.20 s"
+  RankTotals totals = {};
 
   bool operator==(const RankView&) const = default;
 };
@@ -70,6 +72,7 @@ struct NodeView {
   contract::NodeSample sample = {};                // the last one
   std::optional<double> received_per_second = {};  // bytes, all interfaces but the loopback
   std::optional<double> sent_per_second = {};
+  std::vector<HostTotals> hosts = {};  // that have been this node, the last one last
 
   bool operator==(const NodeView&) const = default;
 };
@@ -95,6 +98,8 @@ struct Snapshot {
   int64_t global_batch = 0;
   std::optional<double> epoch = {};
   std::optional<double> loss = {};
+  std::optional<double> bad_loss_time = {};  // when rank 0's first was no finite number
+  int64_t bad_loss_step = -1;                // -1: there was none, or the step was not told
   std::optional<double> learning_rate = {};
   std::optional<double> samples_per_second = {};
   std::optional<double> gradient_norm = {};

@@ -21,6 +21,7 @@ std::vector<Page> pages() {
           {{"status"}, "help_status.txt"},
           {{"watch"}, "help_watch.txt"},
           {{"export"}, "help_export.txt"},
+          {{"report"}, "help_report.txt"},
           {{"scaling"}, "help_scaling.txt"},
           {{"logs"}, "help_logs.txt"},
           {{"cancel"}, "help_cancel.txt"},

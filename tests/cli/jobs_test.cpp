@@ -115,8 +115,28 @@ TEST_F(JobCommands, ShowTheRunOfTheJobToo) {
   EXPECT_THAT(launcher.run({"status", "--json", "4"}).output, HasSubstr("\"run_id\": \"train-1\""));
 }
 
+TEST_F(JobCommands, ReportHowSlurmHasEndedARun) {
+  pretend_job(replaced(kRunningJob, "JobState=RUNNING", "JobState=TIMEOUT"));
+  contract::RunState state = MadeUpRuns::state("train-1");  // silent for years
+  state.slurm_job = "4";
+  const contract::RunDirectory run(launcher.path("runs/train"));
+  os::make_directories(run.root());
+  contract::write_state(run, state);
+
+  const Result told = launcher.run({"report", "4"});
+  EXPECT_EQ(told.status.code, 0) << told.errors;
+  EXPECT_THAT(told.output,
+              AllOf(HasSubstr("killed: its launcher left without a word"),
+                    HasSubstr("Slurm says: timed out"),
+                    HasSubstr("--requeue")));
+  pretend_gone();
+  const Result untold = launcher.run({"report", "runs/train"});
+  EXPECT_EQ(untold.status.code, 0) << untold.errors;
+  EXPECT_THAT(untold.output, HasSubstr("what Slurm says of job 4: cannot find the job or run '4'"));
+}
+
 TEST_F(JobCommands, RefuseAJobThatNobodyKnows) {
-  for (const std::string command : {"status", "logs", "cancel"}) {
+  for (const std::string command : {"status", "logs", "cancel", "report"}) {
     const Result result = launcher.run({command, "4711"});
     EXPECT_EQ(result.status.code, 64) << command;
     EXPECT_THAT(result.errors,
@@ -126,7 +146,7 @@ TEST_F(JobCommands, RefuseAJobThatNobodyKnows) {
 
 TEST_F(JobCommands, SayWhenThereIsNoSlurmHere) {
   launcher.environment["PATH"] = "/nowhere";
-  for (const std::string command : {"status", "logs", "cancel"}) {
+  for (const std::string command : {"status", "logs", "cancel", "report"}) {
     const Result result = launcher.run({command, "4711"});
     EXPECT_EQ(result.status.code, 69) << command;
     EXPECT_THAT(result.errors, HasSubstr("this machine has no Slurm client"));

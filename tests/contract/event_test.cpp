@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <gmock/gmock.h>
+#include <limits>
 
 #include "lockstep/error.h"
 
@@ -29,6 +30,15 @@ TEST(Event, KeepsANumberThatIsNone) {
   const Event event = parse_event(R"({"event":"step","time":1,"rank":0,"loss":null})");
   EXPECT_TRUE(std::isnan(find_number(event, "loss").value_or(0)));
   EXPECT_EQ(to_json(event), R"({"event":"step","time":1.0,"rank":0,"loss":null})");
+}
+
+TEST(Event, ReadsTheNumbersThatAreWrittenAsText) {
+  const Event event = parse_event(
+      R"({"event":"metric","time":1,"rank":0,"a":"nan","b":"inf","c":"-inf","d":"nano"})");
+  EXPECT_TRUE(std::isnan(find_number(event, "a").value_or(0)));
+  EXPECT_EQ(find_number(event, "b"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(find_number(event, "c"), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(find_number(event, "d"), std::nullopt);
 }
 
 TEST(Event, LeavesAloneWhatLaterVersionsMayHave) {

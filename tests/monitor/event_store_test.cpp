@@ -182,6 +182,8 @@ TEST(EventStore, ShowsALossThatIsNoNumber) {
   store.poll();
 
   EXPECT_TRUE(std::isnan(store.snapshot().loss.value_or(0)));
+  EXPECT_THAT(store.snapshot().bad_loss_time, Optional(3));
+  EXPECT_EQ(store.snapshot().bad_loss_step, 3);
   EXPECT_EQ(store.snapshot().bad_lines, 0);
 }
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <memory>
+
+#include "cli/jobs.h"
+#include "cli/subcommands.h"
+#include "cli/watched_run.h"
+#include "contract/run_state.h"
+#include "lockstep/error.h"
+#include "monitor/event_store.h"
+#include "os/environment.h"
+#include "os/files.h"
+#include "os/pipe.h"
+#include "report/charts.h"
+#include "report/page.h"
+#include "report/report_html.h"
+#include "report/report_json.h"
+#include "report/report_text.h"
+#include "report/run_facts.h"
+#include "slurm/time_limit.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Tell how well a run used what it had, and what to do better\n"
+    "\n"
+    "Usage:\n"
+    "  lockstep report [OPTIONS] [RUN | JOBID]\n"
+    "\n"
+    "RUN and JOBID as for lockstep watch. Made from the run directory, during the\n"
+    "run and after it, however it ended: what ran where, GPUs, cores and memory\n"
+    "against what was granted, where the time went, speed, energy, restarts, slow\n"
+    "ranks, and advice.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  lockstep report\n"
+    "  lockstep report --html report.html 4711\n"
+    "  lockstep report --json runs/train-20240131-093000-1a2b\n"
+    "\n"
+    "Exit codes:\n"
+    "  0    done, whatever the report says\n"
+    "  64   there is no such run or job; the message proposes one\n"
+    "  69   Slurm is not here, or does not answer\n"
+    "  74   the file cannot be written\n"
+    "\n"
+    "Files:\n"
+    "  RUN/events/    what workers and agents report, docs/events.md\n";
+
+struct Words {
+  std::string run;
+  std::string html;
+  bool is_json = false;
+};
+
+report::JobFacts job_facts(const slurm::JobInfo& info) {
+  report::JobFacts facts{.state = std::string(slurm::name_of(info.state)),
+                         .has_timed_out = info.state == slurm::JobState::TimedOut};
+  if (info.limit_seconds && *info.limit_seconds != slurm::kUnlimited) {
+    facts.limit_seconds = static_cast<double>(*info.limit_seconds);
+  }
+  return facts;
+}
+
+// What Slurm says of a run's job, where the run itself cannot say how it ended.
+report::JobFacts ask_slurm(const Run& run) {
+  const bool is_clear = !run.state || run.state->slurm_job.empty() ||
+                        run.state->phase == contract::RunPhase::Done ||
+                        contract::sign_of(*run.state, wall_time()) == contract::Sign::Alive;
+  if (is_clear) {
+    return {};
+  }
+  try {
+    const slurm::Client client(os::environment());
+    const Job job = job_named(client, run.state->slurm_job, std::filesystem::current_path());
+    return job.tasks.size() == 1 ? job_facts(job.tasks.front()) : report::JobFacts{};
+  } catch (const Error& error) {
+    return {.why_not = error.sentence()};
+  }
+}
+
+int report_run(const Words& words) {
+  constexpr size_t kPointsOfMany = 512;
+  const Run run = watched_run(words.run);
+  monitor::EventStore store(run.directory, {.points_of_many = kPointsOfMany});
+  store.poll();
+  const report::RunFacts facts =
+      report::gather_facts(run.directory, store, ask_slurm(run), wall_time());
+  const report::Page page = report::make_page(facts);
+  if (!words.html.empty()) {
+    os::atomic_write(words.html, report::report_html(page, report::make_charts(facts, store)));
+  }
+  os::write_all(1, words.is_json ? report::report_json(facts) : report::report_text(page));
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Call& call) {
+  auto words = std::make_shared<Words>();
+  CLI::App* command = app.add_subcommand("report", kDescription);
+  command->footer(kFooter);
+  command->add_option("RUN", words->run, "The run or job; the newest run below ./runs if left out");
+  command->add_option("--html", words->html, "Also write it as one page with curves")
+      ->type_name("FILE");
+  command->add_flag("--json", words->is_json, "Print it for programs, docs/report.md");
+  command->callback([words, &call] { call.exit_code = report_run(*words); });
+}
+
+}  // namespace lockstep::cli

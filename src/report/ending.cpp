@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/ending.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "contract/requeue_record.h"
+#include "contract/run_state.h"
+#include "lockstep/error.h"
+#include "os/files.h"
+
+namespace lockstep::report {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = Ending::Kind;
+
+constexpr int kTimedOut = 124;  // of --timeout
+
+std::optional<contract::RunState> readable_state(const contract::RunDirectory& run) {
+  try {
+    return contract::find_state(run);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<Json> find_failure(const contract::RunDirectory& run) {
+  std::error_code fault;
+  if (!std::filesystem::exists(run.failure(), fault)) {
+    return std::nullopt;
+  }
+  try {
+    Json json = Json::parse(os::read_file(run.failure()));
+    return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string text_at(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// "rank 3 on node-a left with code 1"
+std::string describe(const Json& failure) {
+  const std::string who = text_at(failure, "who");
+  const std::string node = text_at(failure, "node");
+  const std::string how = text_at(failure, "how");
+  const bool names_node = node.empty() || who.find(node) != std::string::npos;
+  return fmt::format("{}{} {}",
+                     who.empty() ? "a worker" : who,
+                     names_node ? "" : " on " + node,
+                     how.empty() ? "failed" : how);
+}
+
+// What lockstep's Trainer says when it gives up.
+std::string find_bad_loss(const Json& failure) {
+  constexpr std::string_view kBegin = "cannot go on: ";
+  const auto lines = failure.find("last_lines");
+  if (lines == failure.end() || !lines->is_array()) {
+    return "";
+  }
+  for (const Json& line : *lines) {
+    const std::string text = line.is_string() ? line.get<std::string>() : "";
+    const size_t at = text.find(kBegin);
+    if (at != std::string::npos && (text.find("the loss is") != std::string::npos ||
+                                    text.find("the weights are not") != std::string::npos)) {
+      return text.substr(at + kBegin.size());
+    }
+  }
+  return "";
+}
+
+void add_failure(Ending& ending, const Json& failure) {
+  ending.is_out_of_memory = text_at(failure, "out_of_memory") == "yes";
+  const auto add = [&ending](const char* label, const std::string& text) {
+    if (!text.empty()) {
+      ending.details.push_back(fmt::format("{}: {}", label, text));
+    }
+  };
+  const auto exception = failure.find("exception");
+  if (exception != failure.end() && exception->is_object()) {
+    add("exception", text_at(*exception, "text"));
+  }
+  ending.bad_loss = find_bad_loss(failure);
+  ending.advice = text_at(failure, "try");
+  if (const auto rank = failure.find("rank"); rank != failure.end() && rank->is_number_integer()) {
+    ending.failed_rank = rank->get<int>();
+  }
+  add("note", text_at(failure, "note"));
+  add("log", text_at(failure, "log"));
+}
+
+// Seconds of --timeout; 0: none.
+double find_timeout(const contract::RunDirectory& run) {
+  try {
+    const Json plan = Json::parse(os::read_file(run.plan()));
+    return plan.at("timeout_seconds").at("value").get<double>();
+  } catch (const Json::exception&) {
+    return 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+Kind kind_of(const contract::RunState& state, double now) {
+  switch (contract::sign_of(state, now)) {
+    case contract::Sign::Alive:
+      return Kind::Running;
+    case contract::Sign::Gone:
+    case contract::Sign::Silent:
+      return Kind::Lost;
+    case contract::Sign::Ended:
+      break;
+  }
+  switch (state.phase) {
+    case contract::RunPhase::Done:
+      return Kind::Done;
+    case contract::RunPhase::Failed:
+      return Kind::Failed;
+    case contract::RunPhase::Requeued:
+      return Kind::Requeued;
+    default:
+      return Kind::Cancelled;
+  }
+}
+
+std::string code_text(const contract::RunState& state) {
+  return state.exit_code ? fmt::format(", code {}", *state.exit_code) : "";
+}
+
+// Without failure.json and what Slurm says.
+std::string sentence_of(Kind kind, const contract::RunState& state) {
+  switch (kind) {
+    case Kind::Running:
+      return std::string(contract::name_of(state.phase));
+    case Kind::Done:
+      return "done";
+    case Kind::Failed:
+      return "failed" + code_text(state);
+    case Kind::Requeued:
+      return "stopped for the time limit, and its job is back in the queue";
+    case Kind::Lost:
+      return "killed: its launcher left without a word";
+    default:
+      return (state.exit_code == static_cast<int>(ExitCode::TryAgain)
+                  ? "stopped from outside, at a checkpoint"
+                  : "stopped from outside") +
+             code_text(state);
+  }
+}
+
+void look_at_timeout(Ending& ending,
+                     const contract::RunDirectory& run,
+                     const contract::RunState& state) {
+  const double timeout = find_timeout(run);
+  const bool is_over = timeout > 0 && state.ended && *state.ended - state.started >= timeout;
+  if (state.exit_code == kTimedOut || (is_over && ending.kind == Kind::Cancelled)) {
+    ending.is_time_limit = true;
+    ending.sentence = "stopped: the time of --timeout was over" + code_text(state);
+  }
+}
+
+}  // namespace
+
+Ending find_ending(const contract::RunDirectory& run,
+                   const monitor::Snapshot& snapshot,
+                   const JobFacts& job,
+                   double now) {
+  Ending ending;
+  const auto failure = find_failure(run);
+  const auto state = readable_state(run);
+  if (!state) {
+    ending.sentence = "not known: there is no state.json";
+    return ending;
+  }
+  ending.kind = kind_of(*state, now);
+  ending.exit_code = state->exit_code;
+  ending.sentence = sentence_of(ending.kind, *state);
+  if (failure && ending.kind == Kind::Failed) {
+    ending.sentence = "failed: " + describe(*failure);
+    add_failure(ending, *failure);
+  } else if (failure && snapshot.restarts > 0) {
+    ending.details.push_back("the last failure: " + describe(*failure));
+  }
+  look_at_timeout(ending, run, *state);
+  if (!state->slurm_job.empty()) {
+    const auto record = contract::find_requeue_record(run, state->slurm_job);
+    if (!record.text.empty()) {
+      ending.details.push_back(record.text);
+    }
+  }
+  const bool is_clean = ending.kind == Kind::Done || ending.kind == Kind::Running;
+  if (!job.state.empty() && !is_clean) {
+    ending.details.push_back(fmt::format("Slurm says: {}", job.state));
+    ending.is_time_limit = ending.is_time_limit || job.has_timed_out;
+  }
+  return ending;
+}
+
+}  // namespace lockstep::report

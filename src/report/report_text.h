@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "report/page.h"
+
+namespace lockstep::report {
+
+// The page for a terminal, 100 columns at most.
+std::string report_text(const Page& page);
+
+}  // namespace lockstep::report
