@@ -368,6 +368,26 @@ class Declarer {
   Wishes& wishes_;
 };
 
+// What shows the run while it runs.
+void add_views(CLI::App& app, Wishes& wishes) {
+  app.add_flag("--dashboard",
+               wishes.has_dashboard,
+               "Show the run in a browser, live, as lockstep dashboard does, while it runs")
+      ->group("Output");
+  constexpr const char* kUsualPlace = "RUN/tensorboard";
+  app.add_option_function<std::string>(
+         "--tensorboard",
+         [&wishes](const std::string& text) {
+           wishes.tensorboard = text == kUsualPlace ? "" : text;
+         },
+         "Write the run's curves for TensorBoard, live, as lockstep export --follow does")
+      ->expected(0, 1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("DIR")
+      ->default_str(kUsualPlace)
+      ->group("Output");
+}
+
 }  // namespace
 
 void add_run_options(CLI::App& app, Wishes& wishes) {
@@ -404,22 +424,7 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
                    "each line that matches; may be given again",
                    "Output");
   app.add_flag("--verbose", wishes.is_verbose, "Show the plan before the start")->group("Output");
-  app.add_flag("--dashboard",
-               wishes.has_dashboard,
-               "Show the run in a browser, live, as lockstep dashboard does, while it runs")
-      ->group("Output");
-  constexpr const char* kUsualPlace = "RUN/tensorboard";
-  app.add_option_function<std::string>(
-         "--tensorboard",
-         [&wishes](const std::string& text) {
-           wishes.tensorboard = text == kUsualPlace ? "" : text;
-         },
-         "Write the run's curves for TensorBoard, live, as lockstep export --follow does")
-      ->expected(0, 1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->type_name("DIR")
-      ->default_str(kUsualPlace)
-      ->group("Output");
+  add_views(app, wishes);
 
   app.add_flag(
          "--dry-run", wishes.is_dry, "Print the plan with the source of every value; start nothing")
