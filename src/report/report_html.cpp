@@ -44,7 +44,7 @@ margin:0 0 14px}
 .charts section{margin:0;padding:8px}
 .charts svg{display:block;width:100%;height:auto}
 @media(max-width:560px){dl{grid-template-columns:1fr;gap:0}dd{margin:0 0 6px}main{padding:8px}
-.charts section{overflow-x:auto}.charts svg{width:560px;max-width:none}}
+.charts section{overflow-x:auto;min-width:0}.charts svg{width:560px;max-width:none!important}}
 @media print{section{break-inside:avoid}}
 )";
 
