@@ -217,7 +217,7 @@ void RankRecord::sum_up(const contract::Event& event, int64_t step) {
   told_step_ = step;
   const TimeSplit spent = split_of(event);
   add_to(totals.data, spent.data);
-  add_to(totals.compute, spent.compute);
+  add_to(totals.compute, contract::find_number(event, "compute_seconds"));
   add_to(totals.exchange, spent.exchange);
   add_to(totals.checkpoint, spent.checkpoint);
   add_to(totals.update, contract::find_number(event, "update_seconds"));

@@ -150,7 +150,7 @@ TEST(ReportHtml, HasTheWordsOfTheText) {
   const std::string html = html_of(*training);
   EXPECT_THAT(html,
               AllOf(HasSubstr("GPU 2 of node-a idle 80 % of the time"),
-                    HasSubstr("rank 5 on node-b takes 133 %"),
+                    HasSubstr("rank 5 on node-b takes 129 %"),
                     HasSubstr("accuracy 0.96 at step 300"),
                     HasSubstr("<i style=\"width:20.0%\">")));
 }
