@@ -6,19 +6,15 @@
 #include <limits>
 
 #include "monitor/heat.h"
+#include "report/median.h"
 
 namespace lockstep::report {
 namespace {
 
 using monitor::Point;
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) {
-    return std::nullopt;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+std::optional<double> find_median(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
 // Between neighbours, so that evaluations and checkpoints make a few of them low, and not all.
@@ -99,14 +95,14 @@ Speed measure_speed(const monitor::EventStore& store,
     steps = whole_series(store, "output/step");
     speed.is_from_output = !steps.empty();
   }
-  speed.steps_per_second = median(rates_of(steps));
+  speed.steps_per_second = find_median(rates_of(steps));
   const auto batch = static_cast<double>(snapshot.global_batch);
   const auto leader = std::find_if(
       snapshot.ranks.begin(), snapshot.ranks.end(), [](const auto& one) { return one.rank == 0; });
   if (batch > 0 && speed.steps_per_second) {
     speed.samples_per_second = batch * *speed.steps_per_second;
   } else if (const auto told = whole_series(store, "output/samples_per_second"); !told.empty()) {
-    speed.samples_per_second = median(values_of(told));
+    speed.samples_per_second = find_median(values_of(told));
     speed.is_from_output = true;
   }
   if (batch > 0 && leader != snapshot.ranks.end() && leader->totals.steps > 0) {
