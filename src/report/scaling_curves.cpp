@@ -2,8 +2,8 @@
 #include "report/scaling_curves.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "report/median.h"
@@ -70,6 +70,34 @@ void compare(ScalingCurve& curve) {
   }
 }
 
+using BatchOf = double (*)(const ScalingSize& size);
+
+// Where sizes that have one batch, by `batch_of`, have different numbers of workers.
+void add_curves(std::vector<ScalingCurve>& curves,
+                std::span<const ScalingSize> sizes,
+                ScalingKind kind,
+                BatchOf batch_of) {
+  std::map<double, std::vector<ScalingSize>> same;
+  for (const ScalingSize& size : sizes) {
+    if (size.global_batch > 0) {
+      same[batch_of(size)].push_back(size);
+    }
+  }
+  for (const auto& [batch, members] : same) {
+    if (has_two_sizes(members)) {
+      curves.push_back({.kind = kind, .batch = batch, .measured = members});
+    }
+  }
+}
+
+bool is_in(std::span<const ScalingCurve> curves, const ScalingSize& size) {
+  return std::ranges::any_of(curves, [&](const ScalingCurve& curve) {
+    return std::ranges::any_of(curve.measured, [&](const ScalingSize& placed) {
+      return placed.workers == size.workers && placed.global_batch == size.global_batch;
+    });
+  });
+}
+
 }  // namespace
 
 void set_speed_up(ScalingSize& size, const ScalingSize& smallest) {
@@ -92,32 +120,12 @@ std::vector<ScalingSize> sizes_of(std::span<const RunMeasure> runs) {
 
 std::vector<ScalingCurve> curves_of(std::span<const ScalingSize> sizes) {
   std::vector<ScalingCurve> curves;
-  std::set<std::pair<int, int64_t>> placed;
-  for (const auto& [kind, batch_of] :
-       {std::pair{ScalingKind::Strong, &global}, {ScalingKind::Weak, &per_worker}}) {
-    std::map<double, std::vector<ScalingSize>> same;
-    for (const ScalingSize& size : sizes) {
-      if (size.global_batch > 0) {
-        same[batch_of(size)].push_back(size);
-      }
-    }
-    for (const auto& [batch, members] : same) {
-      if (has_two_sizes(members)) {
-        curves.push_back({.kind = kind, .batch = batch, .measured = members});
-      }
-    }
-  }
-  for (const ScalingCurve& curve : curves) {
-    for (const ScalingSize& size : curve.measured) {
-      placed.emplace(size.workers, size.global_batch);
-    }
-  }
+  add_curves(curves, sizes, ScalingKind::Strong, &global);
+  add_curves(curves, sizes, ScalingKind::Weak, &per_worker);
   ScalingCurve others;
-  for (const ScalingSize& size : sizes) {
-    if (!placed.contains({size.workers, size.global_batch})) {
-      others.measured.push_back(size);
-    }
-  }
+  std::ranges::copy_if(sizes, std::back_inserter(others.measured), [&](const ScalingSize& size) {
+    return !is_in(curves, size);
+  });
   if (!others.measured.empty()) {
     curves.push_back(std::move(others));
   }
