@@ -326,6 +326,7 @@ void Loop::choose_convolution_once(const Batch& batch) {
   convolution_chosen_ = true;
   // A resumed run computes as the first one did, whatever would be faster now.
   const std::string wanted = convolution_.empty() ? session_.flags.convolution : convolution_;
+  const auto use = strategy_->use_model();  // it may be cut up
   const ConvolutionChoice choice =
       choose_convolution(wanted, task_.model, task_.loss, batch, *session_.communicator);
   convolution_ = choice.kernel;

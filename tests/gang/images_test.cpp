@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The programs for images on images that lockstep draws, started as a user starts them.
+#include <cmath>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <regex>
@@ -65,28 +66,32 @@ std::string accuracy_line(const std::string& output) {
   return std::regex_search(output, found, line) ? found.str() : "none in " + output;
 }
 
-double largest_difference(const NamedTensors& some, const NamedTensors& others) {
-  double most = some.size() == others.size() ? 0 : 1e9;
+// The length of the difference of all weights and averages. A number that rounding takes over the
+// edge of a ReLU makes it 0.005; it is 2.8 without synchronised batch norm, and the weights move by
+// 0.05 in all.
+double distance(const NamedTensors& some, const NamedTensors& others) {
+  double squares = some.size() == others.size() ? 0 : 1e9;
   for (size_t i = 0; i < std::min(some.size(), others.size()); ++i) {
     EXPECT_EQ(some[i].first, others[i].first);
-    const torch::Tensor difference =
-        some[i].second.to(torch::kFloat64) - others[i].second.to(torch::kFloat64);
-    most = std::max(most, difference.abs().max().item<double>());
+    squares += (some[i].second.to(torch::kFloat64) - others[i].second.to(torch::kFloat64))
+                   .square()
+                   .sum()
+                   .item<double>();
   }
-  return most;
+  return std::sqrt(squares);
 }
 
 TEST_F(Images, TrainAlikeUnderDdpAndDeepspeedAndInOneProcess) {
-  const os::CommandResult alone = train(1, "alone", "-s single");
+  const os::CommandResult alone = train(1, "alone", "-s single --conv im2col");
   ASSERT_EQ(alone.status.code, 0) << alone.output << alone.errors;
   for (const std::string flags :
        {"-s ddp", "-s deepspeed --zero-stage 1", "-s deepspeed --zero-stage 3"}) {
     SCOPED_TRACE(flags);
     const std::string run = "run" + std::to_string(std::hash<std::string>()(flags));
-    const os::CommandResult result = train(2, run, flags + " --sync-batchnorm");
+    const os::CommandResult result = train(2, run, flags + " --sync-batchnorm --conv im2col");
 
     ASSERT_EQ(result.status.code, 0) << result.output << result.errors;
-    EXPECT_LE(largest_difference(weights(run), weights("alone")), 1e-4);
+    EXPECT_LE(distance(weights(run), weights("alone")), 0.015);
     EXPECT_EQ(accuracy_line(result.output), accuracy_line(alone.output));
     EXPECT_THAT(accuracy_line(result.output), HasSubstr(fmt::format("{}", kClasses * kTests)));
   }

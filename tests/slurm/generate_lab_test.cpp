@@ -3,6 +3,7 @@
 // examples/jobs run.
 #include <gmock/gmock.h>
 #include <regex>
+#include <thread>
 
 #include "base/text.h"
 #include "slurm/environments.h"
@@ -206,6 +207,35 @@ TEST_F(JobFiles, OfTheExamplesRun) {
     EXPECT_EQ(end.state, "COMPLETED") << name << ": " << log;
     EXPECT_THAT(log, HasSubstr("rank 1 of ")) << name;
   }
+}
+
+// Every job says how fast it is: twice as fast on twice the nodes.
+TEST_F(JobFiles, OfAScalingTestAreCompared) {
+  lab().write("train.sh",
+              "#!/bin/bash\nfor step in {1..40}; do\n"
+              "echo \"step $step at $((100 * WORLD_SIZE)) per second\"; sleep 0.1; done\n");
+  write_job(
+      "mode: scaling-test\nscalability_nodes: [1, 2]\nworkers_per_node: 1\n"
+      "training_cmd: ./train.sh\n"
+      "metric: ['step=step ([0-9]+)', 'samples_per_second=at ([0-9]+)']\n");
+  const std::string compare = "$HOME/bin/lockstep scaling -c job.yaml";
+
+  const Result before = lab().shell("ctl", compare);
+  EXPECT_EQ(before.status.code, 64) << before.output;
+  EXPECT_THAT(before.errors, HasSubstr("lockstep generate-slurm -c job.yaml"));
+
+  ASSERT_EQ(generate(lab(), "-c job.yaml -j").status.code, 0);
+  for (int turn = 0; turn < 600 && !queue(lab()).empty(); ++turn) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  const Result after = lab().shell("ctl", compare);
+  EXPECT_EQ(after.status.code, 0) << after.errors;
+  for (const char* strategy : {"ddp", "deepspeed", "horovod"}) {
+    EXPECT_THAT(after.output, HasSubstr(strategy)) << after.errors;
+  }
+  const std::regex row(" 2 +2 +- +- +1 +200 .* 2\\.00 +100% ");
+  const auto rows = std::sregex_iterator(after.output.begin(), after.output.end(), row);
+  EXPECT_EQ(std::distance(rows, std::sregex_iterator()), 3) << after.output;
 }
 
 struct Modules {
