@@ -43,6 +43,12 @@ std::vector<Point> curve_of(const monitor::EventStore& store, const std::string&
   return store.series(name, -kEver, kEver, kMostPoints);
 }
 
+// Of the worker, or of a program that only prints it, what its output says.
+std::vector<Point> told_curve(const monitor::EventStore& store, const std::string& name) {
+  const std::vector<Point> told = curve_of(store, name);
+  return told.empty() ? curve_of(store, "output/" + name) : told;
+}
+
 ChartLine line_of(const std::string& name,
                   const std::vector<Point>& points,
                   const Span& span,
@@ -108,8 +114,7 @@ std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
 Chart loss_chart(const monitor::EventStore& store, const Span& span) {
   Chart chart;
   chart.title = "Loss";
-  const auto told = curve_of(store, "loss");
-  const auto training = told.empty() ? curve_of(store, "output/loss") : told;
+  const auto training = told_curve(store, "loss");
   if (!training.empty()) {
     chart.lines.push_back(line_of("training", training, span));
   }
@@ -124,8 +129,7 @@ Chart loss_chart(const monitor::EventStore& store, const Span& span) {
 Chart speed_chart(const monitor::EventStore& store, const Span& span) {
   Chart chart;
   chart.title = "Samples per second";
-  const auto told = curve_of(store, "samples_per_second");
-  const auto speed = told.empty() ? curve_of(store, "output/samples_per_second") : told;
+  const auto speed = told_curve(store, "samples_per_second");
   if (!speed.empty()) {
     chart.lines.push_back(line_of("all workers", speed, span));
   }

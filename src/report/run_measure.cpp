@@ -14,6 +14,7 @@
 #include "monitor/event_store.h"
 #include "report/median.h"
 #include "report/run_energy.h"
+#include "report/step_rates.h"
 
 namespace lockstep::report {
 namespace {
@@ -49,20 +50,6 @@ std::vector<Point> steady_steps(const EventStore& store) {
   const size_t early = std::min(steps.size(), std::max<size_t>(2, steps.size() / kTenth));
   steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(early));
   return steps;
-}
-
-// Steps per second between one report and the next.
-std::vector<double> rates_of(const std::vector<Point>& steps) {
-  std::vector<double> rates;
-  rates.reserve(steps.size());
-  for (size_t i = 1; i < steps.size(); ++i) {
-    const auto done = static_cast<double>(steps[i].step - steps[i - 1].step);
-    const double seconds = steps[i].time - steps[i - 1].time;
-    if (done > 0 && seconds > 0) {
-      rates.push_back(done / seconds);
-    }
-  }
-  return rates;
 }
 
 // A program that reports nothing itself has been told its strategy all the same: -s ddp.
@@ -164,10 +151,8 @@ RunMeasure measure_run(const contract::RunDirectory& run) {
   EventStore store(run, {.points = kPoints, .points_of_many = kPointsOfMany});
   store.poll();
   const monitor::Snapshot now = store.snapshot();
-  const std::filesystem::path plain =
-      std::filesystem::absolute(run.root() / "").lexically_normal().parent_path();
   RunMeasure measure{
-      .name = plain.filename().string(),
+      .name = run.name(),
       .program = program_in(now.command),
       .strategy = now.strategy.empty() ? strategy_in(now.command) : now.strategy,
       .nodes = nodes_of(run, now),
@@ -176,7 +161,7 @@ RunMeasure measure_run(const contract::RunDirectory& run) {
       .global_batch = now.global_batch,
   };
   const std::vector<Point> steps = steady_steps(store);
-  const std::vector<double> rates = rates_of(steps);
+  const std::vector<double> rates = step_rates(steps);
   if (rates.size() < kLeastIntervals || measure.workers == 0) {
     measure.objection =
         fmt::format("too short: {} reports of steps after the first ones, and {} are needed",

@@ -7,6 +7,7 @@
 
 #include "monitor/heat.h"
 #include "report/median.h"
+#include "report/step_rates.h"
 
 namespace lockstep::report {
 namespace {
@@ -15,20 +16,6 @@ using monitor::Point;
 
 std::optional<double> find_median(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
-}
-
-// Between neighbours, so that evaluations and checkpoints make a few of them low, and not all.
-std::vector<double> rates_of(const std::vector<Point>& steps) {
-  std::vector<double> rates;
-  rates.reserve(steps.size());
-  for (size_t i = 1; i < steps.size(); ++i) {
-    const double seconds = steps[i].time - steps[i - 1].time;
-    const double more = steps[i].high - steps[i - 1].high;
-    if (seconds > 0 && more > 0) {
-      rates.push_back(more / seconds);
-    }
-  }
-  return rates;
 }
 
 std::vector<double> values_of(const std::vector<Point>& points) {
@@ -75,17 +62,6 @@ std::vector<Point> whole_series(const monitor::EventStore& store, const std::str
   return store.series(name, -kEver, kEver, monitor::Series::kUsualCapacity);
 }
 
-std::vector<Point> first_series(const monitor::EventStore& store,
-                                const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    std::vector<Point> points = whole_series(store, name);
-    if (!points.empty()) {
-      return points;
-    }
-  }
-  return {};
-}
-
 Speed measure_speed(const monitor::EventStore& store,
                     const monitor::Snapshot& snapshot,
                     double seconds) {
@@ -95,7 +71,7 @@ Speed measure_speed(const monitor::EventStore& store,
     steps = whole_series(store, "output/step");
     speed.is_from_output = !steps.empty();
   }
-  speed.steps_per_second = find_median(rates_of(steps));
+  speed.steps_per_second = find_median(step_rates(steps));
   const auto batch = static_cast<double>(snapshot.global_batch);
   const auto leader = std::find_if(
       snapshot.ranks.begin(), snapshot.ranks.end(), [](const auto& one) { return one.rank == 0; });

@@ -11,10 +11,6 @@ namespace lockstep::report {
 // All points that a store has of a series.
 std::vector<monitor::Point> whole_series(const monitor::EventStore& store, const std::string& name);
 
-// The first of these series that has points, of which a program has this or that.
-std::vector<monitor::Point> first_series(const monitor::EventStore& store,
-                                         const std::vector<std::string>& names);
-
 // How fast it trained; `seconds` is how long the run took in all.
 Speed measure_speed(const monitor::EventStore& store,
                     const monitor::Snapshot& snapshot,

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fmt/format.h>
-#include <limits>
 #include <map>
 #include <numeric>
 
@@ -295,9 +294,8 @@ Reference Verification::train_alone(size_t type, bool clips, const Composition& 
                                                 : gradient.abs();
         }
       }
-      // A norm that is never reached is measured only.
-      const double most = clips ? clip_norm_ : is_first ? std::numeric_limits<double>::max() : 0;
-      norms.push_back(strategy->step({.clip_norm = most, .wants_norm = is_first}).norm);
+      norms.push_back(
+          strategy->step({.clip_norm = clips ? clip_norm_ : 0, .wants_norm = is_first}).norm);
     }
     world_.barrier();
   }
