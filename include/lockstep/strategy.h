@@ -95,13 +95,16 @@ struct StepOptions {
   // Whether StepResult::norm shall be known. Costs a look at every gradient, and a GPU must be
   // waited for.
   bool wants_norm = false;
+  // Whether StepResult::late_norm shall be there, where a GPU has it.
+  bool wants_late_norm = false;
 };
 
 // What became of a step; the same on every worker.
 struct StepResult {
   // Of the whole gradient before it was clipped; 0 if it was neither asked for nor needed.
   double norm = 0;
-  bool applied = true;  // false: a gradient was not finite, and the step was left out
+  torch::Tensor late_norm = {};  // the same, a number on a GPU, which was not waited for
+  bool applied = true;           // false: a gradient was not finite, and the step was left out
 };
 
 // How a gang of workers turns its batches into one optimizer step.

@@ -5,11 +5,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <torch/torch.h>
+
+#include "comm/stream_waits.h"
 
 namespace lockstep::comm {
 
@@ -59,10 +62,13 @@ class CallRecord {
   void set_phase(const char* phase) {
     phase_.store(phase, std::memory_order_relaxed);
     trainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    if (stream_waits_ != nullptr) {
+      stream_waits_->set_home();
+    }
   }
 
   // How long the thread that trains has waited for other workers, in calls of its own and for those
-  // of other threads. Calls that are queued on a GPU take no time here.
+  // of other threads. Calls that are queued on a GPU take no time here, but in stream_waits().
   std::chrono::steady_clock::duration waited() const {
     return std::chrono::steady_clock::duration(waited_.load(std::memory_order_relaxed));
   }
@@ -70,8 +76,16 @@ class CallRecord {
   // Something to exchange goes to another thread. Where the thread that trains has come back to
   // wait for it, all since the last hand_over() was waiting; without one since the last time,
   // nothing.
-  void hand_over() { handed_over_.store(now(), std::memory_order_relaxed); }
+  void hand_over() {
+    handed_over_.store(now(), std::memory_order_relaxed);
+    if (stream_waits_ != nullptr) {
+      stream_waits_->hand_over();
+    }
+  }
   void wait_since_hand_over() {
+    if (stream_waits_ != nullptr) {
+      stream_waits_->wait_since_hand_over();
+    }
     if (const int64_t since = handed_over_.exchange(0, std::memory_order_relaxed)) {
       waited_.fetch_add(now() - since, std::memory_order_relaxed);
     }
@@ -80,6 +94,10 @@ class CallRecord {
   void add_wait(std::chrono::steady_clock::duration time) {
     waited_.fetch_add(time.count(), std::memory_order_relaxed);
   }
+
+  // Of a transport whose calls are queued on a GPU; null otherwise. Set before the first call.
+  const std::shared_ptr<StreamWaits>& stream_waits() const { return stream_waits_; }
+  void set_stream_waits(std::shared_ptr<StreamWaits> waits) { stream_waits_ = std::move(waits); }
 
   CallView read() const;
 
@@ -124,19 +142,46 @@ class CallRecord {
   std::atomic<std::thread::id> trainer_ = {};
   std::atomic<int64_t> waited_ = 0;
   std::atomic<int64_t> handed_over_ = 0;  // 0: nothing
+  std::shared_ptr<StreamWaits> stream_waits_;
   int compared_ = 0;
 };
 
-// From its beginning to its end the thread that trains waits for what another thread exchanges.
+// From its beginning to its end the current stream of a GPU waits for messages.
+class StreamWaiting {
+ public:
+  explicit StreamWaiting(const CallRecord& record) : waits_(record.stream_waits()) {
+    if (waits_ != nullptr) {
+      waits_->begin();
+    }
+  }
+  StreamWaiting(const StreamWaiting&) = delete;
+  StreamWaiting& operator=(const StreamWaiting&) = delete;
+  ~StreamWaiting() {
+    try {
+      if (waits_ != nullptr) {
+        waits_->end();
+      }
+    } catch (const std::exception&) {
+      // The GPU has failed, and whoever asks it next is told.
+    }
+  }
+
+ private:
+  std::shared_ptr<StreamWaits> waits_;
+};
+
+// From its beginning to its end the thread that trains waits for what another thread exchanges, and
+// its stream for what travels in others.
 class Waiting {
  public:
-  explicit Waiting(CallRecord& record) : record_(record) {}
+  explicit Waiting(CallRecord& record) : record_(record), stream_(record) {}
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
   ~Waiting() { record_.add_wait(std::chrono::steady_clock::now() - begun_); }
 
  private:
   CallRecord& record_;
+  StreamWaiting stream_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 

@@ -123,6 +123,7 @@ class CommunicatorTransport final : public compat::Transport {
     auto work =
         c10::make_intrusive<CallWork>(communicator_.rank(), type, std::move(tensors), side_);
     if (side_) {
+      communicator_.call_record()->hand_over();
       side_->follow();
       const c10::StreamGuard guard = side_->enter();
       work->run(call);

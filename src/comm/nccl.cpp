@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/call_record.h"
 #include "lockstep/error.h"
 #include "os/environment.h"
 #include "os/peer_watch.h"
@@ -192,8 +193,12 @@ class Connection {
 
 class NcclRank final : public Communicator {
  public:
-  NcclRank(std::unique_ptr<Communicator> host, torch::Device device)
-      : host_(std::move(host)), device_(device) {}
+  NcclRank(std::unique_ptr<Communicator> host,
+           torch::Device device,
+           std::shared_ptr<StreamWaits> waits)
+      : host_(std::move(host)), device_(device) {
+    call_record()->set_stream_waits(std::move(waits));
+  }
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -203,9 +208,15 @@ class NcclRank final : public Communicator {
  protected:
   bool notices_different_calls() const override { return false; }
 
-  void do_barrier() override { host_->barrier(); }
+  // What the stream that computes does next waits for each of these calls, as does whoever fills
+  // it for those over the host.
+  void do_barrier() override {
+    const StreamWaiting waiting(*call_record());
+    host_->barrier();
+  }
 
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
+    const StreamWaiting waiting(*call_record());
     if (!tensor.is_cuda()) {
       host_->all_reduce(tensor, reduction);
       return;
@@ -223,6 +234,7 @@ class NcclRank final : public Communicator {
   }
 
   void do_broadcast(torch::Tensor& tensor, int root) override {
+    const StreamWaiting waiting(*call_record());
     if (!tensor.is_cuda()) {
       host_->broadcast(tensor, root);
       return;
@@ -235,6 +247,7 @@ class NcclRank final : public Communicator {
   }
 
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
+    const StreamWaiting waiting(*call_record());
     if (!output.is_cuda()) {
       host_->all_gather_into(output, input);
       return;
@@ -248,6 +261,7 @@ class NcclRank final : public Communicator {
   }
 
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
+    const StreamWaiting waiting(*call_record());
     if (!output.is_cuda()) {
       output.copy_(host_->reduce_scatter(input.view({size(), -1})).view({-1}));
       return;
@@ -267,7 +281,9 @@ class NcclRank final : public Communicator {
 
   std::unique_ptr<Communicator> do_subset(int count) override {
     std::unique_ptr<Communicator> part = host_->subset(count);
-    return part == nullptr ? nullptr : std::make_unique<NcclRank>(std::move(part), device_);
+    return part == nullptr ? nullptr
+                           : std::make_unique<NcclRank>(
+                                 std::move(part), device_, call_record()->stream_waits());
   }
 
  private:
@@ -353,7 +369,7 @@ std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
     };
     pretend_to_be_apart(host->rank(), std::all_of(gpus.begin(), gpus.end(), is_here));
   }
-  return std::make_unique<NcclRank>(std::move(host), device);
+  return std::make_unique<NcclRank>(std::move(host), device, std::make_shared<StreamWaits>(device));
 }
 
 }  // namespace lockstep::comm

@@ -209,12 +209,33 @@ class Fused final : public Base, public FusedOptimizer {
 
   Tensor norm() const override { return squares_.sqrt(); }
 
+  // Without clipping nobody has added up. Gradients stand where the GPU left them.
+  Tensor recorded_norm() const override {
+    const torch::NoGradGuard no_grad;
+    return (played_.squares.defined() ? played_.squares : add_up(played_)).sqrt();
+  }
+
+  void drop_recorded() override {
+    recorded_.clear();
+    recorded_tables_.clear();
+    played_ = {};
+  }
+
  private:
   static constexpr int64_t kRoom = 256;  // groups and ages, more than there will be
 
   struct Member {
     Tensor parameter;
     int rates;
+  };
+
+  // What the kernels of a step are told.
+  struct Launch {
+    Tensor table;  // of UpdatedTensor, on the GPU
+    int count = 0;
+    int64_t elements = 0;
+    Tensor squares;                 // undefined: nobody asked
+    std::vector<Tensor> gradients;  // of a step that is played: they stay
   };
 
   // While it is played, gradients exist on the GPU alone: those that took part still do.
@@ -246,47 +267,72 @@ class Fused final : public Base, public FusedOptimizer {
       }
       tell(scaled);
     }
-    int64_t elements = 0;
+    Launch launch;
     std::vector<UpdatedTensor> entries;
     for (const Member& member : members_) {
       UpdatedTensor entry{.parameter = member.parameter.template data_ptr<float>(),
                           .gradient = member.parameter.grad().template data_ptr<float>(),
                           .count = member.parameter.numel(),
-                          .begin = elements,
+                          .begin = launch.elements,
                           .group = member.rates};
       Kind::fill(this->state_, member.parameter, entry);
-      elements += entry.count;
+      launch.elements += entry.count;
       entries.push_back(entry);
       if (is_recorded()) {
         recorded_.insert(member.parameter.unsafeGetTensorImpl());
+        launch.gradients.push_back(member.parameter.grad());
         recorded_rates_ = told_.size();
       }
     }
-    const Tensor table = upload(entries);
-    const auto count = static_cast<int>(entries.size());
-    const auto* tensors = static_cast<const UpdatedTensor*>(table.data_ptr());
-    const auto* rates = static_cast<const Rates*>(rates_.data_ptr());
-    const c10::cuda::CUDAGuard guard(table.device());
-    const kernels::Stream stream = c10::cuda::getCurrentCUDAStream(table.device().index()).stream();
+    launch.table = upload(entries);
+    launch.count = static_cast<int>(entries.size());
     kernels::Clip clip;
+    if (options.clip_norm > 0 || options.wants_norm) {
+      launch.squares = add_up(launch);
+      squares_ = launch.squares;
+    }
     if (options.clip_norm > 0) {
-      const auto on_gpu = torch::device(table.device());
-      squares_ = torch::empty({1}, on_gpu.dtype(torch::kFloat64));
-      const Tensor workspace =
-          torch::empty({kernels::square_sum_workspace()}, on_gpu.dtype(torch::kUInt8));
-      kernels::square_sum(squares_.template data_ptr<double>(),
-                          tensors,
-                          count,
-                          elements,
-                          rates,
-                          workspace.data_ptr(),
-                          stream);
       clip = {.squares = squares_.template data_ptr<double>(),
               .most = static_cast<float>(options.clip_norm)};
     }
     const auto& first =
         static_cast<const typename Kind::Options&>(this->param_groups_.front().options());
-    Kind::launch(tensors, count, elements, rates, clip, first, stream);
+    const c10::cuda::CUDAGuard guard(launch.table.device());
+    Kind::launch(tensors_of(launch),
+                 launch.count,
+                 launch.elements,
+                 static_cast<const Rates*>(rates_.data_ptr()),
+                 clip,
+                 first,
+                 stream_of(launch));
+    if (is_recorded()) {
+      played_ = std::move(launch);
+    }
+  }
+
+  static const UpdatedTensor* tensors_of(const Launch& launch) {
+    return static_cast<const UpdatedTensor*>(launch.table.data_ptr());
+  }
+
+  static kernels::Stream stream_of(const Launch& launch) {
+    return c10::cuda::getCurrentCUDAStream(launch.table.device().index()).stream();
+  }
+
+  // The squares of all gradients.
+  Tensor add_up(const Launch& launch) const {
+    const auto on_gpu = torch::device(launch.table.device());
+    Tensor squares = torch::empty({1}, on_gpu.dtype(torch::kFloat64));
+    const Tensor workspace =
+        torch::empty({kernels::square_sum_workspace()}, on_gpu.dtype(torch::kUInt8));
+    const c10::cuda::CUDAGuard guard(launch.table.device());
+    kernels::square_sum(squares.template data_ptr<double>(),
+                        tensors_of(launch),
+                        launch.count,
+                        launch.elements,
+                        static_cast<const Rates*>(rates_.data_ptr()),
+                        workspace.data_ptr(),
+                        stream_of(launch));
+    return squares;
   }
 
   // What is recorded reads its table anew each time that it is played.
@@ -306,6 +352,7 @@ class Fused final : public Base, public FusedOptimizer {
   std::vector<Rates> told_;
   Tensor rates_;    // on the GPU
   Tensor squares_;  // the sum of squares, there
+  Launch played_;   // that was recorded
   std::set<const void*> recorded_;
   std::vector<Tensor> recorded_tables_;
 };

@@ -12,6 +12,7 @@ namespace lockstep::optim {
 struct FusedStep {
   double clip_norm = 0;       // limits the norm of all gradients together; 0: not at all
   double gradient_scale = 1;  // gradients are multiplied by this first
+  bool wants_norm = false;    // norm() is asked for without clipping, too
 };
 
 // An optimizer whose step on a GPU is one kernel for all parameters, or two where gradients are
@@ -44,8 +45,14 @@ class FusedOptimizer {
   // The host's half: counts the step, and tells the GPU learning rates and the like.
   virtual void prepare() = 0;
 
-  // The norm of all gradients in the last step that clipped, on the GPU.
+  // The norm of all gradients in the last step that clipped or wanted it, on the GPU.
   virtual torch::Tensor norm() const = 0;
+
+  // The same of the step that was played last.
+  virtual torch::Tensor recorded_norm() const = 0;
+
+  // A recording that did not come about: what it held is given back.
+  virtual void drop_recorded() = 0;
 
  private:
   // The GPU's half.

@@ -56,6 +56,12 @@ double sum_of_squares(const torch::Tensor& values) {
   if (flat.is_cpu() && flat.scalar_type() == torch::kFloat64) {
     return on_cpu<double>(flat);
   }
+  return squares_in_place(flat).item<double>();
+}
+
+torch::Tensor squares_in_place(const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor flat = values.contiguous().view(-1);
   // Piece by piece: a copy in float64 of all of it would be twice as large.
   constexpr int64_t kAtOnce = int64_t{1} << 24;
   torch::Tensor sum = torch::zeros({}, flat.options().dtype(torch::kFloat64));
@@ -63,7 +69,7 @@ double sum_of_squares(const torch::Tensor& values) {
     const int64_t count = std::min(kAtOnce, flat.numel() - begin);
     sum += flat.narrow(0, begin, count).to(torch::kFloat64).square().sum();
   }
-  return sum.item<double>();
+  return sum;
 }
 
 }  // namespace lockstep::optim

@@ -9,4 +9,7 @@ namespace lockstep::optim {
 // gradient is cut up among calls and workers changes the last digits of a double and nothing else.
 double sum_of_squares(const torch::Tensor& values);
 
+// The same as a number where the values are: a GPU is not waited for.
+torch::Tensor squares_in_place(const torch::Tensor& values);
+
 }  // namespace lockstep::optim

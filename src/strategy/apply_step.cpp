@@ -30,6 +30,19 @@ double norm_of(const std::vector<torch::Tensor>& gradients) {
   return std::sqrt(squares);
 }
 
+// Undefined unless they are on a GPU.
+torch::Tensor late_norm_of(const std::vector<torch::Tensor>& gradients) {
+  if (gradients.empty() || !gradients.front().is_cuda()) {
+    return {};
+  }
+  const torch::NoGradGuard no_grad;
+  torch::Tensor squares = optim::squares_in_place(gradients.front());
+  for (size_t i = 1; i < gradients.size(); ++i) {
+    squares += optim::squares_in_place(gradients[i]);
+  }
+  return squares.sqrt();
+}
+
 // One sum per gradient is one pass, and not finite if an element is not. It may also leave the
 // range of numbers by itself, so a bad sum is looked into.
 bool are_finite(const std::vector<torch::Tensor>& gradients) {
@@ -75,13 +88,16 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
                       const StepOptions& options) {
   StepResult result;
   auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
+  const bool wants_norm = options.wants_norm || options.wants_late_norm;
   if (fused != nullptr && !options.check_finite && fused->is_fused() &&
-      (options.clip_norm == 0 || updates_just(optimizer, parameters))) {
-    if (options.clip_norm == 0 && options.wants_norm) {
-      result.norm = norm_of(defined_gradients(parameters)) / options.loss_scale;
+      ((options.clip_norm == 0 && !wants_norm) || updates_just(optimizer, parameters))) {
+    fused->step_fused({.clip_norm = options.clip_norm,
+                       .gradient_scale = 1 / options.loss_scale,
+                       .wants_norm = wants_norm});
+    if (options.wants_late_norm) {
+      result.late_norm = fused->norm();
     }
-    fused->step_fused({.clip_norm = options.clip_norm, .gradient_scale = 1 / options.loss_scale});
-    if (options.clip_norm > 0 && options.wants_norm) {
+    if (options.wants_norm) {
       result.norm = fused->norm().item<double>();
     }
     drop_gradients(parameters);
@@ -102,6 +118,8 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
       result.norm = clip_gradients(parameters, options.clip_norm);
     } else if (options.wants_norm) {
       result.norm = norm_of(defined_gradients(parameters));
+    } else if (options.wants_late_norm) {
+      result.late_norm = late_norm_of(defined_gradients(parameters));
     }
     optimizer.step();
   }

@@ -86,13 +86,22 @@ Exchange::Future Exchange::start(Task task) {
   };
   if (held_) {
     waiting_.push_back(std::move(call));
-  } else if (queue_ != nullptr) {
+    return future;
+  }
+  if (runs_beside()) {
     communicator_.call_record()->hand_over();
+  }
+  if (queue_ != nullptr) {
     queue_->push(std::move(call));
   } else {
     run_here(call);
   }
   return future;
+}
+
+void Exchange::wait(const Future& future) {
+  const comm::Waiting waiting(*communicator_.call_record());
+  future->wait();
 }
 
 void Exchange::run_here(const std::function<void()>& call) {
@@ -114,6 +123,7 @@ void Exchange::release() {
 
 void Exchange::run(const std::function<void()>& call) {
   if (queue_ == nullptr) {
+    const comm::StreamWaiting waiting(*communicator_.call_record());
     run_here(call);
     if (side_) {
       side_->let_follow();

@@ -36,6 +36,9 @@ class Exchange {
   // The future's value is what `task` returns; its error is what `task` throws.
   Future start(Task task);
 
+  // Until it is done. What its task has thrown stays in it.
+  void wait(const Future& future);
+
   // Whether exchanges run beside the computation.
   bool runs_beside() const { return queue_ != nullptr || side_.has_value(); }
 

@@ -206,6 +206,7 @@ class Horovod final : public Strategy {
       has_gradient.push_back(parameter.grad().defined());
     }
     StepResult result = apply_step(*optimizer_, parameters_, options);
+    result.late_norm = torch::Tensor();  // of this worker alone
     std::vector<Announcement> deltas;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       deltas.push_back({.name = names_[i],
@@ -257,7 +258,7 @@ class Horovod final : public Strategy {
       return;
     }
     engine_->announce(buffers);
-    const std::set<std::string> nowhere = engine_->wait();
+    const std::set<std::string> nowhere = await_engine();
     if (communicator_.rank() != 0) {
       const torch::NoGradGuard no_grad;
       size_t i = 0;

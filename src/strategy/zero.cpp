@@ -106,6 +106,9 @@ class Zero final : public Strategy {
       if (options.clip_norm > 0) {
         factor *= std::min(1.0, options.clip_norm / (result.norm + 1e-6));
       }
+      if (options.wants_late_norm && !needs_norm) {
+        result.late_norm = find_late_norm(options.loss_scale);
+      }
       update(sums, factor);
     }
     for (Unit& unit : units_) {
@@ -290,10 +293,7 @@ class Zero final : public Strategy {
       return;
     }
     const Exchange::Future future = std::exchange(reductions_[unit], Exchange::Future());
-    {
-      const comm::Waiting waiting(*communicator_.call_record());
-      future->wait();
-    }
+    exchange_->wait(future);
     if (future->hasError()) {
       std::rethrow_exception(future->exception_ptr());
     }
@@ -318,32 +318,57 @@ class Zero final : public Strategy {
                   {asked.clip_norm,
                    asked.loss_scale,
                    asked.check_finite ? 1.0 : 0.0,
-                   asked.wants_norm ? 1.0 : 0.0});
+                   asked.wants_norm ? 1.0 : 0.0,
+                   asked.wants_late_norm ? 1.0 : 0.0});
     torch::Tensor all = torch::tensor(values, torch::kFloat64);
     exchange_->channel().broadcast(all, attendance_->first_here());
     values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
-    const std::vector<double> step(values.end() - 4, values.end());
-    values.resize(values.size() - 4);
+    const std::vector<double> step(values.end() - 5, values.end());
+    values.resize(values.size() - 5);
     set_learning_rates(optimizer_->get(), values);
     return {.clip_norm = step[0],
             .loss_scale = step[1],
             .check_finite = step[2] != 0,
-            .wants_norm = step[3] != 0};
+            .wants_norm = step[3] != 0,
+            .wants_late_norm = step[4] != 0};
   }
 
   // Of the part of the gradient that this worker answers for.
-  double squares_of_own() const {
-    double squares = 0;
+  std::vector<torch::Tensor> own_gradients() const {
+    std::vector<torch::Tensor> gradients;
     for (const Unit& unit : units_) {
       if (!unit.gradient().defined()) {
         continue;
       }
       const zero::Span own = options_.zero.stage == 0 ? share_of(unit) : zero::Span{};
-      squares += optim::sum_of_squares(options_.zero.stage == 0
-                                           ? unit.gradient().narrow(0, own.begin, own.size())
-                                           : unit.gradient());
+      gradients.push_back(options_.zero.stage == 0
+                              ? unit.gradient().narrow(0, own.begin, own.size())
+                              : unit.gradient());
+    }
+    return gradients;
+  }
+
+  double squares_of_own() const {
+    double squares = 0;
+    for (const torch::Tensor& gradient : own_gradients()) {
+      squares += optim::sum_of_squares(gradient);
     }
     return squares;
+  }
+
+  // Undefined unless the gang's messages travel from GPU to GPU. A worker may have nothing to add.
+  torch::Tensor find_late_norm(double loss_scale) {
+    if (!communicator_.device()) {
+      return {};
+    }
+    const torch::NoGradGuard no_grad;
+    torch::Tensor squares =
+        torch::zeros({1}, torch::dtype(torch::kFloat64).device(*communicator_.device()));
+    for (const torch::Tensor& gradient : own_gradients()) {
+      squares += optim::squares_in_place(gradient);
+    }
+    exchange_->channel().all_reduce(squares);
+    return squares.sqrt().div_(loss_scale);
   }
 
   zero::Span share_of(const Unit& unit) const {

@@ -172,7 +172,7 @@ void Residency::await(Guest& guest) {
   if (guest.arriving == nullptr) {
     return;
   }
-  guest.arriving->wait();
+  exchange_.wait(guest.arriving);
   if (guest.arriving->hasError() && fault_ == nullptr) {
     fault_ = guest.arriving->exception_ptr();
   }

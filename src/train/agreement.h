@@ -28,6 +28,7 @@ struct Tally {
   double samples = 0;
   double correct = 0;
   double scored = 0;
+  std::optional<double> gradient_norm = {};  // all have the same, and do not talk of it
   bool stop = false;
   std::optional<BadLoss> bad_loss = {};
   bool bad_weights = false;

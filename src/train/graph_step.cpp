@@ -67,6 +67,8 @@ class Recorded final : public GraphStep {
     return result_;
   }
 
+  torch::Tensor norm() const override { return optimizer_.recorded_norm(); }
+
  private:
   // libtorch throws before it has told its allocator that the capture is over, which would then
   // keep all that other streams have used.
@@ -85,6 +87,7 @@ class Recorded final : public GraphStep {
         try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); })) {
       try_to([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
     }
+    optimizer_.drop_recorded();
     cudaGetLastError();
   }
 

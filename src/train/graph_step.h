@@ -30,6 +30,9 @@ class GraphStep {
 
   // The step with this batch; its loss and scores, which the next one overwrites.
   virtual Loss play(const Batch& batch) = 0;
+
+  // The norm of the gradient in the step that was played last, on the GPU.
+  virtual torch::Tensor norm() const = 0;
 };
 
 // Whether this build can record steps.

@@ -6,7 +6,10 @@
 
 namespace lockstep::train {
 
-Tally LaggingTally::take(const Meter& lately, const LossWatch& watch, bool all) {
+Tally LaggingTally::take(const Meter& lately,
+                         const LossWatch& watch,
+                         const torch::Tensor& norm,
+                         bool all) {
   Tally tally;
   if (on_its_way_) {
     receive(*on_its_way_, tally);
@@ -15,7 +18,7 @@ Tally LaggingTally::take(const Meter& lately, const LossWatch& watch, bool all) 
   if (lately.samples() == 0) {
     return tally;
   }
-  Sent sent = send(lately, watch);
+  Sent sent = send(lately, watch, norm);
   if (all || !sent.end) {
     receive(sent, tally);
   } else {
@@ -24,13 +27,19 @@ Tally LaggingTally::take(const Meter& lately, const LossWatch& watch, bool all) 
   return tally;
 }
 
-LaggingTally::Sent LaggingTally::send(const Meter& lately, const LossWatch& watch) {
+LaggingTally::Sent LaggingTally::send(const Meter& lately,
+                                      const LossWatch& watch,
+                                      const torch::Tensor& norm) {
   const torch::NoGradGuard no_grad;
   torch::Tensor values = lately.sums();
   if (const torch::Tensor losses = watch.losses(); losses.defined()) {
     values = torch::cat({values, losses.to(values.options())});
   }
+  if (norm.defined()) {
+    values = torch::cat({values, norm.to(values.options()).view(-1)});
+  }
   Sent sent{.values = values,
+            .has_norm = norm.defined(),
             .steps = watch.steps(),
             .samples = lately.samples(),
             .scored = lately.scored(),
@@ -56,6 +65,9 @@ void LaggingTally::receive(const Sent& sent, Tally& tally) {
     if (!std::isfinite(value[2 + i])) {
       tally.bad_loss = BadLoss{.step = sent.steps[i], .value = value[2 + i]};
     }
+  }
+  if (sent.has_norm) {
+    tally.gradient_norm = value[sent.values.numel() - 1];
   }
 }
 

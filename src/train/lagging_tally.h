@@ -15,20 +15,21 @@ namespace lockstep::train {
 // sets out for main memory, and is told in the next talk.
 class LaggingTally {
  public:
-  // Takes the sums of `lately` and looks through the losses of `watch`. With `all` nothing stays on
-  // its way.
-  Tally take(const Meter& lately, const LossWatch& watch, bool all);
+  // Takes the sums of `lately` and looks through the losses of `watch`; `norm` is one number, or
+  // undefined. With `all` nothing stays on its way.
+  Tally take(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm, bool all);
 
  private:
   struct Sent {
-    torch::Tensor values;  // in pinned memory: both sums, then losses
+    torch::Tensor values;  // in pinned memory: both sums, losses, and the norm if there is one
+    bool has_norm = false;
     std::vector<int64_t> steps;
     int64_t samples = 0;
     int64_t scored = 0;
     std::optional<c10::Event> end;  // none: it is there
   };
 
-  static Sent send(const Meter& lately, const LossWatch& watch);
+  static Sent send(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm);
   static void receive(const Sent& sent, Tally& tally);
 
   std::optional<Sent> on_its_way_;

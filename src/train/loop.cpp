@@ -112,6 +112,9 @@ TrainResult Loop::run() {
   if (session_.device.is_cuda()) {
     arrival_.emplace(session_.device);
     run_ahead_.emplace(session_.device);
+    if (comm::kHasStreamTimes) {
+      stream_times_.emplace(session_.device);
+    }
     const std::string reason = reason_against_graph();
     steps_before_graph_ = reason.empty() ? kStepsBeforeGraph : -1;
     if (reason.empty()) {
@@ -241,16 +244,21 @@ void Loop::train_step(const Batch& batch) {
   steps_before_graph_ -= steps_before_graph_ > 0 ? 1 : 0;
   bool is_applied = true;
   std::vector<std::pair<Loss, Batch>> results;
+  mark_step_begun();
   if (graph_ != nullptr && graph_->fits(batch)) {
     phase_times_.enter(PhaseTimes::ForwardBackward);
     Loss loss = graph_->play(batch);
     // The next step overwrites it.
     loss.value = loss.value.clone();
     results.emplace_back(std::move(loss), batch);
+    if (tells_norm()) {
+      late_norm_ = graph_->norm();
+    }
     phase_times_.leave();
   } else {
     results = compute_step(batch, is_applied);
   }
+  mark_step_ended();
   if (!is_applied) {
     return;
   }
@@ -278,16 +286,20 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
                          share);
   }
   phase_times_.enter(PhaseTimes::Step);
+  mark_update_begun();
   const auto waited_before_step = session_.communicator->call_record()->waited();
+  const bool is_on_cpu = session_.device.is_cpu();
   const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
                                              .loss_scale = loss_scaler_.scale(),
                                              .check_finite = loss_scaler_.is_on(),
-                                             .wants_norm = wants_norm()});
+                                             .wants_norm = tells_norm() && is_on_cpu,
+                                             .wants_late_norm = tells_norm() && !is_on_cpu});
   phase_times_.leave();
   phase_times_.count_exchange(PhaseTimes::ForwardBackward, waited_before_step - waited);
   phase_times_.count_exchange(PhaseTimes::Step,
                               session_.communicator->call_record()->waited() - waited_before_step);
   gradient_norm_ = result.applied && result.norm > 0 ? std::optional(result.norm) : gradient_norm_;
+  late_norm_ = result.late_norm.defined() ? result.late_norm : late_norm_;
   loss_scaler_.after_step(state_.step + 1, result.applied);
   is_applied = result.applied;
   return results;
@@ -370,7 +382,9 @@ void Loop::talk(bool looks_at_weights) {
     // whom. Here it can.
     session_.communicator->barrier("the talk between steps");
   }
-  Tally mine = tally_.take(lately_, loss_watch_, looks_at_weights);
+  Tally mine = tally_.take(
+      lately_, loss_watch_, std::exchange(late_norm_, torch::Tensor()), looks_at_weights);
+  gradient_norm_ = mine.gradient_norm ? mine.gradient_norm : gradient_norm_;
   mine.stop = session_.find_stop_signal().has_value();
   mine.bad_weights = looks_at_weights && !are_finite(weights());
   mine.save_done = checkpointing_.is_done();
@@ -442,6 +456,9 @@ void Loop::validate() {
   }
   throughput_.pause(Clock::now() - start);
   epoch_throughput_.pause(Clock::now() - start);
+  if (stream_times_) {
+    stream_times_->pause();
+  }
 }
 
 // Also at the end of a training that ends within an epoch.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/side_stream.h"
+#include "comm/stream_waits.h"
 #include "lockstep/loader.h"
 #include "lockstep/metrics.h"
 #include "lockstep/trainer.h"
@@ -19,6 +20,7 @@
 #include "train/phase_times.h"
 #include "train/progress.h"
 #include "train/session_parts.h"
+#include "train/stream_times.h"
 
 namespace lockstep::train {
 
@@ -45,6 +47,15 @@ class Loop {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Of this worker's time since the last such answer; an exchange that is not known is not told.
+  struct TimeSplit {
+    double data = 0;
+    double compute = 0;
+    double update = 0;
+    std::optional<double> exchange = {};
+  };
+  TimeSplit take_split();
+
   void require_recompute_known() const;
   void require_ema_possible() const;
   void resume();
@@ -61,7 +72,11 @@ class Loop {
   void follow_schedule();
   void report_steps();
   void report_step(double samples_per_second);
-  bool wants_norm() const;
+  void set_waits_part(comm::StreamWaits::Part part);
+  void mark_step_begun();
+  void mark_update_begun();
+  void mark_step_ended();
+  bool tells_norm() const;
   void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
   void talk(bool looks_at_weights = false);
@@ -100,6 +115,7 @@ class Loop {
   std::optional<Ema> ema_;
   PhaseTimes phase_times_;
   std::optional<double> gradient_norm_;  // of the last step that told it
+  torch::Tensor late_norm_;              // the same where it is still on a GPU
 
   std::vector<double> base_rates_;
   TrainState state_;
@@ -110,6 +126,7 @@ class Loop {
 
   std::optional<comm::SideStream> arrival_;  // of batches on a GPU
   std::optional<RunAhead> run_ahead_;
+  std::optional<StreamTimes> stream_times_;
   std::unique_ptr<GraphStep> graph_;
   int64_t steps_before_graph_ = -1;  // that are still made by the usual way; below 0: no graph
 

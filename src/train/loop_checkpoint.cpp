@@ -165,6 +165,9 @@ void Loop::save() {
   phase_times_.add(PhaseTimes::Checkpoint, Clock::now() - start);
   throughput_.pause(Clock::now() - start);
   epoch_throughput_.pause(Clock::now() - start);
+  if (stream_times_) {
+    stream_times_->pause();
+  }
 }
 
 // Waits for the save in flight, if there is one, and tells of it.

@@ -67,29 +67,28 @@ ProgressView Loop::view(const Agreed& news) const {
           .seconds_left = rate > 0 ? left / rate : 0};
 }
 
-// Where the next talk tells of it. A GPU would have to be waited for.
-bool Loop::wants_norm() const {
+// Whether the talk after this step tells of its norm.
+bool Loop::tells_norm() const {
   const bool is_last = step_in_epoch_ + 1 >= sampler_.steps() || state_.step + 1 >= total_steps();
-  return !session_.device.is_cuda() && (is_last || agreement_.is_due(state_.step + 1));
+  return is_last || agreement_.is_due(state_.step + 1);
 }
 
 // Times are this worker's since the last such event.
 void Loop::report_step(double samples_per_second) {
+  const TimeSplit split = take_split();
   std::vector<std::pair<std::string, contract::Event::Value>> fields = {
       {"step", state_.step},
       {"epoch", state_.epoch},
       {"loss", state_.loss},
       {"learning_rate", state_.learning_rate},
       {"samples_per_second", samples_per_second},
-      {"data_seconds", phase_times_.take_seconds(PhaseTimes::Data)},
-      {"compute_seconds", phase_times_.take_seconds(PhaseTimes::ForwardBackward)},
-      {"update_seconds", phase_times_.take_seconds(PhaseTimes::Step)},
+      {"data_seconds", split.data},
+      {"compute_seconds", split.compute},
+      {"update_seconds", split.update},
       {"checkpoint_seconds", phase_times_.take_seconds(PhaseTimes::Checkpoint)},
       {"memory_bytes", static_cast<int64_t>(os::resident_bytes())}};
-  const double exchange = phase_times_.take_seconds(PhaseTimes::Exchange);
-  // What waits on the GPU is not seen here.
-  if (!session_.communicator->device()) {
-    fields.emplace_back("exchange_seconds", exchange);
+  if (split.exchange) {
+    fields.emplace_back("exchange_seconds", *split.exchange);
   }
   if (const auto norm = std::exchange(gradient_norm_, std::nullopt)) {
     fields.emplace_back("gradient_norm", *norm);

@@ -3,11 +3,16 @@
 // Workers that exchange over NCCL, all on one GPU, as real processes under the launcher.
 #include "comm/nccl.h"
 
+#include <array>
 #include <chrono>
 #include <fmt/format.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <torch/cuda.h>
 
+#include "comm/stream_mark.h"
+#include "contract/event.h"
+#include "contract/run_directory.h"
 #include "os/command.h"
 #include "os/files.h"
 
@@ -72,6 +77,69 @@ TEST_F(Nccl, LetsEveryStrategyTrainAsOneProcessDoes) {
 
     EXPECT_EQ(result.status.code, 0) << model << "\n" << result.output << result.errors;
     EXPECT_THAT(result.output, HasSubstr("verdict: every strategy trains as one process does"));
+  }
+}
+
+// What the later step events of a rank come to.
+struct Told {
+  double compute = 0;
+  double exchange = 0;
+  double norm = 0;  // the last
+  int events = 0;
+};
+
+Told read_steps(const contract::RunDirectory& run, int rank) {
+  Told told;
+  std::ifstream lines(run.events(rank));
+  for (std::string line; std::getline(lines, line);) {
+    const contract::Event event = contract::parse_event(line);
+    // The first calls are compared on the host, and those of the first step connect.
+    if (event.kind != "step" || contract::find_number(event, "step").value() <= 45) {
+      continue;
+    }
+    ++told.events;
+    told.compute += contract::find_number(event, "compute_seconds").value();
+    told.exchange += contract::find_number(event, "exchange_seconds").value_or(-1);
+    told.norm = contract::find_number(event, "gradient_norm").value_or(-1);
+  }
+  return told;
+}
+
+// The waiting is the GPU's, and so is the norm.
+TEST_F(Nccl, TellsWhoWaitsForWhomUnderEveryStrategy) {
+  if (!comm::kHasStreamTimes) {
+    GTEST_SKIP() << "needs libtorch 2.6";
+  }
+  double norm = 0;
+  for (const std::string strategy : {"ddp",
+                                     "ddp --no-overlap",
+                                     "horovod",
+                                     "mirrored",
+                                     "deepspeed --zero-stage 1",
+                                     "deepspeed --zero-stage 3"}) {
+    const os::TemporaryDirectory directory;
+    const os::CommandResult result = os::run_command(
+        {"/bin/bash",
+         "-c",
+         fmt::format("{} run --nproc-per-node 2 --share-gpus --run-dir run -- {} --do one-is-slow "
+                     "--device cuda --transport nccl -s {}",
+                     kLockstep,
+                     kWorker,
+                     strategy)},
+        {.directory = directory.path()});
+
+    ASSERT_EQ(result.status.code, 0) << strategy << result.output << result.errors;
+    const contract::RunDirectory run(directory.path() / "run");
+    const std::array<Told, 2> told = {read_steps(run, 0), read_steps(run, 1)};
+    EXPECT_GT(told[0].events, 0) << strategy;
+    // Some 25 steps of 30 ms.
+    EXPECT_GT(told[0].exchange, 0.3) << strategy;
+    EXPECT_GT(told[0].exchange, told[1].exchange + 0.2) << strategy;
+    EXPECT_GT(told[1].compute, told[0].compute + 0.2) << strategy;
+    EXPECT_GT(told[0].norm, 0) << strategy;
+    EXPECT_EQ(told[0].norm, told[1].norm) << strategy;
+    norm = norm == 0 ? told[0].norm : norm;
+    EXPECT_NEAR(told[0].norm, norm, 1e-3 * norm) << strategy;
   }
 }
 

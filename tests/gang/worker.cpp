@@ -2,10 +2,12 @@
 //
 // A worker for tests of real processes; processes_test.cpp starts it as a user would start a
 // training program.
+#include <chrono>
 #include <csignal>
 #include <fmt/format.h>
 #include <iostream>
 #include <lockstep/lockstep.h>
+#include <thread>
 
 #include "gang/drift.h"
 #include "support/collectives.h"
@@ -84,6 +86,24 @@ void run_out_of_batches(Session& session) {
       "rank {} joined last, parameters are {}", last, identical ? "identical" : "DIFFERENT"));
 }
 
+// The last rank needs 30 ms longer for each of 70 steps than the others.
+void train_with_a_slow_one(Session& session) {
+  const auto net = digit_net("mlp");
+  const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.01});
+  const bool is_slow = session.rank() == session.world_size() - 1;
+  Trainer trainer(session, {.epochs = 1, .global_batch = 64, .checkpoint_every = -1});
+  trainer.fit(*net,
+              *optimizer,
+              generated_digits(70 * 64, 64, 1).train,
+              nullptr,
+              [is_slow](auto& model, const Batch& batch) {
+                if (is_slow) {
+                  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                }
+                return CrossEntropy()(model, batch);
+              });
+}
+
 void hold_another_model(Session& session) {
   torch::nn::Sequential model(torch::nn::Linear(4, session.rank() == 1 ? 5 : 4));
   torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -98,7 +118,8 @@ int main(int argc, char** argv) {
       .about = "A worker for tests",
       .options = {{"--do",
                    "collectives",
-                   "collectives, drift, run-out-of-batches, lose-a-peer, another-model"}}};
+                   "collectives, drift, run-out-of-batches, lose-a-peer, one-is-slow, "
+                   "another-model"}}};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const std::string& task = session.option("--do");
     if (task == "collectives") {
@@ -109,6 +130,8 @@ int main(int argc, char** argv) {
       lockstep::run_out_of_batches(session);
     } else if (task == "lose-a-peer") {
       lockstep::lose_a_peer(session);
+    } else if (task == "one-is-slow") {
+      lockstep::train_with_a_slow_one(session);
     } else {
       lockstep::hold_another_model(session);
     }

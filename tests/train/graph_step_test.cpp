@@ -3,9 +3,17 @@
 // Steps that are recorded and played again, on a GPU.
 #include "train/graph_step.h"
 
+#include <chrono>
+#include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
+#include <map>
+#include <thread>
+#include <torch/cuda.h>
 
 #include "comm/solo.h"
+#include "contract/event.h"
+#include "contract/run_directory.h"
 #include "lockstep/datasets.h"
 #include "lockstep/models.h"
 #include "lockstep/trainer.h"
@@ -31,7 +39,40 @@ struct Trained {
   std::vector<torch::Tensor> weights;
   TrainResult result;
   std::string output;
+  std::vector<contract::Event> steps;  // as told
 };
+
+std::vector<contract::Event> read_steps(const std::filesystem::path& folder) {
+  std::vector<contract::Event> steps;
+  std::ifstream lines(contract::RunDirectory(folder).events(0));
+  for (std::string line; std::getline(lines, line);) {
+    contract::Event event = contract::parse_event(line);
+    if (event.kind == "step") {
+      steps.push_back(std::move(event));
+    }
+  }
+  return steps;
+}
+
+double sum_of(const std::vector<contract::Event>& events, const std::string& name) {
+  double sum = 0;
+  for (const contract::Event& event : events) {
+    sum += contract::find_number(event, name).value();
+  }
+  return sum;
+}
+
+// By step, at the ends of epochs.
+std::map<int64_t, double> norms_of(const Trained& trained) {
+  std::map<int64_t, double> norms;
+  for (const contract::Event& event : trained.steps) {
+    const auto step = static_cast<int64_t>(contract::find_number(event, "step").value());
+    if (step % 15 == 0) {
+      norms[step] = contract::find_number(event, "gradient_norm").value_or(-1);
+    }
+  }
+  return norms;
+}
 
 struct Wish {
   std::string graph = "on";
@@ -73,6 +114,7 @@ Trained train_digits(const Wish& wish) {
   for (const torch::Tensor& parameter : net->parameters()) {
     trained.weights.push_back(parameter.detach().cpu());
   }
+  trained.steps = read_steps(folder.path());
   return trained;
 }
 
@@ -105,6 +147,83 @@ TEST_F(GraphSteps, TakeBatchesFromMainMemory) {
   const Trained played = train_digits({.on_gpu = false});
 
   EXPECT_LT(largest_difference(usual, played), 1e-4);
+}
+
+TEST_F(GraphSteps, TellTheNormOfTheGradientThatTheUsualWayTells) {
+  for (const double clip : {0.0, 0.5}) {
+    const auto usual = norms_of(train_digits({.graph = "off", .clip = clip}));
+    const auto played = norms_of(train_digits({.clip = clip}));
+
+    ASSERT_EQ(usual.size(), 3U);
+    ASSERT_EQ(played.size(), 3U);
+    for (const auto& [step, norm] : usual) {
+      EXPECT_GT(norm, 0.01) << step;
+      EXPECT_NEAR(played.at(step), norm, 0.01 * norm) << step << " clip " << clip;
+    }
+  }
+}
+
+// A digit net, of whose loss function `work` is a part: what a GPU has to do, or the host.
+std::vector<contract::Event> train_slowly(const DatasetPtr& data,
+                                          const std::string& graph,
+                                          const std::function<void()>& work) {
+  const os::TemporaryDirectory folder;
+  comm::Solo solo;
+  train::Flags flags;
+  flags.cuda_graph = graph;
+  Session session = make_session(solo, folder.path(), flags, torch::Device(torch::kCUDA, 0));
+  const auto net = digit_net("mlp");
+  const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.002});
+  Trainer trainer(session,
+                  {.epochs = 2, .global_batch = 64, .checkpoint_every = -1, .loader_threads = 0});
+  ::testing::internal::CaptureStdout();
+  trainer.fit(*net, *optimizer, data, nullptr, [&](auto& model, const Batch& batch) -> Loss {
+    work();
+    return CrossEntropy()(model, batch);
+  });
+  ::testing::internal::GetCapturedStdout();
+  return read_steps(folder.path());
+}
+
+TEST_F(GraphSteps, TellHowLongTheGpuComputed) {
+  const torch::Tensor large = torch::randn({4096, 4096}, torch::device(torch::kCUDA));
+  const auto work = [&] {
+    for (int i = 0; i < 8; ++i) {
+      torch::matmul(large, large);
+    }
+  };
+  work();
+  torch::cuda::synchronize();
+  const auto begun = std::chrono::steady_clock::now();
+  work();
+  torch::cuda::synchronize();
+  const double once =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  for (const std::string graph : {"off", "on"}) {
+    const auto steps = train_slowly(generated_digits(640, 64, 1).train, graph, work);
+
+    // Twenty steps, of which the host sees next to nothing.
+    EXPECT_GT(sum_of(steps, "compute_seconds"), 12 * once) << graph;
+    EXPECT_LT(sum_of(steps, "compute_seconds"), 40 * once + 0.5) << graph;
+    EXPECT_LT(sum_of(steps, "data_seconds"), 10 * once) << graph;
+    EXPECT_EQ(sum_of(steps, "exchange_seconds"), 0) << graph;
+  }
+}
+
+TEST_F(GraphSteps, TellHowLongTheGpuWaitedForBatches) {
+  const auto slowly = [](Batch batch) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return batch;
+  };
+  for (const std::string graph : {"off", "on"}) {
+    const auto steps =
+        train_slowly(map_batches(generated_digits(640, 64, 1).train, slowly), graph, [] {});
+
+    // Twenty steps; what comes before the first of all, and while the graph is recorded, is not
+    // waiting for batches.
+    EXPECT_GT(sum_of(steps, "data_seconds"), 0.28) << graph;
+    EXPECT_LT(sum_of(steps, "compute_seconds"), 0.5 * sum_of(steps, "data_seconds") + 0.5) << graph;
+  }
 }
 
 TEST_F(GraphSteps, GiveWayWhereTheLossFunctionLooksAtANumber) {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/stream_times.h"
+
+#include <utility>
+
+namespace lockstep::train {
+namespace {
+
+// Marks take a GPU some microseconds a step.
+constexpr std::chrono::milliseconds kLeastBetween{2};
+
+}  // namespace
+
+void StreamTimes::begin_step() {
+  is_marked_ = std::exchange(is_next_, false);
+  if (!is_marked_) {
+    return;
+  }
+  last_ = Clock::now();
+  step_ = {.before = std::exchange(before_, nullptr),
+           .begun = mark(),
+           .update = nullptr,
+           .ended = nullptr,
+           .stands_for = std::exchange(unmarked_, 0) + 1};
+}
+
+void StreamTimes::begin_update() {
+  if (is_marked_) {
+    step_.update = mark();
+  }
+}
+
+void StreamTimes::end_step() {
+  MarkPtr end;
+  if (is_marked_) {
+    end = mark();
+    step_.ended = end;
+    steps_.push_back(std::exchange(step_, {}));
+  } else {
+    ++unmarked_;
+  }
+  is_marked_ = false;
+  is_next_ = Clock::now() - last_ >= kLeastBetween;
+  if (is_next_) {
+    before_ = end != nullptr ? end : mark();
+  }
+}
+
+StreamTimes::Seconds StreamTimes::take() {
+  Seconds seconds;
+  while (!steps_.empty() && steps_.front().ended->is_passed()) {
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    const auto weight = static_cast<double>(step.stands_for);
+    const comm::StreamMark& computed = *(step.update != nullptr ? step.update : step.ended);
+    seconds.compute += weight * computed.seconds_since(*step.begun);
+    seconds.update += weight * step.ended->seconds_since(computed);
+    if (step.before != nullptr) {
+      seconds.idle += weight * step.begun->seconds_since(*step.before);
+    }
+  }
+  return seconds;
+}
+
+}  // namespace lockstep::train
