@@ -29,6 +29,7 @@ struct Calls {
         pci(from.function<decltype(pci)>("nvmlDeviceGetPciInfo_v3")),
         utilization(from.function<decltype(utilization)>("nvmlDeviceGetUtilizationRates")),
         memory(from.function<decltype(memory)>("nvmlDeviceGetMemoryInfo")),
+        memory_by_use(from.function<decltype(memory_by_use)>("nvmlDeviceGetMemoryInfo_v2")),
         power(from.function<decltype(power)>("nvmlDeviceGetPowerUsage")),
         energy(from.function<decltype(energy)>("nvmlDeviceGetTotalEnergyConsumption")),
         temperature(from.function<decltype(temperature)>("nvmlDeviceGetTemperature")),
@@ -51,6 +52,7 @@ struct Calls {
   nvml::Result (*pci)(nvml::Device, nvml::PciInfo*);
   nvml::Result (*utilization)(nvml::Device, nvml::Utilization*);
   nvml::Result (*memory)(nvml::Device, nvml::Memory*);
+  nvml::Result (*memory_by_use)(nvml::Device, nvml::MemoryByUse*);
   nvml::Result (*power)(nvml::Device, unsigned*);
   nvml::Result (*energy)(nvml::Device, Count*);
   nvml::Result (*temperature)(nvml::Device, int, unsigned*);
@@ -188,10 +190,7 @@ class Nvml::Driver {
       sample.utilisation = use->gpu / 100.0;
       sample.memory_utilisation = use->memory / 100.0;
     }
-    if (const auto memory = find<nvml::Memory>(calls_.memory, device)) {
-      sample.memory_bytes = static_cast<int64_t>(memory->used);
-      sample.memory_total_bytes = static_cast<int64_t>(memory->total);
-    }
+    add_memory(device, sample);
     sample.power_watts = scaled(find<unsigned>(calls_.power, device), 1e-3);
     sample.energy_joules = scaled(find<Count>(calls_.energy, device), 1e-3);
     sample.temperature =
@@ -203,6 +202,21 @@ class Nvml::Driver {
     }
     add_rates(gpu, sample, now);
     return sample;
+  }
+
+  // What programs hold, as nvidia-smi and DCGM count it: without what the driver keeps for itself.
+  void add_memory(nvml::Device device, contract::GpuSample& sample) const {
+    nvml::MemoryByUse memory{};
+    memory.version = nvml::kMemoryByUse;
+    if (calls_.memory_by_use != nullptr &&
+        calls_.memory_by_use(device, &memory) == nvml::kSuccess &&
+        memory.free + memory.reserved <= memory.total) {
+      sample.memory_bytes = static_cast<int64_t>(memory.total - memory.free - memory.reserved);
+      sample.memory_total_bytes = static_cast<int64_t>(memory.total);
+    } else if (const auto all = find<nvml::Memory>(calls_.memory, device)) {
+      sample.memory_bytes = static_cast<int64_t>(all->used);
+      sample.memory_total_bytes = static_cast<int64_t>(all->total);
+    }
   }
 
   void add_rates(Gpu& gpu, contract::GpuSample& sample, Clock::time_point now) {

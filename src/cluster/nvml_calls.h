@@ -34,6 +34,16 @@ struct Memory {
   unsigned long long used;
 };
 
+// Younger drivers tell their own share apart.
+struct MemoryByUse {
+  unsigned int version;
+  unsigned long long total;
+  unsigned long long reserved;
+  unsigned long long free;
+  unsigned long long used;  // with what is reserved or without, as the driver's version has it
+};
+inline constexpr unsigned int kMemoryByUse = sizeof(MemoryByUse) | (2U << 24U);
+
 struct FieldValue {
   unsigned int field;
   unsigned int scope;

@@ -78,6 +78,13 @@ Result nvmlDeviceGetUtilizationRates(Device, Utilization* use) {
 Result nvmlDeviceGetMemoryInfo(Device, Memory* memory) {
   return tell(memory, Memory{100'000, 60'000, 40'000});
 }
+// A caller says by the version how large it takes the structure to be.
+Result nvmlDeviceGetMemoryInfo_v2(Device, MemoryByUse* memory) {
+  if (!state.has_reserved_memory || memory->version != kMemoryByUse) {
+    return kNotSupported;
+  }
+  return tell(memory, MemoryByUse{memory->version, 100'000, 3'000, 60'000, 37'000});
+}
 Result nvmlDeviceGetPowerUsage(Device, unsigned* power) {
   return tell(power, 612'500U);
 }

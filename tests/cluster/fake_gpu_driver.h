@@ -8,8 +8,9 @@ struct FakeNvmlState {
   int lost_device = -1;           // its handle cannot be had
   bool has_pcie_counters = true;  // as younger drivers
   bool has_nvlink = true;
-  bool is_narrow = false;  // counters of 32 bits
-  bool is_silent = false;  // tells nothing that may be missing
+  bool has_reserved_memory = true;  // told apart, as by younger drivers
+  bool is_narrow = false;           // counters of 32 bits
+  bool is_silent = false;           // tells nothing that may be missing
   unsigned long long sent = 1000;
   unsigned long long received = 2000;
   unsigned long long xid = 0;  // 0: none waits

@@ -48,7 +48,7 @@ TEST_F(NvmlTest, TellsEveryValueInItsUnit) {
   EXPECT_EQ(sample.bus_id, "00000000:1A:00.0");
   EXPECT_EQ(sample.utilisation, 0.93);
   EXPECT_EQ(sample.memory_utilisation, 0.41);
-  EXPECT_EQ(sample.memory_bytes, 40'000);
+  EXPECT_EQ(sample.memory_bytes, 37'000);
   EXPECT_EQ(sample.memory_total_bytes, 100'000);
   EXPECT_EQ(sample.power_watts, 612.5);
   EXPECT_EQ(sample.energy_joules, 7000);
@@ -81,6 +81,16 @@ TEST_F(NvmlTest, AsksOlderDriversForPciesRate) {
 
   EXPECT_EQ(sample.pcie_sent_bytes_per_second, 11'000);
   EXPECT_EQ(sample.pcie_received_bytes_per_second, 22'000);
+}
+
+TEST_F(NvmlTest, TakesAllMemoryThatIsUsedFromOlderDrivers) {
+  state().has_reserved_memory = false;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const contract::GpuSample sample = second_sample(nvml);
+
+  EXPECT_EQ(sample.memory_bytes, 40'000);
+  EXPECT_EQ(sample.memory_total_bytes, 100'000);
 }
 
 TEST_F(NvmlTest, FollowsANarrowCounterOverItsEnd) {
