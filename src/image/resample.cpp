@@ -17,6 +17,14 @@ constexpr int kKeptBits = 4;
 constexpr int kWeightBits = 12;
 static_assert(Axis::kOne == 1 << kWeightBits);
 
+// Where processors differ in what vectors they have, code for both kinds is there, and the one that
+// runs chooses.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define LOCKSTEP_FOR_ALL_PROCESSORS __attribute__((target_clones("avx2", "default")))
+#else
+#define LOCKSTEP_FOR_ALL_PROCESSORS
+#endif
+
 // Four channels of a pixel; GCC and clang make them one register on every machine.
 using Floats = float __attribute__((vector_size(16)));
 using Ints = int32_t __attribute__((vector_size(16)));
@@ -29,10 +37,10 @@ Floats load(const float* from) {
 
 // sums = or += weights[0] * rows[0] + ... for kRows rows.
 template <int kRows, bool kAdds>
-void add_rows(const uint8_t* const* rows,
-              const int16_t* weights,
-              size_t values,
-              int32_t* __restrict sums) {
+[[gnu::always_inline]] inline void add_rows(const uint8_t* const* rows,
+                                            const int16_t* weights,
+                                            size_t values,
+                                            int32_t* __restrict sums) {
   const uint8_t* row[kRows];  // NOLINT(modernize-avoid-c-arrays): in registers
   int16_t weight[kRows];      // NOLINT(modernize-avoid-c-arrays)
   for (int k = 0; k < kRows; ++k) {
@@ -49,7 +57,7 @@ void add_rows(const uint8_t* const* rows,
 }
 
 template <bool kAdds>
-void add_some_rows(
+[[gnu::always_inline]] inline void add_some_rows(
     const uint8_t* const* rows, const int16_t* weights, int count, size_t values, int32_t* sums) {
   switch (count) {
     case 1:
@@ -60,6 +68,24 @@ void add_some_rows(
       return add_rows<3, kAdds>(rows, weights, values, sums);
     default:
       return add_rows<4, kAdds>(rows, weights, values, sums);
+  }
+}
+
+// The rows blended, with kKeptBits more bits than a level has.
+LOCKSTEP_FOR_ALL_PROCESSORS
+void blend_rows(const uint8_t* const* rows,
+                const int16_t* weights,
+                int count,
+                size_t values,
+                int32_t* __restrict sums,
+                float* __restrict blended) {
+  add_some_rows<false>(rows, weights, std::min(count, 4), values, sums);
+  for (int k = 4; k < count; k += 4) {
+    add_some_rows<true>(rows + k, weights + k, std::min(count - k, 4), values, sums);
+  }
+  constexpr int kDropped = kWeightBits - kKeptBits;
+  for (size_t i = 0; i < values; ++i) {
+    blended[i] = static_cast<float>((sums[i] + (1 << (kDropped - 1))) >> kDropped);
   }
 }
 
@@ -135,25 +161,12 @@ void Resampler::prepare(const Axis& columns, int left, int width) {
   }
 }
 
-void Resampler::blend(const uint8_t* const* rows, const int16_t* weights, int count) {
-  add_some_rows<false>(rows, weights, std::min(count, 4), values_, sums_.data());
-  for (int k = 4; k < count; k += 4) {
-    add_some_rows<true>(rows + k, weights + k, std::min(count - k, 4), values_, sums_.data());
-  }
-  constexpr int kDropped = kWeightBits - kKeptBits;
-  const int32_t* sums = sums_.data();
-  float* blended = blended_.data();
-  for (size_t i = 0; i < values_; ++i) {
-    blended[i] = static_cast<float>((sums[i] + (1 << (kDropped - 1))) >> kDropped);
-  }
-}
-
 void Resampler::write(const uint8_t* const* rows,
                       const int16_t* weights,
                       int count,
                       uint8_t* output,
                       int64_t column_step) {
-  blend(rows, weights, count);
+  blend_rows(rows, weights, count, values_, sums_.data(), blended_.data());
   const float* weight = weights_.data();
   for (const int64_t offset : offsets_) {
     const float* source = blended_.data() + offset;

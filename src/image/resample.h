@@ -63,8 +63,6 @@ class Resampler {
              int64_t column_step);
 
  private:
-  void blend(const uint8_t* const* rows, const int16_t* weights, int count);
-
   int taps_ = 0;
   size_t values_ = 0;             // in a source row
   std::vector<int64_t> offsets_;  // of the first value of each output
