@@ -4,21 +4,9 @@
 #include <algorithm>
 
 namespace lockstep::train {
-namespace {
-
-constexpr double kSecondsBetween = 0.25;
-constexpr int64_t kMostSteps = 10000;
-
-}  // namespace
 
 Agreed Agreement::talk(int64_t step, const Tally& mine) {
-  const auto now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - last_time_).count();
-  const auto steps = static_cast<double>(std::max<int64_t>(1, step - last_step_));
-  const auto pace = static_cast<int64_t>(kSecondsBetween * steps / std::max(seconds, 1e-6));
-  last_time_ = now;
-  last_step_ = step;
-
+  const int64_t pace = pace_.next(TalkPace::Clock::now(), step);
   const std::optional<BadLoss>& bad = mine.bad_loss;
   const torch::Tensor words = torch::tensor({mine.loss_sum,
                                              mine.samples,
@@ -38,7 +26,7 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
   const auto sum = [&sums](int64_t i) {
     return sums[i].item<double>();
   };
-  next_step_ = step + std::clamp<int64_t>(all[0][5].item<int64_t>(), 1, kMostSteps);
+  next_step_ = step + std::max<int64_t>(1, all[0][5].item<int64_t>());
   Agreed agreed{.stop = sum(4) > 0,
                 .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
                 .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1,

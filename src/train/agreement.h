@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 
 #include "lockstep/communicator.h"
 #include "train/loss_watch.h"
+#include "train/talk_pace.h"
 
 namespace lockstep::train {
 
@@ -40,8 +40,6 @@ struct Tally {
 // to cost nothing. All workers talk after the same step, because rank 0 sets the next one.
 class Agreement {
  public:
-  using Clock = std::chrono::steady_clock;
-
   explicit Agreement(Communicator& communicator) : communicator_(communicator) {}
 
   // Whether the workers talk after `step`; the first time at once.
@@ -52,8 +50,7 @@ class Agreement {
  private:
   Communicator& communicator_;
   int64_t next_step_ = 0;
-  int64_t last_step_ = 0;
-  Clock::time_point last_time_ = Clock::now();
+  TalkPace pace_;
 };
 
 }  // namespace lockstep::train
