@@ -23,9 +23,9 @@ int main(int argc, char** argv) {
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     auto options = lockstep::gpt2_options(session.option("--size"));
-    options.dropout = std::stod(session.option("--dropout"));
+    options.dropout = session.number("--dropout", 0, 1);
     options.recompute = session.recompute();
-    const int64_t context = std::stoll(session.option("--context"));
+    const int64_t context = session.whole_number("--context", 0, options.context);
     const auto texts =
         lockstep::texts(session.option("--tokens"), context > 0 ? context : options.context);
     std::optional<lockstep::Tokenizer> tokenizer;

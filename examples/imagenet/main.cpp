@@ -21,17 +21,17 @@ int main(int argc, char** argv) {
           {"--pretrained", "", "Begins with torchvision's weights: .pth, .pt or .safetensors"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+    const lockstep::CrossEntropy loss{.label_smoothing = session.number("--label-smoothing", 0, 1)};
     lockstep::Trainer trainer(session,
                               {.epochs = 90,
                                .global_batch = 256,
                                .schedule = "cosine",
                                .warmup_epochs = 5,
                                .loader_threads = -1});
-    const auto images =
-        lockstep::imagenet(session.data_dir(),
-                           {.size = static_cast<int64_t>(session.number("--image-size")),
-                            .seed = trainer.options().seed,
-                            .corrupt = session.option("--corrupt")});
+    const auto images = lockstep::imagenet(session.data_dir(),
+                                           {.size = session.whole_number("--image-size", 8, 4096),
+                                            .seed = trainer.options().seed,
+                                            .corrupt = session.option("--corrupt")});
     session.say(images.origin);
     const auto net = lockstep::resnet(session.option("--net"),
                                       {.classes = std::ssize(images.classes),
@@ -45,10 +45,6 @@ int main(int argc, char** argv) {
     const auto optimizer = session.make_optimizer(
         *net, {.name = "sgd", .lr = lr, .momentum = 0.875, .weight_decay = 1.0 / 32768});
 
-    trainer.fit(*net,
-                *optimizer,
-                images.train,
-                images.test,
-                lockstep::CrossEntropy{.label_smoothing = session.number("--label-smoothing")});
+    trainer.fit(*net, *optimizer, images.train, images.test, loss);
   });
 }

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
           {"--generated", "no", "Images of lockstep data make tiny-imagenet-like instead"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+    const lockstep::CrossEntropy loss{.label_smoothing = session.number("--label-smoothing", 0, 1)};
     lockstep::Trainer trainer(session,
                               {.epochs = 30,
                                .global_batch = 256,
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
                                .loader_threads = -1});
     const auto images = lockstep::tiny_imagenet(
         session.data_dir() / (session.flag("--generated") ? "tiny-imagenet-like" : ""),
-        {.size = static_cast<int64_t>(session.number("--image-size")),
+        {.size = session.whole_number("--image-size", 8, 4096),
          .seed = trainer.options().seed,
          .corrupt = session.option("--corrupt")});
     session.say(images.origin);
@@ -42,10 +43,6 @@ int main(int argc, char** argv) {
     const auto optimizer =
         session.make_optimizer(*net, {.name = "sgd", .lr = lr, .weight_decay = 5e-4});
 
-    trainer.fit(*net,
-                *optimizer,
-                images.train,
-                images.test,
-                lockstep::CrossEntropy{.label_smoothing = session.number("--label-smoothing")});
+    trainer.fit(*net, *optimizer, images.train, images.test, loss);
   });
 }

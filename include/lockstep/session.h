@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,8 +57,13 @@ class Session {
   // What the user gave for one of the program's own options, or its default.
   const std::string& option(std::string_view name) const;
 
-  // The same as a number; throws an Error that quotes what is none.
-  double number(std::string_view name) const;
+  // The same as a number from `least` to `most`; throws an Error that quotes what is none.
+  double number(std::string_view name,
+                double least = std::numeric_limits<double>::lowest(),
+                double most = std::numeric_limits<double>::max()) const;
+
+  // The same as a whole number.
+  int64_t whole_number(std::string_view name, int64_t least, int64_t most) const;
 
   // Whether one of the program's own flags was given.
   bool flag(std::string_view name) const { return option(name) == "yes"; }

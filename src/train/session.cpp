@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
+#include <limits>
+#include <optional>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -79,16 +81,52 @@ const std::string& Session::option(std::string_view name) const {
   return found->second;
 }
 
-double Session::number(std::string_view name) const {
-  const std::string& text = option(name);
-  double value = 0;
+namespace {
+
+// All of `text`, or nothing.
+template <typename Number>
+std::optional<Number> find_number(std::string_view text) {
+  Number value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}': it is no number", name, text))
-        .fact("asked", fmt::format("{} {}", name, text), "command line")
-        .hint(fmt::format("{} 0.1, say", name));
+  const bool is_all = fault == std::errc() && end == text.data() + text.size();
+  return is_all && std::isfinite(static_cast<double>(value)) ? std::optional(value) : std::nullopt;
+}
+
+// "from 0 to 1", as far as there are limits.
+template <typename Number>
+std::string describe_range(Number least, Number most) {
+  const std::string from =
+      least == std::numeric_limits<Number>::lowest() ? "" : fmt::format(" from {}", least);
+  const std::string to =
+      most == std::numeric_limits<Number>::max() ? "" : fmt::format(" to {}", most);
+  return from + to;
+}
+
+template <typename Number>
+Number require_number(std::string_view name,
+                      const std::string& text,
+                      std::string_view kind,
+                      Number least,
+                      Number most) {
+  const std::optional<Number> value = find_number<Number>(text);
+  if (value && *value >= least && *value <= most) {
+    return *value;
   }
-  return value;
+  const std::string range = describe_range(least, most);
+  throw Error(ExitCode::Usage,
+              fmt::format("cannot use {} '{}': it is no {}{}", name, text, kind, range))
+      .fact("asked", fmt::format("{} {}", name, text), "command line")
+      .hint(fmt::format("{} with a {}{}", name, kind, range));
+}
+
+}  // namespace
+
+double Session::number(std::string_view name, double least, double most) const {
+  return require_number(name, option(name), "number", least, most);
+}
+
+int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most) const {
+  return require_number(name, option(name), "whole number", least, most);
 }
 
 namespace {

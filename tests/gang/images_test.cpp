@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <map>
 #include <regex>
 
 #include "lockstep/checkpoint.h"
@@ -160,11 +161,18 @@ TEST_F(Images, GoOnWithTorchvisionsWeightsAndGiveThemBack) {
 }
 
 TEST_F(Images, AskForANumberWhereANumberIsMeant) {
-  const os::CommandResult result =
-      sh(kTinyImagenet + " --generated --label-smoothing much --steps 1");
+  for (const auto& [flags, message] : std::map<std::string, std::string>{
+           {"--label-smoothing much", "cannot use --label-smoothing 'much': it is no number"},
+           {"--label-smoothing 5", "'5': it is no number from 0 to 1"},
+           {"--label-smoothing=-1", "'-1': it is no number from 0 to 1"},
+           {"--image-size 16.5", "'16.5': it is no whole number from 8 to 4096"}}) {
+    for (const std::string& program : {kTinyImagenet + " --generated", kImagenet}) {
+      const os::CommandResult result = sh(program + " --steps 1 " + flags);
 
-  EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("cannot use --label-smoothing 'much': it is no number"));
+      EXPECT_EQ(result.status.code, 64) << program << flags << result.errors;
+      EXPECT_THAT(result.errors, HasSubstr(message)) << program;
+    }
+  }
 }
 
 }  // namespace

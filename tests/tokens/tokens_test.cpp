@@ -167,5 +167,16 @@ TEST_F(Tokens, TrainASmallGpt2UnderEveryStrategy) {
   EXPECT_THAT(refused.errors, HasSubstr("looked for: nothing_train_000000.bin"));
 }
 
+TEST_F(Tokens, AskForNumbersOfGpt2sOwn) {
+  for (const std::string flag :
+       {"--dropout lots", "--dropout 2", "--context=-1", "--context 16.5", "--context 100000"}) {
+    const os::CommandResult refused =
+        sh(LOCKSTEP_BIN_DIR "/gpt2 --size tiny --tokens nothing " + flag);
+
+    EXPECT_EQ(refused.status.code, 64) << flag << refused.errors;
+    EXPECT_THAT(refused.errors, HasSubstr("number from 0 to ")) << flag;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

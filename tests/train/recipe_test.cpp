@@ -15,6 +15,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 constexpr int64_t kClasses = 9;
@@ -210,10 +211,30 @@ TEST(Session, ReadsNumbersOfTheProgramsOwnAndQuotesWhatIsNone) {
   EXPECT_THAT([&] { session.number("--c"); },
               ThrowsMessage<Error>("cannot use --c 'much': it is no number\n"
                                    "  asked: --c much  (command line)\n"
-                                   "  try:   --c 0.1, say"));
+                                   "  try:   --c with a number"));
   for (const char* name : {"--d", "--e"}) {
     EXPECT_THROW(session.number(name), Error) << name;
   }
+}
+
+TEST(Session, RefusesNumbersOutOfRangeAndPartsOfWholeOnes) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  train::Flags flags;
+  flags.program = {{"--share", "5"}, {"--below", "-1"}, {"--size", "16.5"}, {"--whole", "16"}};
+  const Session session = make_session(solo, directory.path(), flags);
+
+  EXPECT_EQ(session.number("--share", 0, 5), 5);
+  EXPECT_EQ(session.whole_number("--whole", 16, 16), 16);
+  EXPECT_THAT([&] { session.number("--share", 0, 1); },
+              ThrowsMessage<Error>("cannot use --share '5': it is no number from 0 to 1\n"
+                                   "  asked: --share 5  (command line)\n"
+                                   "  try:   --share with a number from 0 to 1"));
+  EXPECT_THAT([&] { session.number("--below", 0); },
+              ThrowsMessage<Error>(HasSubstr("it is no number from 0\n")));
+  EXPECT_THAT([&] { session.whole_number("--size", 8, 4096); },
+              ThrowsMessage<Error>(
+                  HasSubstr("cannot use --size '16.5': it is no whole number from 8 to 4096")));
 }
 
 struct Way {
