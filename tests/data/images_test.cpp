@@ -170,26 +170,6 @@ TEST(AugmentedImages, AreTheSameFromAPack) {
   EXPECT_EQ(samples(packed.test->batch(first(4))), samples(files.test->batch(first(4))));
 }
 
-TEST(AugmentedImages, AreTheSameInPinnedMemory) {
-  if (!torch::cuda::is_available()) {
-    GTEST_SKIP() << "needs a GPU to pin memory for";
-  }
-  const TinyFolders folders(8, 2);
-  const DatasetPtr train = tiny_imagenet(folders.path()).train;
-  const auto all = [](int64_t) {
-    return first(8);
-  };
-  for (const DatasetPtr& dataset : {train, take(train, 8)}) {
-    Loader loader(dataset, 1, all, {.pin_memory = true});
-    const Batch batch = *loader.next();
-
-    EXPECT_TRUE(batch.input.is_pinned() && batch.target.is_pinned());
-    EXPECT_TRUE(batch.input.is_contiguous(torch::MemoryFormat::ChannelsLast));
-    EXPECT_EQ(samples(batch), samples(train->batch(first(8))));
-    EXPECT_EQ(samples(batch.to(torch::kCUDA, true).to(torch::kCPU)), samples(batch));
-  }
-}
-
 TEST(DamagedImages, AreRefusedByName) {
   const TinyFolders folders(4, 2);
   folders.write(TinyFolders::train_name(2), "");
