@@ -89,6 +89,11 @@ function(lockstep_test name)
     # A test spends its time in libtorch, its compiler in the optimizer.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+  else()
+    # What is tested was compiled elsewhere, with the optimizer.
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>
+                                           $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    lockstep_share_precompiled(${name} lockstep_test_pch)
   endif()
   if(arg_TOGETHER OR (arg_TORCH AND NOT arg_SEPARATE))
     add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"
