@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <span>
 
 namespace lockstep::image {
 namespace {
@@ -76,9 +77,10 @@ LOCKSTEP_FOR_ALL_PROCESSORS
 void blend_rows(const uint8_t* const* rows,
                 const int16_t* weights,
                 int count,
-                size_t values,
-                int32_t* __restrict sums,
+                std::span<int32_t> scratch,
                 float* __restrict blended) {
+  const size_t values = scratch.size();
+  int32_t* __restrict sums = scratch.data();
   add_some_rows<false>(rows, weights, std::min(count, 4), values, sums);
   for (int k = 4; k < count; k += 4) {
     add_some_rows<true>(rows + k, weights + k, std::min(count - k, 4), values, sums);
@@ -149,10 +151,10 @@ void Resampler::prepare(const Axis& columns, int left, int width) {
     taps_ = std::max(taps_, columns.count(i));
   }
   const auto taps = static_cast<size_t>(taps_);
-  values_ = static_cast<size_t>(width) * kChannels;
-  sums_.resize(values_);
+  const size_t values = static_cast<size_t>(width) * kChannels;
+  sums_.resize(values);
   // Weights of 0 look past the end of the row.
-  blended_.assign(values_ + taps * kChannels, 0);
+  blended_.assign(values + taps * kChannels, 0);
   offsets_.clear();
   weights_.clear();
   for (int i = 0; i < columns.outputs(); ++i) {
@@ -166,7 +168,7 @@ void Resampler::write(const uint8_t* const* rows,
                       int count,
                       uint8_t* output,
                       int64_t column_step) {
-  blend_rows(rows, weights, count, values_, sums_.data(), blended_.data());
+  blend_rows(rows, weights, count, sums_, blended_.data());
   const float* weight = weights_.data();
   for (const int64_t offset : offsets_) {
     const float* source = blended_.data() + offset;

@@ -64,10 +64,9 @@ class Resampler {
 
  private:
   int taps_ = 0;
-  size_t values_ = 0;             // in a source row
   std::vector<int64_t> offsets_;  // of the first value of each output
   std::vector<float> weights_;
-  std::vector<int32_t> sums_;
+  std::vector<int32_t> sums_;  // of a source row, value by value
   std::vector<float> blended_;
 };
 
