@@ -151,6 +151,25 @@ const tests = {
     await server.stop();
   },
 
+  async "compares ranks where there are several, and only there"(browser) {
+    const alone = new MadeUpRun(path.join(scratch, "runs", "alone"), { workers: 1 });
+    for (let step = 1; step <= 40; step++) {
+      alone.step(0, step);
+    }
+    smallRun("gang");
+    const server = await serve("runs/alone", "runs/gang");
+    const page = await open(browser, server);
+    const heat = page.locator("#heat");
+
+    assert.ok(!(await heat.isVisible()), "nobody holds up a rank that is alone");
+    await page.locator('#runs [data-run="0"]').uncheck();
+    await until("the gang's ranks are compared", async () => (await heat.isVisible()) && /Slowest: rank 1/.test(await heat.textContent()));
+    await page.locator('#runs [data-run="0"]').check();
+    await until("they are gone with the gang", async () => !(await heat.isVisible()));
+    assert.deepEqual(page.faults, []);
+    await server.stop();
+  },
+
   async "shows nothing without the token"(browser) {
     smallRun("secret");
     const server = await serve("runs/secret");

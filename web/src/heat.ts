@@ -22,10 +22,17 @@ export class HeatMap {
 
   constructor(place: HTMLElement) {
     this.section = place;
+    this.hide();
     place.append(make("div", { class: "head" }, make("h2", {}, "Stragglers")), make("div", { class: "canvas" }, this.canvas), this.told);
     this.canvas.addEventListener("mousemove", (event) => this.point(event));
     this.canvas.addEventListener("mouseleave", () => this.tell());
     new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  // For a run of one rank, which nobody can hold up.
+  hide(): void {
+    this.heat = null;
+    this.section.hidden = true;
   }
 
   show(heat: Heat, origin: number): void {

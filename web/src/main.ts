@@ -107,6 +107,8 @@ class Page {
     await this.logs.more();
     if (run.snapshot.run.world_size > 1) {
       this.heat.show(await api.heat(run.entry.id), run.snapshot.run.started ?? 0);
+    } else {
+      this.heat.hide();
     }
   }
 
