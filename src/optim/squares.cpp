@@ -56,10 +56,10 @@ double sum_of_squares(const torch::Tensor& values) {
   if (flat.is_cpu() && flat.scalar_type() == torch::kFloat64) {
     return on_cpu<double>(flat);
   }
-  return squares_in_place(flat).item<double>();
+  return sum_of_squares_tensor(flat).item<double>();
 }
 
-torch::Tensor squares_in_place(const torch::Tensor& values) {
+torch::Tensor sum_of_squares_tensor(const torch::Tensor& values) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor flat = values.contiguous().view(-1);
   // Piece by piece: a copy in float64 of all of it would be twice as large.

@@ -10,6 +10,6 @@ namespace lockstep::optim {
 double sum_of_squares(const torch::Tensor& values);
 
 // The same as a number where the values are: a GPU is not waited for.
-torch::Tensor squares_in_place(const torch::Tensor& values);
+torch::Tensor sum_of_squares_tensor(const torch::Tensor& values);
 
 }  // namespace lockstep::optim

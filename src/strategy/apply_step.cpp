@@ -36,9 +36,9 @@ torch::Tensor late_norm_of(const std::vector<torch::Tensor>& gradients) {
     return {};
   }
   const torch::NoGradGuard no_grad;
-  torch::Tensor squares = optim::squares_in_place(gradients.front());
+  torch::Tensor squares = optim::sum_of_squares_tensor(gradients.front());
   for (size_t i = 1; i < gradients.size(); ++i) {
-    squares += optim::squares_in_place(gradients[i]);
+    squares += optim::sum_of_squares_tensor(gradients[i]);
   }
   return squares.sqrt();
 }

@@ -365,7 +365,7 @@ class Zero final : public Strategy {
     torch::Tensor squares =
         torch::zeros({1}, torch::dtype(torch::kFloat64).device(*communicator_.device()));
     for (const torch::Tensor& gradient : own_gradients()) {
-      squares += optim::squares_in_place(gradient);
+      squares += optim::sum_of_squares_tensor(gradient);
     }
     exchange_->channel().all_reduce(squares);
     return squares.sqrt().div_(loss_scale);

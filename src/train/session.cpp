@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "lockstep/error.h"
 #include "train/deepspeed_flags.h"
 #include "train/own_loop.h"
@@ -83,13 +84,12 @@ const std::string& Session::option(std::string_view name) const {
 
 namespace {
 
-// All of `text`, or nothing.
-template <typename Number>
-std::optional<Number> find_number(std::string_view text) {
-  Number value = 0;
+// A number that is finite, and nothing else.
+std::optional<double> find_finite(std::string_view text) {
+  double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_all = fault == std::errc() && end == text.data() + text.size();
-  return is_all && std::isfinite(static_cast<double>(value)) ? std::optional(value) : std::nullopt;
+  return is_all && std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 // "from 0 to 1", as far as there are limits.
@@ -102,31 +102,29 @@ std::string describe_range(Number least, Number most) {
   return from + to;
 }
 
-template <typename Number>
-Number require_number(std::string_view name,
-                      const std::string& text,
-                      std::string_view kind,
-                      Number least,
-                      Number most) {
-  const std::optional<Number> value = find_number<Number>(text);
-  if (value && *value >= least && *value <= most) {
-    return *value;
-  }
-  const std::string range = describe_range(least, most);
-  throw Error(ExitCode::Usage,
-              fmt::format("cannot use {} '{}': it is no {}{}", name, text, kind, range))
+// `wanted`: "number from 0 to 1".
+[[noreturn]] void refuse(std::string_view name, std::string_view text, const std::string& wanted) {
+  throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}': it is no {}", name, text, wanted))
       .fact("asked", fmt::format("{} {}", name, text), "command line")
-      .hint(fmt::format("{} with a {}{}", name, kind, range));
+      .hint(fmt::format("{} with a {}", name, wanted));
 }
 
 }  // namespace
 
 double Session::number(std::string_view name, double least, double most) const {
-  return require_number(name, option(name), "number", least, most);
+  const std::optional<double> value = find_finite(option(name));
+  if (!value || *value < least || *value > most) {
+    refuse(name, option(name), "number" + describe_range(least, most));
+  }
+  return *value;
 }
 
 int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most) const {
-  return require_number(name, option(name), "whole number", least, most);
+  const std::optional<int64_t> value = find_integer(option(name));
+  if (!value || *value < least || *value > most) {
+    refuse(name, option(name), "whole number" + describe_range(least, most));
+  }
+  return *value;
 }
 
 namespace {

@@ -5,16 +5,15 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <torch/cuda.h>
 
 #include "comm/stream_mark.h"
-#include "contract/event.h"
-#include "contract/run_directory.h"
 #include "os/command.h"
 #include "os/files.h"
+#include "support/step_events.h"
 
 namespace lockstep {
 namespace {
@@ -88,13 +87,11 @@ struct Told {
   int events = 0;
 };
 
-Told read_steps(const contract::RunDirectory& run, int rank) {
+Told read_steps(const std::filesystem::path& run, int rank) {
   Told told;
-  std::ifstream lines(run.events(rank));
-  for (std::string line; std::getline(lines, line);) {
-    const contract::Event event = contract::parse_event(line);
+  for (const contract::Event& event : step_events(run, rank)) {
     // The first calls are compared on the host, and those of the first step connect.
-    if (event.kind != "step" || contract::find_number(event, "step").value() <= 45) {
+    if (contract::find_number(event, "step").value() <= 45) {
       continue;
     }
     ++told.events;
@@ -129,7 +126,7 @@ TEST_F(Nccl, TellsWhoWaitsForWhomUnderEveryStrategy) {
         {.directory = directory.path()});
 
     ASSERT_EQ(result.status.code, 0) << strategy << result.output << result.errors;
-    const contract::RunDirectory run(directory.path() / "run");
+    const std::filesystem::path run = directory.path() / "run";
     const std::array<Told, 2> told = {read_steps(run, 0), read_steps(run, 1)};
     EXPECT_GT(told[0].events, 0) << strategy;
     // Some 25 steps of 30 ms.

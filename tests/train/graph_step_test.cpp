@@ -4,7 +4,6 @@
 #include "train/graph_step.h"
 
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
 #include <map>
@@ -12,13 +11,12 @@
 #include <torch/cuda.h>
 
 #include "comm/solo.h"
-#include "contract/event.h"
-#include "contract/run_directory.h"
 #include "lockstep/datasets.h"
 #include "lockstep/models.h"
 #include "lockstep/trainer.h"
 #include "os/files.h"
 #include "support/session.h"
+#include "support/step_events.h"
 
 namespace lockstep {
 namespace {
@@ -41,18 +39,6 @@ struct Trained {
   std::string output;
   std::vector<contract::Event> steps;  // as told
 };
-
-std::vector<contract::Event> read_steps(const std::filesystem::path& folder) {
-  std::vector<contract::Event> steps;
-  std::ifstream lines(contract::RunDirectory(folder).events(0));
-  for (std::string line; std::getline(lines, line);) {
-    contract::Event event = contract::parse_event(line);
-    if (event.kind == "step") {
-      steps.push_back(std::move(event));
-    }
-  }
-  return steps;
-}
 
 double sum_of(const std::vector<contract::Event>& events, const std::string& name) {
   double sum = 0;
@@ -114,7 +100,7 @@ Trained train_digits(const Wish& wish) {
   for (const torch::Tensor& parameter : net->parameters()) {
     trained.weights.push_back(parameter.detach().cpu());
   }
-  trained.steps = read_steps(folder.path());
+  trained.steps = step_events(folder.path(), 0);
   return trained;
 }
 
@@ -182,7 +168,7 @@ std::vector<contract::Event> train_slowly(const DatasetPtr& data,
     return CrossEntropy()(model, batch);
   });
   ::testing::internal::GetCapturedStdout();
-  return read_steps(folder.path());
+  return step_events(folder.path(), 0);
 }
 
 TEST_F(GraphSteps, TellHowLongTheGpuComputed) {

@@ -2,7 +2,6 @@
 #include "lockstep/trainer.h"
 
 #include <array>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <numeric>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "os/files.h"
 #include "support/gang.h"
 #include "support/session.h"
+#include "support/step_events.h"
 
 namespace lockstep {
 namespace {
@@ -288,22 +288,17 @@ TEST(Trainer, TellsWhereTheTimeOfEveryWorkerGoes) {
     });
   });
 
-  const contract::RunDirectory run(directory.path());
   std::array<double, 2> compute = {};
   std::array<double, 2> exchange = {};
   for (const size_t rank : {0, 1}) {
     double saving = 0;
-    std::ifstream lines(run.events(static_cast<int>(rank)));
-    for (std::string line; std::getline(lines, line);) {
-      const contract::Event event = contract::parse_event(line);
-      if (event.kind == "step") {
-        compute.at(rank) += contract::find_number(event, "compute_seconds").value();
-        exchange.at(rank) += contract::find_number(event, "exchange_seconds").value();
-        saving += contract::find_number(event, "checkpoint_seconds").value();
-        EXPECT_GT(contract::find_number(event, "gradient_norm").value(), 0);
-        EXPECT_GT(contract::find_number(event, "memory_bytes").value(), 0);
-        EXPECT_FALSE(contract::find_number(event, "device_memory_bytes"));
-      }
+    for (const contract::Event& event : step_events(directory.path(), static_cast<int>(rank))) {
+      compute.at(rank) += contract::find_number(event, "compute_seconds").value();
+      exchange.at(rank) += contract::find_number(event, "exchange_seconds").value();
+      saving += contract::find_number(event, "checkpoint_seconds").value();
+      EXPECT_GT(contract::find_number(event, "gradient_norm").value(), 0);
+      EXPECT_GT(contract::find_number(event, "memory_bytes").value(), 0);
+      EXPECT_FALSE(contract::find_number(event, "device_memory_bytes"));
     }
     EXPECT_GT(saving, 0);
   }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/event.h"
+#include "contract/run_directory.h"
+
+namespace lockstep {
+
+// What a rank has told of its steps, in a run directory.
+inline std::vector<contract::Event> step_events(const std::filesystem::path& run, int rank) {
+  std::vector<contract::Event> steps;
+  std::ifstream lines(contract::RunDirectory(run).events(rank));
+  for (std::string line; std::getline(lines, line);) {
+    contract::Event event = contract::parse_event(line);
+    if (event.kind == "step") {
+      steps.push_back(std::move(event));
+    }
+  }
+  return steps;
+}
+
+}  // namespace lockstep
