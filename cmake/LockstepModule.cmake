@@ -106,6 +106,7 @@ function(lockstep_test name)
       ${name}
       DISCOVERY_TIMEOUT 60
       DISCOVERY_MODE PRE_TEST
+      NO_PRETTY_VALUES
       PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
   endif()
 endfunction()

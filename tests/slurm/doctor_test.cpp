@@ -154,7 +154,7 @@ TEST(DoctorOfANodeThatIsGone, NamesItAndDoesNotHang) {
   lab.tool("cut", {"n2"});
   lab.write("go", "");
 
-  const JobEnd end = lab.wait_for_job(id, seconds(60));
+  const JobEnd end = lab.wait_for_job(id);
 
   EXPECT_THAT(end.output,
               AllOf(HasSubstr("n2 did not answer"), HasSubstr("code 1"), HasSubstr("verdict:")));

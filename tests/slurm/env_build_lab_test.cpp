@@ -78,7 +78,7 @@ TEST_F(EnvBuildAsJob, LeavesNothingWhenItIsCancelled) {
   lab().shell("ctl", "scancel --user=hpc");
 
   EXPECT_NE(build.wait().status.code, 0);
-  EXPECT_TRUE(comes_true(seconds(10), [&] { return !fs::exists(lab().path("envs/mine")); }));
+  EXPECT_TRUE(comes_true(seconds(60), [&] { return !fs::exists(lab().path("envs/mine")); }));
 }
 
 TEST_F(EnvBuildAsJob, IsLeftAloneWhenAskedTo) {

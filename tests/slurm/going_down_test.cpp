@@ -54,7 +54,7 @@ class GoingDown : public LaunchOnLab {
   // Whether all of `count` workers have come as far as `touch here-$RANK`.
   bool all_here(int count) {
     for (int rank = 0; rank < count; ++rank) {
-      if (!lab().has_file("here-" + std::to_string(rank), seconds(20))) {
+      if (!lab().has_file("here-" + std::to_string(rank))) {
         return false;
       }
     }
@@ -168,7 +168,7 @@ TEST_F(GoingDown, PassesUserSignalsOn) {
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   send("ctl", "USR1", "lockstep");
-  EXPECT_TRUE(comes_true(seconds(10), [&] { return count_of(run.output(), "usr1 ") == 4; }));
+  EXPECT_TRUE(comes_true(seconds(60), [&] { return count_of(run.output(), "usr1 ") == 4; }));
   send("ctl", "USR2", "lockstep");
 
   EXPECT_EQ(run.wait().status.code, 0);
@@ -210,18 +210,19 @@ TEST_F(GoingDown, StopsOnScancel) {
   EXPECT_THAT(end.output, Not(AnyOf(ContainsRegex("rank . failed"), HasSubstr("lockstep: error"))));
 }
 
-// Slurm looks at limits every 30 s, and its shortest limit is a minute.
+// Slurm looks at limits every 30 s and warns up to that much earlier; its shortest limit is a
+// minute. So it warns 25 to 55 s after the beginning, when workers are there.
 TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
   const std::string job =
-      lab().submit({"-N2", "-t", "1", "--signal=USR1@55"},
+      lab().submit({"-N2", "-t", "1", "--signal=USR1@5"},
                    batch("trap 'touch warned-$RANK' USR1; trap 'touch told-$RANK; exit 0' TERM; "
                          "touch here-$RANK; while :; do sleep 0.1; done"));
   ASSERT_TRUE(all_here(4));
 
   for (const char* name : {"warned-0", "warned-1", "warned-2", "warned-3"}) {
-    EXPECT_TRUE(lab().has_file(name, seconds(45))) << name;
+    EXPECT_TRUE(lab().has_file(name, seconds(120))) << name;
   }
-  const JobEnd end = lab().wait_for_job(job, seconds(100));
+  const JobEnd end = lab().wait_for_job(job);
   EXPECT_EQ(end.state, "TIMEOUT");
   for (const char* name : {"told-0", "told-1", "told-2", "told-3"}) {
     EXPECT_TRUE(lab().has_file(name)) << name << "\n" << end.output;
@@ -247,7 +248,7 @@ TEST_F(GoingDown, TakesItsWorkersAlongWhenKilled) {
   lab().on("ctl", {"pkill", "-KILL", "-x", "-u", "hpc", "lockstep"});
   run.wait();
 
-  EXPECT_TRUE(lab().is_quiet(seconds(10)));
+  EXPECT_TRUE(lab().is_quiet());
 }
 
 TEST_F(GoingDown, NamesTheNodeWhoseAgentWasKilled) {

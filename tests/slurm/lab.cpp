@@ -243,7 +243,7 @@ void OnLab::TearDown() {
     }
   }
   lab().shell("ctl", "scancel --user=hpc 2>/dev/null");
-  EXPECT_TRUE(comes_true(seconds(40), [&] {
+  EXPECT_TRUE(comes_true(seconds(90), [&] {
     const std::string states =
         lab().on("ctl", {"sinfo", "-h", "-N", "-p", "main", "-o", "%T"}).output;
     return states == "idle\nidle\nidle\nidle\n";

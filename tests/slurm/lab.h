@@ -61,24 +61,25 @@ class Lab {
   // `slurm-lab VERB --name THIS WORDS`, to its end.
   Result tool(const std::string& verb, const Words& words = {}) const;
 
-  // A command on a node, as user hpc in the directory chosen with `work_in`, or as root.
-  Result on(const std::string& node, const Words& command, seconds limit = seconds(60)) const;
+  // A command on a node, as user hpc in the directory chosen with `work_in`, or as root. Limits are
+  // for what hangs; a busy machine may take many times as long as an idle one.
+  Result on(const std::string& node, const Words& command, seconds limit = seconds(120)) const;
   Result on_as_root(const std::string& node, const Words& command) const;
-  Running start(const std::string& node, const Words& command, seconds limit = seconds(120)) const;
+  Running start(const std::string& node, const Words& command, seconds limit = seconds(180)) const;
 
   // A shell's command line on a node.
   Result shell(const std::string& node,
                const std::string& line,
-               seconds limit = seconds(60)) const {
+               seconds limit = seconds(120)) const {
     return on(node, {"bash", "-c", line}, limit);
   }
 
   // Submits a script, a first line and all; its number. What it says goes to job-NUMBER.out.
   std::string submit(const Words& options, const std::string& script) const;
-  JobEnd wait_for_job(const std::string& id, seconds limit = seconds(60)) const;
+  JobEnd wait_for_job(const std::string& id, seconds limit = seconds(180)) const;
   JobEnd run_job(const Words& options,
                  const std::string& script,
-                 seconds limit = seconds(60)) const;
+                 seconds limit = seconds(180)) const;
 
   // Makes a directory below the user's home and works there from now on.
   void work_in(const std::string& name);
@@ -90,7 +91,7 @@ class Lab {
   std::string write(const std::string& name, const std::string& text) const;
 
   // Whether such a file is there within `limit`.
-  bool has_file(const std::string& name, seconds limit = seconds(15)) const;
+  bool has_file(const std::string& name, seconds limit = seconds(60)) const;
 
   // The user's processes on a node, as "NUMBER COMMAND"; numbers are this machine's.
   Words processes(const std::string& node) const;
@@ -99,7 +100,7 @@ class Lab {
   Words nodes() const;
 
   // Whether no node has a process of the user's, or has none soon.
-  bool is_quiet(seconds limit = seconds(10)) const;
+  bool is_quiet(seconds limit = seconds(30)) const;
 
  private:
   Words words_for(const std::string& verb, const Words& words) const;

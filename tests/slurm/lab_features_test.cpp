@@ -175,7 +175,7 @@ TEST_F(LabWithAccounts, TellsOfAJobThatHasEnded) {
 
   // slurmdbd hears of it in its own time.
   std::string said;
-  EXPECT_TRUE(comes_true(seconds(20), [&] {
+  EXPECT_TRUE(comes_true(seconds(60), [&] {
     said = lab().on("ctl", {"sacct", "-nPX", "-j", id, "-o", "Account,State,ExitCode"}).output;
     return said == "test|FAILED|3:0\n";
   })) << said;

@@ -163,7 +163,7 @@ TEST_F(LabItself, LosesANodeAndGetsItBack) {
   EXPECT_NE(lab().on("ctl", {"ssh", "-o", "ConnectTimeout=1", "n4", "true"}).status.code, 0);
 
   EXPECT_EQ(lab().tool("boot", {"n4"}).status.code, 0);
-  EXPECT_TRUE(comes_true(seconds(10), [&] {
+  EXPECT_TRUE(comes_true(seconds(60), [&] {
     return lab().on("ctl", {"srun", "-w", "n4", "hostname"}, seconds(5)).output == "n4\n";
   }));
 }
@@ -265,7 +265,7 @@ TEST_F(LabItself, LeavesNothingBehind) {
   auto other = std::make_unique<Lab>(Words{"--nodes", "2", "--ssh"});
   const fs::path root = other->root();
   Running job = other->start("ctl", {"srun", "-N2", "sleep", "60"});
-  EXPECT_TRUE(comes_true(seconds(10), [&] { return !other->processes("n2").empty(); }));
+  EXPECT_TRUE(comes_true(seconds(60), [&] { return !other->processes("n2").empty(); }));
   const std::set<int> processes = descendants(std::stoi(read_text(root / "rack.pid")));
   EXPECT_GT(processes.size(), 15U);
   EXPECT_EQ(read_text("/proc/self/mounts"), mounts);
@@ -297,7 +297,7 @@ TEST_F(LabItself, DiesWithTheProcessItIsTiedTo) {
 
   owner.signal(SIGKILL);
 
-  EXPECT_TRUE(comes_true(seconds(10), [&] { return !any_alive(processes); }));
+  EXPECT_TRUE(comes_true(seconds(60), [&] { return !any_alive(processes); }));
   EXPECT_FALSE(fs::exists(root));
   owner.wait();
 }
