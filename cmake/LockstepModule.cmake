@@ -58,15 +58,17 @@ function(lockstep_program name)
   lockstep_share_precompiled(${name} lockstep_torch_pch)
 endfunction()
 
-# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|gang|...] [TORCH] [SEPARATE]
-#               [TOGETHER] [TIMEOUT SECONDS])
+# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|gang|...] [TORCH [ALONE ...]]
+#               [SEPARATE] [TOGETHER] [TIMEOUT SECONDS])
 #
 # One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to
 # load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes. Another
-# one is so if its cases share what is dear to make: TOGETHER.
+# one is so if its cases share what is dear to make: TOGETHER. As the headers of libtorch cost a
+# compiler five seconds whatever follows, sources of a TORCH test are compiled eight at a time, but
+# for those ALONE, which have names of their own that another has as well.
 function(lockstep_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE;TOGETHER" "LABEL;TIMEOUT"
-                        "SOURCES;DEPS;LIBS")
+                        "SOURCES;ALONE;DEPS;LIBS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -74,7 +76,8 @@ function(lockstep_test name)
     set(arg_LABEL unit)
   endif()
   list(TRANSFORM arg_DEPS PREPEND lockstep::)
-  add_executable(${name} ${arg_SOURCES})
+  add_executable(${name} ${arg_SOURCES} ${arg_ALONE})
+  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_include_directories(
     ${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
@@ -88,7 +91,9 @@ function(lockstep_test name)
     lockstep_share_precompiled(${name} lockstep_torch_test_pch)
     # A test spends its time in libtorch, its compiler in the optimizer.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-    set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+    set_target_properties(
+      ${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch UNITY_BUILD ${LOCKSTEP_UNITY}
+                         UNITY_BUILD_BATCH_SIZE 8)
   else()
     # What is tested was compiled elsewhere, with the optimizer.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>

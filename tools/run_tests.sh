@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs the tests of a build folder, then says by name what was skipped and why, then counts. Where
-# nobody watches, in a file or a pipe, one in a hundred of those that pass is mentioned.
+# nobody watches, in a file or a pipe, one in a hundred of those that pass is mentioned, and what a
+# failed one printed comes at the end.
 #
 #   tools/run_tests.sh BUILD [JOBS] [CTEST OPTIONS...]
 set -euo pipefail
@@ -14,12 +15,12 @@ rm -rf "$build/test-results"
 mkdir -p "$build/test-results"
 
 run() {
-  ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" \
+  ctest --test-dir "$build" --no-tests=error -j "$jobs" \
     --output-junit test-results/ctest.xml "$@"
 }
 status=0
 if [[ -t 1 ]]; then
-  run "$@" || status=$?
+  run --output-on-failure "$@" || status=$?
 else
   run "$@" | awk '/^ +Start +[0-9]+: / { next }
     /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: .* Passed / && ++passed % 100 { next }
