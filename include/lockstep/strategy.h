@@ -141,7 +141,7 @@ class Strategy {
 
   // The flat pieces of parameters, by their names, that the optimizer updates on this worker in
   // place of the parameters; none: it updates the parameters themselves.
-  virtual std::vector<std::pair<std::string, torch::Tensor>> updated() const { return {}; }
+  virtual std::vector<TensorPiece> updated() const { return {}; }
 
   // After somebody has changed these pieces: lets the parameters follow. All workers call
   // it.

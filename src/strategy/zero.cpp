@@ -133,11 +133,15 @@ class Zero final : public Strategy {
     return last;
   }
 
-  std::vector<std::pair<std::string, torch::Tensor>> updated() const override {
-    std::vector<std::pair<std::string, torch::Tensor>> all;
+  std::vector<TensorPiece> updated() const override {
+    std::vector<TensorPiece> all;
     for (const Unit& unit : units_) {
       for (const Piece& piece : unit.pieces()) {
-        all.emplace_back(unit.plan().members[piece.member].name, piece.value);
+        const zero::Member& member = unit.plan().members[piece.member];
+        all.push_back({.name = member.name,
+                       .shape = member.parameter.sizes().vec(),
+                       .offset = piece.offset,
+                       .values = piece.value});
       }
     }
     return all;

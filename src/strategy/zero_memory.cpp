@@ -41,7 +41,7 @@ MemoryNeed memory_need(const torch::nn::Module& model,
                        const torch::optim::Optimizer& optimizer,
                        const ZeroOptions& options,
                        int workers,
-                       bool accumulates) {
+                       MemoryAsk ask) {
   MemoryNeed need{.buffers = bytes_of(model.buffers())};
   const int64_t state = state_per_element(optimizer);
   int64_t largest_packet = 0;
@@ -63,8 +63,9 @@ MemoryNeed memory_need(const torch::nn::Module& model,
       continue;
     }
     largest_packet = std::max(largest_packet, wide * whole);
-    need.gradients += wide * (options.stage == 1 && accumulates ? whole : held);
+    need.gradients += wide * (options.stage == 1 && ask.accumulates ? whole : held);
     need.optimizer += wide * held * (state + (type < wide ? 1 : 0));
+    need.averages += ask.averages ? wide * held : 0;
   }
   // Frozen parameters that are in no unit.
   need.parameters += std::max<int64_t>(0, bytes_of(model.parameters()) - placed);

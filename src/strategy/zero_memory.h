@@ -14,17 +14,23 @@ struct MemoryNeed {
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t optimizer = 0;  // its state, and its float32 copies of shorter parameters
+  int64_t averages = 0;
   int64_t buffers = 0;
 
-  int64_t total() const { return parameters + gradients + optimizer + buffers; }
+  int64_t total() const { return parameters + gradients + optimizer + averages + buffers; }
 };
 
-// Of the first worker, whose share is never smaller than another's. `accumulates`: steps have
-// several micro-batches.
+// What else a training asks for.
+struct MemoryAsk {
+  bool accumulates = false;  // steps have several micro-batches
+  bool averages = false;     // of the weights
+};
+
+// Of the first worker, whose share is never smaller than another's.
 MemoryNeed memory_need(const torch::nn::Module& model,
                        const torch::optim::Optimizer& optimizer,
                        const ZeroOptions& options,
                        int workers,
-                       bool accumulates);
+                       MemoryAsk ask);
 
 }  // namespace lockstep::strategy::zero

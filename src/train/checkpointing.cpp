@@ -310,12 +310,13 @@ std::vector<TensorPiece> Checkpointing::random_pieces() const {
 }
 
 std::vector<TensorPiece> Checkpointing::my_pieces(const Strategy& strategy,
-                                                  const NamedTensors& averages) const {
+                                                  const std::vector<TensorPiece>& averages) const {
   const int rank = session_.communicator->rank();
-  std::vector<TensorPiece> everywhere = as_pieces(checkpoint::kEmaPrefix, averages);
+  std::vector<TensorPiece> everywhere;
   std::vector<TensorPiece> mine;
+  append(is_sharded_ ? mine : everywhere, averages);
   if (is_sharded_) {
-    mine = *strategy.pieces();
+    append(mine, *strategy.pieces());
   } else {
     const NamedTensors weights = collect_model(model_);
     append(everywhere, as_pieces(checkpoint::kModelPrefix, weights));
@@ -351,7 +352,7 @@ std::string Checkpointing::begin_draft(int64_t step) {
 
 void Checkpointing::save(const CheckpointState& state,
                          const Strategy& strategy,
-                         const NamedTensors& averages) {
+                         const std::vector<TensorPiece>& averages) {
   LOCKSTEP_CHECK(!thread_.joinable());
   snapshot_.take(my_pieces(strategy, averages));
   const std::filesystem::path root = session_.run_dir.checkpoints();

@@ -52,9 +52,12 @@ class Checkpointing {
   std::optional<Restored> restore(Strategy& strategy);
 
   // Copies what this worker has to write, and begins to write it; settle() must have been called
-  // for the save before. `averages` of the weights are saved too if there are any. Where rank 0
-  // cannot begin, rank 0 throws its Error, and the others one that says so.
-  void save(const CheckpointState& state, const Strategy& strategy, const NamedTensors& averages);
+  // for the save before. `averages` of the weights are saved too if there are any: pieces where the
+  // Strategy gives pieces, else all of them on every worker. Where rank 0 cannot begin, rank 0
+  // throws its Error, and the others one that says so.
+  void save(const CheckpointState& state,
+            const Strategy& strategy,
+            const std::vector<TensorPiece>& averages);
 
   // Whether this worker's part of the save is done, for rank 0 the whole checkpoint; and whether it
   // failed.
@@ -79,7 +82,8 @@ class Checkpointing {
   Restored restore_from(const std::string& directory, Strategy& strategy);
   std::string set_aside_later(const std::filesystem::path& chosen) const;
   void restore_random(const CheckpointState& state, const PieceSource& source) const;
-  std::vector<TensorPiece> my_pieces(const Strategy& strategy, const NamedTensors& averages) const;
+  std::vector<TensorPiece> my_pieces(const Strategy& strategy,
+                                     const std::vector<TensorPiece>& averages) const;
   std::vector<TensorPiece> random_pieces() const;
   // Makes the directory, on rank 0; returns its token, the same on all workers.
   std::string begin_draft(int64_t step);

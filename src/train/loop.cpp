@@ -106,7 +106,6 @@ bool Loop::is_finished() const {
 
 TrainResult Loop::run() {
   require_recompute_known();
-  require_ema_possible();
   const StopRequest::Patience patience(session_.stop);
   std::optional<comm::OnSideStream> on_stream;
   if (session_.device.is_cuda()) {
@@ -129,13 +128,16 @@ TrainResult Loop::run() {
   task_.model.train();
   seed_worker(session_, options_.seed);
   if (strategy_->name() == "deepspeed") {
-    memory_ = check_memory(
-        session_, task_.model, task_.optimizer, options_.strategy, options_.accumulate > 1);
+    memory_ = check_memory(session_,
+                           task_.model,
+                           task_.optimizer,
+                           options_.strategy,
+                           {.accumulates = options_.accumulate > 1, .averages = options_.ema > 0});
   }
   checkpointing_.prepare();
   strategy_->adopt(task_.model, task_.optimizer);
   if (options_.ema > 0) {
-    ema_.emplace(task_.model, options_.ema);
+    ema_.emplace(task_.model, *strategy_, options_.ema);
   }
   resume();
   introduce();
@@ -171,19 +173,11 @@ TrainResult Loop::run() {
   return result;
 }
 
-void Loop::require_ema_possible() const {
-  if (options_.ema > 0 && strategy_->name() == "deepspeed") {
-    throw Error(ExitCode::Usage, "cannot average weights under -s deepspeed, which cuts them up")
-        .fact("asked", fmt::format("--ema {:g}", options_.ema))
-        .hint("leave out --ema, or -s ddp");
-  }
-}
-
 // What the optimizer updates.
 std::vector<torch::Tensor> Loop::weights() const {
   std::vector<torch::Tensor> tensors;
-  for (const auto& [name, piece] : strategy_->updated()) {
-    tensors.push_back(piece);
+  for (const TensorPiece& piece : strategy_->updated()) {
+    tensors.push_back(piece.values);
   }
   return tensors.empty() ? task_.model.parameters() : tensors;
 }
@@ -448,7 +442,9 @@ void Loop::validate() {
                task_.test,
                task_.loss,
                {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
-  averaged.reset();
+  if (averaged) {
+    averaged->end();
+  }
   report_evaluation();
   for (const auto& callback : callbacks_) {
     callback->on_evaluation(state_);

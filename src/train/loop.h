@@ -57,7 +57,6 @@ class Loop {
   TimeSplit take_split();
 
   void require_recompute_known() const;
-  void require_ema_possible() const;
   void resume();
   void change_batch(const CheckpointState& saved);
   void introduce();

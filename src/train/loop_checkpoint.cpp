@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/optimizer_value.h"
-#include "checkpoint/piece_sources.h"
+#include "checkpoint/weights_file.h"
 #include "lockstep/error.h"
 #include "os/signals.h"
 #include "train/loop.h"
@@ -96,10 +96,9 @@ void Loop::resume() {
   loss_scaler_.restore(note("loss_scale"));
   if (ema_) {
     // Averages of the random weights of this start would be worth nothing.
-    ema_.emplace(task_.model, options_.ema);
-    const NamedTensors averages = checkpoint::read_all(*restored->pieces, checkpoint::kEmaPrefix);
-    if (!averages.empty()) {
-      ema_->restore(averages, ema_updates(note("ema_updates")));
+    ema_.emplace(task_.model, *strategy_, options_.ema);
+    if (!checkpoint::items_below(*restored->pieces, checkpoint::kEmaPrefix).empty()) {
+      ema_->restore(*restored->pieces, ema_updates(note("ema_updates")));
     } else if (speaks) {
       log::warn("the checkpoint has no averaged weights: --ema begins with the trained ones");
     }
@@ -157,7 +156,8 @@ void Loop::save() {
   settle_save();
   session_.communicator->set_phase("a checkpoint");
   checkpoint_step_ = state_.step;
-  checkpointing_.save(checkpoint_state(), *strategy_, ema_ ? ema_->tensors() : NamedTensors{});
+  checkpointing_.save(
+      checkpoint_state(), *strategy_, ema_ ? ema_->pieces() : std::vector<TensorPiece>{});
   saving_ = Saving{.state = state_, .begun = start, .stall = seconds(start, Clock::now())};
   if (!options_.checkpoint_async) {
     settle_save();

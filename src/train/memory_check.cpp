@@ -60,6 +60,7 @@ std::string sum_of(const MemoryNeed& need) {
   add(need.parameters, "parameters");
   add(need.gradients, "gradients");
   add(need.optimizer, "optimizer");
+  add(need.averages, "averages");
   add(need.buffers, "buffers");
   return terms.size() == 1 ? terms.front()
                            : fmt::format("{} = {}", fmt::join(terms, " + "), text_of(need.total()));
@@ -116,13 +117,13 @@ std::vector<std::string> check_memory(SessionParts& session,
                                       const torch::nn::Module& model,
                                       const torch::optim::Optimizer& optimizer,
                                       const StrategyOptions& options,
-                                      bool accumulates) {
+                                      strategy::zero::MemoryAsk ask) {
   std::array<MemoryNeed, 4> by_stage;
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
     ZeroOptions zero = options.zero;
     zero.stage = static_cast<int>(stage);
-    by_stage.at(stage) = strategy::zero::memory_need(
-        model, optimizer, zero, session.communicator->size(), accumulates);
+    by_stage.at(stage) =
+        strategy::zero::memory_need(model, optimizer, zero, session.communicator->size(), ask);
   }
   int64_t made = 0;  // what the model has already will be used, or given back
   for (const torch::Tensor& parameter : model.parameters()) {
@@ -146,6 +147,7 @@ std::vector<std::string> check_memory(SessionParts& session,
   std::array<MemoryNeed, 4> elsewhere;  // in main memory
   for (size_t stage = 0; options.zero.offload_optimizer && stage < by_stage.size(); ++stage) {
     elsewhere.at(stage).optimizer = std::exchange(by_stage.at(stage).optimizer, 0);
+    elsewhere.at(stage).averages = std::exchange(by_stage.at(stage).averages, 0);
   }
   std::vector<std::string> lines =
       compare_memory(by_stage, options.zero.stage, workers, MemoryPlace::Gpu);

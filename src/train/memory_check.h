@@ -32,6 +32,6 @@ std::vector<std::string> check_memory(SessionParts& session,
                                       const torch::nn::Module& model,
                                       const torch::optim::Optimizer& optimizer,
                                       const StrategyOptions& options,
-                                      bool accumulates);
+                                      strategy::zero::MemoryAsk ask);
 
 }  // namespace lockstep::train

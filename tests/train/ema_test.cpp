@@ -17,46 +17,102 @@ namespace {
 
 using ::testing::ThrowsMessage;
 
-TEST(Ema, ForgetsTheFirstWeightsSoon) {
-  SmallNet net;
-  Ema ema(net, 0.999);
-  torch::NoGradGuard no_grad;
-  const torch::Tensor before = net.first->bias.detach().clone();
-  net.first->bias.add_(1);
+// A model in the hands of a Strategy, and the average of its weights.
+struct Averaged {
+  explicit Averaged(double decay) : ema(net, adopt(), decay) {}
 
-  ema.update();
+  Strategy& adopt() {
+    strategy->adopt(net, sgd);
+    return *strategy;
+  }
+
+  // The averages, as a checkpoint has them.
+  NamedTensors saved() const {
+    NamedTensors tensors;
+    for (const TensorPiece& piece : ema.pieces()) {
+      tensors.emplace_back(piece.name, piece.values);
+    }
+    return tensors;
+  }
+
+  comm::Solo solo;
+  SmallNet net;
+  torch::optim::SGD sgd{net.parameters(), 0.1};
+  std::unique_ptr<Strategy> strategy = make_strategy("single", solo, {});
+  Ema ema;
+};
+
+TEST(Ema, ForgetsTheFirstWeightsSoon) {
+  Averaged averaged(0.999);
+  torch::NoGradGuard no_grad;
+  const torch::Tensor before = averaged.net.first->bias.detach().clone();
+  averaged.net.first->bias.add_(1);
+
+  averaged.ema.update();
 
   // d = 2 / 11 after one step.
-  const torch::Tensor average = ema.tensors()[1].second;
+  const auto [name, average] = averaged.saved()[1];
+  EXPECT_EQ(name, "ema.first.bias");
   EXPECT_TRUE(average.allclose(before + 9.0 / 11, 1e-6, 1e-6));
 }
 
 TEST(Ema, LendsItsWeightsToTheModelForAWhile) {
-  SmallNet net;
-  Ema ema(net, 0.9);
-  torch::NoGradGuard no_grad;
-  const torch::Tensor first = flat(net);
-  net.first->bias.add_(1);
-  const torch::Tensor trained = flat(net);
+  for (const bool ends : {true, false}) {  // or something goes wrong meanwhile
+    Averaged averaged(0.9);
+    torch::NoGradGuard no_grad;
+    const torch::Tensor first = flat(averaged.net);
+    averaged.net.first->bias.add_(1);
+    const torch::Tensor trained = flat(averaged.net);
 
-  {
-    const Ema::Scope scope(ema);
-    EXPECT_TRUE(flat(net).equal(first));
+    {
+      Ema::Scope scope(averaged.ema);
+      EXPECT_TRUE(flat(averaged.net).equal(first));
+      if (ends) {
+        scope.end();
+      }
+    }
+
+    EXPECT_TRUE(flat(averaged.net).equal(trained));
   }
-
-  EXPECT_TRUE(flat(net).equal(trained));
 }
 
 TEST(Ema, RefusesTheAveragesOfAnotherModel) {
-  SmallNet net;
-  Ema ema(net, 0.9);
-  NamedTensors others = ema.tensors();
+  Averaged averaged(0.9);
+  NamedTensors others = averaged.saved();
   others.pop_back();
 
-  EXPECT_THAT([&] { ema.restore(others, 1); },
+  EXPECT_THAT([&] { averaged.ema.restore(*checkpoint::hold_tensors(others, "memory"), 1); },
               ThrowsMessage<Error>("cannot resume: the averaged weights are of another model\n"
                                    "  missing: 'second.bias'  (checkpoint)"));
 }
+
+// Two layers that share their weights, one whose weights are frozen, and numbers that are no
+// parameters.
+struct OddNet : torch::nn::Module {
+  OddNet() {
+    torch::NoGradGuard no_grad;
+    torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(uint64_t{9});
+    for (torch::Tensor& parameter : parameters()) {
+      parameter.copy_(torch::randn(parameter.sizes(), generator) * 0.3);
+    }
+    again->weight = again->register_parameter("weight", first->weight);
+    frozen->weight.set_requires_grad(false);
+  }
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    const torch::Tensor hidden = torch::relu(norm(first(torch::relu(first(input)))));
+    return last(frozen(hidden) + torch::linear(hidden, again->weight));
+  }
+
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(8, 8));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(8));
+  struct Again : torch::nn::Module {
+    torch::Tensor weight;
+  };
+  std::shared_ptr<Again> again = register_module("again", std::make_shared<Again>());
+  torch::nn::Linear frozen = register_module("frozen", torch::nn::Linear(8, 8));
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(8, 4));
+};
 
 struct Trained {
   torch::Tensor weights;
@@ -64,38 +120,112 @@ struct Trained {
   double test_loss = 0;
 };
 
+struct Way {
+  std::string strategy = "single";
+  int stage = 0;
+  std::string precision = "fp32";
+};
+
+template <typename Net = SmallNet>
 Trained train_averaged(Communicator& comm,
                        const std::filesystem::path& directory,
-                       const std::string& strategy,
+                       const Way& way,
                        int64_t epochs,
                        bool resumes = false) {
   Flags flags;
-  flags.strategy = strategy;
+  flags.strategy = way.strategy;
   flags.ema = 0.8;
+  flags.precision = way.precision;
   flags.resume = resumes ? "auto" : "none";
   Session session = make_session(comm, directory, flags);
-  SmallNet net;
+  Net net;
   torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  Trainer trainer(session, {.epochs = epochs, .global_batch = 12});
+  TrainerOptions options{.epochs = epochs, .global_batch = 12};
+  options.strategy.zero.stage = way.stage;
+  options.strategy.zero.persistence_threshold = 5;
+  Trainer trainer(session, options);
   const TrainResult result = trainer.fit(net, sgd, points(100), points(40), CrossEntropy());
   const auto saved = find_latest_checkpoint(directory / "checkpoints");
   return {flat(net), checkpoint::read_all(*saved->pieces(), "ema."), *result.test_loss};
 }
 
+void expect_same(const NamedTensors& found, const NamedTensors& wanted, double bound) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(found[i].first, wanted[i].first);
+    EXPECT_TRUE(found[i].second.allclose(wanted[i].second, bound, bound)) << wanted[i].first;
+  }
+}
+
+const std::vector<Way>& ways() {
+  static const std::vector<Way> kWays = {{"ddp"},
+                                         {"horovod"},
+                                         {"mirrored"},
+                                         {"deepspeed", 0},
+                                         {"deepspeed", 1},
+                                         {"deepspeed", 2},
+                                         {"deepspeed", 3}};
+  return kWays;
+}
+
 TEST(EmaTraining, IsTheSameUnderEveryStrategy) {
   comm::Solo solo;
   const os::TemporaryDirectory alone;
-  const Trained single = train_averaged(solo, alone.path(), "single", 2);
-  for (const std::string strategy : {"ddp", "horovod", "mirrored"}) {
-    SCOPED_TRACE(strategy);
+  const Trained single = train_averaged(solo, alone.path(), {}, 2);
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(way.strategy + std::to_string(way.stage));
     const os::TemporaryDirectory directory;
     gang(2, [&](Communicator& comm) {
-      const Trained shared = train_averaged(comm, directory.path(), strategy, 2);
+      const Trained shared = train_averaged(comm, directory.path(), way, 2);
 
       EXPECT_NEAR(shared.test_loss, single.test_loss, 1e-5);
-      for (size_t i = 0; i < single.averages.size(); ++i) {
-        EXPECT_TRUE(shared.averages[i].second.allclose(single.averages[i].second, 1e-5, 1e-6));
-      }
+      EXPECT_TRUE(shared.weights.allclose(single.weights, 1e-5, 1e-6));
+      expect_same(shared.averages, single.averages, 1e-5);
+    });
+  }
+}
+
+TEST(EmaTraining, KnowsTiedAndFrozenWeightsThatAreCutUp) {
+  comm::Solo solo;
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    const os::TemporaryDirectory alone;
+    const os::TemporaryDirectory cut;
+    const Trained whole = train_averaged<OddNet>(solo, alone.path(), {}, 2);
+    const Trained shared = train_averaged<OddNet>(solo, cut.path(), {"deepspeed", stage}, 2);
+
+    EXPECT_NEAR(shared.test_loss, whole.test_loss, 1e-5);
+    expect_same(shared.averages, whole.averages, 1e-5);
+  }
+}
+
+// The averages are of what the optimizer updates, not of its bfloat16 copies.
+TEST(EmaTraining, AveragesInFloat32WhatIsTrainedInBfloat16) {
+  const os::TemporaryDirectory directory;
+  gang(2, [&](Communicator& comm) {
+    const Trained trained = train_averaged(comm, directory.path(), {"deepspeed", 2, "bf16"}, 2);
+
+    for (const auto& [name, average] : trained.averages) {
+      EXPECT_EQ(average.scalar_type(), torch::kFloat32);
+      EXPECT_FALSE(average.equal(average.to(torch::kBFloat16).to(torch::kFloat32))) << name;
+    }
+  });
+}
+
+TEST(EmaTraining, GoesOnUnderAnotherStrategy) {
+  comm::Solo solo;
+  const os::TemporaryDirectory whole;
+  const Trained once = train_averaged(solo, whole.path(), {}, 2);
+  const Way cut{"deepspeed", 3};
+  for (const auto& [first, second] : {std::pair(Way{"ddp"}, cut), std::pair(cut, Way{"ddp"})}) {
+    SCOPED_TRACE(first.strategy + " to " + second.strategy);
+    const os::TemporaryDirectory halves;
+    gang(3, [&, &way = first](Communicator& comm) { train_averaged(comm, halves.path(), way, 1); });
+    gang(2, [&, &way = second](Communicator& comm) {
+      const Trained resumed = train_averaged(comm, halves.path(), way, 2, true);
+
+      EXPECT_NEAR(resumed.test_loss, once.test_loss, 1e-5);
+      expect_same(resumed.averages, once.averages, 1e-5);
     });
   }
 }
@@ -103,7 +233,7 @@ TEST(EmaTraining, IsTheSameUnderEveryStrategy) {
 TEST(EmaTraining, EvaluatesTheAverages) {
   comm::Solo solo;
   const os::TemporaryDirectory directory;
-  const Trained trained = train_averaged(solo, directory.path(), "single", 1);
+  const Trained trained = train_averaged(solo, directory.path(), {}, 1);
   Session session = make_session(solo, directory.path());
   SmallNet net;
   apply_model(net, trained.averages, "ema.pt");
@@ -117,10 +247,10 @@ TEST(EmaTraining, ResumesBitForBit) {
   comm::Solo solo;
   const os::TemporaryDirectory whole;
   const os::TemporaryDirectory halves;
-  const Trained once = train_averaged(solo, whole.path(), "single", 2);
+  const Trained once = train_averaged(solo, whole.path(), {}, 2);
 
-  train_averaged(solo, halves.path(), "single", 1);
-  const Trained resumed = train_averaged(solo, halves.path(), "single", 2, true);
+  train_averaged(solo, halves.path(), {}, 1);
+  const Trained resumed = train_averaged(solo, halves.path(), {}, 2, true);
 
   EXPECT_TRUE(resumed.weights.equal(once.weights));
   for (size_t i = 0; i < once.averages.size(); ++i) {
@@ -133,7 +263,7 @@ TEST(EmaTraining, SaysThatACheckpointsNoteOfTheAveragesIsDamaged) {
   for (const char* note : {"", "many", "12x", "-1", "99999999999999999999"}) {
     SCOPED_TRACE(note);
     const os::TemporaryDirectory directory;
-    train_averaged(solo, directory.path(), "single", 1);
+    train_averaged(solo, directory.path(), {}, 1);
     const CheckpointReader good = *find_latest_checkpoint(directory.path() / "checkpoints");
     CheckpointState state = good.state();
     ++state.step;
@@ -147,7 +277,7 @@ TEST(EmaTraining, SaysThatACheckpointsNoteOfTheAveragesIsDamaged) {
     checkpoint::complete({root, draft.path(), state, 0, 1}, draft, {});
 
     try {
-      train_averaged(solo, directory.path(), "single", 2, true);
+      train_averaged(solo, directory.path(), {}, 2, true);
       ADD_FAILURE() << "no Error";
     } catch (const Error& fault) {
       EXPECT_EQ(fault.code(), ExitCode::Io);

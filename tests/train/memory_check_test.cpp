@@ -71,6 +71,26 @@ TEST(MemoryCheck, IsOfTheGpuWhereThereIsOne) {
               ThrowsMessage<Error>(HasSubstr("more GPUs, --precision bf16, or offload_optimizer")));
 }
 
+TEST(MemoryCheck, CountsAverages) {
+  const torch::nn::Linear model(10, 10);
+  const torch::optim::SGD sgd(model->parameters(), 0.1);
+  ZeroOptions options;
+  for (const int stage : {0, 1, 2, 3}) {
+    options.stage = stage;
+    const MemoryNeed without = strategy::zero::memory_need(*model, sgd, options, 2, {});
+    const MemoryNeed with =
+        strategy::zero::memory_need(*model, sgd, options, 2, {.averages = true});
+
+    EXPECT_EQ(without.averages, 0);
+    EXPECT_EQ(with.averages, stage == 0 ? 440 : 220);
+    EXPECT_EQ(with.total(), without.total() + with.averages);
+  }
+  const std::array<MemoryNeed, 4> averaged = {MemoryNeed{.optimizer = kMiB, .averages = kMiB}};
+  EXPECT_THAT(compare_memory(averaged, 0, {{.bytes = 4 * kMiB}}),
+              ElementsAre("ZeRO stage 0, rank 0: 1.0 MiB optimizer + 1.0 MiB averages = 2.0 MiB "
+                          "of 4.0 MiB"));
+}
+
 TEST(MemoryCheck, LeavesOutWhatIsElsewhere) {
   const std::array<MemoryNeed, 4> offloaded = {MemoryNeed{.optimizer = kMiB}};
   EXPECT_THAT(compare_memory(offloaded, 0, {{.bytes = 2 * kMiB}}),

@@ -341,19 +341,6 @@ TEST(OwnLoop, StandsInTheDocumentationAsItIsBuilt) {
   EXPECT_THAT(page, HasSubstr(program.substr(program.find("#include"))));
 }
 
-TEST(Trainer, RefusesToAverageWeightsThatAreCutUp) {
-  comm::Solo solo;
-  const os::TemporaryDirectory directory;
-  Recipe run;
-  run.flags.strategy = "deepspeed";
-  run.options.ema = 0.9;
-  EXPECT_THAT([&] { train_once(solo, directory.path(), run); },
-              ::testing::ThrowsMessage<Error>(
-                  "cannot average weights under -s deepspeed, which cuts them up\n"
-                  "  asked: --ema 0.9\n"
-                  "  try:   leave out --ema, or -s ddp"));
-}
-
 TEST(Trainer, RefusesMoreWorkersThanSamples) {
   gang(4, [](Communicator& comm) {
     const os::TemporaryDirectory directory;
