@@ -9,6 +9,7 @@
 #include <cmath>
 #include <lockstep/lockstep.h>
 #include <optional>
+#include <vector>
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
@@ -29,9 +30,11 @@ int main(int argc, char** argv) {
     const auto texts =
         lockstep::texts(session.option("--tokens"), context > 0 ? context : options.context);
     std::optional<lockstep::Tokenizer> tokenizer;
-    const std::string& prompt = session.option("--prompt");
-    if (!prompt.empty()) {
+    std::vector<int64_t> prompt;  // before any training, as it may be no text
+    if (const std::string& text = session.option("--prompt"); !text.empty()) {
       tokenizer.emplace(session.data_dir() / "gpt2");
+      const auto tokens = tokenizer->encode(text);
+      prompt.assign(tokens.begin(), tokens.end());
     }
     lockstep::Gpt2 net(options);
     if (const std::string& file = session.option("--weights"); !file.empty()) {
@@ -48,9 +51,7 @@ int main(int argc, char** argv) {
       session.say("perplexity     " + std::to_string(std::exp(*result.test_loss)));
     }
     if (tokenizer) {
-      const auto start = tokenizer->encode(prompt);
-      const auto written =
-          lockstep::generate(net, {start.begin(), start.end()}, {.stop = tokenizer->end_of_text()});
+      const auto written = lockstep::generate(net, prompt, {.stop = tokenizer->end_of_text()});
       session.say(tokenizer->decode({written.begin(), written.end()}));
     }
   });

@@ -220,10 +220,11 @@ std::string to_box(const Failure& failure) {
   return box + fmt::format("{:-<{}}\n", "+", kBoxWidth);
 }
 
-void add_last_words(Failure& failure, const std::filesystem::path& error_file, size_t most) {
-  std::vector<std::string> lines = read_last_lines(failure.log, std::max(most, kLinesToSearch));
-  std::ifstream file(error_file, std::ios::binary);
-  if (!error_file.empty() && file) {
+void add_last_words(Failure& failure, const LastWords& words) {
+  std::vector<std::string> lines =
+      read_last_lines(failure.log, std::max(words.most, kLinesToSearch), words.log_begin);
+  std::ifstream file(words.error_file, std::ios::binary);
+  if (!words.error_file.empty() && file) {
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
     failure.exception = find_recorded_exception(text);
@@ -233,20 +234,22 @@ void add_last_words(Failure& failure, const std::filesystem::path& error_file, s
   if (!failure.exception && may_have_thrown) {
     failure.exception = find_exception(lines);
   }
-  if (lines.size() > most) {
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  if (lines.size() > words.most) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.most));
   }
   failure.last_lines = std::move(lines);
 }
 
-std::vector<std::string> read_last_lines(const std::filesystem::path& path, size_t most) {
+std::vector<std::string> read_last_lines(const std::filesystem::path& path,
+                                         size_t most,
+                                         int64_t begin) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) {
+  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
+  if (size <= begin) {
     return {};
   }
-  const std::streamoff size = file.tellg();
-  const bool is_cut = size > kBytesToSearch;
-  file.seekg(is_cut ? size - kBytesToSearch : 0);
+  const bool is_cut = size - begin > kBytesToSearch;
+  file.seekg(is_cut ? size - kBytesToSearch : begin);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (text.ends_with('\n')) {
     text.pop_back();

@@ -51,9 +51,16 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
-// Adds what the worker left in its files: the last `most` lines of failure.log, and the exception
-// of the error file, or else of the log where its way of dying fits one. Either file may be absent.
-void add_last_words(Failure& failure, const std::filesystem::path& error_file, size_t most = 20);
+// Where a worker left what it said. A run directory that is used again has logs of earlier runs.
+struct LastWords {
+  std::filesystem::path error_file;
+  int64_t log_begin = 0;  // of this worker, in bytes
+  size_t most = 20;       // lines
+};
+
+// Adds what the worker left in its files: the last lines of failure.log, and the exception of the
+// error file, or else of the log where its way of dying fits one. Either file may be absent.
+void add_last_words(Failure& failure, const LastWords& words);
 
 // What the two fields about memory say together, for this way of dying.
 OutOfMemory judge_memory(const Failure& failure);
@@ -71,7 +78,9 @@ std::string to_json(const Failure& failure);
 // Reads what to_json() wrote. Throws an Error (74) when it did not.
 Failure parse_failure(std::string_view text);
 
-// The last `most` lines of a text file; none when it cannot be read.
-std::vector<std::string> read_last_lines(const std::filesystem::path& path, size_t most);
+// The last `most` lines of a text file after its byte `begin`; none when it cannot be read.
+std::vector<std::string> read_last_lines(const std::filesystem::path& path,
+                                         size_t most,
+                                         int64_t begin = 0);
 
 }  // namespace lockstep::agent

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/network_trials.h"
 
+#include <fmt/format.h>
 #include <utility>
+
+#include "base/text.h"
 
 namespace lockstep::agent {
 namespace {
@@ -18,6 +21,8 @@ void NetworkTrials::begin(std::vector<Node> nodes, std::span<const std::string> 
     offers_.push_back(std::move(node.offer));
     probe_ports_.push_back(node.probe_port);
   }
+  allowed_.assign(allowed.begin(), allowed.end());
+  std::erase(allowed_, "");
   networks_ = plan::find_networks(offers_, allowed);
   trials_.clear();
   is_second_ = false;
@@ -60,7 +65,17 @@ bool NetworkTrials::take(const Probed& probed) {
 }
 
 plan::NetworkChoice NetworkTrials::choose() const {
-  return plan::choose_network(offers_, networks_, trials_);
+  plan::NetworkChoice choice = plan::choose_network(offers_, networks_, trials_);
+  if (networks_.empty() && !allowed_.empty()) {
+    std::vector<std::string> labels;
+    for (const plan::Network& network : plan::find_networks(offers_, {})) {
+      labels.push_back(plan::label_of(offers_, network));
+    }
+    choice.details.push_back(fmt::format("--network-interfaces {} leaves none; without it: {}",
+                                         join(allowed_, ","),
+                                         labels.empty() ? "none" : join(labels, ", ")));
+  }
+  return choice;
 }
 
 const cluster::Address& NetworkTrials::address_of(int seat, int network) const {

@@ -47,6 +47,7 @@ class NetworkTrials {
 
  private:
   std::vector<plan::NetworkOffer> offers_;
+  std::vector<std::string> allowed_;
   std::vector<int> probe_ports_;
   std::vector<plan::Network> networks_;
   std::vector<plan::Trial> trials_;

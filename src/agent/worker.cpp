@@ -44,6 +44,9 @@ Worker::Worker(contract::WorkerPlace place, LogFiles files)
 
 void Worker::open_logs() {
   log_ = open_log(files_.log);
+  // Of an earlier run in the same directory, whose exception is not this worker's.
+  std::error_code gone;
+  std::filesystem::remove(place_.error_file, gone);
   for (size_t i = 0; i < channels_.size(); ++i) {
     const LogFiles::OfStream& further = files_.streams.at(i);
     for (const auto& path : {further.torchrun, further.horovod}) {
@@ -59,7 +62,10 @@ Worker::Log Worker::open_log(const std::filesystem::path& path) {
     return {};
   }
   os::make_directories(path.parent_path());
-  return {.path = path, .file = os::open_for_append(path)};
+  os::Fd file = os::open_for_append(path);
+  std::error_code unknown;
+  const uintmax_t size = std::filesystem::file_size(path, unknown);
+  return {.path = path, .file = std::move(file), .begin = unknown ? 0 : static_cast<int64_t>(size)};
 }
 
 void Worker::listen(MetricFinder finder, std::function<void(std::string)> take) {

@@ -75,14 +75,16 @@ class Worker {
   // All that came so far, on both streams.
   int64_t bytes_said() const { return bytes_said_; }
 
-  // Where read_last_lines finds what it said.
+  // Where read_last_lines finds what it said, and from which byte on.
   const std::filesystem::path& log() const { return log_.path; }
+  int64_t log_begin() const { return log_.begin; }
 
  private:
   // A file that stops growing, with a warning, when it cannot be written.
   struct Log {
     std::filesystem::path path;
     os::Fd file;
+    int64_t begin = 0;  // what was there before, in bytes
   };
   struct Channel {
     os::Fd outer;  // ours

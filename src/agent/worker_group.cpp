@@ -415,7 +415,10 @@ Failure WorkerGroup::explain(int rank) const {
                                                                  : OutOfMemory::No;
   failure.note = is_seed ? "it left before every worker was forked and handed over" : "";
   failure.log = worker.log();
-  add_last_words(failure, worker.place().error_file, kLastLines);
+  add_last_words(failure,
+                 {.error_file = worker.place().error_file,
+                  .log_begin = worker.log_begin(),
+                  .most = kLastLines});
   return failure;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <caffe2/serialize/inline_container.h>
+#include <exception>
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 
@@ -125,17 +126,33 @@ void write_pt(const std::filesystem::path& file,
   pickler.stop();
 
   Replacement out(file);
+  // libtorch's writer never learns of a failure: it would go on to write in its destructor, and
+  // throw there.
+  std::exception_ptr failure;
   caffe2::serialize::PyTorchStreamWriter archive([&](const void* bytes, size_t count) {
-    out.write({static_cast<const char*>(bytes), count});
+    try {
+      if (!failure) {
+        out.write({static_cast<const char*>(bytes), count});
+      }
+    } catch (const Error&) {
+      failure = std::current_exception();
+    }
     return count;
   });
+  const auto check = [&failure] {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  };
   archive.writeRecord("data.pkl", pickle.data(), pickle.size());
   OneByOne tensors(source, items, progress);
   for (size_t i = 0; i < items.size(); ++i) {
+    check();
     const std::string_view bytes = tensors.read(items[i]);
     archive.writeRecord(fmt::format("data/{}", i), bytes.data(), bytes.size());
   }
   archive.writeEndOfFile();
+  check();
   out.finish();
 }
 

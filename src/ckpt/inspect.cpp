@@ -101,6 +101,41 @@ void print_state(const CheckpointReader& reader) {
   fmt::print("files       {}, {}\n", files.size(), format_bytes(bytes));
 }
 
+// One checkpoint of a list.
+struct Listed {
+  std::string size;
+  std::string flaw;  // empty: none that a look at its files shows
+  Json json;
+};
+
+// Of one that is damaged, what its name tells.
+Listed look_at(const CheckpointEntry& entry) {
+  Json json = {{"step", entry.step}, {"directory", entry.directory.string()}};
+  try {
+    const auto reader = CheckpointReader::verified(entry.directory);
+    uint64_t bytes = 0;
+    std::string missing;
+    for (const auto& [name, file] : manifest_of(reader)) {
+      bytes += file.bytes;
+      std::error_code unknown;
+      if (missing.empty() && !std::filesystem::exists(entry.directory / name, unknown)) {
+        missing = name;
+      }
+    }
+    json["bytes"] = bytes;
+    json["missing"] = missing;
+    json["world_size"] = reader.state().world_size;
+    json["metrics"] = reader.state().metrics;
+    return {.size = format_bytes(bytes),
+            .flaw = missing.empty() ? "" : missing + " is missing",
+            .json = std::move(json)};
+  } catch (const Error& error) {
+    json["damaged"] = error.what();
+    return {
+        .size = "-", .flaw = "damaged: lockstep-ckpt verify tells more", .json = std::move(json)};
+  }
+}
+
 }  // namespace
 
 void inspect(const InspectOptions& options) {
@@ -141,28 +176,15 @@ void list(const InspectOptions& options) {
     throw no_checkpoint(options.path);
   }
   for (const CheckpointEntry& entry : entries) {
-    const auto reader = CheckpointReader::verified(entry.directory);
-    uint64_t bytes = 0;
-    std::string missing;
-    for (const auto& [name, file] : manifest_of(reader)) {
-      bytes += file.bytes;
-      if (missing.empty() && !std::filesystem::exists(entry.directory / name, unknown)) {
-        missing = name;
-      }
-    }
+    const Listed listed = look_at(entry);
     if (options.json) {
-      all.push_back({{"step", entry.step},
-                     {"directory", entry.directory.string()},
-                     {"bytes", bytes},
-                     {"missing", missing},
-                     {"world_size", reader.state().world_size},
-                     {"metrics", reader.state().metrics}});
+      all.push_back(listed.json);
     } else {
       fmt::print("{:>10}  {:>10}  {}{}\n",
                  entry.step,
-                 format_bytes(bytes),
+                 listed.size,
                  entry.directory.string(),
-                 missing.empty() ? "" : fmt::format("  ({} is missing)", missing));
+                 listed.flaw.empty() ? "" : fmt::format("  ({})", listed.flaw));
     }
   }
   if (options.json) {

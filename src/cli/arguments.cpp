@@ -51,6 +51,8 @@ std::optional<std::string> find_meant(const std::string& word,
   return found == options.end() ? std::nullopt : std::optional(*found);
 }
 
+constexpr int64_t kMostMebibytes = 1 << 20;
+
 // One pass over the words, from the command's own options down to its program.
 class Reader {
  public:
@@ -85,6 +87,13 @@ class Reader {
     }
     if (name.starts_with("--")) {
       std::replace(name.begin(), name.end(), '_', '-');
+    }
+    if (result_.chosen->get_prefix_command() &&
+        result_.chosen->get_option_no_throw(name) == nullptr) {
+      if (const ForVariable* variable = find_for_variable(name)) {
+        take_variable(*variable, std::move(value));
+        return;
+      }
     }
     const CLI::Option* option = find_option(name);
     if (option == nullptr && !word.starts_with("--")) {
@@ -126,12 +135,44 @@ class Reader {
     result_.words.push_back(name + (name.starts_with("--") ? "=" : "") + *value);
   }
 
+  // As --env NAME=VALUE, which it is.
+  void take_variable(const ForVariable& option, std::optional<std::string> value) {
+    ++at_;
+    if (!option.value.empty()) {
+      if (value) {
+        refuse_value(option.name, *value);
+      }
+      value = option.value;
+    } else if (!value && at_ < words_.size()) {
+      value = words_[at_++];
+    }
+    if (!value || value->empty()) {
+      throw Error(ExitCode::Usage,
+                  fmt::format("cannot understand {}: its value is missing", option.name))
+          .fact("expected", fmt::format("a value for {}", option.variable))
+          .hint(full_name(*result_.chosen) + " --help");
+    }
+    if (option.factor != 1) {
+      const auto number = find_integer(*value);
+      if (!number || *number < 0 || *number > kMostMebibytes) {
+        throw Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", option.name, *value))
+            .fact("expected", fmt::format("a whole number from 0 to {}", kMostMebibytes))
+            .hint(fmt::format("{} 64", option.name));
+      }
+      value = std::to_string(*number * option.factor);
+    }
+    result_.words.push_back(fmt::format("--env={}={}", option.variable, *value));
+  }
+
+  [[noreturn]] static void refuse_value(std::string_view name, const std::string& value) {
+    throw Error(ExitCode::Usage, fmt::format("cannot understand {}: it takes no value", name))
+        .fact("found", fmt::format("'{}'", value), "command line")
+        .hint(name);
+  }
+
   void require_no_value(const CLI::Option& option, const std::optional<std::string>& value) const {
     if (value) {
-      throw Error(ExitCode::Usage,
-                  fmt::format("cannot understand {}: it takes no value", name_of(option)))
-          .fact("found", fmt::format("'{}'", *value), "command line")
-          .hint(name_of(option));
+      refuse_value(name_of(option), *value);
     }
   }
 

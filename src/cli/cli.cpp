@@ -17,6 +17,7 @@
 #include "cli/subcommands.h"
 #include "lockstep/error.h"
 #include "os/signals.h"
+#include "os/standard_streams.h"
 
 namespace lockstep::cli {
 namespace {
@@ -128,15 +129,26 @@ std::string now() {
 }  // namespace
 
 int run(int argc, const char* const* argv) {
+  os::open_missing_streams();
   os::restore_signal(SIGCHLD);  // where it is ignored, nobody learns how a child has ended
+  os::ignore_signal(SIGXFSZ);   // a file that may grow no more is a full disk
   const plan::Dialect dialect = dialect_of(argc > 0 ? argv[0] : "lockstep");
   try {
-    return dispatch(
-        std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), now(), dialect);
+    const int code =
+        dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), now(), dialect);
+    os::finish_output();
+    return code;
   } catch (const Error& error) {
     fmt::print(stderr, "{}: error: {}\n", name_of(dialect), error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& fault) {
+    if (std::ferror(stdout) != 0) {  // as fmt tells it
+      fmt::print(stderr,
+                 "{}: error: cannot write to the standard output\n  reason: {}\n",
+                 name_of(dialect),
+                 fault.what());
+      return static_cast<int>(ExitCode::Io);
+    }
     fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", name_of(dialect), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }

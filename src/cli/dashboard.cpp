@@ -116,6 +116,8 @@ int serve(const Words& words) {
   std::fflush(stdout);
   std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
   os::wait_for(watches, std::nullopt);
+  while (signals.find_pending()) {  // taken here, or it would end this process after all
+  }
   return 0;
 }
 

@@ -193,6 +193,11 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
   require("--quality", options.quality, 1, 100);
   options.threads = threads_of(images);
   const image::Sets sets = find_sets("pack", wishes, image::Look::FoldersOnly);
+  if (sets.train->size() == 0) {
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot pack {}: there are no images to train on", sets.origin))
+        .hint(fmt::format("lockstep data check {}", wishes.name));
+  }
   options.source = sets.source;
   const fs::path output = images.output.value_or(data_directory(wishes));
   fmt::print(stderr, "lockstep: packing {}\n", sets.origin);

@@ -15,6 +15,7 @@
 #include "monitor/event_store.h"
 #include "os/files.h"
 #include "os/pipe.h"
+#include "os/standard_streams.h"
 
 namespace lockstep::cli {
 namespace {
@@ -105,7 +106,7 @@ int export_run(const Words& words) {
   const std::string text = words.format == "csv" ? monitor::export_csv(store, series)
                                                  : monitor::export_json(store, series);
   if (words.output.empty()) {
-    os::write_all(1, text);
+    os::write_output(text);
   } else {
     os::atomic_write(words.output, text);
   }

@@ -15,6 +15,7 @@
 #include "os/files.h"
 #include "os/pipe.h"
 #include "os/signals.h"
+#include "os/standard_streams.h"
 #include "slurm/follow.h"
 
 namespace lockstep::cli {
@@ -65,7 +66,7 @@ class Tail {
       std::string chunk(std::min(size - offset_, kChunkBytes), '\0');
       os::InputFile(path_).read(offset_, chunk.data(), chunk.size());
       offset_ += chunk.size();
-      os::write_all(1, chunk);
+      os::write_output(chunk);
     }
   }
 

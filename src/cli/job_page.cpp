@@ -150,10 +150,10 @@ std::string job_json(const Job& job, double now) {
     all.push_back(json_of(task));
   }
   if (job.tasks.size() > 1) {
-    return all.dump(2) + "\n";
+    return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   all.front()["run"] = job.run ? Json::parse(status_json(*job.run, now)) : Json(nullptr);
-  return all.front().dump(2) + "\n";
+  return all.front().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep::cli

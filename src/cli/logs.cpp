@@ -22,6 +22,7 @@
 #include "os/environment.h"
 #include "os/files.h"
 #include "os/pipe.h"
+#include "os/standard_streams.h"
 
 namespace lockstep::cli {
 namespace {
@@ -418,7 +419,7 @@ void show_run(const Run& run, const Words& words, const LogWishes& wishes) {
     return;
   }
   print_logs(run.directory, choose_logs(run, wishes), wishes.last_lines, [](std::string_view text) {
-    os::write_all(1, text);
+    os::write_output(text);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "os/environment.h"
 #include "os/files.h"
 #include "os/pipe.h"
+#include "os/standard_streams.h"
 #include "report/charts.h"
 #include "report/page.h"
 #include "report/report_html.h"
@@ -91,7 +92,7 @@ int report_run(const Words& words) {
   if (!words.html.empty()) {
     os::atomic_write(words.html, report::report_html(page, report::make_charts(facts, store)));
   }
-  os::write_all(1, words.is_json ? report::report_json(facts) : report::report_text(page));
+  os::write_output(words.is_json ? report::report_json(facts) : report::report_text(page));
   return 0;
 }
 

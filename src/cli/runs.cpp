@@ -50,7 +50,7 @@ std::vector<Run> find_runs(const fs::path& here) {
     try {
       runs.push_back(read_run(entry->path()));
     } catch (const Error& error) {
-      log::warn("cli: {}", error.sentence());
+      log::warn("cli: {} is left out: {}", entry->path().string(), error.what());
     }
   }
   std::sort(runs.begin(), runs.end(), [](const Run& one, const Run& other) {

@@ -12,6 +12,7 @@
 #include "lockstep/error.h"
 #include "os/files.h"
 #include "os/pipe.h"
+#include "os/standard_streams.h"
 #include "report/scaling_plot.h"
 #include "report/scaling_text.h"
 
@@ -169,7 +170,7 @@ int compare(const Words& words) {
   const std::vector<report::PredictedSize> sizes = predicted_sizes(words.predict);
   const report::Scaling scaling = report::compare_runs(measure(named_runs(words)), sizes);
   require_something(scaling);
-  os::write_all(1, printed(scaling, words));
+  os::write_output(printed(scaling, words));
   if (!words.plot.empty()) {
     os::atomic_write(words.plot,
                      words.plot.ends_with(".svg") ? report::scaling_svg(scaling)

@@ -31,11 +31,10 @@ constexpr auto kAliases = std::to_array<Alias>({
 constexpr std::string_view kTorchrun = "torchrun";
 constexpr std::string_view kHorovodrun = "horovodrun";
 constexpr std::string_view kDeepspeed = "deepspeed";
-constexpr std::string_view kVariable = "Horovod reads it from a variable";
 constexpr std::string_view kElastic = "a run grows and shrinks by whole nodes";
 constexpr std::string_view kOneWay = "the control plane is lockstep's own";
 
-constexpr std::array<Foreign, 38> kForeign = {
+constexpr std::array<Foreign, 30> kForeign = {
     Foreign{"--shutdown-timeout", kTorchrun, "it has another name here", "--grace SECONDS"},
     Foreign{"--virtual-local-rank", kTorchrun, "a worker keeps its local rank", "--bind gpu"},
     Foreign{"--numa-binding", kTorchrun, "workers keep to cores, not to NUMA nodes", "--bind core"},
@@ -52,8 +51,6 @@ constexpr std::array<Foreign, 38> kForeign = {
     Foreign{"--host-discovery-script", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--slots-per-host", kHorovodrun, kElastic, "--nproc-per-node COUNT"},
     Foreign{"--reset-limit", kHorovodrun, "it has another name here", "--max-restarts COUNT"},
-    Foreign{"--gloo", kHorovodrun, kOneWay, "drop it: Horovod's workers meet over Gloo"},
-    Foreign{"--use-gloo", kHorovodrun, kOneWay, "drop it: Horovod's workers meet over Gloo"},
     Foreign{"--mpi", kHorovodrun, "workers meet over Gloo", "mpirun -np 4 lockstep run PROGRAM"},
     Foreign{
         "--use-mpi", kHorovodrun, "workers meet over Gloo", "mpirun -np 4 lockstep run PROGRAM"},
@@ -62,13 +59,6 @@ constexpr std::array<Foreign, 38> kForeign = {
     Foreign{"--disable-cache", kHorovodrun, "nothing is cached", "drop it"},
     Foreign{"--config-file", kHorovodrun, "options come from the command line", "drop it"},
     Foreign{"--prefix-timestamp", kHorovodrun, "lines have the rank before them", "drop it"},
-    Foreign{
-        "--fusion-threshold-mb", kHorovodrun, kVariable, "--env HOROVOD_FUSION_THRESHOLD=BYTES"},
-    Foreign{"--cycle-time-ms", kHorovodrun, kVariable, "--env HOROVOD_CYCLE_TIME=MILLISECONDS"},
-    Foreign{"--cache-capacity", kHorovodrun, kVariable, "--env HOROVOD_CACHE_CAPACITY=COUNT"},
-    Foreign{"--timeline-filename", kHorovodrun, kVariable, "--env HOROVOD_TIMELINE=FILE"},
-    Foreign{"--autotune", kHorovodrun, kVariable, "--env HOROVOD_AUTOTUNE=1"},
-    Foreign{"--log-level", kHorovodrun, kVariable, "--env HOROVOD_LOG_LEVEL=DEBUG"},
     Foreign{"--launcher", kDeepspeed, kOneWay, "drop it: srun inside a Slurm job, else ssh"},
     Foreign{"--launcher-args", kDeepspeed, kOneWay, "drop it"},
     Foreign{"--force-multi", kDeepspeed, "a run knows its nodes", "drop it"},
@@ -82,7 +72,41 @@ constexpr std::array<Foreign, 38> kForeign = {
     Foreign{"--venv-script", kDeepspeed, "agents inherit the environment", "activate it first"},
 };
 
+constexpr std::array<ForVariable, 24> kForVariables = {
+    ForVariable{"--gloo", "HOROVOD_CONTROLLER", "gloo"},
+    ForVariable{"--use-gloo", "HOROVOD_CONTROLLER", "gloo"},
+    ForVariable{"--fusion-threshold-mb", "HOROVOD_FUSION_THRESHOLD", "", int64_t{1} << 20},
+    ForVariable{"--cycle-time-ms", "HOROVOD_CYCLE_TIME", ""},
+    ForVariable{"--cache-capacity", "HOROVOD_CACHE_CAPACITY", ""},
+    ForVariable{"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
+    ForVariable{"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
+    ForVariable{"--autotune", "HOROVOD_AUTOTUNE", "1"},
+    ForVariable{"--no-autotune", "HOROVOD_AUTOTUNE", "0"},
+    ForVariable{"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG", ""},
+    ForVariable{"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", ""},
+    ForVariable{"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", ""},
+    ForVariable{"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", ""},
+    ForVariable{"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", ""},
+    ForVariable{"--timeline-filename", "HOROVOD_TIMELINE", ""},
+    ForVariable{"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+    ForVariable{"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "0"},
+    ForVariable{"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1"},
+    ForVariable{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", ""},
+    ForVariable{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", ""},
+    ForVariable{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", ""},
+    ForVariable{"--thread-affinity", "HOROVOD_THREAD_AFFINITY", ""},
+    ForVariable{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", ""},
+    ForVariable{"--log-level", "HOROVOD_LOG_LEVEL", ""},
+};
+
 }  // namespace
+
+const ForVariable* find_for_variable(std::string_view name) {
+  const auto found = std::find_if(kForVariables.begin(),
+                                  kForVariables.end(),
+                                  [name](const ForVariable& one) { return one.name == name; });
+  return found == kForVariables.end() ? nullptr : &*found;
+}
 
 std::optional<std::string_view> find_alias(std::string_view subcommand, std::string_view name) {
   const auto* found = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& alias) {

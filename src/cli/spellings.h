@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -19,5 +20,15 @@ struct Foreign {
 };
 
 const Foreign* find_foreign(std::string_view name);
+
+// An option of horovodrun that is a variable for its workers.
+struct ForVariable {
+  std::string_view name;
+  std::string_view variable;
+  std::string_view value;  // of an option that takes none; empty: it takes the variable's value
+  int64_t factor = 1;      // of a number, from the option's unit to the variable's
+};
+
+const ForVariable* find_for_variable(std::string_view name);
 
 }  // namespace lockstep::cli

@@ -2,12 +2,16 @@
 #include "cli/status.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -86,6 +90,45 @@ std::optional<Progress> find_step(const std::string& line) {
   }
 }
 
+// The number of a line of what --metric has found; none when it is cut, or another's.
+std::optional<std::pair<std::string, double>> find_metric(const std::string& line) {
+  try {
+    const contract::Event event = contract::parse_event(line);
+    const auto value = contract::find_number(event, "value");
+    for (const auto& [key, field] : event.fields) {
+      const auto* name = std::get_if<std::string>(&field);
+      if (event.kind == "metric" && key == "name" && name != nullptr && value) {
+        return std::pair(*name, *value);
+      }
+    }
+    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Of a program that says by its output how far it is.
+std::optional<Progress> find_told_progress(const contract::RunDirectory& run) {
+  std::map<std::string, double> newest;
+  for (const std::string& line : split(read_end(run.output_metrics(0)), '\n')) {
+    if (const auto metric = find_metric(line)) {
+      newest[metric->first] = metric->second;
+    }
+  }
+  const auto find = [&newest](const char* name) {
+    const auto found = newest.find(name);
+    return found == newest.end() ? std::nullopt : std::optional(found->second);
+  };
+  Progress progress{
+      .step = {}, .loss = find("loss"), .samples_per_second = find("samples_per_second")};
+  constexpr double kMostSteps = 1e15;  // more is no number of steps
+  if (const auto step = find("step"); step && std::abs(*step) < kMostSteps) {
+    progress.step = static_cast<int64_t>(*step);
+  }
+  const bool is_known = progress.step || progress.loss || progress.samples_per_second;
+  return is_known ? std::optional(progress) : std::nullopt;
+}
+
 double last_sign(const contract::RunState& state, double now) {
   return std::max(0.0, now - state.updated);
 }
@@ -103,7 +146,7 @@ using Row = std::vector<std::string>;
 
 Row row_of(const Run& run, double now) {
   const auto progress = find_progress(run.directory);
-  const std::string step = progress ? std::to_string(progress->step) : "-";
+  const std::string step = progress && progress->step ? std::to_string(*progress->step) : "-";
   const std::string loss =
       progress && progress->loss ? fmt::format("{:.4g}", *progress->loss) : "-";
   if (!run.state) {
@@ -126,12 +169,17 @@ std::string line(std::string_view label, std::string_view text) {
 }
 
 std::string describe_progress(const Progress& progress) {
-  std::string text = fmt::format("step {}", progress.step);
-  text += progress.loss ? fmt::format(", loss {:.4g}", *progress.loss) : "";
-  text += progress.samples_per_second
-              ? fmt::format(", {:.0f} samples/s", *progress.samples_per_second)
-              : "";
-  return text;
+  std::vector<std::string> parts;
+  if (progress.step) {
+    parts.push_back(fmt::format("step {}", *progress.step));
+  }
+  if (progress.loss) {
+    parts.push_back(fmt::format("loss {:.4g}", *progress.loss));
+  }
+  if (progress.samples_per_second) {
+    parts.push_back(fmt::format("{:.0f} samples/s", *progress.samples_per_second));
+  }
+  return join(parts, ", ");
 }
 
 Json json_of(const Run& run, double now) {
@@ -142,7 +190,7 @@ Json json_of(const Run& run, double now) {
     json["run"] = Json::parse(contract::to_json(*run.state));
   }
   if (const auto progress = find_progress(run.directory)) {
-    json["step"] = progress->step;
+    json["step"] = progress->step ? Json(*progress->step) : Json(nullptr);
     json["loss"] = progress->loss ? Json(*progress->loss) : Json(nullptr);
   }
   return json;
@@ -157,7 +205,7 @@ std::optional<Progress> find_progress(const contract::RunDirectory& run) {
       newest = progress;
     }
   }
-  return newest;
+  return newest ? newest : find_told_progress(run);
 }
 
 std::string state_word(const Run& run, double now) {
@@ -230,7 +278,7 @@ std::string status_page(const Run& run, double now) {
 }
 
 std::string status_json(const Run& run, double now) {
-  return json_of(run, now).dump(2) + "\n";
+  return json_of(run, now).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string status_json(std::span<const Run> runs, double now) {
@@ -238,7 +286,7 @@ std::string status_json(std::span<const Run> runs, double now) {
   for (const Run& run : runs) {
     all.push_back(json_of(run, now));
   }
-  return all.dump(2) + "\n";
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 namespace {

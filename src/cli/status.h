@@ -11,9 +11,9 @@
 // What `lockstep status` tells: pure, but for the run directories that it reads.
 namespace lockstep::cli {
 
-// The newest step that rank 0 has reported.
+// The newest step that rank 0 has reported, or that --metric has found in what it says.
 struct Progress {
-  int64_t step = 0;
+  std::optional<int64_t> step;
   std::optional<double> loss;
   std::optional<double> samples_per_second;
 };

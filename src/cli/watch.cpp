@@ -15,8 +15,10 @@
 #include "monitor/event_store.h"
 #include "monitor/keys.h"
 #include "monitor/screen.h"
+#include "os/environment.h"
 #include "os/pipe.h"
 #include "os/signals.h"
+#include "os/standard_streams.h"
 #include "os/terminal.h"
 
 namespace lockstep::cli {
@@ -174,7 +176,7 @@ int watch_plain(monitor::EventStore& store,
     if (store.poll() || is_first) {
       const std::string page =
           plain_text(picture(store, state, {.columns = kPlainColumns, .rows = 0}));
-      if (!os::write_all(1, is_first ? page : "\n" + page)) {
+      if (!os::write_output(is_first ? page : "\n" + page)) {
         return 0;
       }
     }
@@ -211,7 +213,8 @@ int watch(const Words& words) {
   const Run run = watched_run(words.run);
   monitor::EventStore store(run.directory);
   const monitor::ScreenState state{.sort = *sort, .filter = words.filter};
-  if (words.is_once || !os::is_terminal(1) || !os::is_terminal(0)) {
+  const bool is_dumb = os::find_variable(os::environment(), "TERM").value_or("dumb") == "dumb";
+  if (words.is_once || is_dumb || !os::is_terminal(1) || !os::is_terminal(0)) {
     return watch_plain(store, state, run, words);
   }
   store.poll();

@@ -116,6 +116,7 @@ Joined join_hosts(const cluster::Placement& placement, const JoinOptions& option
     return {join_mpi(), {}};
   }
   const compat::StorePtr store = join_store(placement.place, options.timeout);
+  await_all(store, placement.place, options.timeout);
   return {join_through_store(store, placement.place, options), store};
 }
 

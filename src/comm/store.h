@@ -13,4 +13,10 @@ namespace lockstep::comm {
 // time.
 compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::milliseconds timeout);
 
+// Waits until all workers of the gang have called this. Throws an Error that names those who did
+// not come in time.
+void await_all(const compat::StorePtr& store,
+               const contract::WorkerPlace& place,
+               std::chrono::milliseconds timeout);
+
 }  // namespace lockstep::comm

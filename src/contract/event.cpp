@@ -115,7 +115,7 @@ std::string to_json(const Event& event) {
   for (const auto& [name, value] : event.fields) {
     std::visit([&line, &key = name](const auto& content) { line[key] = content; }, value);
   }
-  return line.dump();
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Event parse_event(std::string_view line) {

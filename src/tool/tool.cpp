@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tool/tool.h"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
 
 #include "lockstep/error.h"
+#include "os/signals.h"
+#include "os/standard_streams.h"
 
 namespace lockstep::tool {
 
 int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& check) {
+  os::open_missing_streams();
+  os::ignore_signal(SIGXFSZ);  // a file that may grow no more is a full disk
   app.set_version_flag("--version", app.get_name() + " " LOCKSTEP_VERSION);
   try {
     if (check) {
       check();
     }
-    app.parse(argc, argv);
-    return 0;
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    fmt::print("{}\n", version.what());
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      fmt::print("{}", app.help());
+    } catch (const CLI::CallForVersion& version) {
+      fmt::print("{}\n", version.what());
+    }
+    os::finish_output();
     return 0;
   } catch (const CLI::ParseError& fault) {
     fmt::print(
@@ -34,6 +40,13 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
     fmt::print(stderr, "{}: error: {}\n", app.get_name(), error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& fault) {
+    if (std::ferror(stdout) != 0) {  // as fmt tells it
+      fmt::print(stderr,
+                 "{}: error: cannot write to the standard output\n  reason: {}\n",
+                 app.get_name(),
+                 fault.what());
+      return static_cast<int>(ExitCode::Io);
+    }
     fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", app.get_name(), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }

@@ -191,6 +191,10 @@ std::string Checkpointing::find_directory() const {
   const bool has_own = restarted && !list_checkpoints(session_.run_dir.checkpoints()).empty();
   if (wanted != "auto" && wanted != "none" && !has_own) {
     const std::filesystem::path path = wanted;
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(path, unknown)) {
+      require_checkpoint(path);
+    }
     // A run, its checkpoints, or one of them.
     for (const auto& root : {path, contract::RunDirectory(path).checkpoints()}) {
       if (const auto found = find_latest_checkpoint(root)) {

@@ -20,7 +20,8 @@ namespace {
 constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0 done   64 usage   69 a service or peer could not be had   74 a file could not be read or\n"
-    "  written   75 stopped at a checkpoint or a peer was lost: start again with --resume auto";
+    "  written   75 stopped at a checkpoint or a peer was lost: start again with --resume auto\n"
+    "  130 stopped at a checkpoint by Ctrl-C";
 
 void add_training(CLI::App& app, Flags& flags) {
   const char* group = "Training";

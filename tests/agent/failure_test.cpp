@@ -203,7 +203,7 @@ class LastWords : public ::testing::Test {
     Failure failure;
     failure.status = status;
     failure.log = directory_.path() / "log";
-    add_last_words(failure, directory_.path() / "error.json");
+    add_last_words(failure, {.error_file = directory_.path() / "error.json"});
     return failure;
   }
 
@@ -265,6 +265,9 @@ TEST(ReadLastLines, TakesAtMostSoManyOfALongFile) {
 
   EXPECT_THAT(read_last_lines(path, 3), ElementsAre("line 99998", "line 99999", "no end"));
   EXPECT_THAT(read_last_lines(directory.path() / "absent", 3), IsEmpty());
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+  EXPECT_THAT(read_last_lines(path, 3, size), IsEmpty());
+  EXPECT_THAT(read_last_lines(path, 3, size - 6), ElementsAre("no end"));
 }
 
 }  // namespace

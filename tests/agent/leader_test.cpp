@@ -418,6 +418,7 @@ TEST_F(LeaderOfAgents, SaysThatThereIsNoCommonNetwork) {
 
   expect_end(69);
   EXPECT_THAT(said.back(), HasSubstr("the 2 nodes have no network in common"));
+  EXPECT_THAT(said.back(), HasSubstr("--network-interfaces ib0 leaves none; without it: 10."));
 }
 
 TEST_F(LeaderOfAgents, TakesNoAnswerToAnEarlierTry) {

@@ -178,6 +178,48 @@ TEST_F(CkptCommand, VerifiesEveryCheckpointOfARun) {
               HasSubstr("step-00000001  (shard-00001-of-00002.safetensors is missing)"));
 }
 
+TEST_F(CkptCommand, ListsACheckpointThatIsDamagedWithTheOthers) {
+  const std::filesystem::path first = save(1);
+  save(2);
+  write(first / "state.json", "{");
+
+  const os::CommandResult list = ckpt("list run");
+
+  EXPECT_EQ(list.status.code, 0) << list.errors;
+  EXPECT_THAT(list.output,
+              ::testing::MatchesRegex(" +1 +- +.*step-00000001  .damaged: lockstep-ckpt verify "
+                                      "tells more.\n +2 .*step-00000002\n"));
+  EXPECT_THAT(ckpt("list run --json").output, HasSubstr("\"damaged\": \"cannot read"));
+}
+
+// As on a full disk; libtorch's own writer would end the program here.
+TEST_F(CkptCommand, SaysThatAFileCannotBeWrittenAndLeavesNothing) {
+  const std::filesystem::path root = directory_.path() / "run" / "checkpoints";
+  Draft draft(root, 1);
+  Snapshot snapshot;
+  snapshot.take(as_pieces("model.", {{"a", torch::ones({1000})}, {"b", torch::ones({1000})}}));
+  write_shard({root, draft.path(), {}, 0, 1}, snapshot);
+  complete({root, draft.path(), {.step = 1}, 0, 1}, draft, {});
+  for (const char* kilobytes : {"1", "5"}) {
+    for (const char* file : {"x.pt", "pytorch_model.bin", "x.safetensors"}) {
+      SCOPED_TRACE(fmt::format("{} of {} KiB", file, kilobytes));
+      const os::CommandResult result =
+          os::run_command({"/bin/bash",
+                           "-c",
+                           fmt::format("ulimit -f {}; exec {}/lockstep-ckpt convert run {}",
+                                       kilobytes,
+                                       LOCKSTEP_BIN_DIR,
+                                       file)},
+                          {.directory = directory_.path()});
+
+      EXPECT_EQ(result.status.code, 74) << result.errors;
+      EXPECT_THAT(result.errors, HasSubstr(fmt::format("cannot write .{}.partial", file)));
+      EXPECT_FALSE(std::filesystem::exists(directory_.path() / fmt::format(".{}.partial", file)));
+      EXPECT_FALSE(std::filesystem::exists(directory_.path() / file));
+    }
+  }
+}
+
 TEST_F(CkptCommand, SaysWhatItCannotDo) {
   save(5);
   const auto refused = [&](const std::string& line, int code, const std::string& words) {

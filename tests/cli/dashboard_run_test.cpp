@@ -79,5 +79,25 @@ TEST_F(RunWithDashboard, GoesOnWhenTheDashboardIsKilled) {
   EXPECT_THAT(result.errors, Not(HasSubstr("error")));
 }
 
+TEST(Dashboard, LeavesWithNothingWrongWhenItIsEnded) {
+  if (!monitor::has_http_server()) {
+    GTEST_SKIP() << "built without cpp-httplib";
+  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Launcher launcher;
+    ASSERT_EQ(launcher.run({"run", "--run-dir", "runs/one", "true"}).status.code, 0);
+    launcher.start({"dashboard", "one"});
+    for (int turn = 0; turn < 1000 && read_text(launcher.path("stdout")).empty(); ++turn) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+
+    launcher.process().signal(signal);
+
+    const Result result = launcher.wait();
+    EXPECT_EQ(result.status.signal, 0);
+    EXPECT_EQ(result.status.code, 0) << result.errors;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing

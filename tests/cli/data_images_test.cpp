@@ -99,6 +99,21 @@ TEST_F(Images, ThatAreCorruptAreNamed) {
   EXPECT_FALSE(fs::exists(launcher.path("data/tiny-imagenet-train.lspack")));
 }
 
+TEST_F(Images, AreNotPackedWhereThereAreNone) {
+  make();
+  for (const auto& entry : fs::recursive_directory_iterator(launcher.path("data"))) {
+    if (entry.path().extension() == ".JPEG") {
+      fs::remove(entry.path());
+    }
+  }
+
+  const Result result = launcher.run({"data", "pack", "tiny-imagenet"});
+
+  EXPECT_NE(result.status.code, 0);
+  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: cannot "));
+  EXPECT_FALSE(fs::exists(launcher.path("data/tiny-imagenet-train.lspack")));
+}
+
 TEST_F(Images, AreNotMadeOverWhatIsThere) {
   fs::create_directories(launcher.path("data/tiny-imagenet-like"));
   std::ofstream(launcher.path("data/tiny-imagenet-like/mine")) << "keep me\n";

@@ -125,6 +125,23 @@ TEST(DropIn, SpeaksTheDialectOfItsName) {
   EXPECT_EQ(plan.way.value, plan::Way::Here);
   EXPECT_EQ(plan.nodes.at(0).workers.value, 4);
 
+  plan = plan_of(launcher,
+                 {"-np",
+                  "2",
+                  "--gloo",
+                  "--fusion-threshold-mb",
+                  "32",
+                  "--timeline_filename=t.json",
+                  "--autotune",
+                  "python3",
+                  "train.py",
+                  "--gloo"});
+  EXPECT_THAT(plan.command, ElementsAre("python3", "train.py", "--gloo"));
+  EXPECT_EQ(plan.variables.at("HOROVOD_CONTROLLER").value, "gloo");
+  EXPECT_EQ(plan.variables.at("HOROVOD_FUSION_THRESHOLD").value, "33554432");
+  EXPECT_EQ(plan.variables.at("HOROVOD_TIMELINE").value, "t.json");
+  EXPECT_EQ(plan.variables.at("HOROVOD_AUTOTUNE").value, "1");
+
   launcher.called = "deepspeed";
   plan = plan_of(launcher, {"--num_gpus", "2", "train.py", "--deepspeed"});
   EXPECT_TRUE(plan.passes_local_rank);

@@ -62,6 +62,29 @@ TEST_F(Status, OfManyIsATable) {
   testing::expect_golden(status_table(find_runs(runs.here()), kNow), "status_table.txt");
 }
 
+TEST_F(Status, OfAProgramThatTellsItsStepsByItsOutputHasThem) {
+  const auto run = runs.add("told", MadeUpRuns::state("told"));
+  os::make_directories(run.output_metrics(0).parent_path());
+  const auto metric = [](const char* name, const char* value) {
+    return fmt::format(
+        "{{\"event\":\"metric\",\"time\":1,\"rank\":0,\"name\":\"{}\",\"value\":{}}}\n",
+        name,
+        value);
+  };
+  os::write_file(run.output_metrics(0), metric("loss", "2.5") + metric("accuracy", "0.5"));
+  EXPECT_THAT(status_page(read_run(run.root()), kNow),
+              ::testing::HasSubstr("\nprogress   loss 2.5\n"));
+
+  os::write_file(run.output_metrics(0),
+                 metric("step", "19") + metric("loss", "2.5") + metric("loss", "0.25") +
+                     "{\"event\":\"metric\",\"ti");
+
+  const cli::Run told = read_run(run.root());
+  EXPECT_THAT(status_page(told, kNow), ::testing::HasSubstr("\nprogress   step 19, loss 0.25\n"));
+  EXPECT_THAT(status_json(told, kNow), ::testing::HasSubstr("\"step\": 19"));
+  EXPECT_THAT(status_table(std::span(&told, 1), kNow), ::testing::HasSubstr("  19    0.25\n"));
+}
+
 TEST_F(Status, OfOneIsAPage) {
   contract::RunState state = MadeUpRuns::state("train-20240131-093000-beef");
   state.slurm_job = "815";

@@ -2,6 +2,7 @@
 #include "comm/join.h"
 
 #include <gmock/gmock.h>
+#include <thread>
 
 #include "comm/lost_peer.h"
 #include "comm/nccl.h"
@@ -92,6 +93,36 @@ TEST(JoinStore, TellsThatNobodyAnswers) {
                         "  try:    check that rank 0 runs, and that MASTER_ADDR is an address that "
                         "this node reaches",
                         place.master_port));
+}
+
+TEST(AwaitAll, NamesTheWorkersThatDoNotCome) {
+  contract::WorkerPlace place;
+  place.world_size = 3;
+  place.master_port = os::free_port();
+  const auto store = join_store(place, std::chrono::seconds(5));
+
+  EXPECT_EQ(message_of([&] { await_all(store, place, std::chrono::milliseconds(300)); }),
+            "cannot bring the gang together: not all workers came\n"
+            "  missing: ranks 1, 2 of 3\n"
+            "  waited:  0.3 s  (--timeout, rank 0)\n"
+            "  try:     look at what these workers do before they join, or give them a longer "
+            "--timeout");
+}
+
+TEST(AwaitAll, GoesOnWhenAllAreHereInEachAttempt) {
+  contract::WorkerPlace place;
+  place.world_size = 2;
+  place.master_port = os::free_port();
+  const auto store = join_store(place, std::chrono::seconds(5));
+  for (const int attempt : {0, 1}) {
+    place.attempt = attempt;
+    contract::WorkerPlace second = place;
+    second.rank = 1;
+    std::jthread other([&second] {
+      await_all(join_store(second, std::chrono::seconds(5)), second, std::chrono::seconds(5));
+    });
+    await_all(store, place, std::chrono::seconds(5));
+  }
 }
 
 TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {

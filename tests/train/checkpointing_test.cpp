@@ -239,6 +239,9 @@ TEST(Checkpoints, ThatAreNotThereAreNamedSo) {
             "  expected: auto, none, a run directory, its checkpoints, or one of them\n"
             "  try:      --resume auto");
   EXPECT_THAT(error_of(directory.path().string()), HasSubstr("it is no checkpoint and holds none"));
+  os::write_file(directory.path() / "model.pt", "weights");
+  EXPECT_THAT(error_of((directory.path() / "model.pt").string()),
+              HasSubstr("model.pt: it is no checkpoint and holds none"));
 }
 
 TEST(Checkpoints, OfStepsOfAnotherSizeEndWithTheLastEpoch) {
