@@ -140,8 +140,8 @@ class Strategy {
   virtual int join() = 0;
 
   // The flat pieces of parameters, by their names, that the optimizer updates on this worker in
-  // place of the parameters; none: it updates the parameters themselves.
-  virtual std::vector<TensorPiece> updated() const { return {}; }
+  // place of the parameters, which may be none; nothing: it updates the parameters themselves.
+  virtual std::optional<std::vector<TensorPiece>> updated() const { return std::nullopt; }
 
   // After somebody has changed these pieces: lets the parameters follow. All workers call
   // it.

@@ -141,7 +141,7 @@ Listed look_at(const CheckpointEntry& entry) {
 void inspect(const InspectOptions& options) {
   const Opened opened = open(options.path, Look::AtHeaders, options.entry);
   if (options.json) {
-    fmt::print("{}\n", to_json(opened).dump(2));
+    fmt::print("{}\n", to_json(opened).dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
   if (opened.checkpoint) {
@@ -188,7 +188,7 @@ void list(const InspectOptions& options) {
     }
   }
   if (options.json) {
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
   }
 }
 

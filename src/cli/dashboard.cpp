@@ -21,6 +21,7 @@
 #include "os/host.h"
 #include "os/pipe.h"
 #include "os/signals.h"
+#include "os/standard_streams.h"
 
 namespace lockstep::cli {
 namespace {
@@ -113,7 +114,7 @@ int serve(const Words& words) {
   monitor::Site site(std::move(runs));
   const monitor::HttpServer server(site, access, {.address = words.address, .port = port});
   fmt::print("{}", describe(place_of(server, words.address, access.token(), os::environment())));
-  std::fflush(stdout);
+  os::finish_output();
   std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
   os::wait_for(watches, std::nullopt);
   while (signals.find_pending()) {  // taken here, or it would end this process after all

@@ -14,7 +14,6 @@
 #include "lockstep/error.h"
 #include "monitor/event_store.h"
 #include "os/files.h"
-#include "os/pipe.h"
 #include "os/standard_streams.h"
 
 namespace lockstep::cli {

@@ -20,6 +20,7 @@
 #include "monitor/tensorboard_messages.h"
 #include "os/pipe.h"
 #include "os/signals.h"
+#include "os/standard_streams.h"
 
 namespace lockstep::cli {
 namespace {
@@ -128,7 +129,7 @@ int export_tensorboard(const TensorboardWishes& wishes) {
       wishes.is_waiting ? coming_run(wishes.run, fs::current_path()) : watched_run(wishes.run),
       wishes);
   fmt::print("tensorboard: --logdir {}\n", quote_for_shell(exporter.directory().string()));
-  std::fflush(stdout);
+  os::finish_output();
   if (wishes.is_following) {
     exporter.follow();
   } else {

@@ -16,6 +16,7 @@
 #include "lockstep/error.h"
 #include "os/files.h"
 #include "os/host.h"
+#include "os/standard_streams.h"
 #include "slurm/batch_script.h"
 #include "slurm/job_file.h"
 #include "slurm/keys.h"
@@ -139,7 +140,7 @@ void print_scripts(const std::vector<Script>& scripts) {
     }
     fmt::print("{}", scripts[i].text);
   }
-  std::fflush(stdout);  // before what is said about them
+  os::finish_output();  // before what is said about them
 }
 
 // Problems of a job that is not submitted now: told, and no reason to keep its script back.

@@ -10,7 +10,6 @@
 #include "monitor/event_store.h"
 #include "os/environment.h"
 #include "os/files.h"
-#include "os/pipe.h"
 #include "os/standard_streams.h"
 #include "report/charts.h"
 #include "report/page.h"

@@ -11,7 +11,6 @@
 #include "cli/subcommands.h"
 #include "lockstep/error.h"
 #include "os/files.h"
-#include "os/pipe.h"
 #include "os/standard_streams.h"
 #include "report/scaling_plot.h"
 #include "report/scaling_text.h"

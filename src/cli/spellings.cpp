@@ -72,7 +72,7 @@ constexpr std::array<Foreign, 30> kForeign = {
     Foreign{"--venv-script", kDeepspeed, "agents inherit the environment", "activate it first"},
 };
 
-constexpr std::array<ForVariable, 24> kForVariables = {
+constexpr std::array<ForVariable, 33> kForVariables = {
     ForVariable{"--gloo", "HOROVOD_CONTROLLER", "gloo"},
     ForVariable{"--use-gloo", "HOROVOD_CONTROLLER", "gloo"},
     ForVariable{"--fusion-threshold-mb", "HOROVOD_FUSION_THRESHOLD", "", int64_t{1} << 20},
@@ -80,6 +80,8 @@ constexpr std::array<ForVariable, 24> kForVariables = {
     ForVariable{"--cache-capacity", "HOROVOD_CACHE_CAPACITY", ""},
     ForVariable{"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
     ForVariable{"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
+    ForVariable{"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
+    ForVariable{"--no-hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
     ForVariable{"--autotune", "HOROVOD_AUTOTUNE", "1"},
     ForVariable{"--no-autotune", "HOROVOD_AUTOTUNE", "0"},
     ForVariable{"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG", ""},
@@ -90,13 +92,20 @@ constexpr std::array<ForVariable, 24> kForVariables = {
     ForVariable{"--timeline-filename", "HOROVOD_TIMELINE", ""},
     ForVariable{"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
     ForVariable{"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "0"},
+    ForVariable{"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", "0"},
     ForVariable{"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1"},
     ForVariable{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", ""},
     ForVariable{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", ""},
+    ForVariable{"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "1"},
+    ForVariable{"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "0"},
     ForVariable{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", ""},
     ForVariable{"--thread-affinity", "HOROVOD_THREAD_AFFINITY", ""},
     ForVariable{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", ""},
     ForVariable{"--log-level", "HOROVOD_LOG_LEVEL", ""},
+    ForVariable{"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
+    ForVariable{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
+    ForVariable{"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
+    ForVariable{"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
 };
 
 }  // namespace

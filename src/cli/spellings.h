@@ -15,7 +15,7 @@ std::optional<std::string_view> find_alias(std::string_view subcommand, std::str
 struct Foreign {
   std::string_view name;
   std::string_view owner;    // "horovodrun"
-  std::string_view why;      // "Horovod reads it from a variable"
+  std::string_view why;      // "workers meet over Gloo"
   std::string_view instead;  // what to type
 };
 

@@ -147,7 +147,7 @@ int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Wor
     const auto size = os::find_terminal_size(1).value_or(os::TerminalSize{80, 24});
     const monitor::ScreenSize room{.columns = static_cast<size_t>(size.columns),
                                    .rows = static_cast<size_t>(size.rows)};
-    if (!os::write_all(1, drawn(picture(store, state, room)))) {
+    if (!os::write_output(drawn(picture(store, state, room)))) {
       break;
     }
     std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()}, os::Watch{.fd = 0}};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/store.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "comm/format_ranks.h"
 #include "lockstep/error.h"
@@ -22,6 +24,28 @@ compat::StorePtr connect(const contract::WorkerPlace& place,
   options.timeout = timeout;
   compat::avoid_libuv(options);
   return c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
+}
+
+// What a worker writes when it has come.
+std::string here(const contract::WorkerPlace& place, int rank) {
+  return fmt::format("attempt-{}/here-{}", place.attempt, rank);
+}
+
+// Who has not come; nobody where the store tells no more. Through a line of its own: the one that
+// has waited may still get its answer.
+std::vector<int> find_missing(const contract::WorkerPlace& place) {
+  std::vector<int> missing;
+  try {
+    const compat::StorePtr store = connect(place, false, std::chrono::seconds(5));
+    for (int rank = 0; rank < place.world_size; ++rank) {
+      if (!store->check({here(place, rank)})) {
+        missing.push_back(rank);
+      }
+    }
+  } catch (const std::exception& fault) {
+    log::warn("cannot find out who is missing: {}", fault.what());
+  }
+  return missing;
 }
 
 }  // namespace
@@ -55,40 +79,39 @@ compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::mil
 void await_all(const compat::StorePtr& store,
                const contract::WorkerPlace& place,
                std::chrono::milliseconds timeout) {
-  // torchrun's agent keeps one store for all attempts.
-  const std::string prefix = fmt::format("attempt-{}", place.attempt);
-  const std::string complete = prefix + "/all-here";
-  const auto here = [&prefix](int rank) {
-    return fmt::format("{}/here-{}", prefix, rank);
-  };
-  store->set(here(place.rank), std::vector<uint8_t>{1});
-  if (store->add(prefix + "/count", 1) == place.world_size) {
-    store->set(complete, std::vector<uint8_t>{1});
-  }
+  const auto begun = std::chrono::steady_clock::now();
+  std::string reason;
   try {
-    store->wait({complete}, timeout);
-  } catch (const std::exception& fault) {
-    const std::string reason = fault.what();
-    Error error(ExitCode::Unavailable, "cannot bring the gang together: not all workers came");
-    try {
-      // Through a line of its own: that of `store` may still get the answer that was waited for.
-      const compat::StorePtr other = connect(place, false, std::chrono::seconds(5));
-      std::vector<int> missing;
-      for (int rank = 0; rank < place.world_size; ++rank) {
-        if (!other->check({here(rank)})) {
-          missing.push_back(rank);
-        }
-      }
-      error.fact("missing", fmt::format("{} of {}", format_ranks(missing), place.world_size));
-    } catch (const std::exception&) {
-      error.fact("reason", reason.substr(0, reason.find('\n')), "libtorch's TCPStore");
+    // torchrun's agent keeps one store for all attempts.
+    const std::string prefix = fmt::format("attempt-{}", place.attempt);
+    const std::string complete = prefix + "/all-here";
+    store->set(here(place, place.rank), std::vector<uint8_t>{1});
+    if (store->add(prefix + "/count", 1) == place.world_size) {
+      store->set(complete, std::vector<uint8_t>{1});
     }
-    throw std::move(error)
-        .fact("waited",
-              format_duration(std::chrono::duration<double>(timeout).count()),
-              fmt::format("--timeout, rank {}", place.rank))
-        .hint("look at what these workers do before they join, or give them a longer --timeout");
+    store->wait({complete}, timeout);
+    return;
+  } catch (const std::exception& fault) {
+    reason = fault.what();
+    reason.resize(std::min(reason.find('\n'), reason.size()));
   }
+  if (std::chrono::steady_clock::now() - begun < timeout * 9 / 10) {
+    throw Error(ExitCode::Unavailable, "cannot bring the gang together: its store is gone")
+        .fact("reason", reason, "libtorch's TCPStore")
+        .hint(place.has_agent_store ? "look at what torchrun said last"
+                                    : "look at what rank 0 said last");
+  }
+  Error error(ExitCode::Unavailable, "cannot bring the gang together: not all workers came");
+  if (const std::vector<int> missing = find_missing(place); !missing.empty()) {
+    error.fact("missing", fmt::format("{} of {}", format_ranks(missing), place.world_size));
+  } else {
+    error.fact("reason", reason, "libtorch's TCPStore");
+  }
+  throw std::move(error)
+      .fact("waited",
+            format_duration(std::chrono::duration<double>(timeout).count()),
+            fmt::format("--timeout, rank {}", place.rank))
+      .hint("look at what these workers do before they join, or give them a longer --timeout");
 }
 
 }  // namespace lockstep::comm

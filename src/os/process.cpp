@@ -343,6 +343,9 @@ void become(const std::string& executable,
   std::vector<std::string> entries = to_entries(environment);
   const std::vector<char*> argv = to_table(arguments);
   const std::vector<char*> envp = to_table(entries);
+  for (const int ours : {SIGPIPE, SIGTTOU, SIGXFSZ}) {  // nohup's SIGHUP stays as it came
+    ::signal(ours, SIG_DFL);
+  }
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

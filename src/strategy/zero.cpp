@@ -133,7 +133,7 @@ class Zero final : public Strategy {
     return last;
   }
 
-  std::vector<TensorPiece> updated() const override {
+  std::optional<std::vector<TensorPiece>> updated() const override {
     std::vector<TensorPiece> all;
     for (const Unit& unit : units_) {
       for (const Piece& piece : unit.pieces()) {

@@ -2,10 +2,12 @@
 #include "train/ema.h"
 
 #include <algorithm>
+#include <exception>
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
 
+#include "base/log.h"
 #include "checkpoint/optimizer_value.h"
 #include "lockstep/error.h"
 
@@ -19,10 +21,10 @@ bool is_same_memory(const torch::Tensor& one, const torch::Tensor& other) {
 
 // What the optimizer updates. A parameter that several modules share is one.
 std::vector<TensorPiece> weights_of(const torch::nn::Module& model, const Strategy& strategy) {
-  std::vector<TensorPiece> weights = strategy.updated();
-  if (!weights.empty()) {
-    return weights;
+  if (const auto pieces = strategy.updated()) {
+    return *pieces;
   }
+  std::vector<TensorPiece> weights;
   for (const auto& item : model.named_parameters()) {
     const bool is_known = std::any_of(weights.begin(), weights.end(), [&item](const auto& known) {
       return known.values.is_same(item.value());
@@ -71,7 +73,7 @@ std::vector<TensorPiece> Ema::model_pieces() const {
   return std::move(*held);
 }
 
-// Undefined for what is not updated: buffers, and parameters that are frozen.
+// Undefined for what has none: buffers, and frozen parameters of a model that is cut up.
 torch::Tensor Ema::find_average(const torch::Tensor& values) const {
   for (size_t i = 0; i < weights_.size(); ++i) {
     const torch::Tensor& weight = weights_[i].values;
@@ -119,11 +121,20 @@ Ema::Scope::Scope(const Ema& ema) : ema_(ema) {
     trained_.push_back(ema_.weights_[i].values.detach().clone());
     ema_.weights_[i].values.detach().copy_(ema_.averages_[i]);
   }
-  ema_.strategy_.publish();
+  try {
+    ema_.strategy_.publish();
+  } catch (...) {
+    give_back();
+    throw;
+  }
 }
 
 Ema::Scope::~Scope() {
-  give_back();
+  try {
+    give_back();
+  } catch (const std::exception& fault) {
+    log::warn("the averaged weights stay in the model: {}", fault.what());
+  }
 }
 
 void Ema::Scope::end() {

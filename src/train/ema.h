@@ -35,7 +35,8 @@ class Ema {
   class Scope {
    public:
     explicit Scope(const Ema& ema);
-    // Without end(), when something went wrong: gives the weights back, and talks to nobody.
+    // Without end(), when something went wrong: gives the optimizer its weights back, and talks to
+    // nobody, so that the parameters of a model that is cut up do not follow.
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

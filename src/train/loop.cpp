@@ -175,11 +175,15 @@ TrainResult Loop::run() {
 
 // What the optimizer updates.
 std::vector<torch::Tensor> Loop::weights() const {
+  const std::optional<std::vector<TensorPiece>> pieces = strategy_->updated();
+  if (!pieces) {
+    return task_.model.parameters();
+  }
   std::vector<torch::Tensor> tensors;
-  for (const TensorPiece& piece : strategy_->updated()) {
+  for (const TensorPiece& piece : *pieces) {
     tensors.push_back(piece.values);
   }
-  return tensors.empty() ? task_.model.parameters() : tensors;
+  return tensors;
 }
 
 void Loop::require_recompute_known() const {
@@ -461,6 +465,8 @@ void Loop::validate() {
 void Loop::finish_epoch() {
   epoch_.all_reduce(*session_.communicator);
   const bool is_whole = step_in_epoch_ >= sampler_.steps();
+  const std::string far =
+      is_whole ? " done" : fmt::format(", {} of {} steps", step_in_epoch_, sampler_.steps());
   validate();
   if (is_whole) {
     ++state_.epoch;
@@ -474,7 +480,7 @@ void Loop::finish_epoch() {
       .seconds = std::chrono::duration<double>(Clock::now() - epoch_begun_).count()};
   summaries_.push_back(summary);
   std::string line = fmt::format(
-      "epoch {}/{} done  train loss {:.4f}", summary.epoch, options_.epochs, summary.train_loss);
+      "epoch {}/{}{}  train loss {:.4f}", summary.epoch, options_.epochs, far, summary.train_loss);
   if (task_.test != nullptr) {
     line += fmt::format("  test loss {:.4f}", state_.evaluation->loss);
     if (state_.evaluation->accuracy) {

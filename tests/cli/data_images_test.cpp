@@ -101,16 +101,20 @@ TEST_F(Images, ThatAreCorruptAreNamed) {
 
 TEST_F(Images, AreNotPackedWhereThereAreNone) {
   make();
-  for (const auto& entry : fs::recursive_directory_iterator(launcher.path("data"))) {
-    if (entry.path().extension() == ".JPEG") {
-      fs::remove(entry.path());
-    }
+  const fs::path set = launcher.path("data/tiny-imagenet-like");
+  std::ofstream(set / "wnids.txt") << "";
+  std::ofstream(set / "val/val_annotations.txt") << "";
+  for (const char* folder : {"train", "val/images"}) {
+    fs::remove_all(set / folder);
+    fs::create_directories(set / folder);
   }
 
   const Result result = launcher.run({"data", "pack", "tiny-imagenet"});
 
-  EXPECT_NE(result.status.code, 0);
-  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: cannot "));
+  EXPECT_EQ(result.status.code, 64);
+  EXPECT_EQ(result.errors,
+            "lockstep: error: cannot pack TinyImageNet in data/tiny-imagenet-like: there are no "
+            "images to train on\n  try: lockstep data check tiny-imagenet\n");
   EXPECT_FALSE(fs::exists(launcher.path("data/tiny-imagenet-train.lspack")));
 }
 

@@ -30,6 +30,7 @@ class RunCommands : public ::testing::Test {
                     script});
     launcher.wait_for_file("here-0");
     launcher.wait_for_file("here-1");
+    launcher.wait_for_file("runs/train/state.json");
   }
 
   os::CommandResult lockstep(const std::string& words) const {

@@ -38,6 +38,7 @@ TEST_F(Streams, MayBeClosed) {
 }
 
 TEST_F(Streams, ThatAreFullAreAnError) {
+  std::ofstream(launcher.path("job.yaml")) << "exec_command: 'true'\n";
   ASSERT_EQ(shell("lockstep run --run-dir runs/one sh -c 'echo hello'").status.code, 0);
   for (const std::string command : {"status",
                                     "status --json",
@@ -47,6 +48,8 @@ TEST_F(Streams, ThatAreFullAreAnError) {
                                     "export one",
                                     "watch --once one",
                                     "run --dry-run sh",
+                                    "run --help",
+                                    "generate-slurm -c job.yaml --dry-run",
                                     "data list",
                                     "--help",
                                     "--version"}) {
@@ -63,10 +66,31 @@ TEST_F(Streams, ThatAreFullAreAnError) {
 TEST_F(Streams, ThatNobodyReadsAreNone) {
   ASSERT_EQ(shell("lockstep run --run-dir runs/one sh -c 'echo hello'").status.code, 0);
 
-  const os::CommandResult result =
-      shell("set -o pipefail; trap '' PIPE; lockstep report one | true; lockstep status | true");
+  // Those of more and of less than stdio holds, to a reader who has gone for sure.
+  for (const std::string command : {"run --help", "--help", "report one", "status", "export one"}) {
+    SCOPED_TRACE(command);
+    const os::CommandResult result = shell(
+        "trap '' PIPE; exec 3> >(exec <&-; touch gone); until [ -e gone ]; do sleep 0.01; done; "
+        "rm gone; sleep 0.1; lockstep " +
+        command + " >&3");
 
-  EXPECT_THAT(result.errors, Not(HasSubstr("error")));
+    EXPECT_EQ(result.status.code, 0);
+    EXPECT_EQ(result.errors, "");
+  }
+}
+
+// A worker's signals are those that it would have without a launcher.
+TEST_F(Streams, LeaveNoSignalIgnoredInAProgram) {
+  const std::string look = "sh -c 'grep SigIgn /proc/self/status'";
+  const os::CommandResult started = shell("lockstep run " + look);
+  // Among the tasks of mpirun, lockstep becomes the program.
+  const os::CommandResult become = shell(
+      "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+      "OMPI_COMM_WORLD_LOCAL_SIZE=1 lockstep run " +
+      look);
+
+  EXPECT_THAT(started.output, HasSubstr("SigIgn:\t0000000000000000"));
+  EXPECT_THAT(become.output, HasSubstr("SigIgn:\t0000000000000000")) << become.errors;
 }
 
 TEST_F(Streams, OfFilesThatMayGrowNoMoreEndNoRun) {

@@ -2,7 +2,6 @@
 #include "comm/join.h"
 
 #include <gmock/gmock.h>
-#include <thread>
 
 #include "comm/lost_peer.h"
 #include "comm/nccl.h"
@@ -109,20 +108,37 @@ TEST(AwaitAll, NamesTheWorkersThatDoNotCome) {
             "--timeout");
 }
 
-TEST(AwaitAll, GoesOnWhenAllAreHereInEachAttempt) {
+TEST(AwaitAll, CountsEachAttemptAnew) {
   contract::WorkerPlace place;
   place.world_size = 2;
   place.master_port = os::free_port();
-  const auto store = join_store(place, std::chrono::seconds(5));
+  const auto server = join_store(place, std::chrono::seconds(5));
+  place.has_agent_store = true;
   for (const int attempt : {0, 1}) {
     place.attempt = attempt;
+    const auto store = join_store(place, std::chrono::seconds(5));
+    EXPECT_THAT(message_of([&] { await_all(store, place, std::chrono::milliseconds(200)); }),
+                ::testing::HasSubstr("missing: rank 1 of 2"));
     contract::WorkerPlace second = place;
     second.rank = 1;
-    std::jthread other([&second] {
-      await_all(join_store(second, std::chrono::seconds(5)), second, std::chrono::seconds(5));
-    });
-    await_all(store, place, std::chrono::seconds(5));
+    const auto other = join_store(second, std::chrono::seconds(5));
+    EXPECT_EQ(message_of([&] { await_all(other, second, std::chrono::seconds(5)); }), "no Error");
   }
+}
+
+TEST(AwaitAll, TellsAStoreThatIsGoneFromWorkersThatAreLate) {
+  contract::WorkerPlace place;
+  place.world_size = 2;
+  place.master_port = os::free_port();
+  auto store = join_store(place, std::chrono::seconds(5));
+  contract::WorkerPlace second = place;
+  second.rank = 1;
+  const auto other = join_store(second, std::chrono::seconds(5));
+  store.reset();
+
+  EXPECT_THAT(message_of([&] { await_all(other, second, std::chrono::seconds(20)); }),
+              ::testing::AllOf(::testing::HasSubstr("its store is gone\n  reason: "),
+                               ::testing::HasSubstr("try:    look at what rank 0 said last")));
 }
 
 TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {

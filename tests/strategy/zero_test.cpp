@@ -323,7 +323,8 @@ TEST(Zero, HoldsWhatIsInUseOnlyAtStageThree) {
       EXPECT_EQ(parameter.storage().nbytes() == 0, parameter.numel() >= 40);
     }
     int64_t held = 0;
-    for (const TensorPiece& piece : strategy->updated()) {
+    const auto updated = strategy->updated();
+    for (const TensorPiece& piece : updated.value()) {
       held += piece.values.numel();
     }
     EXPECT_NEAR(

@@ -124,6 +124,7 @@ struct Way {
   std::string strategy = "single";
   int stage = 0;
   std::string precision = "fp32";
+  bool sync_batchnorm = false;
 };
 
 template <typename Net = SmallNet>
@@ -136,6 +137,7 @@ Trained train_averaged(Communicator& comm,
   flags.strategy = way.strategy;
   flags.ema = 0.8;
   flags.precision = way.precision;
+  flags.sync_batchnorm = way.sync_batchnorm;
   flags.resume = resumes ? "auto" : "none";
   Session session = make_session(comm, directory, flags);
   Net net;
@@ -187,15 +189,43 @@ TEST(EmaTraining, IsTheSameUnderEveryStrategy) {
 
 TEST(EmaTraining, KnowsTiedAndFrozenWeightsThatAreCutUp) {
   comm::Solo solo;
+  const os::TemporaryDirectory alone;
+  const Trained whole = train_averaged<OddNet>(solo, alone.path(), {}, 2);
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
-    const os::TemporaryDirectory alone;
     const os::TemporaryDirectory cut;
-    const Trained whole = train_averaged<OddNet>(solo, alone.path(), {}, 2);
-    const Trained shared = train_averaged<OddNet>(solo, cut.path(), {"deepspeed", stage}, 2);
+    gang(3, [&](Communicator& comm) {
+      const Trained shared = train_averaged<OddNet>(
+          comm, cut.path(), {"deepspeed", stage, "fp32", /*sync_batchnorm=*/true}, 2);
 
-    EXPECT_NEAR(shared.test_loss, whole.test_loss, 1e-5);
-    expect_same(shared.averages, whole.averages, 1e-5);
+      EXPECT_NEAR(shared.test_loss, whole.test_loss, 1e-5);
+      expect_same(shared.averages, whole.averages, 1e-5);
+    });
+  }
+}
+
+// Four numbers are trained, and the others are frozen.
+struct FrozenNet : SmallNet {
+  FrozenNet() {
+    for (torch::Tensor& parameter : parameters()) {
+      parameter.set_requires_grad(parameter.is_same(second->bias));
+    }
+  }
+};
+
+TEST(EmaTraining, GoesWithWorkersThatUpdateNothing) {
+  comm::Solo solo;
+  const os::TemporaryDirectory alone;
+  const Trained whole = train_averaged<FrozenNet>(solo, alone.path(), {}, 2);
+  for (const int stage : {1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    const os::TemporaryDirectory cut;
+    gang(6, [&](Communicator& comm) {
+      const Trained shared = train_averaged<FrozenNet>(comm, cut.path(), {"deepspeed", stage}, 2);
+
+      EXPECT_NEAR(shared.test_loss, whole.test_loss, 1e-5);
+      expect_same(shared.averages, whole.averages, 1e-5);
+    });
   }
 }
 
