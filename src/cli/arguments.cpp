@@ -88,12 +88,9 @@ class Reader {
     if (name.starts_with("--")) {
       std::replace(name.begin(), name.end(), '_', '-');
     }
-    if (result_.chosen->get_prefix_command() &&
-        result_.chosen->get_option_no_throw(name) == nullptr) {
-      if (const ForVariable* variable = find_for_variable(name)) {
-        take_variable(*variable, std::move(value));
-        return;
-      }
+    if (const ForVariable* variable = find_variable(name)) {
+      take_variable(*variable, std::move(value));
+      return;
     }
     const CLI::Option* option = find_option(name);
     if (option == nullptr && !word.starts_with("--")) {
@@ -133,6 +130,13 @@ class Reader {
     }
     const std::string name = name_of(option);
     result_.words.push_back(name + (name.starts_with("--") ? "=" : "") + *value);
+  }
+
+  // Of a command that takes a program, unless it declares the option itself.
+  const ForVariable* find_variable(const std::string& name) const {
+    const bool is_run = result_.chosen->get_prefix_command();
+    return is_run && result_.chosen->get_option_no_throw(name) == nullptr ? find_for_variable(name)
+                                                                          : nullptr;
   }
 
   // As --env NAME=VALUE, which it is.
