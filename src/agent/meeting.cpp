@@ -75,7 +75,7 @@ std::string encode(const MeetingPoint& point) {
     json["environment"].push_back(to_numbers(name));
     json["environment"].push_back(to_numbers(value));
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json.dump();
 }
 
 MeetingPoint decode_meeting_point(std::string_view text) {

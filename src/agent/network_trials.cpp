@@ -22,7 +22,6 @@ void NetworkTrials::begin(std::vector<Node> nodes, std::span<const std::string> 
     probe_ports_.push_back(node.probe_port);
   }
   allowed_.assign(allowed.begin(), allowed.end());
-  std::erase(allowed_, "");
   networks_ = plan::find_networks(offers_, allowed);
   trials_.clear();
   is_second_ = false;

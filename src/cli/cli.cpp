@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/cli.h"
 
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -9,7 +8,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -143,19 +141,10 @@ int run(int argc, const char* const* argv) {
   } catch (const Error& error) {
     fmt::print(stderr, "{}: error: {}\n", name_of(dialect), error.what());
     return static_cast<int>(error.code());
-  } catch (const std::system_error& fault) {
-    // As fmt tells that it cannot print; a reader who has gone wants no more.
-    const bool is_output = std::ferror(stdout) != 0;
-    if (is_output && fault.code().value() == EPIPE) {
-      return 0;
-    }
-    fmt::print(stderr,
-               "{}: error: {}\n  reason: {}\n",
-               name_of(dialect),
-               is_output ? "cannot write to the standard output" : "a bug of lockstep",
-               fault.what());
-    return static_cast<int>(is_output ? ExitCode::Io : ExitCode::Bug);
   } catch (const std::exception& fault) {
+    if (const auto code = os::tell_lost_output(name_of(dialect), fault)) {
+      return *code;
+    }
     fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", name_of(dialect), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }

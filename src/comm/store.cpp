@@ -26,9 +26,14 @@ compat::StorePtr connect(const contract::WorkerPlace& place,
   return c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
 }
 
+// torchrun's agent keeps one store for all attempts.
+std::string in_attempt(const contract::WorkerPlace& place, std::string_view name) {
+  return fmt::format("attempt-{}/{}", place.attempt, name);
+}
+
 // What a worker writes when it has come.
 std::string here(const contract::WorkerPlace& place, int rank) {
-  return fmt::format("attempt-{}/here-{}", place.attempt, rank);
+  return in_attempt(place, fmt::format("here-{}", rank));
 }
 
 // Who has not come; nobody where the store tells no more. Through a line of its own: the one that
@@ -82,11 +87,9 @@ void await_all(const compat::StorePtr& store,
   const auto begun = std::chrono::steady_clock::now();
   std::string reason;
   try {
-    // torchrun's agent keeps one store for all attempts.
-    const std::string prefix = fmt::format("attempt-{}", place.attempt);
-    const std::string complete = prefix + "/all-here";
+    const std::string complete = in_attempt(place, "all-here");
     store->set(here(place, place.rank), std::vector<uint8_t>{1});
-    if (store->add(prefix + "/count", 1) == place.world_size) {
+    if (store->add(in_attempt(place, "count"), 1) == place.world_size) {
       store->set(complete, std::vector<uint8_t>{1});
     }
     store->wait({complete}, timeout);

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "os/pipe.h"
@@ -12,8 +14,10 @@
 namespace lockstep::os {
 namespace {
 
+constexpr const char* kLost = "cannot write to the standard output";
+
 [[noreturn]] void refuse(int number) {
-  throw system_error(ExitCode::Io, "cannot write to the standard output", number);
+  throw system_error(ExitCode::Io, kLost, number);
 }
 
 }  // namespace
@@ -43,6 +47,18 @@ void finish_output() {
   if (std::fflush(stdout) != 0 && errno != EPIPE) {
     refuse(errno);
   }
+}
+
+std::optional<int> tell_lost_output(std::string_view name, const std::exception& fault) {
+  const auto* system = dynamic_cast<const std::system_error*>(&fault);
+  if (system == nullptr || std::ferror(stdout) == 0) {
+    return std::nullopt;
+  }
+  if (system->code().value() == EPIPE) {
+    return 0;
+  }
+  fmt::print(stderr, "{}: error: {}\n  reason: {}\n", name, kLost, fault.what());
+  return static_cast<int>(ExitCode::Io);
 }
 
 }  // namespace lockstep::os

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
+#include <optional>
 #include <string_view>
 
 namespace lockstep::os {
@@ -15,5 +17,9 @@ bool write_output(std::string_view text);
 
 // The same for what stdio still holds: to be called before a program leaves with success.
 void finish_output();
+
+// Whether `fault` tells that stdio could not write the standard output, as fmt throws it. If so,
+// says it for the program `name`, unless the reader has gone, and returns the exit code.
+std::optional<int> tell_lost_output(std::string_view name, const std::exception& fault);
 
 }  // namespace lockstep::os

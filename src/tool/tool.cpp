@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tool/tool.h"
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
-#include <system_error>
 
 #include "lockstep/error.h"
 #include "os/signals.h"
@@ -41,19 +39,10 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
   } catch (const Error& error) {
     fmt::print(stderr, "{}: error: {}\n", app.get_name(), error.what());
     return static_cast<int>(error.code());
-  } catch (const std::system_error& fault) {
-    // As fmt tells that it cannot print; a reader who has gone wants no more.
-    const bool is_output = std::ferror(stdout) != 0;
-    if (is_output && fault.code().value() == EPIPE) {
-      return 0;
-    }
-    fmt::print(stderr,
-               "{}: error: {}\n  reason: {}\n",
-               app.get_name(),
-               is_output ? "cannot write to the standard output" : "a bug of lockstep",
-               fault.what());
-    return static_cast<int>(is_output ? ExitCode::Io : ExitCode::Bug);
   } catch (const std::exception& fault) {
+    if (const auto code = os::tell_lost_output(app.get_name(), fault)) {
+      return *code;
+    }
     fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", app.get_name(), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }

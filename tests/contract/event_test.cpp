@@ -32,6 +32,13 @@ TEST(Event, KeepsANumberThatIsNone) {
   EXPECT_EQ(to_json(event), R"({"event":"step","time":1.0,"rank":0,"loss":null})");
 }
 
+TEST(Event, IsUtf8WhateverItsTextIs) {
+  const Event event{.kind = "checkpoint", .time = 1, .fields = {{"directory", "runs/b\xFF"}}};
+  EXPECT_EQ(
+      to_json(event),
+      "{\"event\":\"checkpoint\",\"time\":1.0,\"rank\":0,\"directory\":\"runs/b\xEF\xBF\xBD\"}");
+}
+
 TEST(Event, ReadsTheNumbersThatAreWrittenAsText) {
   const Event event = parse_event(
       R"({"event":"metric","time":1,"rank":0,"a":"nan","b":"inf","c":"-inf","d":"nano"})");
