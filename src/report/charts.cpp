@@ -129,6 +129,7 @@ Chart loss_chart(const monitor::EventStore& store, const Span& span) {
 Chart speed_chart(const monitor::EventStore& store, const Span& span) {
   Chart chart;
   chart.title = "Samples per second";
+  chart.has_zero = true;
   const auto speed = told_curve(store, "samples_per_second");
   if (!speed.empty()) {
     chart.lines.push_back(line_of("all workers", speed, span));
@@ -140,6 +141,7 @@ Chart gpu_chart(const RunFacts& facts, const monitor::EventStore& store, const S
   constexpr double kHundred = 100;
   Chart chart;
   chart.title = "GPU utilisation";
+  chart.has_zero = true;
   chart.y_label = "percent";
   for (const monitor::NodeView& node : facts.run.nodes) {
     for (const contract::GpuSample& gpu : node.sample.gpus) {
@@ -162,6 +164,7 @@ Chart gpu_chart(const RunFacts& facts, const monitor::EventStore& store, const S
 Chart core_chart(const RunFacts& facts, const monitor::EventStore& store, const Span& span) {
   Chart chart;
   chart.title = "Busy cores of the workers";
+  chart.has_zero = true;
   for (const monitor::RankView& rank : facts.run.ranks) {
     const auto points = curve_of(store, fmt::format("rank/{}/cores", rank.rank));
     if (!points.empty()) {
@@ -177,6 +180,7 @@ Chart split_chart(const monitor::EventStore& store, const Span& span) {
   constexpr double kHundred = 100;
   Chart chart;
   chart.title = "Where the time of rank 0 went";
+  chart.has_zero = true;
   chart.y_label = "percent";
   const std::vector<std::pair<std::string, std::string>> parts = {
       {"data", "data_seconds"},

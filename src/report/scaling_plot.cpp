@@ -104,7 +104,8 @@ std::string draw_share(const Scaling& scaling,
   Chart chart{.title = title_and_unit.first,
               .x_label = "workers",
               .y_label = title_and_unit.second,
-              .is_x_log = true};
+              .is_x_log = true,
+              .has_zero = true};
   add_lines(chart, scaling, value_of, has_model);
   return chart.lines.empty() ? "" : draw_svg(chart);
 }

@@ -79,6 +79,9 @@ Frame frame_of(const Chart& chart) {
       ys.push_back(is_gap ? NAN : y);
     }
   }
+  if (chart.has_zero && !ys.empty()) {
+    ys.push_back(0);
+  }
   return {.x = make_axis(xs, chart.is_x_log), .y = make_axis(ys, chart.is_y_log)};
 }
 

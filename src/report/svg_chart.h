@@ -22,6 +22,7 @@ struct Chart {
   std::vector<ChartLine> lines = {};
   bool is_x_log = false;
   bool is_y_log = false;
+  bool has_zero = false;  // the y axis shows 0, as of amounts and shares
 };
 
 // One <svg> element that stands alone as a file or within a page, with title, axes and legend, for

@@ -20,13 +20,18 @@ void require_choice(const std::string& flag,
       .hint(fmt::format("{} {}", flag, find_closest(value, choices).value_or(choices.front())));
 }
 
-void require_at_least(const std::string& flag, int64_t value, int64_t least, int64_t example) {
-  if (value < least) {
-    throw Error(ExitCode::Usage, fmt::format("cannot train with {} {}", flag, value))
-        .fact("expected", fmt::format("a whole number of at least {}", least))
-        .fact("found", std::to_string(value), "command line")
-        .hint(fmt::format("{} {}", flag, std::max(least, example)));
+void require_count(const std::string& flag, int64_t value, int64_t least, int64_t example) {
+  if (value >= least && value <= kMostOfACount) {
+    return;
   }
+  // Longer numbers than there are end up as the largest.
+  const char* more = value == std::numeric_limits<int64_t>::max() ? " or more" : "";
+  throw Error(ExitCode::Usage, fmt::format("cannot train with {} {}{}", flag, value, more))
+      .fact("expected",
+            value < least ? fmt::format("a whole number of at least {}", least)
+                          : fmt::format("a whole number, at most {}", kMostOfACount))
+      .fact("found", fmt::format("{}{}", value, more), "command line")
+      .hint(fmt::format("{} {}", flag, std::max(least, example)));
 }
 
 void require_alone(const std::string& flag,

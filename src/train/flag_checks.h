@@ -16,7 +16,9 @@ void require_choice(const std::string& flag,
                     const std::string& value,
                     const std::vector<std::string>& choices);
 
-void require_at_least(const std::string& flag, int64_t value, int64_t least, int64_t example = 32);
+// From `least` to kMostOfACount, two of which can be multiplied.
+inline constexpr int64_t kMostOfACount = 1'000'000'000;
+void require_count(const std::string& flag, int64_t value, int64_t least, int64_t example = 32);
 
 // Throws an Error where `flag` is given together with one that it leaves nothing to do.
 void require_alone(const std::string& flag,

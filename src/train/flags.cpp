@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/flags.h"
 
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <limits>
 
 #include <CLI/CLI.hpp>
 
@@ -22,6 +25,16 @@ constexpr const char* kExitCodes =
     "  0 done   64 usage   69 a service or peer could not be had   74 a file could not be read or\n"
     "  written   75 stopped at a checkpoint or a peer was lost: start again with --resume auto\n"
     "  130 stopped at a checkpoint by Ctrl-C";
+
+// CLI11 reads -1 and what is longer than 64 bits as the largest number there is.
+std::string find_seed_fault(const std::string& text) {
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 0);
+  return text.starts_with('-') || errno == ERANGE
+             ? fmt::format("--seed is a whole number from 0 to {}",
+                           std::numeric_limits<uint64_t>::max())
+             : "";
+}
 
 void add_training(CLI::App& app, Flags& flags) {
   const char* group = "Training";
@@ -83,10 +96,7 @@ void add_training(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_option("--seed", flags.seed, "Of weights, order and dropout")
       ->type_name("NUMBER")
-      // CLI11 reads -1 as the largest number there is.
-      ->check([](const std::string& text) {
-        return text.starts_with('-') ? "--seed is a whole number of at least 0" : "";
-      })
+      ->check(find_seed_fault)
       ->group(group);
   app.add_option(
          "--early-stop", flags.early_stop, "Ends when the test loss has not fallen so often")

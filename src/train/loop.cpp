@@ -487,8 +487,7 @@ void Loop::finish_epoch() {
       line += "  test accuracy " + format_accuracy(*state_.evaluation);
     }
   }
-  progress_.say(line + fmt::format("  {} samples/s",
-                                   format_count(static_cast<int64_t>(summary.samples_per_second))));
+  progress_.say(line + fmt::format("  {} samples/s", format_rate(summary.samples_per_second)));
   for (const auto& callback : callbacks_) {
     callback->on_epoch(state_);
   }

@@ -129,11 +129,8 @@ void Loop::summarise() {
                               format_accuracy(*state_.evaluation),
                               format_count(state_.evaluation->samples)));
   }
-  progress_.say(
-      fmt::format("speed          {} samples/s, {} steps in {}",
-                  format_count(static_cast<int64_t>(throughput_.rate())),
-                  format_count(state_.step),
-                  format_duration(std::chrono::duration<double>(Clock::now() - begun_).count())));
+  const std::chrono::duration<double> taken = Clock::now() - begun_;
+  progress_.say("speed          " + format_speed(throughput_.rate(), state_.step, taken.count()));
   if (loss_scaler_.is_on()) {
     progress_.say(fmt::format("loss scale     {}, {} of {} steps left out",
                               loss_scaler_.scale(),

@@ -20,7 +20,7 @@ std::string format_figures(const ProgressView& view) {
     text += fmt::format("  accuracy {}", format_percent(*view.accuracy));
   }
   return text + fmt::format("  {} samples/s  {} left",
-                            format_count(static_cast<int64_t>(view.samples_per_second)),
+                            format_rate(view.samples_per_second),
                             format_duration(view.seconds_left));
 }
 
@@ -85,10 +85,27 @@ std::string format_table(const std::vector<EpochSummary>& epochs) {
                         test.accuracy ? format_percent(*test.accuracy) : "-",
                         test.top5 ? format_percent(*test.top5) : (has_top5 ? "-" : ""),
                         width,
-                        format_count(static_cast<int64_t>(row.samples_per_second)),
+                        format_rate(row.samples_per_second),
                         format_duration(row.seconds));
   }
   return text;
+}
+
+std::string format_rate(double per_second) {
+  constexpr double kFew = 10;
+  if (per_second <= 0) {
+    return "-";
+  }
+  return per_second < kFew ? fmt::format("{:.1f}", per_second)
+                           : format_count(static_cast<int64_t>(per_second));
+}
+
+std::string format_speed(double samples_per_second, int64_t steps, double seconds) {
+  return fmt::format("{} samples/s, {} step{} in {}",
+                     format_rate(samples_per_second),
+                     format_count(steps),
+                     steps == 1 ? "" : "s",
+                     format_duration(seconds));
 }
 
 Progress::Progress(const SessionParts& session, double seconds_between_lines)

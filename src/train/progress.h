@@ -45,6 +45,12 @@ struct EpochSummary {
 
 std::string format_table(const std::vector<EpochSummary>& epochs);
 
+// "4 100"; "0.4"; "-" where there is no rate yet, as after one step.
+std::string format_rate(double per_second);
+
+// "4 100 samples/s, 938 steps in 14.2 s".
+std::string format_speed(double samples_per_second, int64_t steps, double seconds);
+
 // Tells a person how training goes, on rank 0: a bar where a terminal shows it, else one line per
 // interval. A bar ends in a carriage return; the agent shows the newest such line at the bottom.
 class Progress {

@@ -113,7 +113,7 @@ int parse_threads(const std::string& text) {
         .fact("wanted", "a number of threads, 0 for none, or auto")
         .hint("--loader-threads auto");
   }
-  require_at_least("--loader-threads", *number, 0, 4);
+  require_count("--loader-threads", *number, 0, 4);
   return static_cast<int>(*number);
 }
 
@@ -188,7 +188,7 @@ TrainerOptions resolve(TrainerOptions options,
   }
   lay_file_over(options, flags, world_size);
   if (flags.batch_size) {
-    require_at_least("--batch-size", *flags.batch_size, 1);
+    require_count("--batch-size", *flags.batch_size, 1);
     options.global_batch = *flags.batch_size * world_size;
   }
   take(options.epochs, flags.epochs);
@@ -239,18 +239,18 @@ TrainerOptions resolve(TrainerOptions options,
         .hint("--ema 0.999");
   }
   require_choice("--schedule", options.schedule, {"constant", "step", "cosine"});
-  require_at_least("--epochs", options.epochs, 1);
-  require_at_least("--steps", options.steps, 0);
-  require_at_least("--global-batch", options.global_batch, 1);
-  require_at_least("--accumulate", options.accumulate, 1);
-  require_at_least("--warmup", options.warmup_steps, 0);
+  require_count("--epochs", options.epochs, 1);
+  require_count("--steps", options.steps, 0);
+  require_count("--global-batch", options.global_batch, 1);
+  require_count("--accumulate", options.accumulate, 1);
+  require_count("--warmup", options.warmup_steps, 0);
   // The program may say -1: never. A user has flags for that.
-  require_at_least("--validate-every", options.validate_every, flags.validate_every ? 1 : -1, 100);
-  require_at_least(
+  require_count("--validate-every", options.validate_every, flags.validate_every ? 1 : -1, 100);
+  require_count(
       "--checkpoint-every", options.checkpoint_every, flags.checkpoint_every ? 1 : -1, 100);
-  require_at_least("--keep", options.keep_checkpoints, 1, 3);
+  require_count("--keep", options.keep_checkpoints, 1, 3);
   // A program may say -1: by the granted cores. A user has a word for that.
-  require_at_least("--loader-threads", options.loader_threads, -1, 4);
+  require_count("--loader-threads", options.loader_threads, -1, 4);
   if (options.global_batch < world_size * options.accumulate) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot share {} samples among {} workers x {} micro-batches",

@@ -92,9 +92,9 @@ void require_numbers(const Flags& flags) {
   require_number(
       "--timeout", flags.timeout, {.above = true, .most = kMostSeconds, .example = "600"});
   require_number("--report-every", flags.report_every, {.most = kMostSeconds, .example = "10"});
-  require_at_least("--powersgd-rank", flags.powersgd_rank.value_or(1), 1, 1);
-  require_at_least("--powersgd-start", flags.powersgd_start.value_or(0), 0, 10);
-  require_at_least("--early-stop", flags.early_stop.value_or(1), 1, 3);
+  require_count("--powersgd-rank", flags.powersgd_rank.value_or(1), 1, 1);
+  require_count("--powersgd-start", flags.powersgd_start.value_or(0), 0, 10);
+  require_count("--early-stop", flags.early_stop.value_or(1), 1, 3);
 }
 
 }  // namespace lockstep::train

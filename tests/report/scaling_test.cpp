@@ -246,6 +246,9 @@ TEST(ScalingPlot, IsAPageOfAllChartsAndTheTable) {
   EXPECT_THAT(page, StartsWith("<!DOCTYPE html>"));
   EXPECT_THAT(page, HasSubstr(">Efficiency</text>"));
   EXPECT_THAT(page, HasSubstr(">Exposed communication</text>"));
+  const size_t efficiency = page.find(">Efficiency</text>");
+  EXPECT_THAT(page.substr(efficiency, page.find("</svg>", efficiency) - efficiency),
+              HasSubstr(">0</text>"));
   EXPECT_THAT(page, HasSubstr(">Energy</text>"));
   EXPECT_THAT(page, HasSubstr("no prediction: 2 of the 3"));
   EXPECT_THAT(page, Not(HasSubstr("http://www.w3.org/1999")));

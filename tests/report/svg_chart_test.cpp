@@ -90,6 +90,15 @@ TEST(Chart, PutsPointsWhereTheAxesSay) {
   EXPECT_EQ(count_of(svg, "<circle"), 2);
 }
 
+TEST(Chart, BeginsAtZeroWhereAsked) {
+  Chart chart{.lines = {{.points = {{0, 6}, {10, 10}}}}};
+  EXPECT_THAT(draw_svg(chart), HasSubstr("M74.0 340.0L740.0 40.0"));
+
+  chart.has_zero = true;
+
+  EXPECT_THAT(draw_svg(chart), HasSubstr("M74.0 160.0L740.0 40.0"));
+}
+
 TEST(Chart, LeavesAGapWhereThereIsNoNumber) {
   const std::string svg =
       draw_svg({.lines = {{.name = "loss", .points = {{0, 1}, {1, 2}, {2, NAN}, {3, 1}, {4, 2}}}}});

@@ -193,6 +193,16 @@ TEST(Flags, RefuseNumbersThatMakeNoSense) {
        "  expected: a whole number of at least 1\n"
        "  found:    0  (command line)\n"
        "  try:      --early-stop 3"},
+      {{"--epochs", "1000000001"},
+       "cannot train with --epochs 1000000001\n"
+       "  expected: a whole number, at most 1000000000\n"
+       "  found:    1000000001  (command line)\n"
+       "  try:      --epochs 32"},
+      {{"--global-batch", "99999999999999999999"},
+       "cannot train with --global-batch 9223372036854775807 or more\n"
+       "  expected: a whole number, at most 1000000000\n"
+       "  found:    9223372036854775807 or more  (command line)\n"
+       "  try:      --global-batch 32"},
       {{"--ema", "nan"},
        "cannot average weights with --ema nan\n"
        "  wanted: a decay from 0 (none) to below 1\n"
@@ -223,12 +233,17 @@ TEST(Flags, RefuseNumbersThatMakeNoSense) {
   for (const char* flag : {"--timeout", "--bucket-mb"}) {
     EXPECT_THAT(message_of([&] { parse({flag, "0"}); }), HasSubstr("a number above 0"));
   }
-  for (const char* value : {"junk", "-1", "1.5"}) {
+  for (const char* value : {"junk", "-1", "1.5", "18446744073709551616"}) {
     EXPECT_THAT(message_of([&] {
                   parse({"--seed", value});
                 }),
                 AllOf(HasSubstr("cannot read the command line"), HasSubstr("--seed")));
   }
+}
+
+TEST(Flags, TakeTheLargestSeedThereIs) {
+  EXPECT_EQ(parse({"--seed", "18446744073709551615"}).seed, 18446744073709551615U);
+  EXPECT_EQ(parse({"--seed", "0xFF"}).seed, 255U);
 }
 
 TEST(Flags, OfOneStrategyAreRefusedByOthersThatWouldIgnoreThem) {

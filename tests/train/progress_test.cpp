@@ -64,10 +64,22 @@ TEST(FormatTable, HasTopFiveWhereItWasCounted) {
                      .train_loss = 0.125,
                      .test = std::nullopt,
                      .samples_per_second = 4200,
-                     .seconds = 75}}),
+                     .seconds = 75},
+                    {.epoch = 3,
+                     .train_loss = 0.5,
+                     .test = std::nullopt,
+                     .samples_per_second = 0,
+                     .seconds = 2}}),
       " epoch   train loss   test loss   test accuracy      top-5   samples/s          time\n"
       "     1       1.5000      0.9500         76.10 %    92.95 %       4 100        14.2 s\n"
-      "     2       0.1250           -               -          -       4 200    1 min 15 s\n");
+      "     2       0.1250           -               -          -       4 200    1 min 15 s\n"
+      "     3       0.5000           -               -          -           -         2.0 s\n");
+}
+
+TEST(FormatSpeed, HasNoRateBeforeTheSecondStep) {
+  EXPECT_EQ(format_speed(4100.5, 938, 14.25), "4 100 samples/s, 938 steps in 14.2 s");
+  EXPECT_EQ(format_speed(0.38, 12, 60), "0.4 samples/s, 12 steps in 1 min 00 s");
+  EXPECT_EQ(format_speed(0, 1, 2), "- samples/s, 1 step in 2.0 s");
 }
 
 }  // namespace
