@@ -32,9 +32,10 @@ constexpr std::string_view kTorchrun = "torchrun";
 constexpr std::string_view kHorovodrun = "horovodrun";
 constexpr std::string_view kDeepspeed = "deepspeed";
 constexpr std::string_view kElastic = "a run grows and shrinks by whole nodes";
+constexpr std::string_view kFound = "what a machine has is found when a run starts";
 constexpr std::string_view kOneWay = "the control plane is lockstep's own";
 
-constexpr std::array<Foreign, 30> kForeign = {
+constexpr std::array<Foreign, 36> kForeign = {
     Foreign{"--shutdown-timeout", kTorchrun, "it has another name here", "--grace SECONDS"},
     Foreign{"--virtual-local-rank", kTorchrun, "a worker keeps its local rank", "--bind gpu"},
     Foreign{"--numa-binding", kTorchrun, "workers keep to cores, not to NUMA nodes", "--bind core"},
@@ -55,7 +56,11 @@ constexpr std::array<Foreign, 30> kForeign = {
     Foreign{
         "--use-mpi", kHorovodrun, "workers meet over Gloo", "mpirun -np 4 lockstep run PROGRAM"},
     Foreign{"--mpi-args", kHorovodrun, "no mpirun is started", "mpirun ARGS lockstep run PROGRAM"},
+    Foreign{"--binding-args", kHorovodrun, "no mpirun is started", "--bind core"},
+    Foreign{"--blacklist-cooldown-range", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--jsrun", kHorovodrun, kOneWay, "jsrun ARGS lockstep run PROGRAM"},
+    Foreign{"--check-build", kHorovodrun, kFound, "lockstep doctor"},
+    Foreign{"-cb", kHorovodrun, kFound, "lockstep doctor"},
     Foreign{"--disable-cache", kHorovodrun, "nothing is cached", "drop it"},
     Foreign{"--config-file", kHorovodrun, "options come from the command line", "drop it"},
     Foreign{"--prefix-timestamp", kHorovodrun, "lines have the rank before them", "drop it"},
@@ -67,6 +72,8 @@ constexpr std::array<Foreign, 30> kForeign = {
     Foreign{"--elastic-training", kDeepspeed, kElastic, "--nnodes MIN:MAX"},
     Foreign{
         "--enable-each-rank-log", kDeepspeed, "it has another name here", "--log-dir DIR --tee 3"},
+    Foreign{"--autotuning", kDeepspeed, "nothing tries out a ds_config.json", "drop it"},
+    Foreign{"--bind-core-list", kDeepspeed, "a worker has its share of the cores", "--bind core"},
     Foreign{"--bind-cores-to-rank", kDeepspeed, "it has another name here", "--bind core"},
     Foreign{"--save-pid", kDeepspeed, "runs are known by their directory", "--run-dir DIR"},
     Foreign{"--venv-script", kDeepspeed, "agents inherit the environment", "activate it first"},
