@@ -62,9 +62,10 @@ Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, con
       keys_(options.keys),
       starter_(reactor_, [this](const std::string& line) { display_.say(line); }),
       leader_(plan, Clock::now(), first_attempt(plan)),
-      records_(directory_, [this](const std::string& text) { display_.say(text); }),
+      write_faults_([this](const std::string& text) { display_.say(text); }),
+      records_(directory_, write_faults_),
       next_house_keeping_(Clock::now() + kHouseKeeping),
-      reporter_(plan, environment) {
+      reporter_(plan, environment, write_faults_) {
   reactor_.watch(signals_.fd(), os::Reactor::For::Read, [] {});
   if (plan.requeue) {
     requeue_.emplace(plan);
@@ -345,6 +346,10 @@ void Gang::take_reports() {
       records_.write(*recorded);
       continue;
     }
+    if (const auto* unwritten = std::get_if<Unwritten>(&report)) {
+      write_faults_.take(unwritten->sentence);
+      continue;
+    }
     if (std::holds_alternative<Stopped>(report)) {
       leader_.set_progress(contract::find_saved_step(directory_));
     }
@@ -383,7 +388,7 @@ void Gang::act_on(const Blame& blame) {
     os::make_directories(directory_.root());  // what fails before the first start finds none
     os::replace_file(directory_.failure(), to_json(blame.failure));
   } catch (const Error& error) {  // a full disk must not hide why the run failed
-    display_.say(error.what());
+    write_faults_.take(error.sentence());
   }
 }
 

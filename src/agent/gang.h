@@ -96,6 +96,7 @@ class Gang {
   std::unique_ptr<NodeAgent> local_;
   Starter starter_;
   Leader leader_;
+  WriteFaults write_faults_;
   Records records_;
   std::optional<Requeue> requeue_;
   std::deque<std::pair<int, Report>> reports_;

@@ -115,6 +115,7 @@ class Leader {
   void on(int agent, const Interrupted& interrupted, Time now);
   void on(int /*agent*/, const Answered& /*answered*/, Time /*now*/) {}  // a run asks nothing
   void on(int /*agent*/, const Recorded& /*recorded*/, Time /*now*/) {}  // whoever hears it writes
+  void on(int /*agent*/, const Unwritten& /*unwritten*/, Time /*now*/) {}  // or tells
 
   std::string find_objection(const Join& join) const;
   void gather(Time now);

@@ -17,7 +17,7 @@
 namespace lockstep::agent {
 
 // Changes whenever the meaning of a message does.
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 
 // ---- from an agent ----
 
@@ -132,6 +132,13 @@ struct Recorded {
   bool operator==(const Recorded&) const = default;
 };
 
+// A log of this node's workers cannot be written. Said once in an attempt.
+struct Unwritten {
+  std::string sentence;  // which, and why
+
+  bool operator==(const Unwritten&) const = default;
+};
+
 using Report = std::variant<Join,
                             Probed,
                             Prepared,
@@ -143,7 +150,8 @@ using Report = std::variant<Join,
                             Said,
                             Interrupted,
                             Answered,
-                            Recorded>;
+                            Recorded,
+                            Unwritten>;
 
 // ---- from the leader ----
 

@@ -12,9 +12,9 @@ constexpr int kMostNumber = 10'000'000;
 }  // namespace
 
 Records::Records(contract::RunDirectory directory,
-                 std::function<void(const std::string&)> warn,
+                 WriteFaults& faults,
                  os::RotatingFile::Limits limits)
-    : directory_(std::move(directory)), warn_(std::move(warn)), limits_(limits) {}
+    : directory_(std::move(directory)), faults_(faults), limits_(limits) {}
 
 std::filesystem::path Records::path_of(const Recorded& recorded) const {
   return recorded.kind == Recorded::Kind::Samples ? directory_.node_samples(recorded.number)
@@ -33,13 +33,9 @@ void Records::write(const Recorded& recorded) {
     }
     file = files_.try_emplace(key, path_of(recorded), limits_).first;
   }
-  if (!file->second.append(recorded.lines) && !has_warned_) {
-    has_warned_ = true;
-    warn_(
-        fmt::format("cannot write {} ({}); the run goes on, and what is to be seen of it may "
-                    "have gaps",
-                    file->second.path().string(),
-                    file->second.fault()));
+  if (!file->second.append(recorded.lines)) {
+    faults_.take(
+        fmt::format("cannot write {}: {}", file->second.path().string(), file->second.fault()));
   }
 }
 

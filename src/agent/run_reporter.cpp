@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/run_reporter.h"
 
-#include "base/log.h"
 #include "lockstep/error.h"
 #include "os/host.h"
 #include "os/process_identity.h"
@@ -48,8 +47,10 @@ contract::RunPhase phase_of(const Leader& leader) {
   return leader.exit_code() == 0 ? contract::RunPhase::Done : contract::RunPhase::Failed;
 }
 
-RunReporter::RunReporter(const plan::LaunchPlan& plan, const os::Environment& environment)
-    : directory_(plan.run_directory.value) {
+RunReporter::RunReporter(const plan::LaunchPlan& plan,
+                         const os::Environment& environment,
+                         WriteFaults& faults)
+    : directory_(plan.run_directory.value), faults_(faults) {
   state_.run_id = plan.run_id;
   state_.host = os::host_name();
   state_.launcher = os::own_identity();
@@ -90,10 +91,7 @@ void RunReporter::write() {
   try {
     contract::write_state(directory_, state_);
   } catch (const Error& error) {
-    if (!has_warned_) {
-      log::warn("agent: {}; lockstep status will not know of this run", error.sentence());
-    }
-    has_warned_ = true;
+    faults_.take(error.sentence());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "agent/leader.h"
+#include "agent/write_faults.h"
 #include "contract/run_directory.h"
 #include "contract/run_state.h"
 #include "os/environment.h"
@@ -16,12 +17,14 @@ namespace lockstep::agent {
 contract::RunPhase phase_of(const Leader& leader);
 
 // Tells everyone who sees the run directory how the run is doing: RUN/state.json, at every change
-// and every few seconds. A directory that cannot be written stops no run: it warns once.
+// and every few seconds. A directory that cannot be written stops no run.
 class RunReporter {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  RunReporter(const plan::LaunchPlan& plan, const os::Environment& environment);
+  RunReporter(const plan::LaunchPlan& plan,
+              const os::Environment& environment,
+              WriteFaults& faults);
 
   // Writes if something has changed since the last time, or that was kHeartbeatSeconds ago.
   void report(const Leader& leader, Time now);
@@ -35,7 +38,7 @@ class RunReporter {
   contract::RunDirectory directory_;
   contract::RunState state_;
   std::optional<Time> last_;
-  bool has_warned_ = false;
+  WriteFaults& faults_;
 };
 
 }  // namespace lockstep::agent

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <fmt/format.h>
 #include <memory>
+#include <system_error>
 #include <utility>
 
-#include "base/log.h"
 #include "os/files.h"
 #include "os/pipe.h"
 
@@ -27,8 +29,12 @@ int pipe_bytes(int workers) {
 
 }  // namespace
 
-Worker::Worker(contract::WorkerPlace place, LogFiles files)
-    : place_(std::move(place)), files_(std::move(files)) {
+Worker::Worker(contract::WorkerPlace place,
+               LogFiles files,
+               std::function<void(const std::string&)> tell_unwritten)
+    : place_(std::move(place)),
+      files_(std::move(files)),
+      tell_unwritten_(std::move(tell_unwritten)) {
   for (size_t i = 0; i < channels_.size(); ++i) {
     Channel& channel = channels_.at(i);
     os::Pipe pipe = os::make_pipe();
@@ -91,11 +97,19 @@ void Worker::send(int signal) {
 }
 
 void Worker::append(Log& log, std::string_view lines) const {
-  if (log.file.is_open() && !os::write_all(log.file.number(), lines)) {
-    log::warn(
-        "agent: cannot write {}; the log of rank {} ends here", log.path.string(), place_.rank);
-    log.file.close();
+  constexpr std::string_view kGap =
+      "\n[lockstep: lines are missing here, they could not be written]\n";
+  if (!log.file.is_open()) {
+    return;
   }
+  const int file = log.file.number();
+  if ((!log.has_gap || os::write_all(file, kGap)) && os::write_all(file, lines)) {
+    log.has_gap = false;
+    return;
+  }
+  log.has_gap = true;
+  tell_unwritten_(fmt::format(
+      "cannot write {}: {}", log.path.string(), std::generic_category().message(errno)));
 }
 
 void Worker::take(Stream stream, std::string_view lines, LineSink& sink) {

@@ -23,8 +23,11 @@ namespace lockstep::agent {
 // One worker of this node: its process, what it says, and its logs.
 class Worker {
  public:
-  // Makes the pipes; the process comes later.
-  Worker(contract::WorkerPlace place, LogFiles files);
+  // Makes the pipes; the process comes later. `tell_unwritten` is told which log cannot be written,
+  // and why, whenever that happens; once there is room again, the log goes on and says so.
+  Worker(contract::WorkerPlace place,
+         LogFiles files,
+         std::function<void(const std::string&)> tell_unwritten);
 
   // Opens the logs, with the directories that they need, before the first read(). Apart from the
   // rest, because a shared file system takes its time, and the process need not wait for it. Throws
@@ -80,11 +83,11 @@ class Worker {
   int64_t log_begin() const { return log_.begin; }
 
  private:
-  // A file that stops growing, with a warning, when it cannot be written.
   struct Log {
     std::filesystem::path path;
     os::Fd file;
-    int64_t begin = 0;  // what was there before, in bytes
+    int64_t begin = 0;     // what was there before, in bytes
+    bool has_gap = false;  // at its end
   };
   struct Channel {
     os::Fd outer;  // ours
@@ -102,6 +105,7 @@ class Worker {
 
   contract::WorkerPlace place_;
   LogFiles files_;
+  std::function<void(const std::string&)> tell_unwritten_;
   Log log_;
   std::array<Channel, 2> channels_;
   std::optional<MetricFinder> metrics_;

@@ -83,7 +83,13 @@ void WorkerGroup::start() {
   for (contract::WorkerPlace place : order.places()) {
     place.error_file = run.error(order.attempt, place.rank).string();
     place.roce_gid_index = gid_index;
-    workers_.emplace_back(place, log_files(order.output, place));
+    workers_.emplace_back(
+        place, log_files(order.output, place), [this](const std::string& sentence) {
+          if (!has_told_unwritten_) {
+            has_told_unwritten_ = true;
+            report_(Unwritten{.sentence = sentence});
+          }
+        });
     listen(workers_.back());
     if (!has_seed) {
       start_one(workers_.back(), devices.at(workers_.size() - 1));

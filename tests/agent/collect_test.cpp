@@ -79,6 +79,9 @@ TEST_F(Collect, OneWarningWhenTheDiskIsFull) {
   fs::create_directories(file.parent_path());
   fs::create_symlink("/dev/full", file);
   fs::create_symlink("/dev/full", launcher.run_directory().output_metrics(0));
+  fs::create_directories(launcher.run_directory().log(0, 0).parent_path());
+  fs::create_symlink("/dev/full", launcher.run_directory().log(0, 0));
+  fs::create_symlink("/dev/full", launcher.run_directory().log(0, 1));
 
   const Result result = run({"--sample-every", "0.1", "--metric", "n=n ([0-9]+)"},
                             "for i in 1 2 3 4 5; do echo n $i; sleep 0.2; done; echo done");

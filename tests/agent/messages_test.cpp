@@ -49,7 +49,8 @@ std::vector<Report> reports() {
           Said{.rank = -1, .stream = Stream::Out, .is_status = true, .text = ""},
           Interrupted{.signal = SIGTERM},
           Answered{.text = kBytes},
-          Recorded{.kind = Recorded::Kind::Metrics, .number = 7, .lines = kBytes}};
+          Recorded{.kind = Recorded::Kind::Metrics, .number = 7, .lines = kBytes},
+          Unwritten{.sentence = kBytes}};
 }
 
 plan::NodeOrder whole_order() {

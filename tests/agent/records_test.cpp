@@ -24,9 +24,10 @@ class RecordsTest : public ::testing::Test {
   os::TemporaryDirectory directory_;
   contract::RunDirectory run_{directory_.path() / "run"};
   std::vector<std::string> warnings_;
-  Records records_{run_, [this](const std::string& text) {
-                     warnings_.push_back(text);
-                   }};
+  WriteFaults faults_{[this](const std::string& text) {
+    warnings_.push_back(text);
+  }};
+  Records records_{run_, faults_};
 };
 
 TEST_F(RecordsTest, GoToAFilePerNodeAndPerRank) {
@@ -53,7 +54,7 @@ TEST_F(RecordsTest, OfMoreNodesThanFilesMayBeOpenAreAllKept) {
 }
 
 TEST_F(RecordsTest, AreKeptInPartsOfBoundedSize) {
-  Records small(run_, [](const std::string&) {}, {.part_bytes = 10, .old_parts = 1});
+  Records small(run_, faults_, {.part_bytes = 10, .old_parts = 1});
   for (const char* line : {"111111\n", "222222\n", "333333\n"}) {
     small.write(sample_of(0, line));
   }

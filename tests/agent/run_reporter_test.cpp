@@ -10,6 +10,8 @@ namespace lockstep::agent {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(RunReporter, WritesAtTheStartAtAChangeAndFromTimeToTime) {
   const os::TemporaryDirectory directory;
@@ -20,7 +22,8 @@ TEST(RunReporter, WritesAtTheStartAtAChangeAndFromTimeToTime) {
   plan.grace_seconds.value = 7;
   const RunReporter::Time start = std::chrono::steady_clock::now();
   Leader leader(plan, start);
-  RunReporter reporter(plan, {{"SLURM_JOB_ID", "815"}});
+  WriteFaults faults([](const std::string& text) { FAIL() << text; });
+  RunReporter reporter(plan, {{"SLURM_JOB_ID", "815"}}, faults);
 
   reporter.report(leader, start);
   const contract::RunState first = contract::find_state(run).value();
@@ -50,9 +53,13 @@ TEST(RunReporter, StopsNoRunWhereItCannotWrite) {
   plan.run_directory.value = "/proc/no/such/place";
   const RunReporter::Time start = std::chrono::steady_clock::now();
   const Leader leader(plan, start);
-  RunReporter reporter(plan, {});
+  std::vector<std::string> said;
+  WriteFaults faults([&said](const std::string& text) { said.push_back(text); });
+  RunReporter reporter(plan, {}, faults);
 
   EXPECT_NO_THROW(reporter.report(leader, start));
+  reporter.report_requeued();
+  EXPECT_THAT(said, ElementsAre(HasSubstr("the run goes on")));
 }
 
 }  // namespace

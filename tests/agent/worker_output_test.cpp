@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a worker's words; the tests play the worker's process.
+#include <csignal>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <utility>
 
 #include "agent/worker.h"
@@ -44,12 +46,19 @@ class WorkerOutput : public ::testing::Test {
     return place;
   }
 
+  std::function<void(const std::string&)> tell() {
+    return [this](const std::string& sentence) {
+      unwritten.push_back(sentence);
+    };
+  }
+
   os::TemporaryDirectory directory;
   Ear ear;
+  std::vector<std::string> unwritten;
 };
 
 TEST_F(WorkerOutput, GoesToTheLogAndToTheSink) {
-  Worker worker(place(), files());
+  Worker worker(place(), files(), tell());
   worker.open_logs();
 
   os::write_all(worker.stdout_fd(), "a\nb\n10 %\rtor");
@@ -67,7 +76,7 @@ TEST_F(WorkerOutput, GoesToTheLogAndToTheSink) {
 }
 
 TEST_F(WorkerOutput, IsCompleteToTheLastByteOfTheDead) {
-  Worker worker(place(), files());
+  Worker worker(place(), files(), tell());
   worker.open_logs();
   const std::string much = std::string(300000, 'x') + "\nno end";
 
@@ -81,7 +90,7 @@ TEST_F(WorkerOutput, IsCompleteToTheLastByteOfTheDead) {
 }
 
 TEST_F(WorkerOutput, EndsWithTheProcess) {
-  Worker worker(place(), files());
+  Worker worker(place(), files(), tell());
   worker.open_logs();
   os::write_all(worker.stdout_fd(), "no end");
   worker.close_inner_ends();
@@ -100,7 +109,7 @@ TEST_F(WorkerOutput, IsAlsoKeptWhereTheUserWantsIt) {
                        .horovod = directory.path() / "h" / "stdout",
                        .is_shown = false};
   wanted.streams[1].horovod = directory.path() / "h" / "stderr";
-  Worker worker(place(), wanted);
+  Worker worker(place(), wanted, tell());
   worker.open_logs();
 
   os::write_all(worker.stdout_fd(), "1 %\rout\n");
@@ -120,8 +129,52 @@ TEST_F(WorkerOutput, CannotBeKeptBelowAFile) {
   std::ofstream(directory.path() / "file") << "x";
   wanted.streams[0].horovod = directory.path() / "file" / "stdout";
 
-  EXPECT_THAT([&] { Worker(place(), wanted).open_logs(); },
+  EXPECT_THAT([&] { Worker(place(), wanted, tell()).open_logs(); },
               ThrowsMessage<Error>(HasSubstr("cannot create directory ")));
+}
+
+// A limit on the size of files stands for a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &former_);
+    const rlimit less{.rlim_cur = bytes, .rlim_max = former_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &less);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &former_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  rlimit former_ = {};
+};
+
+TEST_F(WorkerOutput, GoesOnInTheLogWhenThereIsRoomAgain) {
+  Worker worker(place(), files(), tell());
+  worker.open_logs();
+  const auto say = [&](const std::string& line) {
+    os::write_all(worker.stdout_fd(), line);
+    worker.read(Stream::Out, ear);
+  };
+
+  say("one\n");
+  {
+    const FullDisk disk(6);
+    say("two\n");
+    say("three\n");
+  }
+  say("four\n");
+  say("five\n");
+
+  EXPECT_EQ(ear.heard, "3o<one\n>3o<two\n>3o<three\n>3o<four\n>3o<five\n>");
+  EXPECT_EQ(testing::read_text(worker.log()),
+            "one\ntw\n[lockstep: lines are missing here, they could not be written]\nfour\nfive\n");
+  ASSERT_EQ(unwritten.size(), 2);
+  EXPECT_EQ(unwritten[0], "cannot write " + worker.log().string() + ": File too large");
 }
 
 }  // namespace
