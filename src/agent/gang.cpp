@@ -388,7 +388,9 @@ void Gang::act_on(const Blame& blame) {
     os::make_directories(directory_.root());  // what fails before the first start finds none
     os::replace_file(directory_.failure(), to_json(blame.failure));
   } catch (const Error& error) {  // a full disk must not hide why the run failed
-    write_faults_.take(error.sentence());
+    if (!write_faults_.has_told()) {
+      display_.say(error.what());
+    }
   }
 }
 

@@ -21,6 +21,8 @@ class WriteFaults {
     }
   }
 
+  bool has_told() const { return has_told_; }
+
  private:
   std::function<void(const std::string&)> say_;
   bool has_told_ = false;
