@@ -101,6 +101,8 @@ const std::vector<std::vector<std::string>>& refused() {
       {"run", "-cb"},
       {"run", "--autotuning", "run", "./train"},
       {"run", "--bind_core_list", "0-3", "./train"},
+      {"run", "--binding-args", "-b rs", "./train"},
+      {"run", "--blacklist-cooldown-range", "1", "2", "./train"},
       {"run", "./trian"},
       {"run", "./nothing-like-it"},
       {"run", "train"},
