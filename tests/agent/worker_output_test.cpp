@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a worker's words; the tests play the worker's process.
-#include <csignal>
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <utility>
 
 #include "agent/worker.h"
@@ -10,6 +8,7 @@
 #include "os/files.h"
 #include "os/pipe.h"
 #include "support/golden.h"
+#include "support/small_files.h"
 
 namespace lockstep::agent {
 namespace {
@@ -133,26 +132,6 @@ TEST_F(WorkerOutput, CannotBeKeptBelowAFile) {
               ThrowsMessage<Error>(HasSubstr("cannot create directory ")));
 }
 
-// A limit on the size of files stands for a full disk.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &former_);
-    const rlimit less{.rlim_cur = bytes, .rlim_max = former_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &less);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &former_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  void (*handler_)(int);
-  rlimit former_ = {};
-};
-
 TEST_F(WorkerOutput, GoesOnInTheLogWhenThereIsRoomAgain) {
   Worker worker(place(), files(), tell());
   worker.open_logs();
@@ -163,7 +142,7 @@ TEST_F(WorkerOutput, GoesOnInTheLogWhenThereIsRoomAgain) {
 
   say("one\n");
   {
-    const FullDisk disk(6);
+    const testing::SmallFiles small(6);
     say("two\n");
     say("three\n");
   }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "os/files.h"
 
-#include <csignal>
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/error.h"
+#include "support/small_files.h"
 
 namespace lockstep::os {
 namespace {
@@ -84,9 +83,7 @@ TEST_F(Files, KeepTheOldBytesWhenTheNewOnesDoNotFit) {
   atomic_write(at("file"), "old");
   const pid_t child = ::fork();
   if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit = {.rlim_cur = 1000, .rlim_max = 1000};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const testing::SmallFiles small(1000);
     try {
       atomic_write(at("file"), std::string(5000, 'x'));
     } catch (const Error& error) {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpointing.h"
 
-#include <csignal>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <mutex>
 #include <optional>
-#include <sys/resource.h>
 
 #include "comm/solo.h"
 #include "lockstep/error.h"
 #include "os/files.h"
 #include "support/gang.h"
+#include "support/small_files.h"
 #include "train/small_training.h"
 
 namespace lockstep::train {
@@ -326,31 +325,10 @@ TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
   });
 }
 
-// While it lives, no file of this process grows past `bytes`: a write that begins well fails.
-class SmallFiles {
- public:
-  explicit SmallFiles(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit small{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &small);
-  }
-  ~SmallFiles() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    static_cast<void>(std::signal(SIGXFSZ, handler_));
-  }
-  SmallFiles(const SmallFiles&) = delete;
-  SmallFiles& operator=(const SmallFiles&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = nullptr;
-};
-
 TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
   const os::TemporaryDirectory directory;
   const std::filesystem::path root = directory.path() / "checkpoints";
-  std::optional<SmallFiles> small;
+  std::optional<testing::SmallFiles> small;
   std::mutex mutex;
   std::string errors;
   gang(2, [&](Communicator& comm) {
