@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "agent/name_some.h"
-#include "base/text.h"
 #include "lockstep/error.h"
 #include "os/files.h"
 #include "os/pipe.h"
@@ -26,8 +25,6 @@ using std::chrono::milliseconds;
 constexpr int kLocal = 0;  // the number of this node's own agent
 constexpr milliseconds kHouseKeeping(500);
 constexpr milliseconds kStarterTime(3000);
-constexpr int kMostShownRejections = 5;
-constexpr int kMostNewsAtOnce = 1000;
 
 // As short as it can be typed from here.
 std::string short_name(const fs::path& path) {
@@ -176,168 +173,6 @@ std::optional<milliseconds> Gang::time_to_wait() const {
   return std::max(milliseconds(0), display ? std::min(*display, left) : left);
 }
 
-void Gang::take_signals() {
-  while (const auto arrival = signals_.find_arrival()) {
-    if (arrival->number == SIGCHLD) {
-      continue;
-    }
-    const Arrivals::Meaning meaning = arrivals_.read(*arrival, Clock::now());
-    if (meaning == Arrivals::Meaning::Told && local_) {
-      local_->note_told(arrival->number);
-    }
-    if (meaning != Arrivals::Meaning::Again) {
-      take_signal(arrival->number, meaning != Arrivals::Meaning::Ask);
-    }
-  }
-}
-
-// It stands for the time limit, and is nothing that a worker should die of.
-void Gang::take_limit(int signal) {
-  if (requeue_->is_limit_near()) {
-    return;
-  }
-  const double grace = requeue_->take_limit();
-  leader_.stop_at_limit(
-      grace, os::signal_name(signal) + " came: the time limit is near", Clock::now());
-}
-
-void Gang::note_cancel() {
-  if (requeue_) {
-    requeue_->take_cancel(Requeue::Clock::now());
-  }
-}
-
-void Gang::take_signal(int signal, bool is_slurms) {
-  if (requeue_ && signal == plan_.requeue->signal.value) {
-    take_limit(signal);
-    return;
-  }
-  const std::string name = os::signal_name(signal);
-  switch (signal) {
-    case SIGUSR1:
-    case SIGUSR2:
-      if (is_slurms && local_) {
-        local_->obey(Pass{.signal = signal});  // the other nodes have it from Slurm as well
-      } else {
-        leader_.pass(signal);
-      }
-      break;
-    case SIGCONT:
-      leader_.pass(SIGCONT);
-      break;
-    case SIGTSTP:
-      leader_.pass(SIGSTOP);
-      break;
-    case SIGQUIT:
-      note_cancel();
-      leader_.stop(SIGQUIT, name + " came", Clock::now());
-      leader_.kill(name + ": killing every worker now");
-      break;
-    default:
-      note_cancel();
-      leader_.stop(signal, name + " came", Clock::now());
-  }
-}
-
-bool Gang::take_control_news() {
-  int taken = 0;
-  for (; server_ && taken < kMostNewsAtOnce; ++taken) {
-    const auto news = server_->find_news();
-    if (!news) {
-      break;
-    }
-    switch (news->kind) {
-      case ControlServer::News::Kind::Message:
-        take_message(news->peer, news->text);
-        break;
-      case ControlServer::News::Kind::Closed:
-        lose(news->peer, news->text);
-        break;
-      case ControlServer::News::Kind::Rejected:
-        if (++shown_rejections_ <= kMostShownRejections) {
-          display_.say(
-              fmt::format("turned away a connection from {}: it did not show the keys of this run",
-                          news->text));
-        }
-        break;
-    }
-  }
-  has_more_news_ = taken == kMostNewsAtOnce;
-  return taken > 0;
-}
-
-// What it had said before is heard before.
-void Gang::lose(const std::string& peer, const std::string& why) {
-  const auto found = numbers_.find(peer);
-  if (found == numbers_.end()) {
-    return;
-  }
-  const int number = found->second;
-  numbers_.erase(found);
-  take_reports();
-  leader_.lose(number, why, Clock::now());
-  act();
-  peers_.erase(number);
-}
-
-void Gang::take_message(const std::string& peer, const std::string& text) {
-  auto found = numbers_.find(peer);
-  if (found == numbers_.end()) {
-    found = numbers_.emplace(peer, next_number_++).first;
-    peers_.emplace(found->second, peer);
-  }
-  const std::optional<Report> report = find_report(peer, text);
-  if (!report) {
-    return;
-  }
-  const auto* said = std::get_if<Said>(&*report);
-  if (said == nullptr) {
-    reports_.emplace_back(found->second, *report);
-    return;
-  }
-  if (said->rank < 0) {
-    display_.say(said->text);
-  } else if (said->is_status) {
-    display_.take_status(said->rank, said->text);
-  } else {
-    display_.take_lines(said->rank, said->stream, said->text);
-  }
-  server_->send(peer, encode(Order(Credit{static_cast<int64_t>(said->text.size())})));
-}
-
-// Who does not speak our language is as good as lost.
-std::optional<Report> Gang::find_report(const std::string& peer, const std::string& text) {
-  try {
-    return decode_report(text);
-  } catch (const Error& error) {
-    lose(peer, fmt::format("it sends what is no message ({})", error.what()));
-    server_->send(peer,
-                  encode(Order(Release{.code = static_cast<int>(ExitCode::TryAgain),
-                                       .text = "the leader does not understand this agent"})));
-    return std::nullopt;
-  }
-}
-
-void Gang::take_starters() {
-  for (const Starter::Ended& ended : starter_.take_ended()) {
-    if (leader_.phase() != Leader::Phase::Gathering) {
-      continue;
-    }
-    const std::string how =
-        fmt::format("{} {}{}{}",
-                    ended.what,
-                    ended.status.signal != 0 ? "died by " + os::signal_name(ended.status.signal)
-                                             : fmt::format("left with code {}", ended.status.code),
-                    ended.last_line.empty() ? "" : ": ",
-                    ended.last_line);
-    if (plan_.way.value == plan::Way::Ssh && starter_.running() >= plan_.min_nodes.value) {
-      display_.say(how + "; the others are enough");
-    } else {
-      leader_.fail(static_cast<int>(ExitCode::Unavailable), "cannot start the agents: " + how);
-    }
-  }
-}
-
 void Gang::take_reports() {
   while (!reports_.empty()) {
     const auto [agent, report] = std::move(reports_.front());
@@ -426,29 +261,6 @@ void Gang::keep_house() {
   if (now >= next_house_keeping_) {
     next_house_keeping_ = now + kHouseKeeping;
     take_cancel(now);
-  }
-}
-
-void Gang::take_cancel(Clock::time_point now) {
-  if (!has_directory_) {
-    return;
-  }
-  if (const auto request = contract::find_cancel(directory_)) {
-    os::remove_tree(directory_.cancel());
-    note_cancel();
-    const std::string why = fmt::format("lockstep cancel of {} came", request->who);
-    leader_.stop(SIGTERM, why, now);
-    if (request->grace_seconds) {
-      kill_time_ = now + duration_cast<Clock::duration>(
-                             std::chrono::duration<double>(*request->grace_seconds));
-    }
-    if (request->is_now) {
-      leader_.kill(why + ": killing every worker now");
-    }
-  }
-  if (kill_time_ && now >= *kill_time_ && !leader_.is_over()) {
-    kill_time_.reset();
-    leader_.kill("the grace of lockstep cancel is over: killing every worker now");
   }
 }
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes from the agents of other nodes, and from those who start them.
+#include <fmt/format.h>
+
+#include "agent/gang.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr int kMostShownRejections = 5;
+constexpr int kMostNewsAtOnce = 1000;
+
+}  // namespace
+
+bool Gang::take_control_news() {
+  int taken = 0;
+  for (; server_ && taken < kMostNewsAtOnce; ++taken) {
+    const auto news = server_->find_news();
+    if (!news) {
+      break;
+    }
+    switch (news->kind) {
+      case ControlServer::News::Kind::Message:
+        take_message(news->peer, news->text);
+        break;
+      case ControlServer::News::Kind::Closed:
+        lose(news->peer, news->text);
+        break;
+      case ControlServer::News::Kind::Rejected:
+        if (++shown_rejections_ <= kMostShownRejections) {
+          display_.say(
+              fmt::format("turned away a connection from {}: it did not show the keys of this run",
+                          news->text));
+        }
+        break;
+    }
+  }
+  has_more_news_ = taken == kMostNewsAtOnce;
+  return taken > 0;
+}
+
+// What it had said before is heard before.
+void Gang::lose(const std::string& peer, const std::string& why) {
+  const auto found = numbers_.find(peer);
+  if (found == numbers_.end()) {
+    return;
+  }
+  const int number = found->second;
+  numbers_.erase(found);
+  take_reports();
+  leader_.lose(number, why, Clock::now());
+  act();
+  peers_.erase(number);
+}
+
+void Gang::take_message(const std::string& peer, const std::string& text) {
+  auto found = numbers_.find(peer);
+  if (found == numbers_.end()) {
+    found = numbers_.emplace(peer, next_number_++).first;
+    peers_.emplace(found->second, peer);
+  }
+  const std::optional<Report> report = find_report(peer, text);
+  if (!report) {
+    return;
+  }
+  const auto* said = std::get_if<Said>(&*report);
+  if (said == nullptr) {
+    reports_.emplace_back(found->second, *report);
+    return;
+  }
+  if (said->rank < 0) {
+    display_.say(said->text);
+  } else if (said->is_status) {
+    display_.take_status(said->rank, said->text);
+  } else {
+    display_.take_lines(said->rank, said->stream, said->text);
+  }
+  server_->send(peer, encode(Order(Credit{static_cast<int64_t>(said->text.size())})));
+}
+
+// Who does not speak our language is as good as lost.
+std::optional<Report> Gang::find_report(const std::string& peer, const std::string& text) {
+  try {
+    return decode_report(text);
+  } catch (const Error& error) {
+    lose(peer, fmt::format("it sends what is no message ({})", error.what()));
+    server_->send(peer,
+                  encode(Order(Release{.code = static_cast<int>(ExitCode::TryAgain),
+                                       .text = "the leader does not understand this agent"})));
+    return std::nullopt;
+  }
+}
+
+void Gang::take_starters() {
+  for (const Starter::Ended& ended : starter_.take_ended()) {
+    if (leader_.phase() != Leader::Phase::Gathering) {
+      continue;
+    }
+    const std::string how =
+        fmt::format("{} {}{}{}",
+                    ended.what,
+                    ended.status.signal != 0 ? "died by " + os::signal_name(ended.status.signal)
+                                             : fmt::format("left with code {}", ended.status.code),
+                    ended.last_line.empty() ? "" : ": ",
+                    ended.last_line);
+    if (plan_.way.value == plan::Way::Ssh && starter_.running() >= plan_.min_nodes.value) {
+      display_.say(how + "; the others are enough");
+    } else {
+      leader_.fail(static_cast<int>(ExitCode::Unavailable), "cannot start the agents: " + how);
+    }
+  }
+}
+
+}  // namespace lockstep::agent

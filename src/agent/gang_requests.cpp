@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who asks a run to stop, or its workers for something: signals, the time limit, lockstep cancel.
+#include <csignal>
+#include <fmt/format.h>
+
+#include "agent/gang.h"
+#include "os/files.h"
+
+namespace lockstep::agent {
+
+void Gang::take_signals() {
+  while (const auto arrival = signals_.find_arrival()) {
+    if (arrival->number == SIGCHLD) {
+      continue;
+    }
+    const Arrivals::Meaning meaning = arrivals_.read(*arrival, Clock::now());
+    if (meaning == Arrivals::Meaning::Told && local_) {
+      local_->note_told(arrival->number);
+    }
+    if (meaning != Arrivals::Meaning::Again) {
+      take_signal(arrival->number, meaning != Arrivals::Meaning::Ask);
+    }
+  }
+}
+
+// It stands for the time limit, and is nothing that a worker should die of.
+void Gang::take_limit(int signal) {
+  if (requeue_->is_limit_near()) {
+    return;
+  }
+  const double grace = requeue_->take_limit();
+  leader_.stop_at_limit(
+      grace, os::signal_name(signal) + " came: the time limit is near", Clock::now());
+}
+
+void Gang::note_cancel() {
+  if (requeue_) {
+    requeue_->take_cancel(Requeue::Clock::now());
+  }
+}
+
+void Gang::take_signal(int signal, bool is_slurms) {
+  if (requeue_ && signal == plan_.requeue->signal.value) {
+    take_limit(signal);
+    return;
+  }
+  const std::string name = os::signal_name(signal);
+  switch (signal) {
+    case SIGUSR1:
+    case SIGUSR2:
+      if (is_slurms && local_) {
+        local_->obey(Pass{.signal = signal});  // the other nodes have it from Slurm as well
+      } else {
+        leader_.pass(signal);
+      }
+      break;
+    case SIGCONT:
+      leader_.pass(SIGCONT);
+      break;
+    case SIGTSTP:
+      leader_.pass(SIGSTOP);
+      break;
+    case SIGQUIT:
+      note_cancel();
+      leader_.stop(SIGQUIT, name + " came", Clock::now());
+      leader_.kill(name + ": killing every worker now");
+      break;
+    default:
+      note_cancel();
+      leader_.stop(signal, name + " came", Clock::now());
+  }
+}
+
+void Gang::take_cancel(Clock::time_point now) {
+  if (!has_directory_) {
+    return;
+  }
+  if (const auto request = contract::find_cancel(directory_)) {
+    os::remove_tree(directory_.cancel());
+    note_cancel();
+    const std::string why = fmt::format("lockstep cancel of {} came", request->who);
+    leader_.stop(SIGTERM, why, now);
+    if (request->grace_seconds) {
+      kill_time_ = now + std::chrono::duration_cast<Clock::duration>(
+                             std::chrono::duration<double>(*request->grace_seconds));
+    }
+    if (request->is_now) {
+      leader_.kill(why + ": killing every worker now");
+    }
+  }
+  if (kill_time_ && now >= *kill_time_ && !leader_.is_over()) {
+    kill_time_.reset();
+    leader_.kill("the grace of lockstep cancel is over: killing every worker now");
+  }
+}
+
+}  // namespace lockstep::agent
