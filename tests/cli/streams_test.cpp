@@ -8,6 +8,7 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -79,32 +80,35 @@ TEST_F(Streams, ThatNobodyReadsAreNone) {
   }
 }
 
-// Signals 1 to 31 that the one has ignored who wrote its line of /proc/self/status; those above are
-// the C library's.
-uint64_t ignored_signals(const os::CommandResult& result) {
+// Signals 1 to 31 that each of those has ignored who wrote its line of /proc/self/status; the
+// signals above are the C library's.
+std::vector<uint64_t> ignored_signals(const os::CommandResult& result) {
   constexpr std::string_view kName = "SigIgn:\t";
   constexpr int kHexadecimal = 16;
-  const size_t at = result.output.find(kName);
-  if (at == std::string::npos) {
-    ADD_FAILURE() << result.output << result.errors;
-    return 0;
+  std::vector<uint64_t> found;
+  for (size_t at = result.output.find(kName); at != std::string::npos;
+       at = result.output.find(kName, at + 1)) {
+    const std::string digits = result.output.substr(at + kName.size());
+    found.push_back(std::stoull(digits, nullptr, kHexadecimal) & 0x7FFFFFFFU);
   }
-  return std::stoull(result.output.substr(at + kName.size()), nullptr, kHexadecimal) & 0x7FFFFFFFU;
+  return found;
 }
 
 // A worker's signals are those that it would have without a launcher.
 TEST_F(Streams, LeaveNoSignalIgnoredInAProgram) {
   const std::string look = "sh -c 'grep SigIgn /proc/self/status'";
-  const os::CommandResult without = shell(look);
+  const std::vector<uint64_t> without = ignored_signals(shell(look));
+  ASSERT_EQ(without.size(), 1);
   const os::CommandResult started = shell("lockstep run " + look);
   // Among the tasks of mpirun, lockstep becomes the program.
   const os::CommandResult become = shell(
-      "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 "
-      "OMPI_COMM_WORLD_LOCAL_SIZE=1 lockstep run " +
-      look);
+      "export OMPI_MCA_ess_base_jobid=$$ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2; "
+      "for rank in 0 1; do OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_LOCAL_RANK=$rank "
+      "lockstep run " +
+      look + " & done; wait");
 
-  EXPECT_EQ(ignored_signals(started), ignored_signals(without));
-  EXPECT_EQ(ignored_signals(become), ignored_signals(without));
+  EXPECT_THAT(ignored_signals(started), ElementsAre(without[0])) << started.errors;
+  EXPECT_THAT(ignored_signals(become), ElementsAre(without[0], without[0])) << become.errors;
 }
 
 TEST_F(Streams, OfFilesThatMayGrowNoMoreEndNoRun) {
