@@ -404,7 +404,7 @@ void Loop::talk(bool looks_at_weights) {
   state_.loss = news.loss;
   const ProgressView shown = view(news);
   progress_.update(shown);
-  report_step(shown.samples_per_second);
+  report_step(shown.samples_per_second, /*are_all_done=*/looks_at_weights);
 }
 
 // Asking again with the same flags would end in the same step: not ExitCode::TryAgain.

@@ -54,7 +54,7 @@ class Loop {
     double update = 0;
     std::optional<double> exchange = {};
   };
-  TimeSplit take_split();
+  TimeSplit take_split(bool are_all_done);
 
   void require_recompute_known() const;
   void resume();
@@ -70,7 +70,7 @@ class Loop {
   Batch feed(const Batch& batch);
   void follow_schedule();
   void report_steps();
-  void report_step(double samples_per_second);
+  void report_step(double samples_per_second, bool are_all_done);
   void set_waits_part(comm::StreamWaits::Part part);
   void mark_step_begun();
   void mark_update_begun();

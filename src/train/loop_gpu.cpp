@@ -89,7 +89,7 @@ void Loop::mark_step_ended() {
 
 // The host only queues what a GPU does, so there the GPU's own times count. It stands still for
 // want of a batch where both it does and the host waits for one.
-Loop::TimeSplit Loop::take_split() {
+Loop::TimeSplit Loop::take_split(bool are_all_done) {
   TimeSplit split{.data = phase_times_.take_seconds(PhaseTimes::Data),
                   .compute = phase_times_.take_seconds(PhaseTimes::ForwardBackward),
                   .update = phase_times_.take_seconds(PhaseTimes::Step),
@@ -101,7 +101,7 @@ Loop::TimeSplit Loop::take_split() {
   if (!stream_times_) {
     return split;
   }
-  const StreamTimes::Seconds times = stream_times_->take();
+  const StreamTimes::Seconds times = stream_times_->take(are_all_done);
   split.data = std::min(split.data, times.idle);
   split.compute = times.compute;
   split.update = times.update;

@@ -74,8 +74,8 @@ bool Loop::tells_norm() const {
 }
 
 // Times are this worker's since the last such event.
-void Loop::report_step(double samples_per_second) {
-  const TimeSplit split = take_split();
+void Loop::report_step(double samples_per_second, bool are_all_done) {
+  const TimeSplit split = take_split(are_all_done);
   std::vector<std::pair<std::string, contract::Event::Value>> fields = {
       {"step", state_.step},
       {"epoch", state_.epoch},

@@ -46,20 +46,30 @@ void StreamTimes::end_step() {
   }
 }
 
-StreamTimes::Seconds StreamTimes::take() {
-  Seconds seconds;
+StreamTimes::Seconds StreamTimes::seconds_of(const Step& step) {
+  const comm::StreamMark& computed = *(step.update != nullptr ? step.update : step.ended);
+  return {.idle = step.before != nullptr ? step.begun->seconds_since(*step.before) : 0,
+          .compute = computed.seconds_since(*step.begun),
+          .update = step.ended->seconds_since(computed)};
+}
+
+StreamTimes::Seconds StreamTimes::take(bool are_all_done) {
+  Seconds sum;
+  const auto add = [&](int64_t steps) {
+    const auto weight = static_cast<double>(steps);
+    sum.idle += weight * told_.idle;
+    sum.compute += weight * told_.compute;
+    sum.update += weight * told_.update;
+  };
   while (!steps_.empty() && steps_.front().ended->is_passed()) {
-    const Step step = std::move(steps_.front());
+    told_ = seconds_of(steps_.front());
+    add(steps_.front().stands_for);
     steps_.pop_front();
-    const auto weight = static_cast<double>(step.stands_for);
-    const comm::StreamMark& computed = *(step.update != nullptr ? step.update : step.ended);
-    seconds.compute += weight * computed.seconds_since(*step.begun);
-    seconds.update += weight * step.ended->seconds_since(computed);
-    if (step.before != nullptr) {
-      seconds.idle += weight * step.begun->seconds_since(*step.before);
-    }
   }
-  return seconds;
+  if (are_all_done) {
+    add(std::exchange(unmarked_, 0));
+  }
+  return sum;
 }
 
 }  // namespace lockstep::train

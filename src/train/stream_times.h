@@ -32,8 +32,9 @@ class StreamTimes {
     double update = 0;
   };
 
-  // Of the steps that the GPU has done since the last call.
-  Seconds take();
+  // Of the steps that the GPU has done since the last call. Where it has done them all, those that
+  // were not marked took as long as the last that was.
+  Seconds take(bool are_all_done);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -47,6 +48,9 @@ class StreamTimes {
     int64_t stands_for = 1;
   };
 
+  // Of one such step.
+  static Seconds seconds_of(const Step& step);
+
   MarkPtr mark() const { return std::make_shared<comm::StreamMark>(device_); }
 
   torch::Device device_;
@@ -55,6 +59,7 @@ class StreamTimes {
   int64_t unmarked_ = 0;
   MarkPtr before_;
   Step step_;
+  Seconds told_;  // of the last step that take() has looked at
   Clock::time_point last_ = {};
   std::deque<Step> steps_;
 };
