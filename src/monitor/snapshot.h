@@ -56,7 +56,7 @@ struct RankView {
   TimeSplit split = {};
   std::optional<int64_t> memory_bytes = {};         // resident; of the agent, else of the worker
   std::optional<int64_t> peak_memory_bytes = {};    // the most that was ever told
-  std::optional<int64_t> device_memory_bytes = {};  // as the worker's allocator counts
+  std::optional<int64_t> device_memory_bytes = {};  // held, as the worker's allocator counts
   std::optional<double> cores = {};                 // busy ones
   std::vector<int> gpus = {};                       // GpuSample::index on its node
   bool has_ended = false;

@@ -5,12 +5,12 @@
 
 namespace lockstep::train {
 
-std::optional<int64_t> allocated_device_bytes(torch::Device device) {
+std::optional<int64_t> held_device_bytes(torch::Device device) {
   if (!device.is_cuda()) {
     return std::nullopt;
   }
   // The first of the three is the sum of both pools.
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).allocated_bytes[0].current;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).reserved_bytes[0].current;
 }
 
 }  // namespace lockstep::train

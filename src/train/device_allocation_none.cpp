@@ -3,7 +3,7 @@
 
 namespace lockstep::train {
 
-std::optional<int64_t> allocated_device_bytes(torch::Device /*device*/) {
+std::optional<int64_t> held_device_bytes(torch::Device /*device*/) {
   return std::nullopt;
 }
 

@@ -12,8 +12,9 @@ namespace lockstep::train {
 // brings no CUDA runtime.
 std::optional<int64_t> free_device_bytes(torch::Device device);
 
-// What tensors of this process hold there. Nothing for a CPU, and where this build has no CUDA.
-std::optional<int64_t> allocated_device_bytes(torch::Device device);
+// What this process holds there for tensors, its cache and recorded steps included. Nothing for a
+// CPU, and where this build has no CUDA.
+std::optional<int64_t> held_device_bytes(torch::Device device);
 
 // The same for all processes of a node that use the same GPU.
 std::string device_name(torch::Device device);

@@ -93,7 +93,7 @@ void Loop::report_step(double samples_per_second, bool are_all_done) {
   if (const auto norm = std::exchange(gradient_norm_, std::nullopt)) {
     fields.emplace_back("gradient_norm", *norm);
   }
-  if (const auto bytes = allocated_device_bytes(session_.device)) {
+  if (const auto bytes = held_device_bytes(session_.device)) {
     fields.emplace_back("device_memory_bytes", *bytes);
   }
   session_.report("step", std::move(fields));

@@ -196,6 +196,20 @@ TEST_F(GraphSteps, TellHowLongTheGpuComputed) {
   }
 }
 
+TEST_F(GraphSteps, TellTheMemoryThatTheyHold) {
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  for (const std::string graph : {"off", "on"}) {
+    const auto steps = train_slowly(generated_digits(640, 64, 1).train, graph, [] {
+      torch::zeros({kBytes}, torch::device(torch::kCUDA).dtype(torch::kUInt8));
+    });
+
+    ASSERT_FALSE(steps.empty());
+    const double held = contract::find_number(steps.back(), "device_memory_bytes").value();
+    EXPECT_GT(held, kBytes) << graph;
+    EXPECT_LT(held, 16 * kBytes) << graph;
+  }
+}
+
 TEST_F(GraphSteps, TellHowLongTheGpuWaitedForBatches) {
   const auto slowly = [](Batch batch) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
