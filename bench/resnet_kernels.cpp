@@ -3,6 +3,7 @@
 
 #include "kernel_table.h"
 #include "kernels/batch_norm.h"
+#include "kernels/class_head.h"
 #include "kernels/stem.h"
 
 namespace lockstep::kernels {
@@ -141,9 +142,57 @@ void bench_stem(const Table& table) {
   });
 }
 
+void bench_head(const Table& table) {
+  constexpr int64_t kPixels = 49;
+  constexpr int64_t kChannels = 2048;
+  constexpr int64_t kClasses = 1000;
+  const torch::Tensor features = random_bf16({kImages, kPixels, kChannels});
+  const torch::Tensor mean = random_bf16({kImages, kChannels});
+  const auto bytes = static_cast<double>(features.nbytes() + mean.nbytes());
+  const PixelMean forward{.output = bf16(mean),
+                          .input = bf16(features),
+                          .images = kImages,
+                          .pixels = kPixels,
+                          .channels = kChannels};
+  table.add("mean over pixels, 7^2 x 2048", bytes, [&] { pixel_mean(forward, stream()); });
+  const PixelMeanBackward backward{.output = bf16(features),
+                                   .gradient = bf16(mean),
+                                   .images = kImages,
+                                   .pixels = kPixels,
+                                   .channels = kChannels};
+  table.add("mean over pixels, backward", bytes, [&] { pixel_mean_backward(backward, stream()); });
+
+  const torch::Tensor scores = random_bf16({kImages, kClasses});
+  const torch::Tensor gradient = torch::empty_like(scores);
+  const torch::Tensor targets = torch::randint(kClasses, {kImages}, on_gpu(torch::kInt64));
+  const torch::Tensor losses = random_floats({2, kImages});
+  const torch::Tensor factor = torch::ones({}, on_gpu(torch::kFloat32));
+  const auto matrix = static_cast<double>(scores.nbytes());
+  const ClassEntropy entropy{.losses = floats(losses),
+                             .logarithms = floats(losses) + kImages,
+                             .scores = bf16(scores),
+                             .targets = targets.data_ptr<int64_t>(),
+                             .rows = kImages,
+                             .classes = kClasses,
+                             .smoothing = 0.1F};
+  table.add("class entropy, 1000 classes", matrix, [&] { class_entropy(entropy, stream()); });
+  const ClassEntropyBackward slope{.gradient = bf16(gradient),
+                                   .factor = floats(factor),
+                                   .logarithms = floats(losses) + kImages,
+                                   .scores = bf16(scores),
+                                   .targets = targets.data_ptr<int64_t>(),
+                                   .rows = kImages,
+                                   .classes = kClasses,
+                                   .smoothing = 0.1F,
+                                   .scale = 1.0F / kImages};
+  table.add(
+      "class entropy, backward", 2 * matrix, [&] { class_entropy_backward(slope, stream()); });
+}
+
 }  // namespace
 
 void bench_resnet(const Table& table) {
+  bench_head(table);
   bench_stem(table);
   for (const auto& [side, channels] : std::vector<std::pair<int64_t, int64_t>>{
            {56, 64}, {56, 256}, {28, 128}, {28, 512}, {14, 256}, {14, 1024}, {7, 512}, {7, 2048}}) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <torch/torch.h>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -12,6 +13,12 @@ namespace lockstep {
 class ImageClassifier : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor images) = 0;
+
+  // The mean cross entropy, `smoothing` of each target belonging to all classes alike, and the
+  // scores; a network that has a faster way overrides it.
+  virtual std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& images,
+                                                                  const torch::Tensor& targets,
+                                                                  double smoothing);
 };
 
 struct DigitNetOptions {

@@ -41,7 +41,8 @@ LossFunction loss_of(Callable callable) {
   };
 }
 
-// Cross entropy of a classifier's scores, ready for Trainer::fit.
+// Cross entropy of a classifier's scores, ready for Trainer::fit. A model that has a
+// loss_and_scores() of its own, as ImageClassifier does, is asked for that.
 struct CrossEntropy {
   // This much of a target belongs to all classes alike while the model trains. What is evaluated is
   // the plain cross entropy.
@@ -49,11 +50,15 @@ struct CrossEntropy {
 
   template <typename Model>
   Loss operator()(Model& model, const Batch& batch) const {
+    const double share = model.is_training() ? label_smoothing : 0;
+    if constexpr (requires { model.loss_and_scores(batch.input, batch.target, share); }) {
+      auto [loss, scores] = model.loss_and_scores(batch.input, batch.target, share);
+      return {loss, scores};
+    }
     torch::Tensor scores = model.forward(batch.input);
     // Sixteen bits are too few to take a logarithm of a sum in.
     const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
-    const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(
-        model.is_training() ? label_smoothing : 0);
+    const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(share);
     return {torch::nn::functional::cross_entropy(exact, batch.target, options), scores};
   }
 };

@@ -5,6 +5,7 @@
 #include "lockstep/error.h"
 #include "lockstep/models.h"
 #include "lockstep/recompute.h"
+#include "models/class_entropy.h"
 #include "models/resnet_parts.h"
 
 namespace lockstep {
@@ -74,7 +75,23 @@ class ResNet final : public ImageClassifier {
       block->use(engine_);
       features = recomputes_ ? recompute(*block, features) : block->forward(features);
     }
-    return fc_(torch::adaptive_avg_pool2d(features, {1, 1}).flatten(1));
+    return fc_(engine_ != nullptr ? models::fused_mean(features)
+                                  : torch::adaptive_avg_pool2d(features, {1, 1}).flatten(1));
+  }
+
+  std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& images,
+                                                          const torch::Tensor& targets,
+                                                          double smoothing) override {
+    if (!is_training()) {
+      return ImageClassifier::loss_and_scores(images, targets, smoothing);
+    }
+    const torch::Tensor scores = forward(images);
+    // Targets may be chances of all classes, too.
+    const bool is_fused = engine_ != nullptr && scores.scalar_type() == torch::kBFloat16 &&
+                          targets.scalar_type() == torch::kInt64 && targets.dim() == 1;
+    return {is_fused ? models::fused_class_entropy(scores, targets, smoothing)
+                     : models::class_entropy(scores, targets, smoothing),
+            scores};
   }
 
  private:

@@ -44,4 +44,13 @@ torch::Tensor fused_block(const ConvEnginePtr& engine,
                           const std::vector<ConvNorm>& path,
                           const std::optional<ConvNorm>& aside);
 
+// The mean over each image's pixels, [N, channels] in bfloat16.
+torch::Tensor fused_mean(const torch::Tensor& features);
+
+// The mean cross entropy, in float32, of bfloat16 scores [N, classes], `smoothing` of each target
+// belonging to all classes alike. NaN with a target that is no class.
+torch::Tensor fused_class_entropy(const torch::Tensor& scores,
+                                  const torch::Tensor& targets,
+                                  double smoothing);
+
 }  // namespace lockstep::models

@@ -180,6 +180,46 @@ TEST_P(FusedResNet, HasTheSameGradientsWhenBlocksAreComputedAgain) {
   }
 }
 
+TEST_P(FusedResNet, HasTheLossOfItsScoresByKernelsOfItsOwn) {
+  const auto net = make_net();
+  const Batch batch = some_images(24, 64);
+  for (const double smoothing : {0.0, 0.1}) {
+    SCOPED_TRACE(smoothing);
+    const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
+    const Loss loss = CrossEntropy{.label_smoothing = smoothing}(*net, batch);
+    ASSERT_EQ(loss.scores.scalar_type(), torch::kBFloat16);
+    EXPECT_EQ(loss.value.scalar_type(), torch::kFloat32);
+    EXPECT_THAT(loss.value.grad_fn()->name(), ::testing::HasSubstr("EntropyFunction"));
+    const torch::Tensor wide = loss.scores.detach().to(torch::kFloat64).requires_grad_();
+    const torch::Tensor wanted = torch::nn::functional::cross_entropy(
+        wide,
+        batch.target,
+        torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(smoothing));
+    EXPECT_NEAR(loss.value.item<double>(), wanted.item<double>(), 1e-4);
+    // What a loss that is scaled, as accumulation does, sends back.
+    const torch::Tensor found = torch::autograd::grad({loss.value / 4}, {loss.scores})[0];
+    const torch::Tensor slope = torch::autograd::grad({wanted / 4}, {wide})[0];
+    EXPECT_LT(relative(found.to(torch::kFloat64), slope), 4e-3);
+  }
+  const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
+  // Chances of all classes are libtorch's.
+  const torch::Tensor chances =
+      torch::nn::functional::one_hot(batch.target, 10).to(torch::kFloat32);
+  const Loss mixed = CrossEntropy()(*net, {batch.input, chances});
+  EXPECT_NEAR(mixed.value.item<double>(),
+              torch::nn::functional::cross_entropy(mixed.scores.to(torch::kFloat32), chances)
+                  .item<double>(),
+              1e-4);
+  net->eval();
+  const torch::NoGradGuard no_grad;
+  const Loss loss = CrossEntropy{.label_smoothing = 0.1}(*net, batch);
+  EXPECT_NEAR(loss.value.item<double>(),
+              torch::nn::functional::cross_entropy(loss.scores.to(torch::kFloat64), batch.target)
+                  .item<double>(),
+              1e-4)
+      << "what is evaluated is the plain cross entropy";
+}
+
 TEST_P(FusedResNet, GoesLibtorchsWayWhereItMust) {
   const auto net = make_net();
   const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);

@@ -137,6 +137,24 @@ TEST(ResNet, MayBeginWithBlocksThatDoNothing) {
   EXPECT_NE(net->named_parameters()["layer1.0.bn2.weight"].abs().sum().item<double>(), 0);
 }
 
+TEST(ResNet, HasTheLossOfItsScores) {
+  namespace F = torch::nn::functional;
+  torch::manual_seed(3);
+  const auto net = resnet("resnet18", {.classes = 5, .small_images = true});
+  const torch::Tensor images = torch::randn({3, 3, 16, 16});
+  const torch::Tensor classes = torch::tensor({0, 4, 2}, torch::kInt64);
+  for (const torch::Tensor& targets : {classes, torch::rand({3, 5}).softmax(1)}) {
+    for (const bool trains : {true, false}) {
+      SCOPED_TRACE(trains);
+      net->train(trains);
+      const Loss loss = CrossEntropy{.label_smoothing = 0.1}(*net, {images, targets});
+      const auto options = F::CrossEntropyFuncOptions().label_smoothing(trains ? 0.1 : 0);
+      EXPECT_FLOAT_EQ(loss.value.item<float>(),
+                      F::cross_entropy(loss.scores, targets, options).item<float>());
+    }
+  }
+}
+
 TEST(ResNet, HasTheSameGradientsWhenBlocksAreComputedAgain) {
   torch::manual_seed(3);
   const auto plain = resnet("resnet18", {.classes = 5, .small_images = true});

@@ -88,6 +88,33 @@ TEST(CrossEntropy, SmoothsLabelsWhileTheModelTrainsOnly) {
   }
 }
 
+// A network with a loss of its own, which is the one that CrossEntropy is to ask for.
+struct Doubling : Net {
+  std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& input,
+                                                          const torch::Tensor& target,
+                                                          double smoothing) {
+    torch::Tensor scores = forward(input);
+    const auto options =
+        torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(smoothing);
+    return {2 * torch::nn::functional::cross_entropy(scores, target, options), scores};
+  }
+};
+
+TEST(CrossEntropy, AsksAModelThatHasALossOfItsOwn) {
+  Net net;
+  Doubling doubling;
+  const std::vector<int64_t> some{1, 5, 7};
+  const Batch batch = points(40)->batch(some);
+  const CrossEntropy loss{.label_smoothing = 0.1};
+  for (const bool trains : {true, false}) {
+    net.train(trains);
+    doubling.train(trains);
+    const Loss found = loss(doubling, batch);
+    EXPECT_FLOAT_EQ(found.value.item<float>(), 2 * loss(net, batch).value.item<float>()) << trains;
+    EXPECT_TRUE(found.scores.equal(net.forward(batch.input)));
+  }
+}
+
 // What the samples of WithHoles that are left give, counted by hand.
 Evaluation counted(Net& net, const Dataset& data) {
   const torch::NoGradGuard no_grad;

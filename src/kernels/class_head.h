@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/stream.h"
+
+namespace lockstep::kernels {
+
+// The mean over the pixels of each image: output [images, channels] of input [images, pixels,
+// channels]. channels is a multiple of 8.
+struct PixelMean {
+  Bf16* output = nullptr;
+  const Bf16* input = nullptr;
+  int64_t images = 0;
+  int64_t pixels = 0;
+  int64_t channels = 0;
+};
+void pixel_mean(const PixelMean& call, Stream stream);
+
+// Its backward: every pixel of `output` is given the image's `gradient` [images, channels] /
+// pixels.
+struct PixelMeanBackward {
+  Bf16* output = nullptr;
+  const Bf16* gradient = nullptr;
+  int64_t images = 0;
+  int64_t pixels = 0;
+  int64_t channels = 0;
+};
+void pixel_mean_backward(const PixelMeanBackward& call, Stream stream);
+
+// The cross entropy of each row of scores [rows, classes] with its target, of which `smoothing`
+// belongs to all classes alike, and the logarithm of the row's sum of powers, which the backward
+// wants. For classes by the thousand; of tens of thousands there is cross_entropy(). A target
+// outside 0 <= target < classes makes loss and gradient NaN.
+struct ClassEntropy {
+  float* losses = nullptr;
+  float* logarithms = nullptr;
+  const Bf16* scores = nullptr;
+  const int64_t* targets = nullptr;
+  int64_t rows = 0;
+  int64_t classes = 0;
+  float smoothing = 0;
+};
+void class_entropy(const ClassEntropy& call, Stream stream);
+
+// Its backward: the gradient of the scores, of their shape, where each loss has the gradient
+// `scale` times *factor, a number that lies on the device.
+struct ClassEntropyBackward {
+  Bf16* gradient = nullptr;
+  const float* factor = nullptr;
+  const float* logarithms = nullptr;
+  const Bf16* scores = nullptr;
+  const int64_t* targets = nullptr;
+  int64_t rows = 0;
+  int64_t classes = 0;
+  float smoothing = 0;
+  float scale = 1;
+};
+void class_entropy_backward(const ClassEntropyBackward& call, Stream stream);
+
+}  // namespace lockstep::kernels
