@@ -109,6 +109,9 @@ TEST_F(LabItself, CanPutSlurmOnTheBlockedNetwork) {
   const JobEnd end = other.run_job({"-N2"}, "#!/bin/bash\nsrun --mpi=pmix hostname\n");
   EXPECT_EQ(end.state, "COMPLETED");
   EXPECT_THAT(sorted_lines(end.output), ElementsAre("n1", "n2"));
+  // None of srun's ports, which are open here, is given to a program that asks for any.
+  EXPECT_EQ(other.on("n1", {"cat", "/proc/sys/net/ipv4/ip_local_port_range"}).output,
+            "32768\t60000\n");
 }
 
 TEST_F(LabItself, SharesGpusOutToJobsAndTasks) {
