@@ -52,7 +52,7 @@ TEST(Checkpoints, LoseNothingCompleteWhenTheWriterIsKilledAtAnyInstant) {
   const os::TemporaryDirectory directory;
   const auto start = std::chrono::steady_clock::now();
   commit(directory.path(), 0);
-  const std::chrono::duration<double> one_commit = std::chrono::steady_clock::now() - start;
+  std::chrono::duration<double> one_commit = std::chrono::steady_clock::now() - start;
   std::mt19937 random(7);
   std::uniform_real_distribution<double> commits(0, 4);
 
@@ -75,6 +75,9 @@ TEST(Checkpoints, LoseNothingCompleteWhenTheWriterIsKilledAtAnyInstant) {
       ADD_FAILURE() << "a complete checkpoint is damaged: " << damage.what();
     });
     ASSERT_TRUE(found);
+    if (found->state().step == latest) {
+      one_commit *= 1.3;  // it takes longer than it did, where others are busy as well
+    }
     latest = found->state().step;
     ASSERT_GE(latest, acknowledged);
     for (const char* part : {"model.pt", "optimizer.pt"}) {
