@@ -14,8 +14,8 @@ class ImageClassifier : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 
-  // The mean cross entropy, `smoothing` of each target belonging to all classes alike, and the
-  // scores; a network that has a faster way overrides it.
+  // The mean cross entropy, `smoothing` of each target belonging to all classes alike, and scores.
+  // A faster way may override it; of a target that is no class, that of resnet() makes NaN.
   virtual std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& images,
                                                                   const torch::Tensor& targets,
                                                                   double smoothing);

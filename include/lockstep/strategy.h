@@ -51,7 +51,9 @@ struct CrossEntropy {
   template <typename Model>
   Loss operator()(Model& model, const Batch& batch) const {
     const double share = model.is_training() ? label_smoothing : 0;
-    if constexpr (requires { model.loss_and_scores(batch.input, batch.target, share); }) {
+    if constexpr (requires(std::pair<torch::Tensor, torch::Tensor> both) {
+                    both = model.loss_and_scores(batch.input, batch.target, share);
+                  }) {
       auto [loss, scores] = model.loss_and_scores(batch.input, batch.target, share);
       return {loss, scores};
     }

@@ -121,9 +121,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 unsigned blocks_for(int64_t places) {
-  constexpr int64_t kBlocksPerPlace = 8;
+  constexpr int64_t kBlocksPerMultiprocessor = 8;
   return static_cast<unsigned>(
-      std::min(divide_up(places, kThreads), kBlocksPerPlace * multiprocessors()));
+      std::min(divide_up(places, kThreads), kBlocksPerMultiprocessor * multiprocessors()));
 }
 
 }  // namespace

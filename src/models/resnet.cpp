@@ -82,13 +82,12 @@ class ResNet final : public ImageClassifier {
   std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& images,
                                                           const torch::Tensor& targets,
                                                           double smoothing) override {
-    if (!is_training()) {
-      return ImageClassifier::loss_and_scores(images, targets, smoothing);
-    }
     const torch::Tensor scores = forward(images);
-    // Targets may be chances of all classes, too.
+    // Targets may be chances of all classes, too; and what is wrong, libtorch refuses.
     const bool is_fused = engine_ != nullptr && scores.scalar_type() == torch::kBFloat16 &&
-                          targets.scalar_type() == torch::kInt64 && targets.dim() == 1;
+                          targets.scalar_type() == torch::kInt64 && targets.dim() == 1 &&
+                          targets.size(0) == scores.size(0) &&
+                          targets.device() == scores.device() && smoothing >= 0 && smoothing <= 1;
     return {is_fused ? models::fused_class_entropy(scores, targets, smoothing)
                      : models::class_entropy(scores, targets, smoothing),
             scores};

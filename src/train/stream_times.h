@@ -12,7 +12,8 @@
 namespace lockstep::train {
 
 // Where the time of a GPU goes, by marks in the stream that computes, which are looked at when the
-// GPU has passed them. Of steps that are very short only some are marked, and stand for the others.
+// GPU has passed them. Of steps that are queued within 2 ms only some are marked, and stand for the
+// others.
 class StreamTimes {
  public:
   explicit StreamTimes(torch::Device device) : device_(device) {}

@@ -237,6 +237,10 @@ TEST_P(FusedResNet, GoesLibtorchsWayWhereItMust) {
   net->train();
   // Images of one colour are refused in libtorch's words, not read beyond their end.
   EXPECT_THROW(net->forward(torch::zeros({2, 1, 64, 64}, torch::kCUDA)), c10::Error);
+  // Nor are targets.
+  const Batch batch = some_images(4, 64);
+  EXPECT_THROW(CrossEntropy()(*net, {batch.input, batch.target.cpu()}), c10::Error);
+  EXPECT_THROW(CrossEntropy()(*net, {batch.input, batch.target.slice(0, 0, 3)}), c10::Error);
   // Sizes that are no multiple of four are none of the fused stem's.
   EXPECT_EQ(net->forward(some_images(4, 66).input).size(1), 10);
 }
