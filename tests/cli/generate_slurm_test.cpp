@@ -71,7 +71,7 @@ TEST_F(GenerateSlurm, MakesAScriptOfEveryExample) {
     EXPECT_EQ(syntax.status.code, 0) << syntax.errors << result.output;
     ++jobs;
   }
-  EXPECT_GE(jobs, 22);
+  EXPECT_GE(jobs, 25);
 }
 
 struct ImageJob {
