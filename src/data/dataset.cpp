@@ -229,7 +229,8 @@ int64_t rows(const torch::Tensor& tensor) {
 
 DatasetPtr tensors(torch::Tensor input, torch::Tensor target) {
   if (rows(input) < 1 || rows(input) != rows(target)) {
-    throw Error(ExitCode::Usage, "cannot make a data set of tensors with different numbers of rows")
+    throw Error(ExitCode::Usage,
+                "cannot make a data set of tensors with no rows, or not as many each")
         .fact("input", std::to_string(rows(input)))
         .fact("target", std::to_string(rows(target)));
   }

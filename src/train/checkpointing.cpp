@@ -358,6 +358,11 @@ void Checkpointing::save(const CheckpointState& state,
                          const Strategy& strategy,
                          const std::vector<TensorPiece>& averages) {
   LOCKSTEP_CHECK(!thread_.joinable());
+  // Each worker writes a share of what all hold alike. Batch norm's averages they do not, until the
+  // next step: rank 0's are the model's.
+  if (const std::vector<torch::Tensor> buffers = model_.buffers(); !buffers.empty()) {
+    session_.communicator->broadcast(buffers);
+  }
   snapshot_.take(my_pieces(strategy, averages));
   const std::filesystem::path root = session_.run_dir.checkpoints();
   const std::string token = begin_draft(state.step);

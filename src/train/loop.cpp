@@ -106,6 +106,7 @@ bool Loop::is_finished() const {
 
 TrainResult Loop::run() {
   require_recompute_known();
+  require_samples_to_test();
   const StopRequest::Patience patience(session_.stop);
   std::optional<comm::OnSideStream> on_stream;
   if (session_.device.is_cuda()) {
@@ -140,6 +141,7 @@ TrainResult Loop::run() {
     ema_.emplace(task_.model, *strategy_, options_.ema);
   }
   resume();
+  first_step_ = state_.step;
   introduce();
   begun_ = Clock::now();
   while (!is_finished()) {

@@ -57,6 +57,7 @@ class Loop {
   TimeSplit take_split(bool are_all_done);
 
   void require_recompute_known() const;
+  void require_samples_to_test() const;
   void resume();
   void change_batch(const CheckpointState& saved);
   void introduce();
@@ -136,6 +137,7 @@ class Loop {
   Throughput throughput_;  // of the whole training
   Throughput epoch_throughput_;
   Clock::time_point begun_ = Clock::now();
+  int64_t first_step_ = 0;  // what an earlier run has done
   Clock::time_point epoch_begun_ = Clock::now();
   std::vector<EpochSummary> summaries_;
   std::vector<std::string> memory_;  // what a cut-up training holds, for people

@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loop's part for batches: who makes them, and how they get to the device.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "lockstep/error.h"
 #include "os/processors.h"
 #include "train/loop.h"
 
 namespace lockstep::train {
+
+// Found out before an epoch is trained, not after.
+void Loop::require_samples_to_test() const {
+  if (task_.test != nullptr && task_.test->size() == 0) {
+    throw Error(ExitCode::Usage, "cannot evaluate: the data set to test on has no samples")
+        .fact("to train on", fmt::format("{} samples", format_count(task_.train->size())))
+        .hint("--no-validation, or Trainer::fit() without it");
+  }
+}
 
 Loader Loop::load(const DistributedSampler& sampler, int64_t first_step) const {
   return {task_.train,

@@ -37,8 +37,11 @@ void Loop::introduce() {
                             comm.size() == 1 ? "" : "s",
                             comm.kind(),
                             session_.device.str()));
+  const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
+  const bool ends_early = !has_own_schedule_ && !is_of_file && options_.warmup_steps > 0 &&
+                          options_.warmup_steps >= total_steps();
   progress_.say(fmt::format(
-      "global batch {} = {} per worker x {}{}; {} steps per epoch, {}; learning rate {:.4g}, {}",
+      "global batch {} = {} per worker x {}{}; {} steps per epoch, {}; learning rate {:.4g}, {}{}",
       options_.global_batch,
       options_.global_batch % comm.size() == 0
           ? std::to_string(options_.global_batch / comm.size())
@@ -48,7 +51,9 @@ void Loop::introduce() {
       sampler_.steps(),
       describe_shares(sampler_, options_, task_.train->size()),
       base_rates_.front(),
-      schedule_.text()));
+      schedule_.text(),
+      ends_early ? fmt::format(" (training ends within the warm-up, after {})", total_steps())
+                 : ""));
   for (const std::string& line : memory_) {
     progress_.say(line);
   }
@@ -130,7 +135,8 @@ void Loop::summarise() {
                               format_count(state_.evaluation->samples)));
   }
   const std::chrono::duration<double> taken = Clock::now() - begun_;
-  progress_.say("speed          " + format_speed(throughput_.rate(), state_.step, taken.count()));
+  progress_.say("speed          " +
+                format_speed(throughput_.rate(), state_.step - first_step_, taken.count()));
   if (loss_scaler_.is_on()) {
     progress_.say(fmt::format("loss scale     {}, {} of {} steps left out",
                               loss_scaler_.scale(),

@@ -192,7 +192,7 @@ TEST(Tensors, MustHaveTheSameNumberOfRows) {
   EXPECT_EQ(message_of([] {
               tensors(torch::zeros({3, 2}), torch::zeros({4}));
             }),
-            "64 cannot make a data set of tensors with different numbers of rows\n"
+            "64 cannot make a data set of tensors with no rows, or not as many each\n"
             "  input:  3\n"
             "  target: 4");
 }

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <gmock/gmock.h>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -109,6 +110,104 @@ TEST(Checkpoints, AreAnnouncedWhenTheyAreCompleteOnEveryWorker) {
     });
     EXPECT_TRUE(std::filesystem::exists(directory.path() / "checkpoints" / "step-00000003" /
                                         "shard-00001-of-00002.safetensors"));
+  }
+}
+
+TEST(Checkpoints, LeaveTheStepsOfAnEarlierRunOutOfTheSpeed) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  train(solo, directory.path(), {.steps = 5, .global_batch = 12});
+
+  ::testing::internal::CaptureStdout();
+  const Outcome resumed = train(solo, directory.path(), {.global_batch = 12}, "auto");
+
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(resumed.error, "");
+  EXPECT_THAT(said, HasSubstr(" samples/s, 3 steps in "));
+}
+
+struct NoSamples : Dataset {
+  int64_t size() const override { return 0; }
+  Example example(int64_t index) const override { return points(1)->example(index); }
+};
+
+TEST(Trainings, WithNothingToTestOnEndBeforeTheFirstStep) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  Session session = make_session(solo, directory.path(), {});
+  SmallNet net;
+  const auto optimizer = session.make_optimizer(net.parameters(), {.name = "sgd", .lr = 0.01});
+  Trainer trainer(session, {.global_batch = 12});
+  const torch::Tensor before = flat(net);
+  const auto none = std::make_shared<NoSamples>();
+
+  EXPECT_THAT([&] { trainer.fit(net, *optimizer, points(96), none, CrossEntropy()); },
+              ::testing::ThrowsMessage<Error>(
+                  "cannot evaluate: the data set to test on has no samples\n"
+                  "  to train on: 96 samples\n"
+                  "  try:         --no-validation, or Trainer::fit() without it"));
+  EXPECT_TRUE(flat(net).equal(before));
+}
+
+TEST(Trainings, ThatEndWithinTheWarmUpSaySo) {
+  comm::Solo solo;
+  for (const auto& [warmup, says] : {std::pair{8, true}, std::pair{7, false}}) {
+    const os::TemporaryDirectory directory;
+    ::testing::internal::CaptureStdout();
+    train(solo, directory.path(), {.global_batch = 12, .warmup_steps = warmup});
+
+    const std::string said = ::testing::internal::GetCapturedStdout();
+    EXPECT_EQ(said.find("(training ends within the warm-up, after 8)") != std::string::npos, says)
+        << said;
+  }
+}
+
+// Averages of different samples on each worker.
+struct NormedNet : torch::nn::Module {
+  NormedNet() {
+    const torch::NoGradGuard no_grad;
+    for (torch::Tensor& parameter : parameters()) {
+      parameter.fill_(0.1);
+    }
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return last(second(first(hidden(input)).relu()));
+  }
+
+  torch::nn::Linear hidden = register_module("hidden", torch::nn::Linear(8, 6));
+  torch::nn::BatchNorm1d first = register_module("first", torch::nn::BatchNorm1d(6));
+  torch::nn::BatchNorm1d second = register_module("second", torch::nn::BatchNorm1d(6));
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(6, 4));
+};
+
+TEST(Checkpoints, HoldTheAveragesOfRankZeroUnderEveryStrategy) {
+  for (const std::string strategy : {"ddp", "horovod", "mirrored", "deepspeed"}) {
+    SCOPED_TRACE(strategy);
+    const os::TemporaryDirectory directory;
+    NamedTensors of_rank_zero;
+    gang(2, [&](Communicator& comm) {
+      Flags flags;
+      flags.strategy = strategy;
+      Session session = make_session(comm, directory.path(), flags);
+      NormedNet net;
+      // Without momentum half of what is saved, rank 1's, begins within the averages.
+      const auto optimizer = session.make_optimizer(net.parameters(), {.lr = 0.01, .momentum = 0});
+      Trainer trainer(session, {.global_batch = 12});
+      trainer.fit(net, *optimizer, points(96), nullptr, CrossEntropy());
+      if (comm.rank() == 0) {
+        of_rank_zero = collect_model(net);
+      }
+    });
+
+    std::map<std::string, torch::Tensor> saved;
+    for (const auto& [name, tensor] : load_weights(directory.path() / "model.pt")) {
+      saved[name] = tensor;
+    }
+    ASSERT_EQ(saved.size(), of_rank_zero.size());
+    for (const auto& [name, tensor] : of_rank_zero) {
+      ASSERT_TRUE(saved[name].defined()) << name;
+      EXPECT_TRUE(saved[name].equal(tensor)) << name;
+    }
   }
 }
 
