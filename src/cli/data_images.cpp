@@ -63,7 +63,7 @@ constexpr const char* kPackFooter =
     "  lockstep data pack imagenet --short-side 256 --output /scratch/images\n"
     "\n"
     "Exit codes:\n"
-    "  0    both packs are there; corrupt images, if any, are named\n"
+    "  0    both packs are there; --short-side names corrupt images that it meets\n"
     "  64   there is no such set, or an option makes no sense\n"
     "  74   the set is not there, or a file could not be read or written\n"
     "\n"
@@ -211,11 +211,13 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
     const image::PackReport report = image::write_pack(*store, split, file, options);
     line.clear();
     print_problems(report.problems);
-    fmt::print("{}: {} images, {} of them made smaller, {} corrupt, {}\n",
+    const std::string looked_at = fmt::format("{} of them made smaller, {} corrupt",
+                                              format_count(report.shrunk),
+                                              format_count(std::ssize(report.problems)));
+    fmt::print("{}: {} images, {}, {}\n",
                file.string(),
                format_count(report.images),
-               format_count(report.shrunk),
-               format_count(static_cast<int64_t>(report.problems.size())),
+               options.short_side > 0 ? looked_at : "copied as they are, unchecked",
                format_bytes(report.bytes));
   }
 }

@@ -90,6 +90,18 @@ Sets open_folders(const fs::path& directory) {
 }  // namespace
 
 Sets find_tiny_imagenet(const fs::path& data_dir, Look look) {
+  if (data_dir.filename() == "tiny-imagenet-like") {
+    const std::string above = quote_for_shell(data_dir.parent_path().string());
+    return find_sets(
+        {.title = "drawn images",
+         .word = "tiny-imagenet",
+         .directories = {data_dir},
+         .objection = objection_to,
+         .open = open_folders,
+         .hints = {fmt::format("lockstep data make tiny-imagenet-like --data-dir {}", above)}},
+        data_dir,
+        look);
+  }
   return find_sets(
       {.title = "TinyImageNet",
        .word = "tiny-imagenet",

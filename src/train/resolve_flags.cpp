@@ -110,7 +110,7 @@ int parse_threads(const std::string& text) {
   if (!number || *number > 4096) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot make batches with --loader-threads \"{}\"", text))
-        .fact("wanted", "a number of threads, 0 for none, or auto")
+        .fact("wanted", "a number of threads up to 4096, 0 for none, or auto")
         .hint("--loader-threads auto");
   }
   require_count("--loader-threads", *number, 0, 4);

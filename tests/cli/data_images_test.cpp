@@ -75,6 +75,16 @@ TEST_F(Images, AreMadePackedAndChecked) {
   EXPECT_THAT(result.output, HasSubstr("6 images, 6 of them made smaller"));
 }
 
+TEST_F(Images, ThatAreCopiedAsTheyAreAreNotCalledSound) {
+  make();
+  const Result result = launcher.run({"data", "pack", "tiny-imagenet"});
+
+  EXPECT_EQ(result.status.code, 0);
+  EXPECT_THAT(
+      result.output,
+      HasSubstr("data/tiny-imagenet-train.lspack: 6 images, copied as they are, unchecked, "));
+}
+
 TEST_F(Images, ThatAreCorruptAreNamed) {
   make();
   std::ofstream(train("n90000001_0.JPEG")) << "";

@@ -52,6 +52,10 @@ class Layouts : public ::testing::Test {
   std::string tiny_refusal() const {
     return shorten(message_of([this] { tiny(); }));
   }
+  std::string drawn_refusal() const {
+    return shorten(
+        message_of([this] { find_tiny_imagenet(directory_.path() / "tiny-imagenet-like"); }));
+  }
   std::string large_refusal() const {
     return shorten(message_of([this] { large(); }));
   }
@@ -125,6 +129,13 @@ TEST_F(TinyImagenet, GivesTheBytesOfAFileAndReusesTheBuffer) {
   EXPECT_EQ(shorten(message_of([&] { store->read(1, buffer); })),
             "74 cannot read DIR/tiny-imagenet-200/train/n01/images/n01_1.JPEG: "
             "No such file or directory");
+}
+
+TEST_F(TinyImagenet, OfDrawnImagesIsMadeWhereItIsLookedFor) {
+  EXPECT_EQ(drawn_refusal(),
+            "74 cannot find drawn images in DIR/tiny-imagenet-like\n"
+            "  looked in: DIR/tiny-imagenet-like  (no such directory)\n"
+            "  try:       lockstep data make tiny-imagenet-like --data-dir DIR");
 }
 
 TEST_F(TinyImagenet, ListsWhereItWasLookedFor) {

@@ -88,7 +88,7 @@ TEST(Flags, CountTheThreadsOfTheLoaderByEitherName) {
               threads({"--num-workers", "many"}, 1);
             }),
             "cannot make batches with --loader-threads \"many\"\n"
-            "  wanted: a number of threads, 0 for none, or auto\n"
+            "  wanted: a number of threads up to 4096, 0 for none, or auto\n"
             "  try:    --loader-threads auto");
   EXPECT_THAT(message_of([&] { threads({"--num-workers=-1"}, 1); }), HasSubstr("--loader-threads"));
 }
