@@ -201,18 +201,18 @@ TEST_F(TimeLimit, IsPassedOnByAScriptThatHasMoreToDoAfterwards) {
           " &\n"
           "run=$!\nwait \"$run\"; code=$?\n"
           "while kill -0 \"$run\" 2>/dev/null; do wait \"$run\"; code=$?; done\n"
-          "[ $code = 75 ] || touch afterwards\nexit $code\n");
+          "[ $code = 75 ] || touch afterwards-${SLURM_RESTART_COUNT:-0}\nexit $code\n");
   ASSERT_TRUE(all_here("0")) << output(job);
   warn(job);
   hurry(job);
-  EXPECT_FALSE(fs::exists(lab().path("afterwards")));
   const JobEnd end = lab().wait_for_job(job);
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
   EXPECT_THAT(end.output,
               AllOf(HasSubstr("time limit near: stopped, requeued as job " + job + " (restart 1)"),
                     HasSubstr("going on")));
-  EXPECT_TRUE(fs::exists(lab().path("afterwards")));
+  EXPECT_FALSE(fs::exists(lab().path("afterwards-0")));
+  EXPECT_TRUE(fs::exists(lab().path("afterwards-1")));
 }
 
 TEST_F(TimeLimit, IsReachedTwiceAtMostWithoutProgress) {
