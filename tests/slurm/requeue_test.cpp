@@ -199,8 +199,9 @@ TEST_F(TimeLimit, IsPassedOnByAScriptThatHasMoreToDoAfterwards) {
       "trap 'kill -USR1 \"$run\"' USR1\ntrap 'kill -TERM \"$run\" 2>/dev/null' TERM\n" +
           lockstep() + " run --requeue --nproc-per-node 2 --run-dir run-$SLURM_JOB_ID " + program +
           " &\n"
-          "run=$!\nwait \"$run\"; code=$?\n"
-          "while kill -0 \"$run\" 2>/dev/null; do wait \"$run\"; code=$?; done\n"
+          "run=$!\n"
+          "while kill -0 \"$run\" 2>/dev/null; do wait \"$run\"; done\n"
+          "wait \"$run\"; code=$?\n"
           "[ $code = 75 ] || touch afterwards-${SLURM_RESTART_COUNT:-0}\nexit $code\n");
   ASSERT_TRUE(all_here("0")) << output(job);
   warn(job);
