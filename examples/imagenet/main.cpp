@@ -10,6 +10,26 @@
 
 #include <lockstep/lockstep.h>
 
+// Weights of torchvision. A classifier of other classes than the data's begins as it was drawn.
+static void begin_with(const std::string& file,
+                       lockstep::ImageClassifier& net,
+                       const lockstep::Session& session) {
+  const auto drawn = net.named_parameters();
+  lockstep::NamedTensors weights = lockstep::load_weights(file);
+  for (auto& [name, tensor] : weights) {
+    const torch::Tensor* own = name.starts_with("fc.") ? drawn.find(name) : nullptr;
+    if (own == nullptr || tensor.sizes().equals(own->sizes())) {
+      continue;
+    }
+    if (name == "fc.bias") {
+      session.say(file + " has " + std::to_string(tensor.numel()) + " classes, the data " +
+                  std::to_string(own->numel()) + ": the classifier begins anew");
+    }
+    tensor = *own;
+  }
+  lockstep::apply_model(net, weights, file);
+}
+
 int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains ResNet-50 on ImageNet",
@@ -38,7 +58,7 @@ int main(int argc, char** argv) {
                                        .zero_last_gamma = true,
                                        .recompute = session.recompute()});
     if (const std::string& file = session.option("--pretrained"); !file.empty()) {
-      lockstep::apply_model(*net, lockstep::load_weights(file), file);
+      begin_with(file, *net, session);
     }
     // 0.256 for 256 images in a step, unless --lr says otherwise.
     const double lr = 0.256 * static_cast<double>(trainer.options().global_batch) / 256;

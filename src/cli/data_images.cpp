@@ -83,7 +83,7 @@ constexpr const char* kCheckFooter =
     "\n"
     "Exit codes:\n"
     "  0    all can be decoded\n"
-    "  1    some are corrupt; each has a line on stdout\n"
+    "  1    some are corrupt, a line each on stdout; or none are there to validate\n"
     "  64   there is no such set, or an option makes no sense\n"
     "  74   the set is not there\n"
     "\n"
@@ -241,7 +241,13 @@ void check_images(const DataWishes& wishes, const ImageWishes& images, Call& cal
              format_count(sets.test->size()),
              format_count(static_cast<int64_t>(sets.train->classes().size())),
              corrupt);
-  call.exit_code = corrupt > 0 ? 1 : 0;
+  const bool is_whole = sets.train->size() > 0 && sets.test->size() > 0;
+  if (!is_whole) {
+    fmt::print("{}\n",
+               sets.train->size() > 0 ? "nothing to validate with: a training needs --no-validation"
+                                      : "nothing to train on");
+  }
+  call.exit_code = corrupt > 0 || !is_whole ? 1 : 0;
 }
 
 // An option with a value, shown with what it is without.

@@ -63,7 +63,8 @@ void require_samples(const SamplerOptions& options) {
     throw Error(ExitCode::Usage, "cannot train: the data set does not fill one global batch")
         .fact("samples", samples)
         .fact("global batch", batch)
-        .hint(fmt::format("a global batch of at most {}, or pad the last batch", samples));
+        .hint(fmt::format("a global batch of at most {}, or pad the last batch (--tail pad)",
+                          samples));
   }
 }
 

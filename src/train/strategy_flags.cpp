@@ -87,7 +87,7 @@ void require_numbers(const Flags& flags) {
                  flags.horovod.fusion_threshold_mb,
                  {.most = kMostMebibytes, .example = "128"});
   require_number("--lr", flags.lr, {.example = "0.01"});
-  require_number("--momentum", flags.momentum, {.example = "0.9"});
+  require_number("--momentum", flags.momentum, {.most = 1, .example = "0.9"});
   require_number("--weight-decay", flags.weight_decay, {.example = "0.0001"});
   require_number(
       "--timeout", flags.timeout, {.above = true, .most = kMostSeconds, .example = "600"});

@@ -75,6 +75,19 @@ TEST_F(Images, AreMadePackedAndChecked) {
   EXPECT_THAT(result.output, HasSubstr("6 images, 6 of them made smaller"));
 }
 
+TEST_F(Images, MustBeThereToTrainAndToValidate) {
+  make();
+  fs::remove_all(launcher.path("data/tiny-imagenet-like/val/images"));
+  fs::create_directory(launcher.path("data/tiny-imagenet-like/val/images"));
+  std::ofstream(launcher.path("data/tiny-imagenet-like/val/val_annotations.txt")) << "";
+  const Result result = launcher.run({"data", "check", "tiny-imagenet"});
+
+  EXPECT_EQ(result.status.code, 1) << result.errors;
+  EXPECT_EQ(result.output,
+            "tiny-imagenet: 6 images to train, 0 to validate, 2 classes, 0 corrupt\n"
+            "nothing to validate with: a training needs --no-validation\n");
+}
+
 TEST_F(Images, ThatAreCopiedAsTheyAreAreNotCalledSound) {
   make();
   const Result result = launcher.run({"data", "pack", "tiny-imagenet"});

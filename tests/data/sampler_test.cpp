@@ -213,7 +213,7 @@ TEST(DistributedSampler, RefusesWhatCannotBeSharedOut) {
        "64 cannot train: the data set does not fill one global batch\n"
        "  samples:      100\n"
        "  global batch: 128\n"
-       "  try:          a global batch of at most 100, or pad the last batch"},
+       "  try:          a global batch of at most 100, or pad the last batch (--tail pad)"},
       {0,
        8,
        0,

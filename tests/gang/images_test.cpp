@@ -131,7 +131,15 @@ TEST_F(Images, GoOnWithTorchvisionsWeightsAndGiveThemBack) {
   os::write_file(path("there.py"),
                  "import torch, torchvision\n"
                  "net = torchvision.models.resnet18(num_classes=8)\n"
-                 "torch.save(net.state_dict(), 'theirs.pth')\n");
+                 "torch.save(net.state_dict(), 'theirs.pth')\n"
+                 "net = torchvision.models.resnet18()\n"
+                 "torch.save(net.state_dict(), 'thousand.pth')\n");
+  os::write_file(path("tuned.py"),
+                 "import torch\n"
+                 "ours = torch.load('tuned/model.pt')\n"
+                 "theirs = torch.load('thousand.pth')\n"
+                 "assert ours['fc.weight'].shape == (8, 512) and ours['fc.bias'].shape == (8,)\n"
+                 "assert ours['layer4.1.conv2.weight'].equal(theirs['layer4.1.conv2.weight'])\n");
   os::write_file(path("back.py"),
                  "import torch, torchvision\n"
                  "net = torchvision.models.resnet18(num_classes=8)\n"
@@ -158,6 +166,19 @@ TEST_F(Images, GoOnWithTorchvisionsWeightsAndGiveThemBack) {
   const os::CommandResult back = sh(python + " back.py");
   EXPECT_EQ(back.status.code, 0) << back.errors;
   EXPECT_THAT(back.output, HasSubstr("batches 2"));
+
+  // Of a thousand classes, where the data has eight: all but the classifier.
+  const os::CommandResult tuned =
+      sh(fmt::format("{} run --nproc-per-node 1 --run-dir tuned -- {} --data-dir imagenet --net "
+                     "resnet18 --image-size 16 --steps 1 --global-batch 8 --lr 0 --num-workers 1 "
+                     "--pretrained thousand.pth",
+                     kLockstep,
+                     kImagenet));
+  ASSERT_EQ(tuned.status.code, 0) << tuned.output << tuned.errors;
+  EXPECT_THAT(tuned.output,
+              HasSubstr("thousand.pth has 1000 classes, the data 8: the classifier begins anew\n"));
+  const os::CommandResult compared = sh(python + " tuned.py");
+  EXPECT_EQ(compared.status.code, 0) << compared.errors;
 }
 
 TEST_F(Images, AskForANumberWhereANumberIsMeant) {

@@ -207,6 +207,11 @@ TEST(Flags, RefuseNumbersThatMakeNoSense) {
        "cannot average weights with --ema nan\n"
        "  wanted: a decay from 0 (none) to below 1\n"
        "  try:    --ema 0.999"},
+      {{"--momentum", "2"},
+       "cannot train with --momentum 2\n"
+       "  expected: a number of at least 0, at most 1\n"
+       "  found:    2  (command line)\n"
+       "  try:      --momentum 0.9"},
       {{"--powersgd-rank", "2", "--compression", "bf16"},
        "cannot use --powersgd-rank without --compression powersgd\n"
        "  asked: --compression bf16  (command line)\n"
