@@ -166,9 +166,12 @@ void bench_head(const Table& table) {
   const torch::Tensor gradient = torch::empty_like(scores);
   const torch::Tensor targets = torch::randint(kClasses, {kImages}, on_gpu(torch::kInt64));
   const torch::Tensor losses = random_floats({2, kImages});
+  const torch::Tensor mean_loss = random_floats({2});
   const torch::Tensor factor = torch::ones({}, on_gpu(torch::kFloat32));
   const auto matrix = static_cast<double>(scores.nbytes());
-  const ClassEntropy entropy{.losses = floats(losses),
+  const ClassEntropy entropy{.loss = floats(mean_loss),
+                             .share = floats(mean_loss) + 1,
+                             .losses = floats(losses),
                              .logarithms = floats(losses) + kImages,
                              .scores = bf16(scores),
                              .targets = targets.data_ptr<int64_t>(),
@@ -178,13 +181,13 @@ void bench_head(const Table& table) {
   table.add("class entropy, 1000 classes", matrix, [&] { class_entropy(entropy, stream()); });
   const ClassEntropyBackward slope{.gradient = bf16(gradient),
                                    .factor = floats(factor),
+                                   .share = floats(mean_loss) + 1,
                                    .logarithms = floats(losses) + kImages,
                                    .scores = bf16(scores),
                                    .targets = targets.data_ptr<int64_t>(),
                                    .rows = kImages,
                                    .classes = kClasses,
-                                   .smoothing = 0.1F,
-                                   .scale = 1.0F / kImages};
+                                   .smoothing = 0.1F};
   table.add(
       "class entropy, backward", 2 * matrix, [&] { class_entropy_backward(slope, stream()); });
 }

@@ -15,7 +15,7 @@ class ImageClassifier : public torch::nn::Module {
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 
   // The mean cross entropy, `smoothing` of each target belonging to all classes alike, and scores.
-  // A faster way may override it; of a target that is no class, that of resnet() makes NaN.
+  // A target of -100 is left out; a faster way than this one makes NaN of others that are no class.
   virtual std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& images,
                                                                   const torch::Tensor& targets,
                                                                   double smoothing);

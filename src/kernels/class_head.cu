@@ -69,18 +69,14 @@ __device__ float nan_value() {
 __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy call) {
   __shared__ float for_most[kWarp];
   __shared__ float for_powers[kWarp];
-  __shared__ float for_sum[kWarp];
+  __shared__ float for_below[kWarp];
   const int64_t row = blockIdx.x;
   const Bf16* scores = call.scores + row * call.classes;
   const int64_t target = call.targets[row];
-  const bool is_wrong = target < 0 || target >= call.classes;
 
   float most = -INFINITY;
-  float sum = 0;
   for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
-    const float score = widen(scores[i]);
-    most = fmaxf(most, score);
-    sum += score;
+    most = fmaxf(most, widen(scores[i]));
   }
   most = warp_max(most);
   if (threadIdx.x % kWarp == 0) {
@@ -91,17 +87,46 @@ __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy ca
       warp_max(threadIdx.x % kWarp < kThreads / kWarp ? for_most[threadIdx.x % kWarp] : -INFINITY);
 
   float powers = 0;
+  float below = 0;
   for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
-    powers += expf(widen(scores[i]) - most);
+    const float score = widen(scores[i]);
+    powers += expf(score - most);
+    below += most - score;
   }
   powers = block_sum(powers, for_powers);
+  below = block_sum(below, for_below);
+  if (threadIdx.x > 0) {
+    return;
+  }
+  const float logarithm = logf(powers);
+  call.logarithms[row] = most + logarithm;
+  float loss = 0;
+  if (target >= 0 && target < call.classes) {
+    loss = logarithm + (1.0F - call.smoothing) * (most - widen(scores[target]));
+    if (call.smoothing > 0) {  // A score of minus infinity is infinitely far below.
+      loss += call.smoothing * (below / static_cast<float>(call.classes));
+    }
+  } else if (target != kNoTarget) {
+    loss = nan_value();
+  }
+  call.losses[row] = loss;
+}
+
+// The mean is of one block, so that its order, and with it the sum, is always the same.
+__global__ void __launch_bounds__(kThreads) class_entropy_mean_kernel(ClassEntropy call) {
+  __shared__ float for_sum[kWarp];
+  __shared__ float for_counted[kWarp];
+  float sum = 0;
+  float counted = 0;
+  for (int64_t row = threadIdx.x; row < call.rows; row += kThreads) {
+    sum += call.losses[row];
+    counted += call.targets[row] == kNoTarget ? 0.0F : 1.0F;
+  }
   sum = block_sum(sum, for_sum);
+  counted = block_sum(counted, for_counted);
   if (threadIdx.x == 0) {
-    const float aimed = is_wrong ? nan_value() : widen(scores[target]);
-    const float logarithm = most + logf(powers);
-    call.logarithms[row] = logarithm;
-    call.losses[row] = logarithm - (1.0F - call.smoothing) * aimed -
-                       call.smoothing * (sum / static_cast<float>(call.classes));
+    *call.loss = sum / counted;  // NaN of no rows, as libtorch's
+    *call.share = 1.0F / counted;
   }
 }
 
@@ -109,14 +134,15 @@ __global__ void __launch_bounds__(kThreads)
     class_entropy_backward_kernel(ClassEntropyBackward call) {
   const int64_t row = blockIdx.x;
   const int64_t target = call.targets[row];
-  const bool is_wrong = target < 0 || target >= call.classes;
-  const float factor = is_wrong ? nan_value() : call.scale * *call.factor;
+  const bool is_counted = target != kNoTarget;
+  const bool is_class = target >= 0 && target < call.classes;
+  const float factor = is_class ? *call.share * *call.factor : nan_value();
   const float logarithm = call.logarithms[row];
   const float everywhere = call.smoothing / static_cast<float>(call.classes);
   for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
     const float chance = expf(widen(call.scores[row * call.classes + i]) - logarithm);
     const float wanted = everywhere + (i == target ? 1.0F - call.smoothing : 0.0F);
-    call.gradient[row * call.classes + i] = narrow((chance - wanted) * factor);
+    call.gradient[row * call.classes + i] = narrow(is_counted ? (chance - wanted) * factor : 0.0F);
   }
 }
 
@@ -153,11 +179,12 @@ void pixel_mean_backward(const PixelMeanBackward& call, Stream stream) {
 
 void class_entropy(const ClassEntropy& call, Stream stream) {
   require(call.classes > 0, "classes");
-  if (call.rows == 0) {
-    return;
+  if (call.rows > 0) {
+    class_entropy_kernel<<<static_cast<unsigned>(call.rows), kThreads, 0, stream>>>(call);
+    check_launch("class_entropy");
   }
-  class_entropy_kernel<<<static_cast<unsigned>(call.rows), kThreads, 0, stream>>>(call);
-  check_launch("class_entropy");
+  class_entropy_mean_kernel<<<1, kThreads, 0, stream>>>(call);
+  check_launch("class_entropy_mean");
 }
 
 void class_entropy_backward(const ClassEntropyBackward& call, Stream stream) {

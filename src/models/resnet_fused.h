@@ -48,7 +48,8 @@ torch::Tensor fused_block(const ConvEnginePtr& engine,
 torch::Tensor fused_mean(const torch::Tensor& features);
 
 // The mean cross entropy, in float32, of bfloat16 scores [N, classes], `smoothing` of each target
-// belonging to all classes alike. NaN with a target that is no class.
+// belonging to all classes alike. A target of -100 is left out; another that is no
+// class makes NaN.
 torch::Tensor fused_class_entropy(const torch::Tensor& scores,
                                   const torch::Tensor& targets,
                                   double smoothing);

@@ -50,9 +50,13 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
                         double smoothing) {
     const Tensor scores = given.contiguous();
     const Tensor targets = given_targets.contiguous();
+    Tensor loss = new_f32(scores, {});
+    const Tensor share = new_f32(scores, {});
     const Tensor losses = new_f32(scores, {scores.size(0)});
     const Tensor logarithms = new_f32(scores, {scores.size(0)});
-    kernels::class_entropy({.losses = f32(losses),
+    kernels::class_entropy({.loss = f32(loss),
+                            .share = f32(share),
+                            .losses = f32(losses),
                             .logarithms = f32(logarithms),
                             .scores = bf16(scores),
                             .targets = targets.data_ptr<int64_t>(),
@@ -60,9 +64,9 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
                             .classes = scores.size(1),
                             .smoothing = static_cast<float>(smoothing)},
                            stream());
-    context->save_for_backward({scores, targets, logarithms});
+    context->save_for_backward({scores, targets, logarithms, share});
     context->saved_data["smoothing"] = smoothing;
-    return losses.mean();
+    return loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -73,13 +77,13 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
     kernels::class_entropy_backward(
         {.gradient = bf16(gradient),
          .factor = f32(factor),
+         .share = f32(saved[3]),
          .logarithms = f32(saved[2]),
          .scores = bf16(scores),
          .targets = saved[1].data_ptr<int64_t>(),
          .rows = scores.size(0),
          .classes = scores.size(1),
-         .smoothing = static_cast<float>(context->saved_data["smoothing"].toDouble()),
-         .scale = 1.0F / static_cast<float>(scores.size(0))},
+         .smoothing = static_cast<float>(context->saved_data["smoothing"].toDouble())},
         stream());
     return {gradient, {}, {}};
   }
