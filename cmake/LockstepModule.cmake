@@ -1,12 +1,30 @@
-# lockstep_module(NAME SOURCES ... DEPS ... [LIBS ...] [TORCH [PLAIN ...]])
+# lockstep_compile_together(TARGET [ALONE ...])
+#
+# Eight sources at a time, but for those ALONE. The compiler takes what is included by another
+# source for a header, and would warn of classes with members that only one source knows.
+function(lockstep_compile_together name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
+  if(NOT LOCKSTEP_UNITY)
+    return()
+  endif()
+  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endfunction()
+
+# lockstep_module(NAME SOURCES ... [ALONE ...] DEPS ... [LIBS ...] [TORCH [PLAIN ...]])
 #
 # One static library per module. DEPS is the module's line in tools/layers.txt; the layering test
 # compares the two. TORCH marks a module of the worker tower: it links libtorch and shares one
 # precompiled header, but for its PLAIN sources, which do without libtorch and compile faster so.
+# SOURCES are compiled eight at a time: what a compiler has to read before the first line of ours
+# takes seconds. ALONE are those that have names of their own which another has as well, or that
+# only the build for a GPU has.
 function(lockstep_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;PLAIN;DEPS;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;ALONE;PLAIN;DEPS;LIBS")
   list(TRANSFORM arg_DEPS PREPEND lockstep::)
-  add_library(lockstep_${name} STATIC ${arg_SOURCES} ${arg_PLAIN})
+  add_library(lockstep_${name} STATIC ${arg_SOURCES} ${arg_ALONE} ${arg_PLAIN})
+  lockstep_compile_together(lockstep_${name} ALONE ${arg_ALONE} ${arg_PLAIN})
   set_source_files_properties(${arg_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   add_library(lockstep::${name} ALIAS lockstep_${name})
   set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
@@ -63,9 +81,8 @@ endfunction()
 #
 # One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to
 # load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes. Another
-# one is so if its cases share what is dear to make: TOGETHER. As the headers of libtorch cost a
-# compiler five seconds whatever follows, sources of a TORCH test are compiled eight at a time, but
-# for those ALONE, which have names of their own that another has as well.
+# one is so if its cases share what is dear to make: TOGETHER. Sources of a TORCH test are compiled
+# eight at a time, but for those ALONE.
 function(lockstep_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE;TOGETHER" "LABEL;TIMEOUT"
                         "SOURCES;ALONE;DEPS;LIBS")
@@ -77,7 +94,6 @@ function(lockstep_test name)
   endif()
   list(TRANSFORM arg_DEPS PREPEND lockstep::)
   add_executable(${name} ${arg_SOURCES} ${arg_ALONE})
-  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_include_directories(
     ${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
@@ -91,9 +107,8 @@ function(lockstep_test name)
     lockstep_share_precompiled(${name} lockstep_torch_test_pch)
     # A test spends its time in libtorch, its compiler in the optimizer.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-    set_target_properties(
-      ${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch UNITY_BUILD ${LOCKSTEP_UNITY}
-                         UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
+    lockstep_compile_together(${name} ALONE ${arg_ALONE})
   else()
     # What is tested was compiled elsewhere, with the optimizer.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>

@@ -308,7 +308,7 @@ class TreeCheck:
         lists = {"": []}
         key = ""
         for word in call.group(1).split()[1:]:
-            if word in ("SOURCES", "PLAIN", "DEPS", "LIBS", "TORCH"):
+            if word in ("SOURCES", "ALONE", "PLAIN", "DEPS", "LIBS", "TORCH"):
                 key = word
                 lists[key] = []
             else:

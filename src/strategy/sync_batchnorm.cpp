@@ -32,7 +32,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // libtorch has a fixed list of kinds; this one is for its own tests, which do not train.
-constexpr auto kKind = c10::DebugInfoKind::TEST_INFO_2;
+constexpr auto kGangKind = c10::DebugInfoKind::TEST_INFO_2;
 
 // All but the channels.
 std::vector<int64_t> reduced_dims(const Tensor& input) {
@@ -183,7 +183,8 @@ struct BatchNorm<Tensor(const Tensor&,
                        double momentum,
                        double epsilon,
                        bool cudnn) {
-    auto* gang = training ? dynamic_cast<Gang*>(c10::ThreadLocalDebugInfo::get(kKind)) : nullptr;
+    auto* gang =
+        training ? dynamic_cast<Gang*>(c10::ThreadLocalDebugInfo::get(kGangKind)) : nullptr;
     if (gang == nullptr) {
       return at::native::batch_norm(
           input, weight, bias, running_mean, running_var, training, momentum, epsilon, cudnn);
@@ -212,7 +213,7 @@ template <typename... Arguments>
 struct InstanceNorm<Tensor(Arguments...)> {
   // Is a batch norm over one sample inside; it has nothing to share.
   static Tensor alone(Arguments... arguments) {
-    const c10::DebugInfoGuard guard(kKind, std::make_shared<c10::DebugInfoBase>());
+    const c10::DebugInfoGuard guard(kGangKind, std::make_shared<c10::DebugInfoBase>());
     return at::native::instance_norm(arguments...);
   }
 };
@@ -255,7 +256,7 @@ SyncBatchNorm::SyncBatchNorm(SyncBatchNorm&& other) noexcept = default;
 SyncBatchNorm& SyncBatchNorm::operator=(SyncBatchNorm&& other) noexcept = default;
 
 SyncBatchNorm::Scope SyncBatchNorm::enter() const {
-  return gang_ == nullptr ? nullptr : std::make_unique<c10::DebugInfoGuard>(kKind, gang_);
+  return gang_ == nullptr ? nullptr : std::make_unique<c10::DebugInfoGuard>(kGangKind, gang_);
 }
 
 }  // namespace lockstep::strategy

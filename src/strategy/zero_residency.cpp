@@ -12,7 +12,7 @@ namespace lockstep::strategy::zero {
 namespace {
 
 // libtorch has a fixed list of kinds; this one is for its own tests, which do not train.
-constexpr auto kKind = c10::DebugInfoKind::TEST_INFO;
+constexpr auto kWatchKind = c10::DebugInfoKind::TEST_INFO;
 
 template <typename Visit>
 void visit_tensors(const c10::IValue& value, const Visit& visit) {
@@ -39,7 +39,7 @@ class Residency::Watch : public c10::DebugInfoBase {
   };
 
   static std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& function) {
-    auto* watch = dynamic_cast<Watch*>(c10::ThreadLocalDebugInfo::get(kKind));
+    auto* watch = dynamic_cast<Watch*>(c10::ThreadLocalDebugInfo::get(kWatchKind));
     if (watch == nullptr) {
       return nullptr;
     }
@@ -78,7 +78,7 @@ class Residency::Scope {
  public:
   explicit Scope(Residency& residency)
       : residency_(residency),
-        info_(kKind, std::make_shared<Watch>(residency)),
+        info_(kWatchKind, std::make_shared<Watch>(residency)),
         handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&Watch::before, &Watch::after)
                                                .needsInputs(true)
                                                .scopes({at::RecordScope::FUNCTION}))) {}

@@ -8,7 +8,9 @@ set -euo pipefail
 
 cd "$1"
 scratch=$2
-cmake --preset launcher-only -B "$scratch" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF
+# What is looked for is the same without the optimizer.
+cmake --preset launcher-only -B "$scratch" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF \
+  -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
 cmake --build "$scratch" --target lockstep
 "$scratch/bin/lockstep" --version
 

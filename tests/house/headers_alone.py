@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every header compiles alone: headers_alone.py COMPILER BUILD NAME...
+
+BUILD/NAME.txt names headers, BUILD/NAME.cpp is a source whose command, in compile_commands.json, is
+the one for them. With libtorch, whose templates take a compiler five seconds after it has read the
+last line, each header is followed by an error of our own, at which the compiler stops: it is the
+first one if there is nothing wrong with the header.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+MESSAGE = "the end of the header"
+# Beyond the last brace: in a namespace that was left open there is no such name.
+END = f'int the_end;\nstatic_assert(sizeof(::the_end) == 0, "{MESSAGE}");\n'
+# What must be found, lest nothing be: a header that is not there, names that are not known.
+UNSOUND = ('#include "no/such_header.h"', "Unknown value();", "inline int f() { return unknown(); }",
+           "namespace open {", "struct Open {")
+TAKES_A_VALUE = ("-o", "-c", "-MT", "-MF")
+
+
+def command_for(source, compiler, commands):
+    """The words that compile `source`, but for the files that they read and write."""
+    entry = next(each for each in commands if pathlib.Path(each["file"]) == source)
+    words = shlex.split(entry["command"])
+    words = words[words.index(compiler):]
+    kept = []
+    while words:
+        word = words.pop(0)
+        if word in TAKES_A_VALUE:
+            words.pop(0)
+        elif word != "-MD":
+            kept.append(word)
+    return kept + ["-fsyntax-only", "-Wfatal-errors", "-x", "c++", "-"], entry["directory"]
+
+
+def objection(text, words, directory, stops_there):
+    """What the compiler has against a source of this text, or nothing."""
+    result = subprocess.run(words, cwd=directory, text=True, capture_output=True, check=False,
+                            input=text + "\n" + (END if stops_there else ""),
+                            env={**os.environ, "LC_ALL": "C"})
+    errors = [line for line in result.stderr.splitlines() if "error:" in line]
+    if stops_there and len(errors) == 1 and MESSAGE in errors[0]:
+        return ""
+    if not stops_there and result.returncode == 0:
+        return ""
+    return f"{text} does not compile alone:\n{result.stderr}"
+
+
+def jobs():
+    """As many compilers as there are cores and memory for."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(len(os.sched_getaffinity(0)), memory // 2_500_000_000 + 1)
+
+
+def main(compiler, build, names):
+    commands = json.loads((build.parents[1] / "compile_commands.json").read_text())
+    checks = []
+    wrong = []
+    with concurrent.futures.ThreadPoolExecutor(jobs()) as pool:
+        for name in names:
+            words, directory = command_for(build / f"{name}.cpp", compiler, commands)
+            stops_there = "-include" in words or "-include-pch" in words
+            for text in UNSOUND:
+                if not objection(text, words, directory, stops_there):
+                    wrong.append(f"this was not noticed: {text}")
+            for header in (build / f"{name}.txt").read_text().split():
+                text = f'#include "{header}"'
+                checks.append(pool.submit(objection, text, words, directory, stops_there))
+    wrong += [check.result() for check in checks if check.result()]
+    print("\n".join(wrong) if wrong else f"{len(checks)} headers compile alone")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]))
