@@ -64,6 +64,7 @@ std::optional<int> guard(const std::function<void()>& at_end) {
   }
   os::Child agent(agent_pid);
   const os::ExitStatus status = wait_and_forward(agent, signals);
+  signals.keep_blocked();  // how the run has ended is what this process leaves with
   if (at_end) {
     at_end();
   }

@@ -110,15 +110,19 @@ std::string torchrun_of(const Job& job) {
 
 constexpr const char* kStatus = "status=$?\n";
 
-// Waits for a process of the script's to end, whatever signals come meanwhile. A `wait` that a
-// signal ends tells nothing of the process, which may end while the trap runs; bash keeps how.
+// Waits for a process of the script's to end, whatever signals come meanwhile. Not with `wait`
+// alone: a trap that ends it while bash takes the process's end loses how that was, and Slurm sends
+// SIGTERM to a script whose job lockstep puts back just when lockstep ends.
 std::string wait_for(const char* variable) {
   return fmt::format(
       "while kill -0 \"${0}\" 2>/dev/null; do\n"
-      "  wait \"${0}\" # or until a signal comes\n"
+      "  sleep 1 # traps run in between\n"
       "done\n"
+      "trap '' USR1 TERM\n"
       "wait \"${0}\"\n"
-      "status=$?\n",
+      "status=$?\n"
+      "trap : USR1\n"
+      "trap - TERM\n",
       variable);
 }
 

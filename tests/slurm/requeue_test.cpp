@@ -200,8 +200,10 @@ TEST_F(TimeLimit, IsPassedOnByAScriptThatHasMoreToDoAfterwards) {
           lockstep() + " run --requeue --nproc-per-node 2 --run-dir run-$SLURM_JOB_ID " + program +
           " &\n"
           "run=$!\n"
-          "while kill -0 \"$run\" 2>/dev/null; do wait \"$run\"; done\n"
+          "while kill -0 \"$run\" 2>/dev/null; do sleep 1; done\n"
+          "trap '' USR1 TERM\n"
           "wait \"$run\"; code=$?\n"
+          "trap : USR1; trap - TERM\n"
           "[ $code = 75 ] || touch afterwards-${SLURM_RESTART_COUNT:-0}\nexit $code\n");
   ASSERT_TRUE(all_here("0")) << output(job);
   warn(job);
