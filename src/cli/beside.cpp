@@ -20,7 +20,8 @@ namespace {
 
 std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
                                       const os::Environment& environment,
-                                      std::vector<std::string> arguments) {
+                                      std::vector<std::string> arguments,
+                                      std::vector<int> blocked = {}) {
   if (plan.way.value == plan::Way::Peers && plan.meeting.node.value_or(0) != 0) {
     return std::nullopt;
   }
@@ -32,7 +33,8 @@ std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
                     .inherited = {},
                     .directory = "",
                     .has_own_group = true,  // Ctrl-C is for the run
-                    .dies_with_parent = true});
+                    .dies_with_parent = true,
+                    .blocked = std::move(blocked)});
 }
 
 }  // namespace
@@ -70,7 +72,8 @@ std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
   if (!directory.empty()) {
     arguments.insert(arguments.end(), {"--output", directory});
   }
-  return start_beside(plan, environment, std::move(arguments));
+  // The run may have ended before the writer has begun: it then learns so as soon as it listens.
+  return start_beside(plan, environment, std::move(arguments), {SIGTERM});
 }
 
 void finish_tensorboard(const os::Child& writer) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -56,10 +57,9 @@ class Exporter {
     finish();
   }
 
-  // Until the run has ended, or somebody wants us to.
-  void follow() {
+  // Until the run has ended, or a signal says that it should be enough.
+  void follow(os::SignalFd& signals) {
     constexpr std::chrono::milliseconds kPause(500);
-    os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});
     bool is_stopped = false;
     for (;;) {
       const bool is_over = is_stopped || is_run_over();  // before the look: nothing is missed
@@ -128,10 +128,14 @@ int export_tensorboard(const TensorboardWishes& wishes) {
   Exporter exporter(
       wishes.is_waiting ? coming_run(wishes.run, fs::current_path()) : watched_run(wishes.run),
       wishes);
+  std::optional<os::SignalFd> signals;
+  if (wishes.is_following) {
+    signals.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP});
+  }
   fmt::print("tensorboard: --logdir {}\n", quote_for_shell(exporter.directory().string()));
   os::finish_output();
-  if (wishes.is_following) {
-    exporter.follow();
+  if (signals) {
+    exporter.follow(*signals);
   } else {
     exporter.write_once();
   }

@@ -115,13 +115,16 @@ class ChildSide {
   }
 
  private:
-  static void reset_signals() {
+  void reset_signals() const {
     for (int number = 1; number < NSIG; ++number) {
       ::signal(number, SIG_DFL);
     }
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    sigset_t blocked;
+    ::sigemptyset(&blocked);
+    for (const int number : command_.blocked) {
+      ::sigaddset(&blocked, number);
+    }
+    ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   }
 
   // The three may be each other's numbers: copy all of them out of the way first.

@@ -26,8 +26,8 @@ struct ExitStatus {
   bool operator==(const ExitStatus&) const = default;
 };
 
-// A program to start. It runs with no signal blocked or ignored and with no other descriptors than
-// those named here.
+// A program to start. It runs with no signal ignored, none but those named here blocked, and with
+// no other descriptors than those named here.
 struct Command {
   std::string executable;              // a path; never looked up
   std::vector<std::string> arguments;  // with the program's own name first
@@ -41,6 +41,7 @@ struct Command {
   bool dies_with_parent = false;  // gets SIGKILL when the thread that started it ends
   std::vector<int> cpus = {};     // the only processors that it may use; empty: those of its parent
   uint64_t descriptor_limit = 0;  // how many it may have open; 0: as many as we
+  std::vector<int> blocked = {};  // signals that wait until it asks for them
 };
 
 // A child process of ours, known by a descriptor, which is never another process by mistake.

@@ -32,7 +32,7 @@ class Collect : public ::testing::Test {
 };
 
 TEST_F(Collect, ASampleOfTheNodeEverySoOften) {
-  const Result result = run({"--sample-every", "0.2"}, "sleep 1.5");
+  const Result result = run({"--sample-every", "0.2"}, "sleep 4");
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
   const auto lines = lines_of(launcher.run_directory().node_samples(0));

@@ -277,7 +277,7 @@ TEST_F(Control, TellsPeersThatComeAndGoApart) {
   EXPECT_THAT(rejected, testing::IsEmpty());
 }
 
-TEST_F(Control, MissesAFrozenPeerWithinThreeSeconds) {
+TEST_F(Control, MissesAFrozenPeerWithinSeconds) {
   os::Pipe told = os::make_pipe();
   const int child = os::fork_process();
   if (child == 0) {
@@ -297,7 +297,7 @@ TEST_F(Control, MissesAFrozenPeerWithinThreeSeconds) {
   const auto began = Clock::now();
 
   EXPECT_TRUE(serve_until([&] { return !closed.empty(); }));
-  EXPECT_LT(Clock::now() - began, milliseconds(3200));
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(6));
   frozen.signal(SIGKILL);
   frozen.wait();
 }

@@ -107,8 +107,12 @@ TEST_F(Output, KeepsUpWithAFastWriter) {
 }
 
 TEST_F(Output, CollapsesWhatAllRanksSay) {
-  const Result result =
-      run(4, "echo starting; echo rank $RANK; echo ready; echo a warning >&2; sleep 0.3");
+  // They meet before each line: how long the launcher waits for a twin is not the question here.
+  const Result result = run(4,
+                            "meet() { touch $1-$RANK; until [ -e $1-0 -a -e $1-1 -a -e $1-2 -a -e "
+                            "$1-3 ]; do sleep 0.01; done; }\n"
+                            "meet a; echo starting; echo rank $RANK; meet b; echo ready; meet c; "
+                            "echo a warning >&2; sleep 0.3");
 
   EXPECT_THAT(result.output, AllOf(HasSubstr("[0-3]: starting\n"), HasSubstr("[0-3]: ready\n")));
   EXPECT_THAT(result.output, HasSubstr("[2]: rank 2\n"));

@@ -35,19 +35,22 @@ class TurnsOfAJob : public ::testing::Test {
     launcher.write_script("bin/scontrol", "#!/bin/sh\n" + script + "\n");
   }
 
-  // One turn of a job whose workers run `script`; Slurm's signal comes when `here` is there.
+  // One turn of a job whose workers run `script`; Slurm's signal comes when both are
+  // there, which `here-RANK` tells.
   Result turn(const std::string& script,
               const std::vector<std::string>& options = {},
               int signal = SIGUSR1) {
     launcher.write_script("worker", "#!/bin/bash\n" + script + "\n");
-    std::filesystem::remove(launcher.path("here"));
+    std::filesystem::remove(launcher.path("here-0"));
+    std::filesystem::remove(launcher.path("here-1"));
     std::vector<std::string> words = {
         "run", "--requeue", "--run-dir", "run", "--nproc-per-node", "2"};
     words.insert(words.end(), options.begin(), options.end());
     words.emplace_back("./worker");
     launcher.start(words);
     if (signal != 0) {
-      launcher.wait_for_file("here");
+      launcher.wait_for_file("here-0");
+      launcher.wait_for_file("here-1");
       launcher.process().signal(signal);
     }
     Result result = launcher.wait();
@@ -69,11 +72,11 @@ class TurnsOfAJob : public ::testing::Test {
 
 // Leaves with 75 as soon as it is told to, without having saved anything.
 constexpr const char* kObedient =
-    "trap 'exit 75' TERM; echo attempt $TORCHELASTIC_RESTART_COUNT; touch here; "
+    "trap 'exit 75' TERM; echo attempt $TORCHELASTIC_RESTART_COUNT; touch here-$RANK; "
     "while :; do sleep 0.02; done";
 // The same, but saves.
 constexpr const char* kSaving =
-    "trap 'echo x >>saved; exit 75' TERM; touch here; while :; do sleep 0.02; done";
+    "trap 'echo x >>saved; exit 75' TERM; touch here-$RANK; while :; do sleep 0.02; done";
 
 TEST_F(TurnsOfAJob, EndWithTheJobInTheQueueAgain) {
   const Result result = turn(kSaving, {"--progress-file", "saved"});
@@ -121,7 +124,7 @@ TEST_F(TurnsOfAJob, AreNoMoreThanAsked) {
 
 TEST_F(TurnsOfAJob, GoOnWithAProgramThatSavesButKnowsNothingOf75) {
   const Result result = turn(
-      "trap 'echo x >>saved; exit 0' TERM; touch here; while :; do sleep "
+      "trap 'echo x >>saved; exit 0' TERM; touch here-$RANK; while :; do sleep "
       "0.02; done",
       {"--progress-file", "saved"});
 
@@ -217,7 +220,7 @@ TEST_F(TurnsOfAJob, SayWhenThereIsNoScontrol) {
 
 TEST_F(TurnsOfAJob, KillWorkersThatDoNotLeaveBeforeTheLimit) {
   launcher.write_script("bin/squeue", "#!/bin/sh\necho 0:06\n");  // five of which are for leaving
-  const Result result = turn("trap '' TERM; touch here; while :; do sleep 0.02; done");
+  const Result result = turn("trap '' TERM; touch here-$RANK; while :; do sleep 0.02; done");
 
   EXPECT_EQ(result.status.code, 143);
   EXPECT_THAT(result.errors,

@@ -78,18 +78,22 @@ TEST(Sampler, ThatFailsSaysSoOnceAndStops) {
 }
 
 TEST(Sampler, ThatHangsDoesNotKeepItsOwner) {
+  static std::atomic<bool> has_begun = false;
   static std::atomic<bool> may_end = false;
   const auto began = Clock::now();
   {
     const Sampler sampler(milliseconds(1), []() -> Sampler::Look {
       return [](const Sampler::Workers&) {
+        has_begun = true;
         while (!may_end) {
           std::this_thread::sleep_for(milliseconds(5));
         }
         return contract::NodeSample{};
       };
     });
-    std::this_thread::sleep_for(milliseconds(50));
+    while (!has_begun) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
   }
   const auto waited = Clock::now() - began;
   may_end = true;

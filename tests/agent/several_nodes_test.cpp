@@ -438,6 +438,7 @@ TEST_F(SeveralNodes, StopWhileTheyLookForTheLeader) {
                                       fmt::format("--master-port={}", port)},
                           .workers = 1},
                          "true");
+  ASSERT_TRUE(node.listens(SIGTERM));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
 
   node.process().signal(SIGTERM);

@@ -33,7 +33,7 @@ class JobCommands : public ::testing::Test {
 
   // The job in the directory of this test.
   void pretend_job(const std::string& line) {
-    os::write_file(launcher.path("job.txt"), replaced(line, "/home/hpc", here()));
+    os::replace_file(launcher.path("job.txt"), replaced(line, "/home/hpc", here()));
     launcher.write_script("scontrol", "#!/bin/sh\ncat " + here() + "/job.txt\n");
   }
 
@@ -234,7 +234,7 @@ TEST_F(JobCommands, FollowWhatAJobWritesUntilItEnds) {
   for (int turn = 0; turn < 500 && read_text(launcher.path("stdout")).empty(); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  os::write_file(launcher.path("slurm-4.out"), "one\ntwo\n");
+  std::ofstream(launcher.path("slurm-4.out"), std::ios::app) << "two\n";
   pretend_job(replaced(kRunningJob, "=RUNNING", "=COMPLETED"));
   const Result result = launcher.wait();
 

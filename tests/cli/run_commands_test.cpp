@@ -84,15 +84,16 @@ TEST_F(RunCommands, GiveAGraceOfTheirOwn) {
 }
 
 TEST_F(RunCommands, FollowTheLogsToTheEndOverAllAttempts) {
-  launcher.start({"run",
-                  "--max-restarts",
-                  "1",
-                  "--run-dir",
-                  "runs/train",
-                  "sh",
-                  "-c",
-                  "echo attempt $TORCHELASTIC_RESTART_COUNT; touch here-0; sleep 0.4; "
-                  "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3; printf done"});
+  launcher.start(
+      {"run",
+       "--max-restarts",
+       "1",
+       "--run-dir",
+       "runs/train",
+       "sh",
+       "-c",
+       "echo attempt $TORCHELASTIC_RESTART_COUNT; touch here-0; "
+       "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { sleep 3; exit 3; }; sleep 0.4; printf done"});
   launcher.wait_for_file("here-0");
 
   const os::CommandResult followed = lockstep("logs -f");

@@ -101,8 +101,7 @@ TEST_F(ForTensorboard, FollowsARunToItsEnd) {
 
 TEST_F(ForTensorboard, WaitsForARunThatHasNotBegun) {
   launcher_.start({"export", "--format", "tensorboard", "--follow", "--wait", "later"});
-  launcher_.wait_for_file("stdout");
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_TRUE(launcher_.prints("tensorboard: --logdir "));
   EXPECT_FALSE(std::filesystem::exists(launcher_.path("later")));
   std::filesystem::copy(
       gang_.run().root(), launcher_.path("later"), std::filesystem::copy_options::recursive);

@@ -41,11 +41,10 @@ TEST(Watch, PrintsThePageAnewUntilTheRunHasEnded) {
   os::write_file(gang.run().plan(), "{}");
   Launcher launcher;
   launcher.start({"watch", "--every", "0.05", gang.run().root().string()});
-  launcher.wait_for_file("stdout");
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_TRUE(launcher.prints("step 1 of 1000"));
 
   gang.step(0, 2);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_TRUE(launcher.prints("step 2 of 1000"));
   gang.write_state();  // its launcher is on another machine, and silent for years
   const Result result = launcher.wait();
   EXPECT_EQ(result.status.code, 0) << result.errors;
@@ -67,7 +66,7 @@ TEST(Watch, ShowsARunThatLockstepHasNotStarted) {
   // Its rank 0 tells when it has ended.
   Launcher launcher;
   launcher.start({"watch", "--every", "0.05", run});
-  launcher.wait_for_file("stdout");
+  EXPECT_TRUE(launcher.prints("step 1 of 1000"));
   gang.step(0, 2);
   gang.append({.kind = "end",
                .time = MadeUpGang::kStart + 60,

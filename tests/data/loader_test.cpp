@@ -165,6 +165,9 @@ TEST(Loader, MakesNoMoreBatchesAheadThanAskedFor) {
   std::atomic<int64_t> made = 0;
   const auto dataset = std::make_shared<Numbers>([&](int64_t) { ++made; });
   Loader loader(dataset, 1000, itself, {.threads = 3, .prefetch = 5});
+  for (int i = 0; i < 500 && made < 5; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
   std::this_thread::sleep_for(milliseconds(50));
 
   EXPECT_EQ(made, 5);

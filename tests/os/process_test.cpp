@@ -72,6 +72,13 @@ TEST(Start, GivesACleanSlateWhateverTheParentIgnoresOrBlocks) {
   EXPECT_EQ(start(shell("kill -TERM $$")).wait().signal, SIGTERM);
 }
 
+TEST(Start, LetsSignalsWaitThatTheProgramIsToAskFor) {
+  Command command = shell("kill -TERM $$; kill -USR1 $$; sleep 1");
+  command.blocked = {SIGTERM};
+
+  EXPECT_EQ(start(command).wait().signal, SIGUSR1);
+}
+
 TEST(Start, BindsToTheProcessorsItNames) {
   const std::vector<int> usable = usable_processor_numbers();
   Command command = shell("grep -qx 'Cpus_allowed_list:.*[^0-9]" + std::to_string(usable.back()) +

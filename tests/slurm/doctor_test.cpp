@@ -148,7 +148,7 @@ TEST(DoctorOfANodeThatIsGone, NamesItAndDoesNotHang) {
   lab.work_in("work");
   lab.write("job.sh",
             "#!/bin/bash\ntouch begun; while [ ! -e go ]; do sleep 0.1; done\n" +
-                copy_launcher(lab) + " doctor --quick --patience 4; echo code $?\n");
+                copy_launcher(lab) + " doctor --quick --patience 15; echo code $?\n");
   const std::string id = lab.submit({"-N3"}, read_text(lab.path("job.sh")));
   ASSERT_TRUE(lab.has_file("begun"));
   lab.tool("cut", {"n2"});

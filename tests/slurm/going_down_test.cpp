@@ -133,7 +133,7 @@ TEST_F(GoingDown, StopsTheOthersGentlyThenFirmly) {
                                          {"--grace", "1"}));
 
   EXPECT_EQ(end.code, 4);
-  EXPECT_LT(Clock::now() - start, seconds(20));
+  EXPECT_LT(Clock::now() - start, seconds(60));
   EXPECT_THAT(end.output,
               AllOf(HasSubstr("saved 1"), HasSubstr("saved 2"), HasSubstr("rank 0 failed")));
 }
@@ -143,7 +143,7 @@ TEST_F(GoingDown, KillsWhatItsWorkersLeaveBehind) {
       lab().run_job({"-N2"}, batch("setsid sleep 300 & (trap '' TERM; exec sleep 301) & exit 0"));
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
-  EXPECT_TRUE(lab().is_quiet(seconds(3)));
+  EXPECT_TRUE(lab().is_quiet());
 }
 
 TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
@@ -183,7 +183,10 @@ TEST_F(GoingDown, PassesSignalsOfSlurmOnOnce) {
   ASSERT_TRUE(all_here(4));
 
   lab().on("ctl", {"scancel", "--signal=USR1", job});
-  std::this_thread::sleep_for(seconds(2));
+  EXPECT_TRUE(comes_true(seconds(60), [&] {
+    return count_of(read_text(lab().path("job-" + job + ".out")), "usr1 ") >= 4;
+  }));
+  std::this_thread::sleep_for(seconds(1));  // what comes twice
   lab().on("ctl", {"scancel", "--full", "--signal=USR2", job});
   const JobEnd end = lab().wait_for_job(job);
 
@@ -233,7 +236,7 @@ TEST_F(GoingDown, EndsWithALimitOfItsOwn) {
   const JobEnd end =
       lab().run_job({"-N2"},
                     batch("trap 'echo told $RANK; exit 0' TERM; while :; do sleep 0.05; done",
-                          {"--timeout", "6"}));
+                          {"--timeout", "15"}));
 
   EXPECT_EQ(end.state, "FAILED");
   EXPECT_EQ(count_of(end.output, "told "), 4) << end.output;
@@ -259,7 +262,7 @@ TEST_F(GoingDown, NamesTheNodeWhoseAgentWasKilled) {
   lab().on("n2", {"pkill", "-KILL", "-x", "-u", "hpc", "lockstep"});
   const Result result = run.wait();
 
-  EXPECT_LT(Clock::now() - start, seconds(15));
+  EXPECT_LT(Clock::now() - start, seconds(45));
   EXPECT_NE(result.status.code, 0);
   EXPECT_THAT(result.errors, HasSubstr("n2"));
 }

@@ -276,7 +276,7 @@ TEST_F(LabItself, LeavesNothingBehind) {
 
   const auto start = std::chrono::steady_clock::now();
   other.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
 
   EXPECT_FALSE(any_alive(processes));
   EXPECT_FALSE(fs::exists(root));

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -61,12 +62,38 @@ class Launcher {
     return result;
   }
 
-  // Waits, ten seconds at most, until a file of this name is there; its text.
+  // Waits, half a minute at most, until a file of this name is there; its text.
   std::string wait_for_file(const std::string& name) const {
-    for (int turn = 0; turn < 2000 && !std::filesystem::exists(path(name)); ++turn) {
+    for (int turn = 0; turn < 6000 && !std::filesystem::exists(path(name)); ++turn) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return read_text(path(name));
+  }
+
+  // The same until it has printed this; whether it has.
+  bool prints(const std::string& text) const {
+    for (int turn = 0; turn < 6000; ++turn) {
+      if (read_text(path("stdout")).find(text) != std::string::npos) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  // The same until it takes this signal for itself, and does not die of it.
+  bool listens(int signal) const {
+    const std::string status = fmt::format("/proc/{}/status", process_->pid());
+    for (int turn = 0; turn < 6000; ++turn) {
+      const std::string text = read_text(status);
+      const size_t mask = text.find("SigBlk:");
+      if (mask != std::string::npos &&
+          (std::stoull(text.substr(mask + 8), nullptr, 16) >> (signal - 1) & 1) != 0) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
   }
 
   // Writes an executable script.
