@@ -19,9 +19,12 @@ std::string format_figures(const ProgressView& view) {
   if (view.accuracy) {
     text += fmt::format("  accuracy {}", format_percent(*view.accuracy));
   }
-  return text + fmt::format("  {} samples/s  {} left",
-                            format_rate(view.samples_per_second),
-                            format_duration(view.seconds_left));
+  if (view.samples_per_second > 0) {
+    text += fmt::format("  {} samples/s  {} left",
+                        format_rate(view.samples_per_second),
+                        format_duration(view.seconds_left));
+  }
+  return text;
 }
 
 double share_done(const ProgressView& view) {

@@ -20,7 +20,7 @@ struct ProgressView {
   int64_t steps_per_epoch = 0;
   double loss = 0;
   std::optional<double> accuracy;
-  double samples_per_second = 0;
+  double samples_per_second = 0;  // 0: nobody knows yet, nor how long it takes
   double seconds_left = 0;
 };
 

@@ -30,6 +30,14 @@ TEST(FormatLine, SaysTheSameWithoutABar) {
             "epoch 1/2  step 50/100  loss 0.1234  accuracy 96.32 %  10 240 samples/s  12.3 s left");
 }
 
+TEST(FormatLine, SaysNothingOfASpeedThatNobodyKnowsYet) {
+  ProgressView first = half_way();
+  first.samples_per_second = 0;
+  first.seconds_left = 0;
+
+  EXPECT_EQ(format_line(first), "epoch 1/2  step 50/100  loss 0.1234  accuracy 96.32 %");
+}
+
 TEST(FormatTable, HasARowPerEpoch) {
   const std::string table =
       format_table({{.epoch = 1,
