@@ -241,13 +241,11 @@ void check_images(const DataWishes& wishes, const ImageWishes& images, Call& cal
              format_count(sets.test->size()),
              format_count(static_cast<int64_t>(sets.train->classes().size())),
              corrupt);
-  const bool is_whole = sets.train->size() > 0 && sets.test->size() > 0;
-  if (!is_whole) {
-    fmt::print("{}\n",
-               sets.train->size() > 0 ? "nothing to validate with: a training needs --no-validation"
-                                      : "nothing to train on");
+  const bool can_validate = sets.test->size() > 0;
+  if (!can_validate) {  // without images to train on it is no set
+    fmt::print("nothing to validate with: a training needs --no-validation\n");
   }
-  call.exit_code = corrupt > 0 || !is_whole ? 1 : 0;
+  call.exit_code = corrupt > 0 || !can_validate ? 1 : 0;
 }
 
 // An option with a value, shown with what it is without.

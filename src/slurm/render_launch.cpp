@@ -118,7 +118,7 @@ std::string wait_for(const char* variable) {
       "while kill -0 \"${0}\" 2>/dev/null; do\n"
       "  sleep 1 # traps run in between\n"
       "done\n"
-      "trap '' USR1 TERM\n"
+      "trap '' USR1 TERM # one could lose what wait tells\n"
       "wait \"${0}\"\n"
       "status=$?\n"
       "trap : USR1\n"

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <fmt/format.h>
-#include <functional>
 #include <gmock/gmock.h>
 #include <optional>
 #include <thread>
@@ -23,17 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-// Whether it becomes so within ten seconds.
-bool comes_true(const std::function<bool()>& what) {
-  for (int turn = 0; turn < 1000; ++turn) {
-    if (what()) {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
 
 std::vector<int64_t> steps_in(const std::filesystem::path& directory, const std::string& tag) {
   std::vector<int64_t> steps;

@@ -136,8 +136,8 @@ TEST(BatchScript, WaitsForTheEndOfItsStepWhateverSignalsCome) {
   EXPECT_EQ(done.status.shell_code(), 5) << done.errors;
 }
 
-// bash 5.2 loses the code of what ends at the moment at which a trap ends `wait`: here one time in
-// ten.
+// bash 5.2 loses the code of what ends at the moment at which a trap ends `wait`: here about one
+// time in seven.
 TEST(BatchScript, KnowsHowItsStepHasEndedThoughASignalComesJustThen) {
   const std::string text = script_of(
       "requeue: true\nsignal_seconds: 90\nlauncher: torchrun\npre_exec_command: |\n"

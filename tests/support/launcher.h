@@ -28,6 +28,18 @@ struct Result {
   std::string errors;
 };
 
+// Whether it becomes so within half a minute.
+template <typename Condition>
+bool comes_true(const Condition& is_true) {
+  for (int turn = 0; turn < 6000; ++turn) {
+    if (is_true()) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
 // The real launcher in an empty directory of its own.
 class Launcher {
  public:
@@ -62,38 +74,26 @@ class Launcher {
     return result;
   }
 
-  // Waits, half a minute at most, until a file of this name is there; its text.
+  // Waits until a file of this name is there; its text.
   std::string wait_for_file(const std::string& name) const {
-    for (int turn = 0; turn < 6000 && !std::filesystem::exists(path(name)); ++turn) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    comes_true([&] { return std::filesystem::exists(path(name)); });
     return read_text(path(name));
   }
 
-  // The same until it has printed this; whether it has.
+  // Whether it comes to print this.
   bool prints(const std::string& text) const {
-    for (int turn = 0; turn < 6000; ++turn) {
-      if (read_text(path("stdout")).find(text) != std::string::npos) {
-        return true;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
+    return comes_true([&] { return read_text(path("stdout")).find(text) != std::string::npos; });
   }
 
-  // The same until it takes this signal for itself, and does not die of it.
+  // Whether it comes to take this signal for itself, and does not die of it.
   bool listens(int signal) const {
     const std::string status = fmt::format("/proc/{}/status", process_->pid());
-    for (int turn = 0; turn < 6000; ++turn) {
+    return comes_true([&] {
       const std::string text = read_text(status);
       const size_t mask = text.find("SigBlk:");
-      if (mask != std::string::npos &&
-          (std::stoull(text.substr(mask + 8), nullptr, 16) >> (signal - 1) & 1) != 0) {
-        return true;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
+      return mask != std::string::npos &&
+             (std::stoull(text.substr(mask + 8), nullptr, 16) >> (signal - 1) & 1) != 0;
+    });
   }
 
   // Writes an executable script.
