@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <system_error>
 
 #include "base/log.h"

@@ -2,6 +2,7 @@
 //
 // lockstep-tokens and GPT-2's own vocabulary, against the package that it comes with.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <gmock/gmock.h>
 
