@@ -7,8 +7,27 @@
 #   LOCKSTEP_WANT_HTTPLIB, LOCKSTEP_WANT_PROTOBUF, LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
 #                             AUTO: use it where it is found; ON: it must be there; OFF: without it
 #
+# Libraries that lockstep cannot do without are reported together, in one error, if several are missing.
+#
 # Sets LOCKSTEP_HAVE_HWLOC, _GLOO, _MPI, _CUDA (libtorch's own) and _NCCL to 0 or 1. All targets made here are imported ones:
 # an installed lockstep refers to them by name, never by a path of the machine that built it.
+
+# lockstep_require(FOUND TEXT): adds TEXT to the list of missing libraries unless FOUND is true.
+set(LOCKSTEP_MISSING "")
+macro(lockstep_require found text)
+  if(NOT ${found})
+    list(APPEND LOCKSTEP_MISSING "${text}")
+  endif()
+endmacro()
+
+macro(lockstep_report_missing)
+  if(LOCKSTEP_MISSING)
+    list(JOIN LOCKSTEP_MISSING "\n  " missing)
+    message(FATAL_ERROR "lockstep needs libraries that CMake did not find:\n  ${missing}\n"
+                        "docs/install.md names their packages on several distributions, and says how to "
+                        "use libraries outside the system's directories.")
+  endif()
+endmacro()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -16,10 +35,14 @@ find_package(Threads REQUIRED)
 if(LOCKSTEP_HEADER_ONLY_DEPS)
   include("${CMAKE_CURRENT_LIST_DIR}/LockstepHeaderOnly.cmake")
 else()
-  find_package(fmt REQUIRED)
-  find_package(spdlog REQUIRED)
-  find_package(nlohmann_json REQUIRED)
-  find_package(CLI11 REQUIRED)
+  find_package(fmt QUIET)
+  lockstep_require(fmt_FOUND "fmt 9 or newer")
+  find_package(spdlog QUIET)
+  lockstep_require(spdlog_FOUND "spdlog")
+  find_package(nlohmann_json QUIET)
+  lockstep_require(nlohmann_json_FOUND "nlohmann-json")
+  find_package(CLI11 QUIET)
+  lockstep_require(CLI11_FOUND "CLI11")
 endif()
 
 # ZeroMQ with its C++ header, and libsodium beneath its CURVE: the control plane of a run on several
@@ -37,8 +60,11 @@ if(LOCKSTEP_WANT_ZMQ STREQUAL "ON"
      AND LOCKSTEP_SODIUM_LIBRARY)
     set(LOCKSTEP_HAVE_ZMQ 1)
   else()
-    message(FATAL_ERROR "ZeroMQ and libsodium are not found (Debian: libzmq3-dev cppzmq-dev "
-                        "libsodium-dev); -DLOCKSTEP_WANT_ZMQ=OFF builds for one node only")
+    lockstep_require(LOCKSTEP_ZMQ_LIBRARY "ZeroMQ (-DLOCKSTEP_WANT_ZMQ=OFF builds for one node only)")
+    lockstep_require(LOCKSTEP_ZMQ_INCLUDE "cppzmq, the header zmq.hpp")
+    if(NOT LOCKSTEP_SODIUM_INCLUDE OR NOT LOCKSTEP_SODIUM_LIBRARY)
+      list(APPEND LOCKSTEP_MISSING "libsodium")
+    endif()
   endif()
 endif()
 if(NOT TARGET lockstep::zmq)
@@ -52,10 +78,13 @@ if(NOT TARGET lockstep::zmq)
 endif()
 
 # yaml-cpp, the static one where it is: the launcher then runs on nodes that do not have it.
-find_path(LOCKSTEP_YAML_INCLUDE yaml-cpp/yaml.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_path(LOCKSTEP_YAML_INCLUDE yaml-cpp/yaml.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 find_library(LOCKSTEP_YAML_LIBRARY NAMES libyaml-cpp.a yaml-cpp
-             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
+             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}")
 mark_as_advanced(LOCKSTEP_YAML_INCLUDE LOCKSTEP_YAML_LIBRARY)
+if(NOT LOCKSTEP_YAML_INCLUDE OR NOT LOCKSTEP_YAML_LIBRARY)
+  list(APPEND LOCKSTEP_MISSING "yaml-cpp")
+endif()
 if(NOT TARGET lockstep::yaml)
   add_library(lockstep::yaml INTERFACE IMPORTED)
   target_include_directories(lockstep::yaml SYSTEM INTERFACE "${LOCKSTEP_YAML_INCLUDE}")
@@ -64,10 +93,13 @@ endif()
 
 # libjpeg-turbo, the static one too where it is. Others that call themselves libjpeg cannot decode a
 # part of an image.
-find_path(LOCKSTEP_JPEG_INCLUDE jpeglib.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_path(LOCKSTEP_JPEG_INCLUDE jpeglib.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 find_library(LOCKSTEP_JPEG_LIBRARY NAMES libjpeg.a jpeg
-             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
+             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}")
 mark_as_advanced(LOCKSTEP_JPEG_INCLUDE LOCKSTEP_JPEG_LIBRARY)
+if(NOT LOCKSTEP_JPEG_INCLUDE OR NOT LOCKSTEP_JPEG_LIBRARY)
+  list(APPEND LOCKSTEP_MISSING "libjpeg-turbo")
+endif()
 if(NOT TARGET lockstep::jpeg)
   add_library(lockstep::jpeg INTERFACE IMPORTED)
   target_include_directories(lockstep::jpeg SYSTEM INTERFACE "${LOCKSTEP_JPEG_INCLUDE}")
@@ -75,18 +107,22 @@ if(NOT TARGET lockstep::jpeg)
 endif()
 
 # PCRE2, by its header and the library for texts of bytes.
-find_path(LOCKSTEP_PCRE2_INCLUDE pcre2.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_path(LOCKSTEP_PCRE2_INCLUDE pcre2.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 find_library(LOCKSTEP_PCRE2_LIBRARY pcre2-8
-             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}" REQUIRED)
+             HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}")
 mark_as_advanced(LOCKSTEP_PCRE2_INCLUDE LOCKSTEP_PCRE2_LIBRARY)
+if(NOT LOCKSTEP_PCRE2_INCLUDE OR NOT LOCKSTEP_PCRE2_LIBRARY)
+  list(APPEND LOCKSTEP_MISSING "PCRE2")
+endif()
 if(NOT TARGET lockstep::pcre2)
   add_library(lockstep::pcre2 INTERFACE IMPORTED)
   target_include_directories(lockstep::pcre2 SYSTEM INTERFACE "${LOCKSTEP_PCRE2_INCLUDE}")
   target_link_libraries(lockstep::pcre2 INTERFACE "${LOCKSTEP_PCRE2_LIBRARY}")
 endif()
 
-# cpp-httplib for the dashboard: Debian's, a library that was built with OpenSSL, zlib and Brotli, or
-# the one header that it is elsewhere. lockstep::httplib is nothing where it is not.
+# cpp-httplib for the dashboard. Debian splits it into declarations and a shared library; the macros that
+# the library was compiled with differ between releases and change the layout of its classes, so they are
+# taken from its pkg-config file. Elsewhere it is a header alone. lockstep::httplib is empty without it.
 set(LOCKSTEP_HAVE_HTTPLIB 0)
 if(LOCKSTEP_WANT_HTTPLIB STREQUAL "ON"
    OR NOT (LOCKSTEP_WANT_HTTPLIB STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
@@ -95,8 +131,18 @@ if(LOCKSTEP_WANT_HTTPLIB STREQUAL "ON"
   mark_as_advanced(LOCKSTEP_HTTPLIB_INCLUDE LOCKSTEP_HTTPLIB_LIBRARY)
   if(LOCKSTEP_HTTPLIB_INCLUDE)
     set(LOCKSTEP_HAVE_HTTPLIB 1)
+    if(LOCKSTEP_HTTPLIB_LIBRARY)
+      find_package(PkgConfig QUIET)
+      if(PKG_CONFIG_FOUND)
+        pkg_check_modules(lockstep_httplib_package QUIET IMPORTED_TARGET cpp-httplib)
+      endif()
+      lockstep_require(lockstep_httplib_package_FOUND
+                       "pkg-config, and OpenSSL, zlib and Brotli, which the installed cpp-httplib uses")
+      find_package(OpenSSL QUIET)
+      lockstep_require(OPENSSL_FOUND "OpenSSL, which the installed cpp-httplib uses")
+    endif()
   elseif(LOCKSTEP_WANT_HTTPLIB STREQUAL "ON")
-    message(FATAL_ERROR "cpp-httplib is wanted and not found (Debian: libcpp-httplib-dev)")
+    list(APPEND LOCKSTEP_MISSING "cpp-httplib, because LOCKSTEP_WANT_HTTPLIB is ON")
   endif()
 endif()
 if(NOT TARGET lockstep::httplib)
@@ -105,11 +151,9 @@ if(NOT TARGET lockstep::httplib)
     target_include_directories(lockstep::httplib SYSTEM INTERFACE "${LOCKSTEP_HTTPLIB_INCLUDE}")
     target_link_libraries(lockstep::httplib INTERFACE Threads::Threads)
     if(LOCKSTEP_HTTPLIB_LIBRARY)
-      # As its package says: what is in its classes depends on these.
-      target_compile_definitions(
-        lockstep::httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT
-                                    CPPHTTPLIB_BROTLI_SUPPORT)
-      target_link_libraries(lockstep::httplib INTERFACE "${LOCKSTEP_HTTPLIB_LIBRARY}")
+      # From 0.18 on, inline functions of the header call libcrypto themselves.
+      target_link_libraries(lockstep::httplib INTERFACE PkgConfig::lockstep_httplib_package
+                                                        OpenSSL::Crypto)
     endif()
   endif()
 endif()
@@ -127,7 +171,7 @@ if(LOCKSTEP_WANT_PROTOBUF STREQUAL "ON"
   if(LOCKSTEP_PROTOC AND LOCKSTEP_PROTOBUF_INCLUDE AND LOCKSTEP_PROTOBUF_LIBRARY)
     set(LOCKSTEP_HAVE_PROTOBUF 1)
   elseif(LOCKSTEP_WANT_PROTOBUF STREQUAL "ON")
-    message(FATAL_ERROR "protobuf is wanted and not found (Debian: libprotobuf-dev protobuf-compiler)")
+    list(APPEND LOCKSTEP_MISSING "protobuf, because LOCKSTEP_WANT_PROTOBUF is ON")
   endif()
 endif()
 if(NOT TARGET lockstep::protobuf)
@@ -156,7 +200,7 @@ if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"
     endif()
   endif()
   if(LOCKSTEP_WANT_HWLOC STREQUAL "ON" AND NOT LOCKSTEP_HAVE_HWLOC)
-    message(FATAL_ERROR "hwloc is wanted and not found (Debian: libhwloc-dev)")
+    list(APPEND LOCKSTEP_MISSING "hwloc, because LOCKSTEP_WANT_HWLOC is ON")
   endif()
 endif()
 
@@ -170,14 +214,18 @@ if(NOT TARGET lockstep::hwloc)
 endif()
 
 if(NOT LOCKSTEP_TRAINING)
+  lockstep_report_missing()
   return()
 endif()
 
-# Torch's own configuration warns about what it does not need and prints what nobody asked.
-find_package(Torch REQUIRED)
-find_package(ZLIB REQUIRED)
-find_path(LOCKSTEP_XXHASH_INCLUDE xxhash.h HINTS "${LOCKSTEP_DEPS_DIR}/include" REQUIRED)
+find_package(Torch QUIET)
+lockstep_require(Torch_FOUND "libtorch (-DLOCKSTEP_TRAINING=OFF builds the launcher without it)")
+find_package(ZLIB QUIET)
+lockstep_require(ZLIB_FOUND "zlib")
+find_path(LOCKSTEP_XXHASH_INCLUDE xxhash.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 mark_as_advanced(LOCKSTEP_XXHASH_INCLUDE)
+lockstep_require(LOCKSTEP_XXHASH_INCLUDE "xxHash, the header xxhash.h")
+lockstep_report_missing()
 
 if(NOT TARGET lockstep::xxhash)
   add_library(lockstep::xxhash INTERFACE IMPORTED)
@@ -193,7 +241,7 @@ if(NOT LOCKSTEP_WANT_GLOO STREQUAL "OFF")
   if(LOCKSTEP_GLOO_INCLUDE AND LOCKSTEP_GLOO_LIBRARY)
     set(LOCKSTEP_HAVE_GLOO 1)
   elseif(LOCKSTEP_WANT_GLOO STREQUAL "ON")
-    message(FATAL_ERROR "gloo is wanted and not found (Debian: libgloo-dev)")
+    list(APPEND LOCKSTEP_MISSING "gloo, because LOCKSTEP_WANT_GLOO is ON")
   endif()
 endif()
 
@@ -217,7 +265,7 @@ if(LOCKSTEP_HAVE_CUDA AND NOT LOCKSTEP_WANT_NCCL STREQUAL "OFF")
   endif()
 endif()
 if(LOCKSTEP_WANT_NCCL STREQUAL "ON" AND NOT LOCKSTEP_HAVE_NCCL)
-  message(FATAL_ERROR "NCCL is wanted and not found: a CUDA libtorch and nccl.h are needed")
+  list(APPEND LOCKSTEP_MISSING "NCCL and a libtorch with CUDA, because LOCKSTEP_WANT_NCCL is ON")
 endif()
 
 # lockstep::nccl: nothing where NCCL is not.
@@ -245,9 +293,11 @@ if(NOT LOCKSTEP_WANT_MPI STREQUAL "OFF")
   if(MPI_CXX_FOUND)
     set(LOCKSTEP_HAVE_MPI 1)
   elseif(LOCKSTEP_WANT_MPI STREQUAL "ON")
-    message(FATAL_ERROR "MPI is wanted and not found (Debian: libopenmpi-dev)")
+    list(APPEND LOCKSTEP_MISSING "MPI, because LOCKSTEP_WANT_MPI is ON")
   endif()
 endif()
+
+lockstep_report_missing()
 
 # lockstep::torch: libtorch with c10d, and gloo beneath it where its headers are.
 if(NOT TARGET lockstep::torch)

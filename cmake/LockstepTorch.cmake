@@ -21,6 +21,12 @@ target_link_libraries(lockstep_torch_build INTERFACE lockstep::torch)
 target_compile_options(lockstep_torch_build
                        INTERFACE "SHELL:-idirafter ${PROJECT_SOURCE_DIR}/src/comm/missing_headers"
                                  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # for ccache
+# GCC 14 and newer report accesses out of bounds in inlined functions of libtorch's headers that are none.
+target_compile_options(
+  lockstep_torch_build
+  INTERFACE
+    "$<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,14>>:-Wno-array-bounds>"
+)
 
 function(lockstep_torch_precompiled name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;LIBS")

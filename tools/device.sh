@@ -79,7 +79,7 @@ configure() {
 print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices",
       torch.cuda.device_count())'
   options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_PREFIX_PATH=$torch${CMAKE_PREFIX_PATH:+;$CMAKE_PREFIX_PATH}"
-    -DLOCKSTEP_WERROR=OFF "-DLOCKSTEP_PYTHON=$(command -v python3)")
+    "-DLOCKSTEP_PYTHON=$(command -v python3)")
   if [[ -d build-deps ]]; then
     options+=(-DLOCKSTEP_HEADER_ONLY_DEPS=ON)
   fi

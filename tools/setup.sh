@@ -1,22 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the Debian packages that are missing, and nothing when none is.
+# Installs the Debian packages that lockstep needs and that are missing.
 #
-#   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data browser
-#                                slurm slurm-accounts; without one: launcher training test data
-#                                browser slurm slurm-accounts, what `make test` needs
+#   tools/setup.sh [GROUP...]    groups: launcher training test bench lint data browser slurm
+#                                slurm-accounts distributions [launcher training test data browser
+#                                slurm slurm-accounts, which `make test` needs]
 #
-# As root, or through sudo; otherwise it prints the one command to type and leaves with 69.
-# A libtorch of your own (CMAKE_PREFIX_PATH or Torch_DIR set) keeps Debian's away. What can be done
-# without (npm for data, a browser, TensorBoard, the two for tools/slurm-lab, which needs root) is no
-# reason to fail.
+# Runs as root or through sudo. Without either it prints the apt-get command to run and exits with 69.
+# Debian's libtorch is not installed if CMAKE_PREFIX_PATH or Torch_DIR points to another one. Optional
+# parts (npm, a browser, TensorBoard, Slurm) that cannot be installed are reported and skipped.
+#
+# On other distributions nothing is installed; see docs/install.md.
 set -euo pipefail
 
 packages_of() {
   case $1 in
     launcher)
-      echo cmake ninja-build g++ ccache make git
+      echo cmake ninja-build g++ ccache make git pkgconf
       echo libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
       echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev libyaml-cpp-dev libpcre2-dev
       echo libjpeg62-turbo-dev
@@ -32,12 +33,13 @@ packages_of() {
     test) echo libgtest-dev libgmock-dev tmux python3 python3-torch python3-torchvision ;;
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
+    distributions) echo debootstrap ;;
     data) ;; # npm, below: any npm will do
     browser) ;; # Chromium, what web/ is built and tested with, and TensorBoard, below
     slurm | slurm-accounts) ;; # slurm_packages and accounts_packages, below
     *)
-      echo "setup: no group is called '$1'; there are launcher training test bench lint data" \
-        "browser slurm slurm-accounts" >&2
+      echo "setup: unknown group '$1'; the groups are launcher training test bench lint data" \
+        "browser slurm slurm-accounts distributions" >&2
       exit 64
       ;;
   esac
@@ -173,8 +175,23 @@ for group in "${groups[@]}"; do
   fi
 done
 
-if ! command -v dpkg-query >/dev/null; then
-  echo "setup: this is not Debian; install by hand what is missing of: ${wanted[*]}" >&2
+# Without Debian's package manager nothing can be installed here. Programs are checked now, libraries
+# by CMake, which reports all missing ones in one message.
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  absent=()
+  for program in cmake ninja make git; do
+    command -v "$program" >/dev/null || absent+=("$program")
+  done
+  command -v "${CXX:-c++}" >/dev/null || absent+=("a C++20 compiler")
+  if [[ ${#absent[@]} -gt 0 ]]; then
+    printf -v list ', %s' "${absent[@]}"
+    echo "setup: packages are installed automatically on Debian only, and this machine lacks:" \
+      "${list#, }" >&2
+    echo "setup: docs/install.md lists what lockstep needs, by distribution" >&2
+    exit 69
+  fi
+  fetch_web
+  fetch_tensorboard
   exit 0
 fi
 
@@ -218,7 +235,15 @@ if [[ ${#missing[@]} -gt 0 ]]; then
   started=$SECONDS
   if ! apt_install "${missing[@]}" >"$log" 2>&1; then
     tail -n 20 "$log" >&2
-    echo "setup: apt-get could not install: ${missing[*]}" >&2
+    # Debian's derivatives use other names for some packages.
+    mapfile -t unknown < <(printf '%s\n' "${missing[@]}" |
+      grep -vxFf <(apt-cache --generate pkgnames 2>/dev/null) || true)
+    if [[ ${#unknown[@]} -gt 0 ]]; then
+      echo "setup: this release has no package called: ${unknown[*]}" >&2
+      echo "setup: docs/install.md lists what lockstep needs, by distribution" >&2
+    else
+      echo "setup: apt-get could not install: ${missing[*]}" >&2
+    fi
     exit 69
   fi
   echo "setup: installed in $((SECONDS - started)) s"
