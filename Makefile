@@ -1,30 +1,38 @@
 # The two commands are `make demo` and `make test`; `make help` lists the rest.
 #
-#   BUILD   where to build                [build]
-#   JOBS    compilers at a time           [all cores]
-#   PREFIX  where `make install` puts it  [/usr/local]
+#   BUILD            build directory                            [build]
+#   JOBS             number of compilers that run in parallel   [all cores]
+#   CONFIGURE_FLAGS  extra options for cmake                    [none]
+#   TEST_JOBS        number of tests that run in parallel       [2]
+#   TEST_FLAGS       extra options for ctest, such as -L unit   [none]
+#   PREFIX           where `make install` installs              [/usr/local]
+#   RELEASES         for `make test-distributions`              [bookworm trixie sid]
 
 BUILD     ?= build
 JOBS      ?= $(shell nproc)
 TEST_JOBS ?= 2
 PREFIX    ?= /usr/local
 
-CONFIGURE = cmake --preset release -B $(BUILD) --log-level=WARNING >/dev/null
+RELEASES  ?= bookworm trixie sid
+
+CONFIGURE = cmake --preset release -B $(BUILD) --log-level=WARNING $(CONFIGURE_FLAGS) >/dev/null
 NINJA     = cmake --build $(BUILD) --parallel $(JOBS)
 LOCKSTEP  = $(BUILD)/bin/lockstep
 
-.PHONY: help demo build test bench format lint install clean
+.PHONY: help demo build test test-core test-distributions bench format lint install clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo      train MNIST with two workers, from nothing'
-	@echo 'make test      build everything, run every test this machine can run'
-	@echo 'make bench     the same training with Python and with lockstep, as ratios'
-	@echo 'make build     build into $(BUILD)/'
-	@echo 'make install   install under PREFIX [$(PREFIX)]'
-	@echo 'make format    put every source file into the house format'
-	@echo 'make lint      check format, layers, clang-tidy, scripts'
-	@echo 'make clean     remove $(BUILD)/'
+	@echo 'make demo                 install what is missing, build, and train MNIST with two workers'
+	@echo 'make test                 build everything and run every test that this machine can run'
+	@echo 'make test-core            build everything and run the tests of the launcher and of training only'
+	@echo 'make test-distributions   run demo and test on Debian 12, 13 and sid (root; about 50 min each)'
+	@echo 'make bench                compare the training speed of lockstep and Python'
+	@echo 'make build                build into $(BUILD)/'
+	@echo 'make install              install under PREFIX [$(PREFIX)]'
+	@echo 'make format               format all source files'
+	@echo 'make lint                 check format, layers, clang-tidy and scripts'
+	@echo 'make clean                remove $(BUILD)/'
 
 # Needs no GoogleTest: a build that is new has no tests, one that has them keeps them.
 demo:
@@ -43,7 +51,14 @@ build:
 
 test: build
 	@tools/setup.sh data browser slurm slurm-accounts
-	@tools/run_tests.sh $(BUILD) $(TEST_JOBS)
+	@tools/run_tests.sh $(BUILD) $(TEST_JOBS) $(TEST_FLAGS)
+
+# Needs neither Slurm nor a browser nor data from the network.
+test-core: build
+	@tools/run_tests.sh $(BUILD) $(TEST_JOBS) -L 'unit|gang' $(TEST_FLAGS)
+
+test-distributions:
+	@tools/test_distributions.sh $(RELEASES)
 
 bench:
 	@tools/setup.sh launcher training test bench data
