@@ -16,9 +16,16 @@ class CallRecord;
 
 enum class Reduction { Sum, Max, Min };
 
-// A stretch in which this worker is with all others in something that takes more than one call, or
-// goes past the Communicator, such as the exchange of gradients during backward. Whoever looks for
-// workers that hang says these words. Lives on one thread; an inner one says nothing.
+// Marks an operation that all workers perform together and that consists of several collectives,
+// or that bypasses the Communicator, such as the exchange of gradients during backward. While the
+// scope exists, stall warnings name the operation instead of a single collective.
+//
+//   {
+//     const CallScope scope = communicator.enter("the exchange of gradients");
+//     ...
+//   }
+//
+// Create and destroy a scope on the same thread. A scope inside another one has no effect.
 class CallScope {
  public:
   explicit CallScope(comm::CallRecord* record);
@@ -27,16 +34,27 @@ class CallScope {
   ~CallScope();
 
  private:
-  comm::CallRecord* record_;  // null: nothing to leave
+  comm::CallRecord* record_;  // null: this scope is nested or moved from
   int exceptions_;
 };
 
-// What the workers of a gang say to each other: collectives over one transport.
+// The collectives of a process group over one backend.
 //
-// Every worker makes the same calls in the same order, with tensors of the same shape and type. A
-// call returns when this worker's result is there; for tensors on device(), when it is queued on
-// the current stream, as any operation on them is. Results are bit-identical on all workers. A lost
-// peer is an Error with ExitCode::TryAgain that names the call. One thread at a time may call.
+//   Communicator& comm = session.communicator();
+//   torch::Tensor sum = torch::tensor({local_count}, torch::kFloat64);
+//   comm.all_reduce(sum);                      // the total, on every worker
+//   comm.broadcast(model.buffers());           // rank 0's buffers, on every worker
+//
+// Every worker must make the same calls in the same order, with tensors of the same shape and
+// type. A call returns when the result of this worker is available. For tensors on device(), it
+// returns when the operation is queued on the current stream, like any other GPU operation.
+// Results are bit-identical on all workers.
+//
+// If a peer is lost, a call throws an Error with ExitCode::TryAgain that names the call. Backends
+// that detect different calls throw an Error that names them.
+//
+// Only one thread can call at any time. Use subset(size()) for a second channel on another thread.
+// The Session owns its Communicator; references stay valid until the end of the program's body.
 class Communicator {
  public:
   Communicator();
@@ -44,71 +62,76 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator();
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  virtual int rank() const = 0;  // 0 <= rank() < size()
+  virtual int size() const = 0;  // world size
 
-  // The transport: "solo", "threads", "shared-memory", "gloo", "node-first", "mpi" or "nccl".
+  // The backend: "solo", "threads", "shared-memory", "gloo", "node-first", "mpi" or "nccl".
   virtual std::string_view kind() const = 0;
 
-  // The GPU whose tensors travel as they are. Those of any other are brought through main memory.
+  // The GPU whose tensors are exchanged directly, if there is one. Tensors on any other GPU are
+  // copied through host memory.
   virtual std::optional<torch::Device> device() const { return std::nullopt; }
 
-  // Replaces `tensor` by the reduction over the gang.
+  // Replaces `tensor` on every worker by the reduction over all workers.
   void all_reduce(torch::Tensor& tensor, Reduction reduction = Reduction::Sum);
 
-  // Replaces `tensor` by that of worker `root`.
+  // Replaces `tensor` by the tensor of rank `root`. Requires 0 <= root < size().
   void broadcast(torch::Tensor& tensor, int root = 0);
 
-  // Broadcasts many tensors of any types in few messages.
+  // Like broadcast(), for many tensors of any types; uses as few messages as possible.
   void broadcast(std::vector<torch::Tensor> tensors, int root = 0);
 
-  // Every worker's tensor, stacked along a new first dimension in the order of ranks.
+  // Returns the tensors of all workers, stacked along a new first dimension in rank order.
   torch::Tensor all_gather(const torch::Tensor& tensor);
 
-  // The same into `output`, which has room for size() x input.numel() elements and no memory in
-  // common with `input`.
+  // Like all_gather(), into `output`. `output` must have size() * input.numel() elements and must
+  // not share memory with `input`.
   void all_gather_into(torch::Tensor& output, const torch::Tensor& input);
 
-  // `tensor` has size() slices along its first dimension; returns the sum over the gang of slice
-  // rank().
+  // Returns slice rank() of the sum over all workers. `tensor` must have size() slices along its
+  // first dimension.
   torch::Tensor reduce_scatter(const torch::Tensor& tensor);
 
-  // Returns when all workers have called it. `what` is for messages, and lives for ever; all pass
-  // the same.
+  // Returns when all workers have called it. `what` appears in messages. It must have static
+  // lifetime and must be the same on all workers.
   void barrier(const char* what = "barrier");
 
-  // Says what the calls until the end of the scope are for: a text that lives for ever, and what
-  // tells this one from others, such as names of tensors.
+  // Names the operation to which the calls belong until the scope ends. `what` must have static
+  // lifetime. `detail` distinguishes this operation from similar ones, for example by the names of
+  // its tensors; it is copied.
   [[nodiscard]] CallScope enter(const char* what, std::string_view detail = {});
 
-  // What this worker does between calls, in a word that lives for ever: "forward", "evaluation".
+  // Names the activity of this worker between calls: "forward", "evaluation". Stall warnings show
+  // it. `phase` must have static lifetime.
   void set_phase(const char* phase);
 
-  // Where this worker is in its calls; any thread may read it, also when this object is gone.
+  // The current position of this worker in its sequence of calls. Any thread can read it, even
+  // after this Communicator has been destroyed.
   const std::shared_ptr<comm::CallRecord>& call_record() const { return calls_; }
 
-  // The first `count` workers as a gang of their own; null on the others. All workers call it. Its
-  // calls may run beside those of this one, on another thread; with `count` == size() it is a
-  // second channel between the same workers. It may not outlive this one.
+  // Returns a process group of the first `count` workers, or null on the other workers. All workers
+  // must call it. The calls of the result are independent of this Communicator and can run
+  // concurrently on another thread. With `count` == size(), the result is a second channel between
+  // the same workers. The result must not outlive this Communicator.
   std::unique_ptr<Communicator> subset(int count);
 
-  // Whether a call is worth a thread of its own, beside the computation: true where it mostly waits
-  // for a network.
+  // Whether it is worth running calls on a separate thread in parallel with the computation. True
+  // for backends that mostly wait for a network.
   virtual bool overlaps() const { return false; }
 
-  // The bytes of worker `root`, whatever the others pass.
+  // Returns the bytes of rank `root`. The argument of the other ranks is ignored.
   std::string broadcast_bytes(std::string bytes, int root = 0);
 
-  // The value of worker `root`: numbers, strings, lists, dictionaries, tensors.
+  // Returns the value of rank `root`: numbers, strings, lists, dictionaries or tensors.
   torch::IValue broadcast_object(const torch::IValue& value, int root = 0);
 
-  // Every worker's bytes, in the order of ranks.
+  // Returns the bytes of every worker in rank order. Lengths can differ.
   std::vector<std::string> all_gather_bytes(const std::string& bytes);
 
  protected:
-  // The transport's part. Tensors are contiguous, dense, all of a call on the CPU or all on
-  // device(); all_reduce and reduce_scatter see float, double, half, bfloat16, int32, int64 or
-  // uint8 only. `output` is flat.
+  // The implementation of a backend. All tensors are dense and contiguous. The tensors of a call
+  // are either all on the CPU or all on device(). do_all_reduce() and do_reduce_scatter() receive
+  // only float, double, half, bfloat16, int32, int64 or uint8. `output` is one-dimensional.
   virtual void do_all_reduce(torch::Tensor& tensor, Reduction reduction) = 0;
   virtual void do_broadcast(torch::Tensor& tensor, int root) = 0;
   virtual void do_all_gather(torch::Tensor& output, const torch::Tensor& input) = 0;
@@ -116,8 +139,9 @@ class Communicator {
   virtual void do_barrier() = 0;
   virtual std::unique_ptr<Communicator> do_subset(int count) = 0;
 
-  // Whether the transport itself finds out that workers make different calls, and throws an Error
-  // that names them.
+  // Whether the backend itself detects that workers make different calls and throws an Error that
+  // names them. If not, the Communicator compares the first calls of the workers before it makes
+  // them.
   virtual bool notices_different_calls() const { return true; }
 
  private:

@@ -13,64 +13,87 @@
 namespace lockstep {
 
 class Dataset;
-// Shared, because a chain of data sets, a loader's threads and the program all hold on to it.
+// Shared ownership: a chain of data sets, the threads of a Loader and the program hold it.
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-// Samples that are numbered from 0 and never change, but from epoch to epoch (in_epoch()).
+// A fixed number of samples, numbered from 0. The samples do not change, except from epoch to
+// epoch if in_epoch() is overridden.
 //
-// All calls are const and may come from several threads at once.
+//   class Squares final : public lockstep::Dataset {
+//    public:
+//     int64_t size() const override { return 1000; }
+//     Example example(int64_t i) const override {
+//       const auto x = torch::full({1}, static_cast<float>(i));
+//       return {.input = x, .target = x * x};
+//     }
+//   };
+//   const auto train = lockstep::take(std::make_shared<Squares>(), 800);
+//
+// All methods are const and must support concurrent calls from several threads.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
+  // Number of samples.
   virtual int64_t size() const = 0;
 
-  // Sample number `index`, without a batch dimension. Throws an Error outside 0 <= index < size().
+  // Returns sample `index` without a batch dimension. Throws an Error unless 0 <= index < size().
   virtual Example example(int64_t index) const = 0;
 
-  // The samples `indices`, in that order; a number may come more than once. Stacks example()s;
-  // a data set that can do better overrides it. No indices give an empty Batch. Samples that cannot
-  // be read may be left out where the program says so (ImageOptions::corrupt).
+  // Returns the samples `indices`, in that order. An index can occur more than once; without
+  // indices, the Batch is empty. The default implementation stacks the results of example();
+  // override it if the data set has a faster method.
+  //
+  // A data set can omit samples that cannot be read if the program allows it
+  // (ImageOptions::corrupt). The Batch is then smaller than `indices`.
   virtual Batch batch(std::span<const int64_t> indices) const;
 
-  // Where its samples lie, and batches come from.
+  // The device on which the samples are stored and batches are created.
   virtual torch::Device device() const { return torch::kCPU; }
 
-  // The first sample of each file that it is read from, in order; one file if it does not know.
+  // The index of the first sample of each file, in ascending order. A data set that does not know
+  // its files reports a single one.
   virtual std::vector<int64_t> files() const { return {0}; }
 
-  // This data set as it is in `epoch`, from 0, where samples differ from epoch to epoch, as
-  // augmented ones do; null where they do not. A Loader asks for it by its sampler's epoch.
+  // Returns this data set as it is in `epoch` (from 0) if its samples differ from epoch to epoch,
+  // as augmented samples do; otherwise null. A Loader calls it with the epoch of its sampler.
   virtual DatasetPtr in_epoch(int64_t /*epoch*/) const { return nullptr; }
 };
 
-// The rows of two tensors of the same length, which it keeps without a copy.
+// The functions below return data sets that hold a reference to their argument, so that the caller
+// does not need to keep it. They read samples only when samples are requested, unless stated
+// otherwise.
+
+// Returns a data set of the rows of two tensors of the same length. The tensors are not copied.
 DatasetPtr tensors(torch::Tensor input, torch::Tensor target);
 
-// All samples of `dataset`, read once and kept on `device`, from which batches then come without a
-// way through main memory; `dataset` itself for the CPU. For what fits there: MNIST does. Samples
-// that differ from epoch to epoch are read again in each.
+// Reads all samples of `dataset` once and stores them on `device`, so that batches need no copy
+// through host memory. Returns `dataset` itself for the CPU. Use it for data sets that fit into
+// the memory of the GPU, such as MNIST. Samples that differ from epoch to epoch are read again in
+// each epoch.
 DatasetPtr on_device(DatasetPtr dataset, torch::Device device);
 
-// Every sample of `dataset` changed by `change`, each time it is asked for, on the thread that
-// asks.
+// Applies `change` to every sample each time it is requested, on the requesting thread. `change`
+// must support concurrent calls.
 DatasetPtr map(DatasetPtr dataset, std::function<Example(Example)> change);
 
-// The same where `change` takes a whole batch at once, which costs far less per sample. It must
-// treat each sample alike, whichever others are in the batch, and keep their number.
+// Like map(), for a function of an entire batch, which is much cheaper per sample. `change` must
+// treat each sample independently of the others in the batch. A batch throws an Error if `change`
+// returns a different number of samples.
 DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change);
 
-// The samples of all of them, one data set after the other, each with files of its own.
+// Returns the samples of all data sets, one data set after the other. Each keeps its own files.
+// Throws an Error if `datasets` is empty or one of them is empty.
 DatasetPtr concat(std::vector<DatasetPtr> datasets);
 
-// The first `count` samples; throws an Error if there are fewer.
+// Returns the first `count` samples; throws an Error if there are fewer.
 DatasetPtr take(DatasetPtr dataset, int64_t count);
 
-// Part `index` of `count`: samples index, index + count, index + 2 * count ... The parts are
-// disjoint, cover the data set and differ in size by at most one.
+// Returns part `index` of `count`: the samples index, index + count, index + 2 * count and so on.
+// The parts are disjoint, cover the data set and differ in size by at most one.
 DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count);
 
-// The same samples in an order that depends on `seed` and the size alone, on every platform.
+// Returns the samples in a random order that depends only on `seed` and size(), on every platform.
 DatasetPtr shuffle(DatasetPtr dataset, uint64_t seed);
 
 }  // namespace lockstep

@@ -10,54 +10,60 @@
 
 namespace lockstep {
 
-// What one trains on, what one tests on, and where both came from, for people.
+// Data sets for training and testing.
+//
+//   const DatasetPair digits = lockstep::mnist(session.data_dir());
+//   trainer.fit(*net, *sgd, digits.train, digits.test, lockstep::CrossEntropy());
 struct DatasetPair {
   DatasetPtr train;
   DatasetPtr test;
-  std::string origin;
-  std::vector<std::string> classes = {};  // what each target stands for, where that has a name
+  std::string origin;                     // where the data were found, for messages
+  std::vector<std::string> classes = {};  // class name of each target, if classes have names
 };
 
-// The handwritten digits of MNIST: input float32 [N, 1, 28, 28] with the usual normalisation
-// (x / 255 - 0.1307) / 0.3081, target int64 [N] from 0 to 9.
+// The MNIST handwritten digits. Input: float32 [N, 1, 28, 28] with the usual normalization
+// (x / 255 - 0.1307) / 0.3081. Target: int64 [N] from 0 to 9.
 //
-// Looks for the four IDX files, plain or .gz, in data_dir/mnist, data_dir and data_dir/MNIST/raw.
-// Plain files are mapped and shared by all workers of a machine. Throws an Error that lists where
-// it looked, or that names the byte at which a file is not what it should be.
+// Searches data_dir/mnist, data_dir and data_dir/MNIST/raw for the four IDX files, plain or .gz.
+// Plain files are mapped into memory and shared by all workers of a machine. Throws an Error that
+// lists the searched directories, or the byte offset at which a file is invalid.
 DatasetPair mnist(const std::filesystem::path& data_dir);
 
-// Images of digits drawn by this program, in the format of mnist(), for machines without data.
+// Digits drawn by this program in the format of mnist(), for machines without data.
 //
-// Sample i depends on `seed` and i alone, to the bit, on every platform; train and test differ.
+// Sample i depends only on `seed` and i, bit for bit, on every platform. The training and test
+// samples differ. Throws an Error if a count is below 1.
 DatasetPair generated_digits(int64_t train_count, int64_t test_count, uint64_t seed);
 
 struct ImageOptions {
-  int64_t size = 0;      // of both sides, in pixels; 0: 64 of TinyImageNet, 224 of ImageNet
-  uint64_t seed = 1;     // of what is cut out and mirrored, together with epoch and sample number
-  bool augments = true;  // the training's: a random part, mirrored or not
-  std::string corrupt = "refuse";  // files that are no image: refuse, or skip with a warning
+  int64_t size = 0;      // width and height in pixels; 0: 64 for TinyImageNet, 224 for ImageNet
+  uint64_t seed = 1;     // of the random crops and flips, together with epoch and sample index
+  bool augments = true;  // random crops and flips of the training images
+  std::string corrupt = "refuse";  // files that are not images: refuse, or skip with a warning
 };
 
-// TinyImageNet and ImageNet, decoded from JPEG files or packs of them whenever a batch is made:
-// input uint8 [N, 3, size, size] with the channels last in memory, target int64 [N]; classes are
-// WordNet's names (n01443537). Throws an Error that lists where it looked.
+// TinyImageNet and ImageNet. Images are decoded from JPEG files, or from packs of JPEG files, each
+// time a batch is created. Input: uint8 [N, 3, size, size] in channels-last memory format. Target:
+// int64 [N]. Classes have the WordNet names (n01443537).
 //
-// A file that is no image is an Error that names it. With corrupt = "skip" the next sample takes
-// its place in training; in testing batch() leaves it out.
+// Throw an Error that lists the searched directories. A file that is not an image causes an Error
+// with its name. With corrupt = "skip", the next sample replaces it in training, and batch() omits
+// it in testing.
 DatasetPair tiny_imagenet(const std::filesystem::path& data_dir, const ImageOptions& options = {});
 DatasetPair imagenet(const std::filesystem::path& data_dir, const ImageOptions& options = {});
 
-// Texts as tokens, for what comes next: sample i is `length` tokens, int64, and the target the same
-// one further on. Windows lie end to end; what is left of a file at its end is not used.
+// Token windows for next-token prediction. Sample i consists of `length` tokens, int64; the target
+// is the same window shifted by one token. Windows do not overlap. The tokens at the end of a file
+// that do not fill a window are not used.
 //
-// Files as lockstep-tokens and llm.c write them, or of bare 16-bit numbers as nanoGPT's. They are
-// mapped and shared by all workers of a machine. Throws an Error that names the byte at which a
-// file is not what it should be.
+// Reads files of lockstep-tokens and llm.c, and files of plain 16-bit numbers as nanoGPT writes
+// them. Files are mapped into memory and shared by all workers of a machine. Throws an Error with
+// the byte offset at which a file is invalid.
 DatasetPtr token_windows(const std::vector<std::filesystem::path>& files, int64_t length);
 
-// The same of what lockstep-tokens wrote under `prefix`: PREFIX_train_000000.bin and so on, and
-// PREFIX_val_000000.bin for the test, which is null where there is none. Throws an Error where
-// there is nothing to train on.
+// token_windows() of the files that lockstep-tokens wrote with the prefix `prefix`:
+// PREFIX_train_000000.bin and so on for training, PREFIX_val_000000.bin and so on for testing.
+// `test` is null if there are no validation files. Throws an Error if there are no training files.
 DatasetPair texts(const std::filesystem::path& prefix, int64_t length);
 
 }  // namespace lockstep

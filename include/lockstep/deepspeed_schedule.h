@@ -7,41 +7,56 @@
 
 #include "lockstep/schedule.h"
 
-// DeepSpeed's five schedulers, one value per optimizer step as its classes compute them: its
-// scheduler starts with the value of "step -1" and moves on after each optimizer step.
+// The five learning rate schedulers of DeepSpeed (deepspeed/runtime/lr_schedules.py), with one
+// value per optimizer step as DeepSpeed computes it: a scheduler starts with the value of "step
+// -1" and advances after each optimizer step.
+//
+//   trainer.set_schedule(lockstep::warmup_decay_lr({.max_lr = 3e-4, .warmup_steps = 200}, 10000));
+//
+// The names and defaults of the options follow the keys of ds_config.json. A scheduler in that
+// file needs no code: docs/deepspeed.md.
 namespace lockstep {
 
+// Options of WarmupLR and WarmupDecayLR. Learning rates are absolute: the base learning rate of the
+// optimizer has no effect.
 struct WarmupOptions {
   double min_lr = 0;
   double max_lr = 1e-3;
-  int64_t warmup_steps = 1000;  // at least 2 are taken
-  bool is_linear = false;       // else logarithmic
+  int64_t warmup_steps = 1000;  // values below 2 count as 2
+  bool is_linear = false;       // false: logarithmic
 };
 
-// From min_lr up to max_lr, which then stays.
+// WarmupLR: rises from min_lr to max_lr, then stays at max_lr.
 Schedule warmup_lr(const WarmupOptions& options);
 
-// The same, then down in a straight line to min_lr at `total_steps`.
+// WarmupDecayLR: rises like warmup_lr(), then decays linearly to min_lr at step `total_steps`.
 Schedule warmup_decay_lr(const WarmupOptions& options, int64_t total_steps);
 
+// Options of WarmupCosineLR. All ratios are factors of the base learning rate of the optimizer.
+// The factor rises from warmup_min_ratio to 1 over warmup_steps, then falls to cos_min_ratio at
+// total_steps.
 struct WarmupCosineOptions {
   int64_t total_steps = 0;
   int64_t warmup_steps = 1000;
-  double warmup_min_ratio = 0;  // of the base rate
+  double warmup_min_ratio = 0;
   double cos_min_ratio = 1e-4;
-  bool is_linear = false;
+  bool is_linear = false;  // false: logarithmic
 };
 
-// Factors of the base rate; the first step has none at all, as in DeepSpeed. Throws an Error where
-// no step is left for the cosine.
+// WarmupCosineLR: a warm-up followed by half a cosine. As in DeepSpeed, the learning rate of the
+// first step is 0. Throws an Error if the warm-up leaves no steps for the cosine.
 Schedule warmup_cosine_lr(const WarmupCosineOptions& options);
 
+// Options of OneCycle. Learning rates are absolute. The learning rate rises from min_lr to max_lr
+// over first_steps and returns to min_lr over second_steps. Afterwards it is
+// min_lr / (1 + decay_lr_rate * n), where n is the number of steps since then divided by
+// decay_steps. The momentum is then max_momentum * (1 + decay_momentum_rate * n).
 struct OneCycleOptions {
   double min_lr = 0;
   double max_lr = 0;
   double decay_lr_rate = 0;
-  int64_t first_steps = 2000;
-  std::optional<int64_t> second_steps = {};  // absent: as the first
+  int64_t first_steps = 2000;                // length of the rise
+  std::optional<int64_t> second_steps = {};  // length of the fall; absent: first_steps
   int64_t decay_steps = 0;                   // 0: no decay after the cycle
   bool cycles_momentum = true;
   double min_momentum = 0.8;
@@ -49,9 +64,12 @@ struct OneCycleOptions {
   double decay_momentum_rate = 0;
 };
 
-// Up and down once, then the decay; momentum is Adam's first beta, and runs the other way.
+// OneCycle: rises and falls once, then decays. The momentum is the first beta of Adam; it falls
+// while the learning rate rises, and rises while the learning rate falls.
 Schedule one_cycle(const OneCycleOptions& options);
 
+// Options of LRRangeTest. The learning rate is min_lr * (1 + step_rate * n), where n is the number
+// of steps divided by step_size; with is_staircase, n is rounded down.
 struct RangeTestOptions {
   double min_lr = 1e-3;
   int64_t step_size = 2000;
@@ -59,7 +77,7 @@ struct RangeTestOptions {
   bool is_staircase = false;
 };
 
-// Up without end.
+// LRRangeTest: rises without limit, to find the largest learning rate that still converges.
 Schedule lr_range_test(const RangeTestOptions& options);
 
 }  // namespace lockstep

@@ -11,20 +11,23 @@
 
 namespace lockstep {
 
+// The size of a GPT-2 model and how it computes. The defaults are the 124M model.
 struct Gpt2Options {
   int64_t layers = 12;
   int64_t heads = 12;
   int64_t width = 768;
-  int64_t context = 1024;  // the longest text that it can look at
+  int64_t context = 1024;  // maximum number of tokens of an input
   int64_t vocabulary = 50257;
-  double dropout = 0;      // of embeddings, attention and what is added to the stream
-  bool recompute = false;  // computes the blocks again in backward: less memory
+  double dropout = 0;      // of the embeddings, the attention and the residual branches
+  bool recompute = false;  // recompute the activations of the blocks in backward to save memory
 };
 
-// The sizes that were published: 124M, 355M, 774M, 1.5B, or as Hugging Face calls them gpt2,
-// gpt2-medium, gpt2-large, gpt2-xl; and `tiny`, for tests. Throws an Error that lists them.
+// Returns the options of a published size: 124M, 355M, 774M or 1.5B, also under the Hugging Face
+// names gpt2, gpt2-medium, gpt2-large and gpt2-xl; or `tiny`, for tests. Throws an Error that lists
+// the names if `name` is not one of them.
 Gpt2Options gpt2_options(const std::string& name);
 
+// The names that gpt2_options() accepts.
 std::vector<std::string> gpt2_names();
 
 class Gpt2Block;
@@ -33,24 +36,34 @@ namespace models {
 class FusedEngine;
 }
 
-// GPT-2, with the parameter names of Hugging Face's GPT2LMHeadModel: projections are [in, out] and
-// the embedding of tokens is also what their scores are made with.
+// GPT-2 with the parameter names of Hugging Face's GPT2LMHeadModel. Projection weights have the
+// shape [in, out]. The token embedding is also the output projection (tied weights).
+//
+//   auto options = gpt2_options("124M");
+//   options.recompute = session.recompute();
+//   auto net = std::make_shared<Gpt2>(options);
+//   trainer.fit(*net, *adamw, data.train, data.test, lockstep::NextToken());
+//
+// The constructor initializes the weights from libtorch's global random generator; run() seeds it
+// identically on all workers. Thread safety is that of a torch::nn::Module: use a model from one
+// thread.
 class Gpt2 : public torch::nn::Module {
  public:
   explicit Gpt2(const Gpt2Options& options);
 
-  // Scores [N, T, vocabulary] for what follows each of tokens [N, T], int64.
+  // Returns the scores [N, T, vocabulary] of the next token after each of `tokens`, int64 [N, T].
+  // Throws an Error if T exceeds the context.
   torch::Tensor forward(const torch::Tensor& tokens);
 
-  // The last hidden state [N, T, width], from which forward() makes the scores.
+  // Returns the last hidden state [N, T, width]. forward() is scores(hidden(tokens)).
   torch::Tensor hidden(const torch::Tensor& tokens);
 
-  // Scores for hidden states, whatever stands before the width.
+  // Returns the scores for hidden states of the shape [..., width].
   torch::Tensor scores(const torch::Tensor& hidden);
 
-  // The mean over all tokens of the cross entropy of what follows each of them; targets [N, T] as
-  // tokens, those below zero left out. On a GPU in bfloat16 without dropout all of it goes by
-  // kernels of our own, and scores are never kept.
+  // Returns the mean cross entropy of the next token over all tokens. `targets` has the shape of
+  // `tokens`; negative targets are ignored. On a GPU in bfloat16 without dropout, lockstep's fused
+  // kernels compute the entire loss and never store the scores.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
 
   const Gpt2Options& options() const { return options_; }
@@ -59,7 +72,7 @@ class Gpt2 : public torch::nn::Module {
   std::shared_ptr<models::FusedEngine> find_engine();
 
   Gpt2Options options_;
-  std::shared_ptr<models::FusedEngine> engine_;  // of the GPU that the weights were last seen on
+  std::shared_ptr<models::FusedEngine> engine_;  // for the GPU that last held the weights
   std::optional<torch::Device> engine_device_;
   torch::nn::Embedding token_ = nullptr;
   torch::nn::Embedding position_ = nullptr;
@@ -68,21 +81,25 @@ class Gpt2 : public torch::nn::Module {
   torch::nn::LayerNorm norm_ = nullptr;
 };
 
-// The weights of a file of others with the names of Gpt2: with or without "transformer." before
-// them, and without what is no weight ("attn.bias") or is there twice ("lm_head.weight").
+// Converts weights of other programs to the names of Gpt2: removes the prefix "transformer.",
+// tensors that are not weights ("attn.bias") and duplicates of tied weights ("lm_head.weight").
+//
+//   apply_model(*net, as_gpt2_weights(load_weights(file)), file);
 std::vector<std::pair<std::string, torch::Tensor>> as_gpt2_weights(
     std::vector<std::pair<std::string, torch::Tensor>> weights);
 
+// How generate() samples tokens.
 struct GenerateOptions {
-  int64_t count = 64;      // tokens to add
-  double temperature = 1;  // 0: always the likeliest
-  int64_t top_k = 40;      // only the likeliest so many are drawn from; 0: all
+  int64_t count = 64;      // maximum number of tokens to add
+  double temperature = 1;  // 0: always the most likely token
+  int64_t top_k = 40;      // sample from this many most likely tokens; 0: from all
   uint64_t seed = 1;
-  int64_t stop = -1;  // a token to end with, such as end_of_text(); -1: none
+  int64_t stop = -1;  // end after this token, for example Tokenizer::end_of_text(); -1: none
 };
 
-// `prompt`, at least one token, and what the model writes after it. Looks back as far as its
-// context reaches.
+// Returns `prompt`, which must contain at least one token, followed by the tokens that the model
+// generates. Only the last Gpt2Options::context tokens influence the next one. The result depends
+// only on the model, the prompt and the options; the global random generator is not used.
 std::vector<int64_t> generate(Gpt2& model,
                               std::vector<int64_t> prompt,
                               const GenerateOptions& options = {});

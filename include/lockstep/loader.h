@@ -14,35 +14,46 @@
 namespace lockstep {
 
 struct LoaderOptions {
-  // Begins here instead of at step 0: resumes in the middle of an epoch.
+  // ---- behaviour
+
+  // The first step to load. A value above 0 resumes in the middle of an epoch.
   int64_t first_step = 0;
 
-  // Threads that make batches ahead of time; 0 makes each batch inside next(), -1 takes one for
-  // each core that this process may use but one, and at least one.
+  // ---- performance; these options never change the content or the order of batches
+
+  // Number of threads that prepare batches. 0 prepares each batch inside next(). -1 uses one
+  // thread fewer than the cores available to this process, but at least one.
   int threads = 1;
 
-  // Batches made ahead, at most; 0: two more than threads, at least 4.
+  // Maximum number of batches that are prepared in advance; 0: two more than threads, at least 4.
   int prefetch = 0;
 
-  // Puts batches into pinned memory, from where a GPU can fetch them by itself. It is that of the
-  // GPU which is current on the thread that makes the Loader.
+  // Places batches in pinned memory, from which a GPU copies asynchronously. The memory belongs to
+  // the GPU that is current on the thread that creates the Loader. Throws an Error without a GPU.
   bool pin_memory = false;
 };
 
-// The samples of a step; called on the loader's threads, several at once if there are several.
+// Returns the samples of a step. Called concurrently on the threads of the Loader.
 using IndexSource = std::function<std::vector<int64_t>(int64_t step)>;
 
-// The batches of one pass over a data set, made ahead of time on threads of its own.
+// Prepares the batches of one pass over a data set in advance, on threads of its own.
 //
-// They come in the order of the steps and with the same content, whatever the number of threads.
-// One thread calls next(). The destructor waits for the batches being made, not for those to come.
+//   lockstep::Loader loader(train, sampler, {.threads = 4});
+//   while (const auto batch = loader.next()) {
+//     ...
+//   }
+//
+// Batches arrive in the order of the steps. Their content does not depend on the number of
+// threads. Call next() from one thread. The Loader shares ownership of the data set. Its
+// destructor waits for batches in preparation and does not start further ones.
 class Loader {
  public:
-  // Steps first_step up to, not including, `steps`. Throws an Error for options that make no sense.
+  // Loads the steps [first_step, steps). Throws an Error if an option is out of range.
   Loader(DatasetPtr dataset, int64_t steps, IndexSource indices, LoaderOptions options = {});
 
-  // The rest of an epoch, of which it keeps a copy: the sampler may go on to the next one. Samples
-  // are those of that epoch (Dataset::in_epoch).
+  // Load the rest of the current epoch of `sampler`. The Loader keeps a copy of the sampler, so
+  // that the caller can advance the original to the next epoch. The samples are those of the
+  // epoch of the sampler (Dataset::in_epoch).
   Loader(DatasetPtr dataset, const DistributedSampler& sampler, LoaderOptions options = {});
   Loader(DatasetPtr dataset, const EvaluationSampler& sampler, LoaderOptions options = {});
 
@@ -50,8 +61,9 @@ class Loader {
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  // The next batch, or nothing after the last. Rethrows what was thrown while that batch was made;
-  // such a Loader gives no more batches, only the same exception again.
+  // Returns the next batch, or nothing after the last one. Blocks until the batch is ready.
+  // Rethrows an exception that occurred while the batch was prepared. All further calls then throw
+  // the same exception.
   std::optional<Batch> next();
 
  private:

@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// The complete public interface of the training library.
+//
+//   #include <lockstep/lockstep.h>
+//
+//   int main(int argc, char** argv) {
+//     return lockstep::run(argc, argv, {.about = "Trains a digit classifier"},
+//                          [](lockstep::Session& session) {
+//       const auto digits = lockstep::mnist(session.data_dir());
+//       const auto net = lockstep::digit_net("cnn");
+//       const auto sgd = session.make_optimizer(*net, {.name = "sgd", .lr = 0.01});
+//       lockstep::Trainer trainer(session, {.epochs = 2});
+//       trainer.fit(*net, *sgd, digits.train, digits.test, lockstep::CrossEntropy());
+//     });
+//   }
+//
+// Start it with `lockstep run --nproc-per-node 4 -- ./program -s ddp`. docs/training.md is the
+// guide; the headers below are the reference.
 #include "lockstep/batch.h"
 #include "lockstep/callback.h"
 #include "lockstep/checkpoint.h"

@@ -9,54 +9,71 @@
 
 namespace lockstep {
 
+// The type of an optimizer and its hyperparameters. Options of other optimizers are ignored.
+// Symbols and defaults are those of PyTorch and, for LAMB, of DeepSpeed.
 struct OptimizerOptions {
+  // ---- behaviour
+
   std::string name = "sgd";  // sgd, adam, adamw, lamb or adagrad
   double lr = 0.01;
-  double momentum = 0.9;  // sgd only
+  // sgd
+  double momentum = 0.9;
   double dampening = 0;
   bool nesterov = false;
+  // all optimizers
   double weight_decay = 0;
-  double beta1 = 0.9;  // adam, adamw, lamb
+  // adam, adamw, lamb
+  double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  bool bias_correction = true;  // lamb
-  double max_coeff = 10;        // lamb: the trust ratio stays between these
+  // lamb; the trust ratio is clamped to [min_coeff, max_coeff]
+  bool bias_correction = true;
+  double max_coeff = 10;
   double min_coeff = 0.01;
   bool eps_inside_sqrt = false;
-  double lr_decay = 0;  // adagrad
+  // adagrad
+  double lr_decay = 0;
   double initial_accumulator_value = 0;
-  // adam, adamw: one pass over main memory; for parameters on the CPU.
+
+  // ---- performance
+
+  // adam, adamw: vectorized implementation for parameters on the CPU that passes over memory once.
   bool vectorised = false;
 };
 
-// An optimizer by name; throws an Error that lists the names. A tensor that comes
-// twice, as tied weights do, is one parameter.
+// Creates an optimizer for `parameters`. A tensor that occurs twice, as tied weights do, is one
+// parameter. Throws an Error that lists the names if options.name is not one of them.
+//
+//   auto adam = lockstep::make_optimizer(net->parameters(), {.name = "adam", .lr = 1e-3});
+//
+// A training program normally calls Session::make_optimizer() instead, which applies the options
+// of the command line.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
                                                         const OptimizerOptions& options);
 
-// The same for all parameters of `model`, of which those with fewer than two dimensions (biases and
-// norms) are a group without weight decay.
+// Creates an optimizer for all parameters of `model`, in two groups: weight decay applies only to
+// parameters with at least two dimensions, not to biases and norms.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
                                                         const OptimizerOptions& options);
 
-// Scales all gradients so that their norm, taken over all of them together, is at most `most`.
-// Returns the norm before. Parameters without a gradient do not count.
+// Scales all gradients by the same factor so that their total norm is at most `most`. Returns the
+// norm before scaling. Parameters without a gradient are ignored.
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double most);
 
-// The learning rate of each parameter group.
+// Get and set the learning rate of each parameter group, in the order of the groups.
 std::vector<double> learning_rates(torch::optim::Optimizer& optimizer);
 void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<double>& rates);
 
-// Both betas of every group, where the optimizer has some (adam, adamw, lamb); else nothing is
-// done.
+// Sets both betas in all groups of adam, adamw or lamb. Has no effect on other optimizers.
 void set_betas(torch::optim::Optimizer& optimizer, double beta1, double beta2);
 
-// How the learning rate follows the number of workers; never unless asked for.
+// How the learning rate is scaled with the world size (--scale-lr). The default is None.
 enum class LrScaling { None, Linear, Sqrt };
 
+// Parses "none", "linear" or "sqrt"; throws an Error for other names.
 LrScaling parse_lr_scaling(std::string_view name);
 
-// 1, W or sqrt(W).
+// Returns the factor of the learning rate for `workers` workers W: 1, W or sqrt(W).
 double lr_factor(LrScaling scaling, int workers);
 
 }  // namespace lockstep

@@ -8,24 +8,31 @@
 
 namespace lockstep {
 
-// A part of a model whose inner results are not kept for backward but computed again there: memory
-// against time.
+// A part of a model whose activations are not stored for backward but recomputed there. This trades
+// time for memory; PyTorch calls it activation checkpointing.
 struct RecomputedBlock {
   std::function<torch::Tensor(const torch::Tensor&)> forward;
-  std::vector<torch::Tensor> parameters;    // all that `forward` uses and that are trained
-  std::vector<torch::Tensor> buffers = {};  // that `forward` changes, such as batch norm's averages
+  std::vector<torch::Tensor> parameters;    // all trained parameters that `forward` uses
+  std::vector<torch::Tensor> buffers = {};  // modified by `forward`, such as batch norm statistics
 };
 
-// block.forward(input). The second computation has the same random numbers, the same autocast and
-// leaves buffers as they are, so gradients are those of the plain call to the bit. What `forward`
-// refers to must live until backward. Without a gradient to come it is the plain call.
+// Returns block.forward(input).
 //
-// Throws an Error in backward if another thread drew random numbers while the block did: the
-// dropout of the two computations would differ.
+// The recomputation uses the same random numbers and the same autocast state and does not modify
+// the buffers again. Gradients are therefore bit-identical to those of a plain call. Everything
+// that `forward` refers to must exist until backward has completed. If no gradient is required, the
+// result is that of a plain call.
+//
+// Throws an Error in backward if another thread drew random numbers while the block was computed,
+// because the dropout of the two computations would differ.
 torch::Tensor recompute(const RecomputedBlock& block, const torch::Tensor& input);
 
-// The same for a module, or the holder of one, with a forward() from a tensor to a tensor. Under
-// -s ddp all of its parameters count as used, also those that forward() leaves out.
+// Recomputes a module, or the holder of a module, whose forward() maps a tensor to a tensor:
+//
+//   x = options.recompute ? lockstep::recompute(block, x) : block->forward(x);
+//
+// The module must exist until backward has completed. Under -s ddp, all of its parameters count as
+// used, even those that forward() does not use.
 template <typename Module>
 torch::Tensor recompute(Module& module, const torch::Tensor& input) {
   if constexpr (std::is_base_of_v<torch::nn::Module, Module>) {

@@ -7,99 +7,122 @@
 
 namespace lockstep {
 
-// What becomes of the samples that do not fill the last global batch of an epoch. There is no
-// default: one choice leaves samples out, the other shows some of them twice.
+// What happens to the samples that do not fill the last global batch of an epoch. There is no
+// default because one choice omits samples and the other repeats some of them.
 enum class Tail {
   Drop = 1,  // the epoch ends before them
-  Pad = 2,   // the batch is filled with samples from the start of the epoch's order
+  Pad = 2,   // the batch is filled with samples from the start of the order of the epoch
 };
 
-// How samples are shared out among the workers.
+// How samples are distributed among the workers.
 enum class Sharding {
-  Data,  // every global batch is cut among all; the gang sees the same samples whatever its size
-  File,  // worker r of W has files r, r + W, r + 2 W ..., and goes through them on its own
-  Off,   // every worker goes through all samples, in an order of its own
+  Data,  // every global batch is split; all workers together see the same samples at any world size
+  File,  // rank r of W reads the files r, r + W, r + 2 W ... in an order of its own
+  Off,   // every worker reads all samples in an order of its own
 };
 
 struct SamplerOptions {
   int64_t dataset_size;
-  int64_t global_batch;  // samples of all workers together in one step
+  int64_t global_batch;  // samples of all workers in one step
   int rank;
   int world_size;
   Tail tail;
-  bool shuffle = true;  // false: every epoch goes through the samples in their own order
-  uint64_t seed = 0;    // of the order, together with the epoch
+  bool shuffle = true;  // false: every epoch uses the original order of the samples
+  uint64_t seed = 0;    // determines the order together with the epoch
   Sharding sharding = Sharding::Data;
-  std::vector<int64_t> files = {};  // where each begins, for Sharding::File; Dataset::files()
+  std::vector<int64_t> files = {};  // Dataset::files(); needed for Sharding::File
 };
 
-// Which samples this worker takes in each step of an epoch.
+// Selects the samples of this worker in each step of an epoch.
 //
-// The order of an epoch depends on seed, epoch and data set size alone: it is the same for every
-// rank, world size, platform and libtorch. With G samples to a global batch and W workers, step k
-// is order[k * G, (k + 1) * G), and rank r takes of it the samples [G * r / W, G * (r + 1) / W). So
-// the gang as a whole sees the same samples in the same step, however many workers it has.
+//   DistributedSampler sampler({.dataset_size = train->size(),
+//                               .global_batch = 256,
+//                               .rank = session.rank(),
+//                               .world_size = session.world_size(),
+//                               .tail = Tail::Drop});
+//   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+//     sampler.set_epoch(epoch);
+//     Loader loader(train, sampler);
+//     ...
+//   }
 //
-// That is Sharding::Data. Under the others rank r takes as many samples in a step, but from an
-// order of its own: of its files, or of the whole data set. An epoch then has as many steps as all
-// workers can fill (Tail::Drop) or as the longest needs (Tail::Pad), the same on every rank.
+// The order of an epoch depends only on seed, epoch and data set size. It is the same for every
+// rank, world size, platform and version of libtorch. With a global batch of G samples and W
+// workers, step k consists of order[k * G, (k + 1) * G), and rank r takes the samples
+// [G * r / W, G * (r + 1) / W) of it. All workers together therefore see the same samples in the
+// same step at any world size.
 //
-// Cheap to copy. Const calls may come from several threads; set_epoch() must not run beside them.
+// This is Sharding::Data. With the other values, rank r takes the same number of samples in a step,
+// but from its own order: of its files, or of the entire data set. The number of steps is then the
+// largest that all workers can fill (Tail::Drop), or the number that the worker with most samples
+// needs (Tail::Pad). It is the same on every rank.
+//
+// Copies are cheap and independent. Concurrent const calls are safe; set_epoch() must not run
+// concurrently with them.
 class DistributedSampler {
  public:
-  // Starts in epoch 0. Throws an Error for a rank outside the gang, more workers than samples,
-  // a global batch smaller than the gang, fewer files than workers, or nothing left to train on
-  // with Tail::Drop.
+  // Starts in epoch 0. Throws an Error if the rank is outside the world size, if there are more
+  // workers than samples or than files, if the global batch is smaller than the world size, or if
+  // Tail::Drop leaves no steps.
   explicit DistributedSampler(const SamplerOptions& options);
 
-  // Goes over to the order of `epoch`, from 0. Copies made before keep theirs.
+  // Selects the order of `epoch`, counted from 0. Existing copies keep their epoch. Throws an Error
+  // if `epoch` is negative.
   void set_epoch(int64_t epoch);
 
   int64_t epoch() const { return epoch_; }
 
   Sharding sharding() const { return options_.sharding; }
 
-  // Steps in an epoch, the same on every rank.
+  // Number of steps in an epoch; the same on every rank.
   int64_t steps() const { return steps_; }
 
-  // This rank's samples of `step`, 0 <= step < steps().
+  // Returns the samples of this rank in `step`. Requires 0 <= step < steps().
   std::vector<int64_t> indices(int64_t step) const;
 
-  // Samples of all workers together in `step`; what a sum of losses is divided by.
+  // Returns the number of samples of all workers in `step`: the divisor for a sum of losses.
   int64_t global_size(int64_t step) const;
 
  private:
   SamplerOptions options_;
   int64_t epoch_ = 0;
   int64_t steps_ = 0;
-  std::shared_ptr<const std::vector<int64_t>> own_;    // this rank's samples; null: all
-  std::shared_ptr<const std::vector<int64_t>> order_;  // null: the samples' own order
+  std::shared_ptr<const std::vector<int64_t>> own_;    // samples of this rank; null: all samples
+  std::shared_ptr<const std::vector<int64_t>> order_;  // null: original order
 };
 
 struct EvaluationOptions {
   int64_t dataset_size;
-  int64_t batch;  // samples of this worker in one step, at most
+  int64_t batch;  // maximum number of samples of this worker in one step
   int rank;
   int world_size;
 };
 
-// Which samples this worker evaluates: over the gang every sample exactly once, none twice.
+// Selects the samples that this worker evaluates. All workers together evaluate every sample
+// exactly once.
 //
-// With N samples and W workers rank r takes [N * r / W, N * (r + 1) / W), in order. Ranks may
-// therefore have one step more or less than others, or none at all: add up on each rank and
-// all-reduce the sums after the loop, never inside it.
+// With N samples and W workers, rank r takes [N * r / W, N * (r + 1) / W), in order. The number of
+// steps can therefore differ by one between ranks, and can be zero. Accumulate on each rank and
+// all-reduce the sums after the loop, never inside it:
+//
+//   EvaluationSampler sampler({.dataset_size = n, .batch = 100, .rank = r, .world_size = w});
+//   Loader loader(test, sampler);
+//   Meter meter;
+//   while (const auto batch = loader.next()) { meter.add(...); }
+//   meter.all_reduce(communicator);
 class EvaluationSampler {
  public:
-  // Throws an Error for a rank outside the gang, no samples or a batch below one.
+  // Throws an Error if the rank is outside the world size, if there are no samples, or if the batch
+  // is below 1.
   explicit EvaluationSampler(const EvaluationOptions& options);
 
-  // How many samples this rank evaluates.
+  // Number of samples of this rank.
   int64_t size() const { return end_ - begin_; }
 
-  // Steps of this rank.
+  // Number of steps of this rank.
   int64_t steps() const;
 
-  // This rank's samples of `step`, 0 <= step < steps().
+  // Returns the samples of this rank in `step`. Requires 0 <= step < steps().
   std::vector<int64_t> indices(int64_t step) const;
 
  private:

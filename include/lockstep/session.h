@@ -20,24 +20,35 @@ struct Flags;
 struct SessionParts;
 }  // namespace train
 
-// An option of one training program, beside those that every program has.
+// An option of one training program, in addition to the options that every program has. `help` is
+// a phrase for --help; the default is appended to it.
+//
+//   {.name = "--net", .value = "cnn", .help = "Network", .choices = {"cnn", "mlp"}}
 struct ProgramOption {
   std::string name;   // "--net"
-  std::string value;  // the default; "no" makes it a flag, which is then "yes" when given
+  std::string value;  // the default; "no" declares a flag without value, which is "yes" when given
   std::string help;
-  std::vector<std::string> choices = {};  // empty: any text
+  std::vector<std::string> choices = {};  // allowed values; empty: any text
 };
 
-// What a training program says of itself.
+// The description of a training program, for run().
 struct Program {
   std::string about;  // one sentence for --help
   std::vector<ProgramOption> options = {};
 };
 
-// A worker's view of its run: its place in the gang, its device, directories and options.
+// The view of one worker of its run: rank, device, directories and options.
 //
-// run() makes it before the program's body and joins the gang; it leaves the gang afterwards. One
-// thread uses it.
+//   [](lockstep::Session& session) {
+//     const auto net = lockstep::digit_net(session.option("--net"));
+//     const auto sgd = session.make_optimizer(*net, {.name = "sgd", .lr = 0.01});
+//     lockstep::Trainer trainer(session, {.epochs = 2});
+//     ...
+//     session.say("done");
+//   }
+//
+// run() creates the Session, joins the process group, calls the program's body and leaves the
+// process group afterwards. A Session exists until the body returns. Use it from one thread.
 class Session {
  public:
   explicit Session(std::unique_ptr<train::SessionParts> parts);
@@ -45,61 +56,74 @@ class Session {
 
   int rank() const { return communicator().rank(); }
   int world_size() const { return communicator().size(); }
+
+  // The process group of all workers of the run. Valid as long as the Session.
   Communicator& communicator() const;
+
+  // The CPU, or the GPU of this worker (--device).
   torch::Device device() const;
 
-  // Where data sets lie: --data-dir, else LOCKSTEP_DATA_DIR, else ./data.
+  // The directory of the data sets: --data-dir, otherwise LOCKSTEP_DATA_DIR, otherwise ./data.
   const std::filesystem::path& data_dir() const;
 
-  // Where this run keeps events and checkpoints; the same on all workers.
+  // The run directory, with events and checkpoints; the same on all workers.
   const std::filesystem::path& run_dir() const;
 
-  // What the user gave for one of the program's own options, or its default.
+  // Returns the value of an option of the program, or its default. `name` must be one of
+  // Program::options, with the leading dashes.
   const std::string& option(std::string_view name) const;
 
-  // The same as a number from `least` to `most`; throws an Error that quotes what is none.
+  // Returns the value of an option as a finite number in [least, most]. Throws an Error that quotes
+  // the value if it is not such a number.
   double number(std::string_view name,
                 double least = std::numeric_limits<double>::lowest(),
                 double most = std::numeric_limits<double>::max()) const;
 
-  // The same as a whole number.
+  // Like number(), for an integer.
   int64_t whole_number(std::string_view name, int64_t least, int64_t most) const;
 
-  // Whether one of the program's own flags was given.
+  // Whether a flag of the program was given.
   bool flag(std::string_view name) const { return option(name) == "yes"; }
 
-  // The optimizer that the flags ask for (--optimizer, --lr, ...); `otherwise` is the program's
-  // own choice for what they leave open. --scale-lr is applied, and said.
+  // Creates the optimizer that the command line selects (--optimizer, --lr, ...). `otherwise` holds
+  // the program's values for everything that the command line leaves open. Applies --scale-lr and
+  // logs the resulting learning rate. Throws an Error for options that do not apply to the
+  // optimizer.
+  //
+  // The overload for a model creates two parameter groups: lockstep::make_optimizer().
   std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
                                                           OptimizerOptions otherwise) const;
   std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
                                                           OptimizerOptions otherwise) const;
 
-  // The strategy that -s names, for a loop of one's own; Trainer makes its own.
+  // Creates the strategy that -s selects, for a custom training loop; the Trainer creates its own.
+  // Throws an Error if the command line contains an option that only the Trainer implements. The
+  // strategy must not outlive the Session.
   std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options = {}) const;
 
-  // Whether --verify-strategies was given. Trainer::fit obeys by itself; a loop of one's own calls
-  // verify_strategies() then.
+  // Whether --verify-strategies was given. Trainer::fit handles it; a custom training loop must
+  // call verify_strategies() in this case.
   bool wants_verification() const;
 
-  // Whether the user wants activations to be computed again in backward instead of kept
-  // (--recompute); a model that offers it calls lockstep::recompute() around its blocks. A program
-  // that never asks is told so when the flag is given.
+  // Whether activations are to be recomputed in backward instead of stored (--recompute). A model
+  // that supports it calls lockstep::recompute() around its blocks. If --recompute is given and a
+  // program never calls this method, Trainer::fit throws an Error; a custom loop gets a warning.
   bool recompute() const;
 
-  // `loss` computed in what --precision names, for a loop of one's own; Trainer does it by itself.
-  // Throws an Error where libtorch cannot on this device.
+  // Returns `loss` computed in the precision of --precision, for a custom training loop; the
+  // Trainer does this itself. Throws an Error if libtorch does not support the precision on
+  // device().
   LossFunction in_precision(const LossFunction& loss) const;
 
-  // Prints a line on stdout, once for the whole gang.
+  // Prints a line on stdout, on rank 0 only.
   void say(const std::string& line) const;
 
-  // Whether somebody wants this run to end (SIGTERM, SIGINT) during Trainer::fit. Each worker
-  // learns it by itself; Trainer makes the gang agree on the step. Outside fit a signal ends the
-  // process.
+  // Whether a signal (SIGTERM, SIGINT) has requested the end of the run during Trainer::fit. The
+  // answer can differ between workers; the Trainer makes all workers stop after the same step.
+  // Outside of fit, a signal ends the process.
   bool stop_requested() const;
 
-  // What the flags say; for Trainer.
+  // Internal; for the Trainer.
   const train::Flags& flags() const;
   train::SessionParts& parts() const { return *parts_; }
 

@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-// What a loss function gives back: the mean loss over its batch, and, if it wants the accuracy to
-// be counted, one score per sample and class.
+// The result of a loss function: the mean loss over its batch and, optionally, one score per sample
+// and class. The accuracy is computed from the scores; without scores there is no accuracy.
 struct Loss {
   Loss() = default;
-  // A plain tensor is a loss without scores.
+  // Implicit, so that a loss function can return a plain tensor.
   Loss(torch::Tensor mean_loss,
        torch::Tensor class_scores = {})  // NOLINT(google-explicit-constructor)
       : value(std::move(mean_loss)), scores(std::move(class_scores)) {}
@@ -29,11 +29,17 @@ struct Loss {
   torch::Tensor scores;
 };
 
-// The loss of *a* model over a batch, not of *the* model: a strategy may call it on a replica.
+// Computes the loss of a model over a batch. It must use the model that it receives, not a captured
+// one: a strategy may pass a replica.
 using LossFunction = std::function<Loss(torch::nn::Module&, const Batch&)>;
 
-// Makes a LossFunction of any callable that takes the model by its own type, such as
-// [](auto& model, const Batch& batch) { ... model.forward(batch.input) ... }.
+// Converts a callable that takes the model by its own type into a LossFunction:
+//
+//   auto loss = loss_of<MyNet>([](MyNet& net, const Batch& batch) {
+//     return torch::mse_loss(net.forward(batch.input), batch.target);
+//   });
+//
+// The LossFunction throws std::bad_cast if it receives a model of another type.
 template <typename Model, typename Callable>
 LossFunction loss_of(Callable callable) {
   return [callable = std::move(callable)](torch::nn::Module& model, const Batch& batch) -> Loss {
@@ -41,10 +47,12 @@ LossFunction loss_of(Callable callable) {
   };
 }
 
-// Cross entropy of a classifier's scores, ready for Trainer::fit. A model that has a
-// loss_and_scores() of its own, as ImageClassifier does, is asked for that.
+// The cross entropy of the scores of a classifier, for Trainer::fit. If the model has a method
+// loss_and_scores(), as ImageClassifier does, this method computes it.
+//
+//   trainer.fit(*net, *sgd, train, test, CrossEntropy{.label_smoothing = 0.1});
 struct CrossEntropy {
-  // This much of a target belongs to all classes alike while the model trains. What is evaluated is
+  // Probability that is distributed evenly over all classes during training. Evaluation always uses
   // the plain cross entropy.
   double label_smoothing = 0;
 
@@ -58,16 +66,18 @@ struct CrossEntropy {
       return {loss, scores};
     }
     torch::Tensor scores = model.forward(batch.input);
-    // Sixteen bits are too few to take a logarithm of a sum in.
+    // log-sum-exp in a 16-bit type loses too much precision.
     const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
     const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(share);
     return {torch::nn::functional::cross_entropy(exact, batch.target, options), scores};
   }
 };
 
-// The mean over all tokens of the cross entropy of what follows each of them, for a model of texts:
-// input and target are int64 [N, T], the target one further on in the text, scores [N, T, tokens].
-// A model that has a loss(input, target) of its own, as Gpt2 does, is asked for that.
+// The mean cross entropy of next-token prediction, for language models. Input and target are int64
+// [N, T], where the target is the input shifted by one token; scores are [N, T, vocabulary]. If the
+// model has a method loss(input, target), as Gpt2 does, this method computes it.
+//
+//   trainer.fit(*gpt2, *adamw, data.train, data.test, NextToken());
 struct NextToken {
   template <typename Model>
   Loss operator()(Model& model, const Batch& batch) const {
@@ -80,119 +90,157 @@ struct NextToken {
   }
 };
 
-// One share of a worker's part of a global batch.
+// The position of a micro-batch in its step.
 struct MicroBatch {
-  // What the gradient of this share's mean loss counts for, so that the average over the gang of
-  // all shares is the gradient of the mean over the global batch: samples of the share x workers /
-  // samples of the global batch.
+  // Weight of the mean loss of this micro-batch:
+  //
+  //   samples of the micro-batch * workers / samples of the global batch
+  //
+  // The average of the weighted gradients over all workers is then the gradient of the mean over
+  // the global batch, even if the micro-batches differ in size.
   double weight = 1;
-  // The last share of its step: the exchange with the other workers begins during its backward.
+  // Whether this is the last micro-batch of the step. The exchange with the other workers starts
+  // during its backward pass.
   bool last = true;
 };
 
 struct StepOptions {
-  // Clips the norm of all gradients together to this; 0: not at all.
+  // Maximum norm of the entire gradient; 0: no clipping.
   double clip_norm = 0;
-  // The loss was multiplied by this (by way of MicroBatch::weight); gradients are divided by it
-  // before they are clipped.
+  // The factor by which the loss was multiplied through MicroBatch::weight. Gradients are divided
+  // by it before they are clipped.
   double loss_scale = 1;
-  // If a gradient is not a finite number, nothing is updated. Costs a look at every gradient, which
-  // a GPU must wait for.
+  // Skips the update if a gradient is not finite. Reads every gradient and waits for the GPU.
   bool check_finite = false;
-  // Whether StepResult::norm shall be known. Costs a look at every gradient, and a GPU must be
-  // waited for.
+  // Requests StepResult::norm. Reads every gradient and waits for the GPU.
   bool wants_norm = false;
-  // Whether StepResult::late_norm shall be there, where a GPU has it.
+  // Requests StepResult::late_norm on a GPU, which does not wait.
   bool wants_late_norm = false;
 };
 
-// What became of a step; the same on every worker.
+// The outcome of a step; the same on every worker.
 struct StepResult {
-  // Of the whole gradient before it was clipped; 0 if it was neither asked for nor needed.
+  // Norm of the entire gradient before clipping; 0 if it was neither requested nor needed.
   double norm = 0;
-  torch::Tensor late_norm = {};  // the same, a number on a GPU, which was not waited for
-  bool applied = true;           // false: a gradient was not finite, and the step was left out
+  torch::Tensor late_norm = {};  // the norm as a GPU tensor that may still be in computation
+  bool applied = true;           // false: a gradient was not finite and the step was skipped
 };
 
-// How a gang of workers turns its batches into one optimizer step.
+// How workers combine their batches into one optimizer step: single, ddp, horovod, deepspeed or
+// mirrored (docs/strategies.md). All strategies give the same result up to rounding.
 //
-// Chosen by name (-s), never by an `if` in client code. All workers of a gang make the same calls
-// in the same order; one thread drives a Strategy.
+//   const auto strategy = session.make_strategy();  // the one that -s selects
+//   strategy->adopt(*net, *adam);
+//   for (...) {
+//     const Loss loss = strategy->accumulate(loss_function, batch, {.weight = weight});
+//     strategy->step();
+//   }
+//   strategy->leave();
+//
+// Programs select a strategy by name and never branch on it. All workers must make the same calls
+// in the same order. Use a Strategy from one thread. Unless stated otherwise, a method throws an
+// Error with ExitCode::TryAgain if a peer is lost.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // The name that the user types after -s, for example "ddp".
+  // The name after -s, for example "ddp".
   virtual std::string_view name() const = 0;
 
-  // Takes charge of `model` and `optimizer`, which must outlive the Strategy. On return every
-  // worker holds the parameters and buffers of rank 0. Throws an Error that names the first
-  // difference, and both ranks, if the workers' models differ in names, shapes or types.
+  // Takes control of `model` and `optimizer`, which must outlive the Strategy. Call it once, before
+  // all other methods. On return, every worker holds the parameters and buffers of rank 0. If the
+  // models of the workers differ in names, shapes or types, throws an Error that names the first
+  // difference and both ranks.
   virtual void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) = 0;
 
-  // Adds the gradient of `loss` over `batch` to the pending step. Returns the local loss,
-  // detached; the exchange with the other workers may still be in flight.
+  // Adds the gradient of `loss` over `batch` to the pending step. Returns the loss of this worker,
+  // detached. The exchange with the other workers may still be in progress.
   virtual Loss accumulate(const LossFunction& loss,
                           const Batch& batch,
                           const MicroBatch& share) = 0;
 
-  // Applies one optimizer step with the gradient averaged over the gang, and clears it.
+  // Applies one optimizer step with the average gradient of all workers and clears the gradient.
+  // Requires a call of accumulate() with MicroBatch::last since the previous step.
   virtual StepResult step(const StepOptions& options) = 0;
 
   StepResult step() { return step(StepOptions{}); }
 
-  // This worker has no more batches, others may: goes along with their steps, giving nothing to the
-  // sum, until all have joined. Then every worker holds the parameters, buffers and optimizer state
-  // of the last one to join, whose rank is returned. Needs StrategyOptions::uneven.
+  // Declares that this worker has no more batches (uneven inputs). It takes part in the steps of
+  // the other workers without a contribution to the sum until all workers have called join(). Then
+  // every worker holds the parameters, buffers and optimizer state of the last worker to join.
+  // Returns the rank of that worker. Requires StrategyOptions::uneven.
   virtual int join() = 0;
 
-  // The flat pieces of parameters, by their names, that the optimizer updates on this worker in
-  // place of the parameters, which may be none; nothing: it updates the parameters themselves.
+  // Returns the shards that the optimizer updates on this worker instead of the parameters, with
+  // the names of the parameters. The list can be empty. Returns nothing if the optimizer updates
+  // the parameters themselves.
   virtual std::optional<std::vector<TensorPiece>> updated() const { return std::nullopt; }
 
-  // After somebody has changed these pieces: lets the parameters follow. All workers call
-  // it.
+  // Updates the parameters after the caller has changed the shards of updated(). All workers must
+  // call it.
   virtual void publish() {}
 
-  // While the result lives, this thread may use the model's parameters outside accumulate().
+  // Makes the parameters of the model available to this thread outside of accumulate(), as long as
+  // the result exists.
   [[nodiscard]] virtual std::shared_ptr<void> use_model() { return nullptr; }
 
-  // Whether using a parameter is an exchange: all workers then use the same ones in the same order.
+  // Whether the use of a parameter is a collective. If so, all workers must use the same parameters
+  // in the same order.
   virtual bool shares_use() const { return false; }
 
-  // Training is over: gives model and optimizer back as they were adopted, with the values that
-  // they have now. All workers call it; no other call may follow.
+  // Ends the training and restores the form that model and optimizer had at adopt(), with their
+  // current values. All workers must call it. No other method can be called afterwards.
   virtual void leave() {}
 
-  // What this worker holds of the training's state, for a checkpoint: with those of the other
-  // workers every element of every parameter, buffer and optimizer state once. Views, not copies,
-  // where possible: the caller copies them before the next step. Nothing: every worker holds
-  // everything, in the model and the optimizer that were adopted.
+  // Returns the part of the training state that this worker holds, for a checkpoint. The parts of
+  // all workers contain every element of every parameter, buffer and optimizer state exactly once.
+  // The pieces are views where possible; copy them before the next step. Returns nothing if every
+  // worker holds the entire state in the adopted model and optimizer.
   virtual std::optional<std::vector<TensorPiece>> pieces() const { return std::nullopt; }
 
-  // The way back, after adopt(); called only where pieces() gives some. `source` may come from
-  // another strategy and another number of workers. Throws an Error that names the first tensor
-  // that does not fit.
+  // Restores the training state from `source`, which can originate from another strategy and
+  // another world size. Call it after adopt(), and only if pieces() returns a list. Throws an Error
+  // that names the first tensor that does not fit.
   virtual void restore(const PieceSource& source);
 };
 
-// How gradients are made smaller on their way.
+// Compression of gradients during the exchange.
 enum class Compression { None, Fp16, Bf16, PowerSgd };
 
+// Convert to and from "none", "fp16", "bf16" and "powersgd". parse_compression() throws an Error
+// for other names.
 Compression parse_compression(std::string_view name);
 std::string_view name_of(Compression compression);
 
-// What Horovod's model of exchange may be told; docs/strategies.md has the variables.
+// Options of -s horovod. docs/strategies.md lists the corresponding HOROVOD_ variables.
 struct HorovodOptions {
-  std::string reduction = "average";          // average, sum or adasum
-  int64_t fusion_bytes = int64_t{128} << 20;  // 0: every tensor travels alone
+  // ---- behaviour
+
+  // average, sum or adasum.
+  std::string reduction = "average";
+
+  // ---- performance
+
+  // Size of the fusion buffer; 0: every tensor is sent separately.
+  int64_t fusion_bytes = int64_t{128} << 20;
+  // Cycle time: interval between two rounds of negotiation.
   double cycle_ms = 1;
-  int64_t cache_capacity = 1024;  // 0: no cache
-  double predivide_factor = 1;    // gradients are divided by this before, by the rest after the sum
-  std::string timeline = {};      // file of a Chrome trace; empty: none
+  // Capacity of the response cache in tensors; 0: no cache.
+  int64_t cache_capacity = 1024;
+  // Gradients are divided by this factor before the sum and by the remainder after it.
+  double predivide_factor = 1;
+
+  // ---- diagnostics
+
+  // File of a Chrome trace of all tensors; empty: none. mark_cycles adds a mark for each cycle.
+  std::string timeline = {};
   bool mark_cycles = false;
-  double stall_warning = 10;  // seconds; 0: never
-  double stall_shutdown = 0;  // seconds; 0: never
+  // Seconds until a stall is reported, and until it ends the run; 0: never.
+  double stall_warning = 10;
+  double stall_shutdown = 0;
+
+  // ---- autotuning of fusion_bytes and cycle_ms with a Gaussian process
+
   bool autotune = false;
   std::string autotune_log = {};  // file; empty: none
   int autotune_warmup_samples = 3;
@@ -201,52 +249,76 @@ struct HorovodOptions {
   double autotune_noise = 0.8;
 };
 
-// What ZeRO may be told; docs/deepspeed.md has the keys of ds_config.json.
+// Options of -s deepspeed. docs/deepspeed.md lists the keys of ds_config.json.
 struct ZeroOptions {
-  // 0: every worker holds everything. 1: each updates, and keeps the optimizer's state of, its
-  // share of the parameters. 2: it also keeps only the gradients of its share. 3: it also keeps
-  // only its share of the parameters themselves; they are gathered when they are used.
+  // ---- behaviour
+
+  // ZeRO stage. 0: every worker holds everything. 1: each worker updates a shard of the parameters
+  // and holds the optimizer state of this shard. 2: it also holds only the gradients of its shard.
+  // 3: it also holds only its shard of the parameters, which are gathered when they are used.
   int stage = 0;
-  // Parameters are of this type; the optimizer updates float32 copies of them. Float: as they are.
+  // Type of the parameters. For 16-bit types, the optimizer updates float32 master weights. Float:
+  // the parameters keep their type.
   torch::ScalarType parameter_type = torch::kFloat32;
-  // Gradients travel as this; Undefined: half as half, all else as float32 or wider.
+  // Type of the gradients during the exchange. Undefined: half for half, otherwise at least
+  // float32.
   torch::ScalarType communication_type = torch::ScalarType::Undefined;
-  int64_t bucket_elements = int64_t{25} << 18;  // gradients that travel together, stages 0 to 2
-  // Stage 3. Smaller parameters stay whole on every worker.
+
+  // ---- performance
+
+  // Elements of a gradient bucket, stages 0 to 2.
+  int64_t bucket_elements = int64_t{25} << 18;
+  // Stage 3: parameters with fewer elements are not partitioned.
   int64_t persistence_threshold = 100'000;
-  int64_t prefetch_elements = 50'000'000;  // gathered ahead of their use; 0: none
-  int64_t max_live_elements = 0;  // gathered at a time; 0: what is in use and what is prefetched
-  // The optimizer's state and its copies of the parameters stay in main memory.
+  // Stage 3: number of elements that are gathered before they are used; 0: no prefetch.
+  int64_t prefetch_elements = 50'000'000;
+  // Stage 3: maximum number of gathered elements; 0: those in use and those prefetched.
+  int64_t max_live_elements = 0;
+  // Keeps the optimizer state and the master weights in host memory.
   bool offload_optimizer = false;
 };
 
+// Options of all strategies.
+//
+//   session.make_strategy({.find_unused_parameters = true, .bucket_bytes = int64_t{50} << 20});
 struct StrategyOptions {
-  // Parameters that take no part in a loss on some workers or in some steps are allowed; costs a
-  // walk over the graph in each step.
+  // ---- behaviour
+
+  // Allows parameters that do not contribute to the loss on some workers or in some steps. Costs a
+  // traversal of the autograd graph in each step.
   bool find_unused_parameters = false;
-  // Buffers, such as batch norm's averages, follow rank 0 before each step.
+  // Broadcasts the buffers of rank 0, such as batch norm statistics, before each step.
   bool broadcast_buffers = true;
-  // Gradients travel in packets of this size; the first is small so that the exchange begins early.
+
+  // ---- performance
+
+  // Size of a gradient bucket. The first bucket is small so that the exchange starts early.
   int64_t first_bucket_bytes = int64_t{1} << 20;
   int64_t bucket_bytes = int64_t{25} << 20;
-  // The same parameters take part, in the same order, in every step: ddp looks once.
+  // Declares that the same parameters contribute in the same order in every step, so that ddp
+  // analyzes the graph only once.
   bool static_graph = false;
-  // Gradients travel while backward still runs; false: after it, to see what that costs.
+  // Exchanges gradients during backward. False: after it, to measure the effect of overlap.
   bool overlap = true;
-  // Workers may run out of batches at different steps, and then call Strategy::join(). Costs one
-  // small message in each step.
+
+  // ---- behaviour: uneven inputs, batch norm and compression
+
+  // Allows workers to run out of batches at different steps and to call Strategy::join(). Costs one
+  // small message per step.
   bool uneven = false;
-  // Batch norm takes its statistics over the whole global batch.
+  // Computes batch norm statistics over the global batch.
   bool sync_batchnorm = false;
   Compression compression = Compression::None;
+  // PowerSGD: rank of the matrices, and number of uncompressed steps before it starts.
   int powersgd_rank = 1;
-  int64_t powersgd_start = 10;  // steps that are exchanged whole before PowerSGD begins
+  int64_t powersgd_start = 10;
   HorovodOptions horovod = {};
   ZeroOptions zero = {};
 };
 
-// The strategy of that name. Throws an Error that lists the names if there is none, or if it cannot
-// train this gang. `communicator` must outlive it.
+// Creates the strategy with the name `name`. `communicator` must outlive it. Throws an Error that
+// lists the names if there is no such strategy, or an Error if the strategy does not support the
+// workers of `communicator`. A training program normally calls Session::make_strategy() instead.
 std::unique_ptr<Strategy> make_strategy(std::string_view name,
                                         Communicator& communicator,
                                         const StrategyOptions& options = {});

@@ -10,31 +10,37 @@
 
 namespace lockstep {
 
-// GPT-2's byte-pair encoding: text to numbers and back, without loss. White space is that of the
-// vocabulary's own package, JavaScript's: around U+0085 and U+FEFF, a byte order mark, other
-// programs may cut differently.
+// The byte-pair encoding of GPT-2: converts text to tokens and back, without loss.
 //
-// Not for several threads at once: it remembers the words that it has seen.
+//   Tokenizer tokenizer(session.data_dir() / "gpt2");
+//   const auto tokens = tokenizer.encode("Hello world");
+//   tokenizer.decode(tokens);  // "Hello world"
+//
+// White space is defined as in JavaScript, as in the original implementation of the vocabulary.
+// Other implementations may split differently around U+0085 and U+FEFF (byte order mark).
+//
+// Not thread-safe: encode() caches the words that it has seen. Use one Tokenizer per thread.
 class Tokenizer {
  public:
-  // `folder` holds encoder.json and vocab.bpe, or vocab.json and merges.txt as Hugging Face calls
-  // them. Throws an Error that names the file and the line that is not what it should be.
+  // Reads encoder.json and vocab.bpe from `folder`, or vocab.json and merges.txt, the names that
+  // Hugging Face uses. Throws an Error that names the file and the invalid line.
   explicit Tokenizer(const std::filesystem::path& folder);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // The numbers of `text`, which must be UTF-8; throws an Error that names the first byte that is
-  // not. "<|endoftext|>" in it is text like any other.
+  // Returns the tokens of `text`, which must be UTF-8. Throws an Error with the offset of the first
+  // invalid byte. "<|endoftext|>" has no special meaning in `text`.
   std::vector<int32_t> encode(std::string_view text);
 
-  // The bytes behind the numbers: UTF-8 again where they are all that encode() gave. Throws an
-  // Error for a number that is not in the vocabulary.
+  // Returns the bytes of the tokens. The result is UTF-8 if `tokens` is a complete result of
+  // encode(). Throws an Error for a token outside the vocabulary.
   std::string decode(const std::vector<int32_t>& tokens) const;
 
+  // Number of tokens in the vocabulary.
   int32_t vocabulary_size() const;
 
-  // What stands between two texts: "<|endoftext|>".
+  // The token that separates two texts: "<|endoftext|>".
   int32_t end_of_text() const;
 
  private:

@@ -8,13 +8,21 @@
 
 namespace lockstep {
 
-// What --verify-strategies does, for a program with a loop of its own, which asks
-// Session::wants_verification() and calls this instead of training; Trainer::fit does it by itself.
+// Implements --verify-strategies for a program with a custom training loop. Trainer::fit does this
+// itself. Use the template below, which takes the model by its own type:
 //
-// Trains `model` for some steps under every strategy, on one worker up to all of them, each time
-// from the weights that rank 0 holds now and on the same global batches, and compares with one
-// process. Prints a table. Does not return: it leaves the program's body, and run() ends with 0, or
-// with 1 if a strategy is further from one process than rounding explains.
+//   if (session.wants_verification()) {
+//     lockstep::verify_strategies(session, *net, *adam, train, lockstep::CrossEntropy());
+//   }
+//
+// Trains `model` for some steps under every strategy, with 1 to all workers. Each trial starts from
+// the current weights of rank 0 and uses the same global batches. Compares the results with a
+// training in one process and prints a table.
+//
+// All workers must call it. It does not return: it throws out of the program's body, and run()
+// returns 0, or 1 if the result of a strategy differs from one process by more than rounding
+// explains. Throws an Error if the command line contains an option that makes the comparison
+// meaningless, such as --compression.
 [[noreturn]] void verify_any(Session& session,
                              torch::nn::Module& model,
                              torch::optim::Optimizer& optimizer,
@@ -22,7 +30,7 @@ namespace lockstep {
                              const LossFunction& loss,
                              const TrainerOptions& options);
 
-// `loss` takes the model by its own type, as in Trainer::fit.
+// As verify_any(). `loss` takes the model by its own type, as in Trainer::fit.
 template <typename Model, typename Callable>
 [[noreturn]] void verify_strategies(Session& session,
                                     Model& model,
