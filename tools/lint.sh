@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every check that needs no build of the worker tower. Says all that is wrong, not only the first.
+# Runs all checks that need no build of the training library. Reports all failures, not only the
+# first.
 #
 #   tools/lint.sh [JOBS]
 set -uo pipefail
@@ -17,13 +18,13 @@ check() {
 }
 
 shell_scripts() {
-  # Scripts that lockstep writes have a test of their own, which asks bash.
+  # Scripts that lockstep generates are checked with bash in a separate test.
   mapfile -t scripts < <(find tools tests bench examples .ci -name golden -prune -o -type f -print0 |
     xargs -0 grep -lE '^#!/bin/(ba)?sh' | sort)
   if command -v shellcheck >/dev/null; then
     shellcheck -x "${scripts[@]}" && echo "shellcheck: ${#scripts[@]} scripts"
   else
-    echo "shellcheck: not here, skipped"
+    echo "shellcheck: not installed, skipped"
   fi
 }
 
@@ -43,6 +44,7 @@ tidy() {
 
 check format tools/format.sh --check
 check layering python3 tools/check_layers.py
+check language python3 tools/check_language.py
 check shellcheck shell_scripts
 check python python_files
 check web tools/check_web.sh
@@ -52,4 +54,4 @@ if [[ ${#failed[@]} -gt 0 ]]; then
   echo "lint: failed: ${failed[*]}" >&2
   exit 1
 fi
-echo "lint: all well"
+echo "lint: passed"

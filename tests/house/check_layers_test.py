@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds tools/check_layers.py small trees with one fault each."""
+"""Runs tools/check_layers.py on small trees with one fault each."""
 
 import pathlib
 import sys
@@ -61,7 +61,7 @@ GOOD_TREE = {
 
 
 def offences_of(changes):
-    """The good tree with some files changed (None removes one), checked."""
+    """The offences in the good tree with some files changed (None removes one)."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, text in {**GOOD_TREE, **changes}.items():
@@ -82,33 +82,33 @@ class CheckLayers(unittest.TestCase):
 
     def test_an_include_never_goes_up(self):
         self.assert_only({"src/base/text.h": '#include <string>\n#include "os/files.h"\n'},
-                         "src/base/text.h:2: os/files.h goes up: os stands on base")
+                         "src/base/text.h:2: os/files.h points upwards: os depends on base")
 
     def test_an_include_follows_the_table(self):
         self.assert_only({"src/comm/comm.h": '#include "os/files.h"\n'},
-                         "src/comm/comm.h:1: comm may not include os/files.h: "
+                         "src/comm/comm.h:1: comm must not include os/files.h: "
                          "layers.txt does not list os for comm")
 
     def test_the_towers_never_see_each_other(self):
         self.assert_only({"src/train/loop.h": '#include "plan/plan.h"\n'},
-                         "src/train/loop.h:1: plan/plan.h is of the other tower: "
+                         "src/train/loop.h:1: plan/plan.h is in the other tower: "
                          "train is worker, plan is launcher")
 
     def test_angle_brackets_hide_nothing(self):
         self.assert_only({"src/base/text.h": "#include <os/files.h>\n"},
-                         "src/base/text.h:1: os/files.h goes up: os stands on base")
+                         "src/base/text.h:1: os/files.h points upwards: os depends on base")
 
     def test_a_public_header_has_the_level_of_its_owner(self):
         self.assert_only({"src/comm/comm.h": '#include "lockstep/run.h"\n'},
-                         "src/comm/comm.h:1: lockstep/run.h goes up: train stands on comm")
+                         "src/comm/comm.h:1: lockstep/run.h points upwards: train depends on comm")
         self.assert_only({"include/lockstep/communicator.h": '#include "lockstep/run.h"\n'},
-                         "include/lockstep/communicator.h:1: lockstep/run.h goes up: "
-                         "train stands on comm")
+                         "include/lockstep/communicator.h:1: lockstep/run.h points upwards: "
+                         "train depends on comm")
 
     def test_a_public_header_includes_nothing_of_src(self):
         self.assert_only({"include/lockstep/run.h": '#include "comm/comm.h"\n'},
                          "include/lockstep/run.h:1: "
-                         "a public header may not include comm/comm.h of src/")
+                         "a public header must not include comm/comm.h of src/")
 
     def test_a_public_header_has_an_owner(self):
         self.assert_only({"include/lockstep/extra.h": "#pragma once\n"},
@@ -129,39 +129,39 @@ class CheckLayers(unittest.TestCase):
 
     def test_the_table_keeps_the_towers_apart(self):
         self.assert_only({"tools/layers.txt": LAYERS.replace("base comm", "base comm plan")},
-                         "tools/layers.txt:8: train (worker tower) may not see plan "
+                         "tools/layers.txt:8: train (worker tower) must not include plan "
                          "(launcher tower)")
 
     def test_the_table_names_only_modules(self):
         self.assert_only({"tools/layers.txt": LAYERS.replace("plan:  base os", "plan:  base oz")},
-                         "tools/layers.txt:5: plan may include 'oz', which is no module")
+                         "tools/layers.txt:5: plan lists 'oz', which is not a module")
 
     def test_the_launcher_includes_no_libtorch(self):
         self.assert_only({"src/plan/plan.h": "#include <torch/torch.h>\n"},
-                         "src/plan/plan.h:1: <torch/torch.h> names libtorch, "
+                         "src/plan/plan.h:1: <torch/torch.h> is a header of libtorch, "
                          "which plan must not need")
 
     def test_the_launcher_names_no_libtorch(self):
         self.assert_only({"src/plan/plan.h": "void f(const at::Tensor&);\n"},
-                         "src/plan/plan.h:1: at:: is of libtorch, which plan must not need")
+                         "src/plan/plan.h:1: at:: belongs to libtorch, which plan must not need")
 
     def test_system_headers_stay_in_os(self):
         self.assert_only({"src/plan/plan.h": "#include <sys/wait.h>\n"},
                          "src/plan/plan.h:1: <sys/wait.h> belongs in os/ "
-                         "(or in [exceptions] of layers.txt, with its reason)")
+                         "(or in [exceptions] of layers.txt, with a reason)")
 
     def test_an_exception_is_for_one_header_and_says_why(self):
         self.assert_only({"src/comm/comm.cpp": '#include "comm/comm.h"\n#include <unistd.h>\n'},
                          "src/comm/comm.cpp:2: <unistd.h> belongs in os/ "
-                         "(or in [exceptions] of layers.txt, with its reason)")
+                         "(or in [exceptions] of layers.txt, with a reason)")
         without_reason = LAYERS.replace("  # memory that ranks share", "")
         self.assert_only({"tools/layers.txt": without_reason},
                          "tools/layers.txt:18: "
-                         "the exception for src/comm/comm.cpp does not say why")
+                         "the exception for src/comm/comm.cpp has no reason")
 
     def test_getenv_exists_once(self):
         self.assert_only({"src/comm/comm.h": 'const char* home = std::getenv("HOME");\n'},
-                         "src/comm/comm.h:1: getenv belongs in src/os/environment.cpp alone")
+                         "src/comm/comm.h:1: getenv belongs in src/os/environment.cpp only")
 
     def test_includes_are_written_from_the_root(self):
         self.assert_only({"src/comm/solo.h": '#include "comm.h"\n'},
@@ -174,18 +174,18 @@ class CheckLayers(unittest.TestCase):
 
     def test_examples_use_public_headers_only(self):
         self.assert_only({"examples/mnist/main.cpp": '#include "comm/comm.h"\n'},
-                         "examples/mnist/main.cpp:1: examples may not include comm/comm.h; "
-                         "it may include public headers")
+                         "examples/mnist/main.cpp:1: examples must not include comm/comm.h; "
+                         "it can include public headers")
 
     def test_cmake_says_the_same_as_the_table(self):
         self.assert_only({"src/train/CMakeLists.txt":
                           "lockstep_module(train SOURCES run.cpp DEPS base TORCH)\n"},
                          "src/train/CMakeLists.txt:1: DEPS are 'base', "
-                         "layers.txt says 'base comm'")
+                         "layers.txt lists 'base comm'")
 
     def test_cmake_names_every_source(self):
         self.assert_only({"src/plan/request.cpp": "int x;\n"},
-                         "src/plan/CMakeLists.txt:1: does not name request.cpp")
+                         "src/plan/CMakeLists.txt:1: does not list request.cpp")
 
     def test_the_launcher_asks_cmake_for_no_libtorch(self):
         self.assert_only({"src/plan/CMakeLists.txt":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every command that the documentation shows in a block marked `console`.
+"""Runs every command in the `console` blocks of the documentation.
 
     docs_commands.py SOURCE BUILD
 
-Commands are the lines that begin with `$ `; one that ends in `\\` goes on in the next line. They run
-in the order of the page, in a scratch folder that looks like the root of the repository with its
-`build/`. A command must end with 0, or with N where a comment `# exits N` ends its line.
+Commands are the lines that begin with `$ `; a line that ends in `\\` continues in the next one. They
+run in the order of the page, in a scratch folder that looks like the root of the repository with its
+`build/`. A command must exit with 0, or with N if its line ends with a comment `# exits N`.
 """
 
 import pathlib
@@ -43,7 +43,7 @@ def run_page(page, source, build):
             right = done.returncode == expected
             print(f"{page.relative_to(source)}: {text}: {'as expected' if right else 'WRONG'}")
             if not right:
-                print(f"{done.stdout}ended with {done.returncode}, expected {expected}")
+                print(f"{done.stdout}exit code {done.returncode}, expected {expected}")
                 failures += 1
     return failures
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every header compiles alone: headers_alone.py COMPILER BUILD NAME...
+"""Checks that every header compiles alone: headers_alone.py COMPILER BUILD NAME...
 
-BUILD/NAME.txt names headers, BUILD/NAME.cpp is a source whose command, in compile_commands.json, is
-the one for them. With libtorch, whose templates take a compiler five seconds after it has read the
-last line, each header is followed by an error of our own, at which the compiler stops: it is the
-first one if there is nothing wrong with the header.
+BUILD/NAME.txt lists headers. BUILD/NAME.cpp is a source whose command in compile_commands.json is
+used for them. With libtorch, the compiler spends five seconds on templates after the last line. Each
+header is therefore followed by a deliberate error at which the compiler stops. If the header is
+correct, that error is the first one.
 """
 
 import concurrent.futures
@@ -17,16 +17,16 @@ import subprocess
 import sys
 
 MESSAGE = "the end of the header"
-# Beyond the last brace: in a namespace that was left open there is no such name.
+# After the last brace: inside a namespace that was left open, ::the_end does not exist.
 END = f'int the_end;\nstatic_assert(sizeof(::the_end) == 0, "{MESSAGE}");\n'
-# What must be found, lest nothing be: a header that is not there, names that are not known.
+# Faults that must be detected, to prove that the check works: a missing header, unknown names.
 UNSOUND = ('#include "no/such_header.h"', "Unknown value();", "inline int f() { return unknown(); }",
            "namespace open {", "struct Open {")
 TAKES_A_VALUE = ("-o", "-c", "-MT", "-MF")
 
 
 def command_for(source, compiler, commands):
-    """The words that compile `source`, but for the files that they read and write."""
+    """The command that compiles `source`, without its input and output files."""
     entry = next(each for each in commands if pathlib.Path(each["file"]) == source)
     words = shlex.split(entry["command"])
     words = words[words.index(compiler):]
@@ -41,7 +41,7 @@ def command_for(source, compiler, commands):
 
 
 def objection(text, words, directory, stops_there):
-    """What the compiler has against a source of this text, or nothing."""
+    """The error of the compiler for this source text, or nothing."""
     result = subprocess.run(words, cwd=directory, text=True, capture_output=True, check=False,
                             input=text + "\n" + (END if stops_there else ""),
                             env={**os.environ, "LC_ALL": "C"})
@@ -54,7 +54,7 @@ def objection(text, words, directory, stops_there):
 
 
 def jobs():
-    """As many compilers as there are cores and memory for."""
+    """The number of compilers that cores and memory allow."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min(len(os.sched_getaffinity(0)), memory // 2_500_000_000 + 1)
 
@@ -69,7 +69,7 @@ def main(compiler, build, names):
             stops_there = "-include" in words or "-include-pch" in words
             for text in UNSOUND:
                 if not objection(text, words, directory, stops_there):
-                    wrong.append(f"this was not noticed: {text}")
+                    wrong.append(f"this fault was not detected: {text}")
             for header in (build / f"{name}.txt").read_text().split():
                 text = f'#include "{header}"'
                 checks.append(pool.submit(objection, text, words, directory, stops_there))

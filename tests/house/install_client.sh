@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs a build folder aside, builds the client project against it, runs it as a gang of one.
+# Installs a build folder into a scratch prefix, builds the client project against it and runs it as
+# a single process.
 #
 #   install_client.sh BUILD SCRATCH
 set -euo pipefail
@@ -29,6 +30,6 @@ grep -qx 'workers: 1, sum: 1' <<<"$said"
 "$scratch/prefix/bin/lockstep" --version
 
 if grep -rlF -e "$build" -e "$(cd "$here/../.." && pwd)" prefix/include prefix/lib*/cmake; then
-  echo "the files above name the folder that lockstep was built in" >&2
+  echo "the files above contain the path of the build or source folder" >&2
   exit 1
 fi

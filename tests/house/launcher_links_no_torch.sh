@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The launcher runs where libtorch, MPI and CUDA are not installed.
+# Checks that the launcher runs without libtorch, MPI and CUDA.
 #
 #   launcher_links_no_torch.sh LAUNCHER
 set -euo pipefail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a client of an installed lockstep writes: here a gang of one, and one collective.
+// A program that uses an installed lockstep: one worker and one collective.
 #include <iostream>
 #include <lockstep/lockstep.h>
 
