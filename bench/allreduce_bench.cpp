@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The time of an all-reduce of floats, 4 KB to 100 MB, over whatever joins the workers; alone, that
-// of a memcpy. bench/allreduce_bench.py starts it and makes a table of what it prints:
+// Measures an all-reduce of floats, 4 KB to 100 MB, over the transport of the workers. With one
+// worker it measures memcpy. bench/allreduce_bench.py starts it and creates a table from its
+// output:
 //
 //   kind workers bytes median_us
 //
@@ -24,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Limits {
   int64_t most_bytes;
-  double seconds;  // for each size
+  double seconds;  // per size
 };
 
 double median(std::vector<double> values) {
@@ -77,9 +78,9 @@ void measure(Session& session, const Limits& limits) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{.about = "The time of an all-reduce, 4 KB to 100 MB",
-                                  .options = {{"--most-bytes", "104857600", "the largest message"},
-                                              {"--seconds", "1", "spent on each size"}}};
+  const lockstep::Program program{.about = "Measures an all-reduce, 4 KB to 100 MB",
+                                  .options = {{"--most-bytes", "104857600", "Largest message"},
+                                              {"--seconds", "1", "Seconds per size"}}};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     lockstep::measure(session,
                       {.most_bytes = std::stoll(session.option("--most-bytes")),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce between 2 and 4 workers of this machine: shared memory, Gloo and Open MPI in one run.
+"""Compares all-reduce over shared memory, Gloo and Open MPI between workers of this machine.
 
-Each round starts every transport once, so that a slow minute of the machine hits all of them; the
-table has medians over the rounds of the program's own medians. Beside them a memcpy of that size by
-one process. Never a test.
+Each round starts every transport once, so that a temporary load affects all of them. The table has
+the median over the rounds of the medians that the program prints, and the time of a memcpy of the
+same size in one process. Not part of the tests.
 """
 import argparse
 import json
@@ -29,17 +29,17 @@ def command_for(transport, workers, build, more):
 
 
 def measure(transport, workers, build, more):
-    """{bytes: microseconds}; ends the program if a run fails: no figure is better than a wrong one."""
+    """Returns {bytes: microseconds}. Exits if a run fails."""
     command = command_for(transport, workers, build, more)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
     if done.returncode != 0:
-        sys.exit(f"allreduce_bench: {' '.join(command)} ended with {done.returncode}:\n"
+        sys.exit(f"allreduce_bench: {' '.join(command)} exited with {done.returncode}:\n"
                  f"{done.stdout}{done.stderr}")
     found = {}
     for line in done.stdout.splitlines():
         words = line.split()
-        if len(words) >= 4 and words[-4] == transport:  # the launcher may put a rank before it
+        if len(words) >= 4 and words[-4] == transport:  # the launcher adds the rank as a prefix
             found[int(words[-2])] = float(words[-1])
     if not found:
         sys.exit(f"allreduce_bench: {' '.join(command)} printed no figures:\n{done.stdout}")
@@ -51,9 +51,10 @@ def size_text(size):
 
 
 def table_of(workers, times, transports):
-    """Microseconds; GB/s and the share of memcpy's for ours; ours against the faster other."""
-    head = ["size", *transports, "memcpy", "shared memory, GB/s", "share of memcpy",
-            "against the faster other"]
+    """Microseconds of all transports; for shared memory also GB/s, the fraction of memcpy and the
+    speed-up over the fastest other transport."""
+    head = ["size", *transports, "memcpy", "shared memory, GB/s", "fraction of memcpy",
+            "speed-up over the faster of gloo and mpi"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for size, copy in sorted(times["memcpy", 1].items()):
         medians = {name: statistics.median(times[name, workers][size]) for name in transports}
@@ -69,11 +70,13 @@ def table_of(workers, times, transports):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--workers", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one short round up to 4 MB")
-    parser.add_argument("--json", help="file for every figure")
+    parser.add_argument("--build", default="build", help="build directory [build]")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 4],
+                        help="numbers of workers [2 4]")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds [5]")
+    parser.add_argument("--quick", action="store_true",
+                        help="run one short round with messages up to 4 MB")
+    parser.add_argument("--json", help="file for all measurements")
     options = parser.parse_args()
     more = ["--seconds", "0.5"]
     if options.quick:
@@ -88,7 +91,7 @@ def main():
             for size, value in measure(*case, options.build, more).items():
                 times[case].setdefault(size, []).append(value)
     print(f"{os.cpu_count()} cores, {platform.machine()}, load {load:.1f} before and "
-          f"{os.getloadavg()[0]:.1f} after, medians of {options.rounds} rounds, microseconds")
+          f"{os.getloadavg()[0]:.1f} after, medians of {options.rounds} rounds in microseconds")
     for workers in options.workers:
         print(f"\n{workers} workers\n\n{table_of(workers, times, transports)}")
     if options.json:

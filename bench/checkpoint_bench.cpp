@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training whose state has a chosen size, for checkpoint_bench.py: prints the seconds of every
-// step, and what the loop stood still for each save, as JSON.
+// Trains a model whose state has a given size, for checkpoint_bench.py. Prints the seconds of every
+// step as JSON.
 #include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Wide layers: many parameters, little to compute.
+// Wide layers have many parameters and need little computation.
 struct WideImpl : torch::nn::Module {
   explicit WideImpl(int64_t parameters) {
     constexpr int64_t kWidth = 1024;
@@ -55,10 +55,10 @@ class Watch final : public lockstep::Callback {
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
-      .about = "A training whose state has a chosen size",
-      .options = {{.name = "--megabytes", .value = "1000", .help = "Weights and Adam's moments"}}};
+      .about = "Trains a model whose state has a given size",
+      .options = {{.name = "--megabytes", .value = "1000", .help = "Size of weights and moments"}}};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
-    // Each parameter has 12 bytes: itself and two moments.
+    // 12 bytes per parameter: the weight and two moments.
     const int64_t parameters = std::stoll(session.option("--megabytes")) * 1'000'000 / 12;
     Wide net(parameters);
     const auto adam = session.make_optimizer(net->parameters(), {.name = "adam", .lr = 1e-4});

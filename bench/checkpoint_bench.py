@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint costs: time to save, and how long training stands still for it.
+"""Measures the cost of checkpoints: time to save, and stall of the training loop.
 
-Trains checkpoint_bench (a state of a chosen size) with no checkpoints, with checkpoints that
-training waits for, and with those written beside it; in the same run, on the same disk, writes as
-many bytes to one file and waits until they are on the disk. The ways take turns.
+Trains checkpoint_bench (a model with a state of a given size) without checkpoints, with synchronous
+and with asynchronous checkpoints. For comparison, writes the same number of bytes to one file on
+the same disk and calls fsync. The modes alternate.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ WAYS = {"none": ["--no-checkpoint"], "synchronous": ["--no-checkpoint-async"], "
 
 
 def write_plainly(folder, size):
-    """Seconds to write a file of that size and have it on the disk."""
+    """Returns the seconds to write a file of `size` bytes, including fsync."""
     block = os.urandom(1 << 20) * 4
     path = os.path.join(folder, "plain")
     begun = time.monotonic()
@@ -56,14 +56,16 @@ def train(options, way, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lockstep", default="build/bin/lockstep")
-    parser.add_argument("--program", default="build/bench/checkpoint_bench")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--every", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--folder", default=".", help="on the disk to be measured")
+    parser.add_argument("--lockstep", default="build/bin/lockstep",
+                        help="launcher [build/bin/lockstep]")
+    parser.add_argument("--program", default="build/bench/checkpoint_bench",
+                        help="training program [build/bench/checkpoint_bench]")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers [2]")
+    parser.add_argument("--megabytes", type=int, default=1000, help="size of the state [1000]")
+    parser.add_argument("--steps", type=int, default=30, help="steps per training [30]")
+    parser.add_argument("--every", type=int, default=10, help="steps between checkpoints [10]")
+    parser.add_argument("--rounds", type=int, default=2, help="number of rounds [2]")
+    parser.add_argument("--folder", default=".", help="directory on the disk to measure [.]")
     options = parser.parse_args()
     steps = {way: [] for way in WAYS}
     saves = {way: [] for way in WAYS}
@@ -73,11 +75,11 @@ def main():
             disk.append(write_plainly(folder, options.megabytes * 1_000_000))
             for way in WAYS:
                 more_steps, more_saves = train(options, way, folder)
-                steps[way] += more_steps[2:]  # the first ones make the optimizer's state
+                steps[way] += more_steps[2:]  # the first steps allocate the optimizer state
                 saves[way] += more_saves
         disk.append(write_plainly(folder, options.megabytes * 1_000_000))
     plain = statistics.median(disk)
-    print(f"| way | save, s | stall of the loop, s | of the disk's own time | step, ms (median) "
+    print(f"| mode | save, s | stall of the loop, s | relative to plain write | step, ms (median) "
           f"| slowest step, s |")
     print("|---|---|---|---|---|---|")
     print(f"| plain write + fsync | {plain:.2f} | | 1.00 | | |")
@@ -86,12 +88,12 @@ def main():
         if not saves[way]:
             print(f"| {way} | | | | {step} |")
             continue
-        # The last save of a training has no steps beside it.
+        # No steps run during the last save of a training, so it is not typical; hence the median.
         seconds = statistics.median(s["seconds"] for s in saves[way])
         stall = statistics.median(s["stall_seconds"] for s in saves[way])
         print(f"| {way} | {seconds:.2f} | {stall:.2f} | {seconds / plain:.2f} | {step} |")
     print(f"\n{options.workers} workers, {options.megabytes} MB, {len(saves['asynchronous'])} saves; "
-          f"plain: {', '.join(f'{s:.2f}' for s in disk)} s")
+          f"plain writes: {', '.join(f'{s:.2f}' for s in disk)} s")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills a training with SIGKILL at random instants while it saves often, again and again.
+"""Kills a training repeatedly with SIGKILL at random times while it saves checkpoints.
 
-Each kill takes one worker, or all processes of the run at once; the next start goes on with
---resume auto. After every kill: is a checkpoint lost that was complete, is one damaged? Whenever a
-training reaches its end, its weights and its test loss must be those of an uninterrupted run, bit
-for bit; then the next one begins. Prints a table and every fault; the exit code tells whether there
-was one. A test with few kills, a result with many.
+Each kill ends one worker, or all processes of the run at once. The next start uses --resume auto.
+After every kill, no complete checkpoint must be lost or damaged. When a training ends, its weights
+and its test loss must be bit-identical to those of an uninterrupted run; then the next training
+starts. Prints a table and every fault. The exit code is 1 if there was a fault. The tests run it
+with a few kills, docs/results with many.
 """
 import argparse
 import json
@@ -57,14 +57,14 @@ class Training:
                 kill(pid)
 
     def newest(self, run):
-        """The newest complete step; -1: none."""
+        """Returns the newest step with a complete checkpoint, or -1."""
         steps = [-1]
         for path in (self.folder / run / "checkpoints").glob("step-*/COMPLETE"):
             steps.append(int(path.parent.name.removeprefix("step-")))
         return max(steps)
 
     def outcome(self, run):
-        """The final weights, bit for bit, and the last test loss."""
+        """Returns the bytes of the final weights, and the last test loss."""
         with zipfile.ZipFile(self.folder / run / "model.pt") as archive:
             weights = {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist()
                        if "/data" in name}
@@ -82,7 +82,7 @@ def kill(pid):
 
 
 def workers_of(training):
-    """Processes of the run whose program is the trained one."""
+    """Returns the processes of the run that execute the training program."""
     found = []
     for pid in training.processes():
         try:
@@ -101,11 +101,11 @@ class Figures:
 
 
 def crash_once(training, run, chance, figures):
-    """One start; returns whether the training came to its end."""
+    """Starts the training once. Returns whether it reached its end."""
     before = training.newest(run)
     process = training.start(run)
     deadline = time.monotonic() + MOST_SECONDS
-    # Not while the program loads: an instant between the first step and the end of the training.
+    # Wait for the start of training, because a kill while the program loads would test nothing.
     events = training.folder / run / "events" / "rank-0.jsonl"
     started = events.stat().st_size if events.exists() else 0
     while process.poll() is None and time.monotonic() < deadline:
@@ -129,7 +129,7 @@ def crash_once(training, run, chance, figures):
         try:
             process.wait(MOST_SECONDS)
         except subprocess.TimeoutExpired:
-            figures.faults.append(f"kill {figures.kills}: the run hangs after a worker's death")
+            figures.faults.append(f"kill {figures.kills}: the run hangs after the end of a worker")
         training.kill_all()
     process.wait()
     figures.kills += 1
@@ -137,7 +137,8 @@ def crash_once(training, run, chance, figures):
     figures.during_save += partial
     after = training.newest(run)
     if after < seen:
-        figures.faults.append(f"kill {figures.kills}: step {seen} was complete, now {after} is")
+        figures.faults.append(f"kill {figures.kills}: the newest complete step was {seen}, "
+                              f"now it is {after}")
     figures.steps.append(after - before)
     return False
 
@@ -150,22 +151,26 @@ def read_from(path, offset):
 
 def finish(training, run, process, figures):
     if process.returncode != 0:
-        figures.faults.append(f"{run}: ended with {process.returncode} without a kill")
+        figures.faults.append(f"{run}: exited with {process.returncode} without a kill")
         figures.faults.append(training.log.read_text(errors="replace")[-2000:])
     return True
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lockstep", default="build/bin/lockstep")
-    parser.add_argument("--program", default="build/bin/mnist")
-    parser.add_argument("--arguments", default="--generated-digits --net mlp --epochs 1")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--every", type=int, default=2, help="steps between checkpoints")
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--span", type=float, default=1.0, help="seconds in which a kill falls")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--lockstep", default="build/bin/lockstep",
+                        help="launcher [build/bin/lockstep]")
+    parser.add_argument("--program", default="build/bin/mnist",
+                        help="training program [build/bin/mnist]")
+    parser.add_argument("--arguments", default="--generated-digits --net mlp --epochs 1",
+                        help="arguments of the program [--generated-digits --net mlp --epochs 1]")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers [2]")
+    parser.add_argument("--every", type=int, default=2, help="steps between checkpoints [2]")
+    parser.add_argument("--kills", type=int, default=500, help="number of kills [500]")
+    parser.add_argument("--span", type=float, default=1.0,
+                        help="maximum time from the start of training to a kill, in seconds [1]")
+    parser.add_argument("--seed", type=int, default=1, help="random seed [1]")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     chance = random.Random(options.seed)
     figures = Figures()
@@ -189,10 +194,10 @@ def main():
             log = training.log.read_text(errors="replace")
             resumed = len(re.findall(r"resumed at step", log))
             figures.restarts += resumed
-            if "passed over" in log:
+            if "skipping a damaged checkpoint" in log:
                 figures.faults.append(f"{run}: a complete checkpoint was damaged")
             if not figures.faults and training.outcome(run) != expected:
-                figures.faults.append(f"{run}: other weights or another loss than uninterrupted")
+                figures.faults.append(f"{run}: weights or loss differ from the uninterrupted run")
             figures.ends += 1
             number += 1
             if figures.faults:

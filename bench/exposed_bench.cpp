@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of a step is exchange that no computation hides. exposed_bench.py starts it, one worker
-// on each end of a slow link; alone it is a program like any other:
+// Measures the exposed communication of a step. exposed_bench.py starts it with one worker on each
+// end of a slow link. It can also be started directly:
 //
 //   lockstep run --nproc-per-node 2 -- exposed_bench -s ddp --no-overlap
 //
-// Each worker trains the same network twice, step by step in turn: in the gang, and by itself with
-// -s single on its own share. The exposed time of a step is the difference.
+// Each worker trains the same network twice, in alternating steps: together with the other workers,
+// and alone with -s single on its local batch. The exposed time of a step is the difference.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -24,7 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What this worker has sent over all networks but loopback, as the kernel counts it.
+// Bytes sent on all interfaces except loopback, from the counters of the kernel. Under
+// exposed_bench.py each worker has its own network namespace, so no other traffic is counted.
 int64_t sent_bytes() {
   int64_t sum = 0;
   for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net")) {
@@ -47,7 +48,7 @@ struct Trained {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::unique_ptr<Strategy> strategy;
 
-  // Milliseconds of one step.
+  // Runs one step and returns its milliseconds.
   double step(const Batch& batch) const {
     const auto begin = Clock::now();
     strategy->accumulate(stack_loss, batch, {});
@@ -73,7 +74,8 @@ void measure(Session& session) {
   const Trained alone = make(make_strategy("single", solo));
   const Batch batch{torch::randn({share, width}), torch::randn({share, width})};
 
-  // Bytes are those of all steps together: an interface also sends what answers the other side.
+  // Bytes are the average over all steps. They include acknowledgements of data from the other
+  // worker.
   constexpr int kWarmUp = 4;
   std::vector<double> with_exchange;
   std::vector<double> without;
@@ -92,7 +94,7 @@ void measure(Session& session) {
       bytes += sent;
     }
   }
-  // The slower worker's; a step is over when both are.
+  // The maximum over the workers: a step ends when the slower worker ends.
   torch::Tensor figures = torch::tensor({median(with_exchange),
                                          median(without),
                                          median(exposed),
@@ -122,11 +124,10 @@ void measure(Session& session) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{
-      .about = "Measures the part of a step that is exchange and nothing else",
-      .options = {{"--layers", "20", "Matrices of the network"},
-                  {"--width", "512", "Rows and columns of each"},
-                  {"--share", "256", "Samples of a worker in a step"},
-                  {"--rounds", "30", "Steps that are measured"}}};
+  const lockstep::Program program{.about = "Measures the exposed communication of a step",
+                                  .options = {{"--layers", "20", "Number of matrices"},
+                                              {"--width", "512", "Rows and columns per matrix"},
+                                              {"--share", "256", "Samples per worker and step"},
+                                              {"--rounds", "30", "Measured steps"}}};
   return lockstep::run(argc, argv, program, lockstep::measure);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exposed communication per step over a slow link; prints a table in Markdown.
+"""Measures exposed communication per step over a slow link; prints a Markdown table.
 
-Two network namespaces, joined by a veth pair on which tc lets pass so much and no more, are two
-nodes with one worker and one core each. As root; nothing of it is left at the end.
+Two network namespaces represent two nodes with one worker and one core each. A veth pair connects
+them; tc limits its rate. Requires root. The namespaces are removed at the end.
 
     python3 bench/exposed_bench.py --bench build/bench/exposed_bench
 """
@@ -26,7 +26,7 @@ def run(*command):
 
 
 class Link:
-    """Two namespaces and the cable between them."""
+    """Two network namespaces and the veth pair between them."""
 
     def __init__(self, rate):
         self.rate = rate
@@ -49,7 +49,7 @@ class Link:
             subprocess.run(["ip", "netns", "del", name], check=False)
 
     def measure(self, megabytes=50):
-        """Payload in Mbit/s that one TCP connection gets through."""
+        """Returns the payload rate of one TCP connection in Mbit/s."""
         here = os.path.abspath(__file__)
         sink = subprocess.Popen(["ip", "netns", "exec", NAMES[1], sys.executable, here, "--sink"],
                                 stdout=subprocess.PIPE)
@@ -76,19 +76,19 @@ def source(megabytes):
         for _ in range(megabytes):
             connection.sendall(bytes(1_000_000))
         connection.shutdown(socket.SHUT_WR)
-        connection.recv(1)  # until the other side has it all
+        connection.recv(1)  # returns when the other side has received everything
         print(time.monotonic() - begin)
 
 
 def measure(options, words, directory):
-    """One run of both workers; the figures that rank 0 prints."""
+    """Runs both workers once. Returns the figures that rank 0 prints."""
     workers = []
     for rank, name in enumerate(NAMES):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0",
                            LOCAL_WORLD_SIZE="1", GROUP_RANK=str(rank), GROUP_WORLD_SIZE="2",
                            MASTER_ADDR=ADDRESSES[0], MASTER_PORT="29511", OMP_NUM_THREADS="1",
                            LOCKSTEP_INTERFACE="cable")
-        # Not real-time priority: with one core a worker's threads would wait for each other's turn.
+        # Not real-time priority: the threads of a worker share one core and would block each other.
         priority = ["nice", "-n", "-20"] if options.first else []
         workers.append(subprocess.Popen(
             ["ip", "netns", "exec", name, *priority, "taskset", "-c", str(rank % os.cpu_count()),
@@ -98,14 +98,16 @@ def measure(options, words, directory):
     outputs = [worker.communicate(timeout=options.timeout) for worker in workers]
     for worker, (_, complaints) in zip(workers, outputs):
         if worker.returncode != 0:
-            sys.exit(f"exposed_bench: {' '.join(words)} ended with {worker.returncode}\n{complaints}")
+            sys.exit(f"exposed_bench: {' '.join(words)} exited with {worker.returncode}\n"
+                     f"{complaints}")
     return json.loads(next(line for line in outputs[0][0].splitlines() if line.startswith("{")))
 
 
 def zero_rows(directory):
-    """The stages, with packets of 2 MB as ddp's buckets here."""
+    """The ZeRO stages, with gradient buckets of 2 MB, the same size as for ddp here."""
     for stage in range(4):
-        # Of the default all parameters stay from forward to backward; two layers are the least ahead.
+        # By default (None), all parameters stay in memory from forward to backward. 600,000
+        # elements prefetch two layers, 0 disables prefetching.
         for prefetch in ([None, 600_000, 0] if stage == 3 else [None]):
             zero = {"stage": stage, "reduce_bucket_size": 524288}
             if prefetch is not None:
@@ -115,7 +117,7 @@ def zero_rows(directory):
                 json.dump({"zero_optimization": zero}, file)
             words = ["-s", "deepspeed", "--deepspeed_config", config]
             name = f"deepspeed, stage {stage}" + (
-                "" if prefetch is None else f", {prefetch} elements ahead")
+                "" if prefetch is None else f", {prefetch} elements prefetched")
             if prefetch is None:
                 yield name, "off", "none", [*words, "--no-overlap"]
             yield name, "on", "none", words
@@ -128,7 +130,7 @@ def rows(options, directory):
             continue
         words = ["-s", strategy]
         if strategy == "ddp":
-            # The default of 25 MB holds all gradients of this network: then little can overlap.
+            # The default bucket of 25 MB holds all gradients of this network: little can overlap.
             yield "ddp, buckets of 25 MB", "on", "none", words
             words += ["--bucket-mb", "2"]
         yield strategy, "off", "none", [*words, "--no-overlap"]
@@ -144,13 +146,17 @@ def rows(options, directory):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", default="build/bench/exposed_bench")
-    parser.add_argument("--rate", default="1gbit", help="as tc writes it")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--strategies", default="ddp,horovod,mirrored,deepspeed")
-    parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("--bench", default="build/bench/exposed_bench",
+                        help="training program [build/bench/exposed_bench]")
+    parser.add_argument("--rate", default="1gbit",
+                        help="rate of the link, in the notation of tc [1gbit]")
+    parser.add_argument("--rounds", type=int, default=30, help="measured steps [30]")
+    parser.add_argument("--strategies", default="ddp,horovod,mirrored,deepspeed",
+                        help="strategies to measure [ddp,horovod,mirrored,deepspeed]")
+    parser.add_argument("--timeout", type=float, default=300,
+                        help="maximum time of one measurement, in seconds [300]")
     parser.add_argument("--first", action="store_true",
-                        help="gives the workers the highest nice value")
+                        help="run the workers with the highest priority (nice value -20)")
     parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--source", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -159,17 +165,19 @@ def main():
     if options.source:
         return source(options.source)
     if os.geteuid() != 0:
-        sys.exit("exposed_bench: needs root, for namespaces")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go, too
+        sys.exit("exposed_bench: requires root to create network namespaces")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # removes the namespaces too
     with Link(options.rate) as link, tempfile.TemporaryDirectory() as directory:
         print(f"link {options.rate}: {link.measure():.0f} Mbit/s of payload; "
               f"load {os.getloadavg()[0]:.1f}\n")
-        print("| strategy | overlap | compression | step | alone | exposed | sent | at least, whole | ratio |")
+        print("| strategy | overlap | compression | step | alone | exposed | sent | minimum, "
+              "uncompressed | ratio |")
         print("|---|---|---|---|---|---|---|---|---|", flush=True)
         for strategy, overlap, compression, words in rows(options, directory):
             got = measure(options, words, directory)
-            # Each of W workers sends at least (W - 1) / W of the gradients to where they are summed,
-            # as much of the sums or of what follows from them, and at stage 3 parameters twice.
+            # Each of W workers sends at least (W - 1) / W of the gradients for the reduction, and
+            # the same amount for its results: the sums or, from ZeRO stage 1 on, the updated
+            # parameters. Stage 3 gathers the parameters twice, for forward and for backward.
             passes = 3 if "stage 3" in strategy else 2
             least = passes * (got["workers"] - 1) / got["workers"] * 4 * got["parameters"]
             print(f"| {strategy} | {overlap} | {compression} | {got['step_ms']:.0f} ms "

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What fusing small tensors is worth: a step of a model of many small parameters under -s horovod
-// with its buffer, without it, and with a plain loop of one all-reduce per gradient.
+// Measures the benefit of tensor fusion: a step of a model with many small parameters under -s
+// horovod with and without its fusion buffer, and with one all-reduce per gradient.
 //
 //   build/bin/lockstep run --nproc-per-node 2 -- build/bench/fusion_bench --transport gloo
 //
-// One line of a table per way; the ways take turns, so that a busy machine disturbs all alike.
+// Prints one table row per variant. The variants alternate, so that other load affects all equally.
 
 #include <algorithm>
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// Parameters, and a loss that costs next to nothing: what is left is the exchange.
+// Many parameters with a loss of negligible cost, so that the exchange dominates a step.
 struct ManyTensors : torch::nn::Module {
   ManyTensors(int count, int64_t elements) {
     for (int i = 0; i < count; ++i) {
@@ -138,7 +138,7 @@ void measure(Session& session) {
   for (int round = 0; round <= rounds; ++round) {
     for (Way& way : ways) {
       way.run(comm, 10);
-      if (round == 0) {  // names are agreed on, buffers made
+      if (round == 0) {  // warm-up: fills the response cache and allocates the buffers
         way.forget();
       }
     }
@@ -152,10 +152,9 @@ void measure(Session& session) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{
-      .about = "Measures what fusing small tensors is worth",
-      .options = {{"--tensors", "200", "How many parameters"},
-                  {"--bytes", "4096", "The size of each"},
-                  {"--rounds", "10", "Of ten steps each; median and the middle 80 % are shown"}}};
+  const lockstep::Program program{.about = "Measures the benefit of tensor fusion",
+                                  .options = {{"--tensors", "200", "Number of parameters"},
+                                              {"--bytes", "4096", "Bytes per parameter"},
+                                              {"--rounds", "10", "Number of rounds of ten steps"}}};
   return lockstep::run(argc, argv, program, lockstep::measure);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How many JPEG files one core turns into samples of 224 x 224, with drawn files of 500 x 375
-// pixels at several qualities, so of several sizes; and how many it decodes whole, without anything
-// else.
+// Measures how many JPEG files one core converts to samples of 224 x 224, and how many it only
+// decodes. The files are generated, with 500 x 375 pixels and several qualities, hence several
+// sizes.
 //
 //   cmake --build build --target image_bench && build/bench/image_bench
 
@@ -23,7 +23,7 @@ constexpr Size kUpright = {.width = 375, .height = 500};
 
 using File = std::vector<std::byte>;
 
-// One in three stands upright.
+// One image in three has portrait orientation.
 std::vector<File> draw_files(int quality) {
   std::vector<File> files;
   JpegEncoder encoder;
@@ -58,7 +58,7 @@ void make_samples(benchmark::State& state, bool augments) {
   report(state, files);
 }
 
-// To an eighth of its size nothing but its codes costs time worth mentioning.
+// At 1/8 scale, Huffman decoding takes nearly all of the time.
 void decode_whole(benchmark::State& state, int eighths) {
   const std::vector<File> files = draw_files(static_cast<int>(state.range(0)));
   JpegDecoder decoder;

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What image_bench measures, with Pillow: RandomResizedCrop to 224 and a flip, on one core.
+"""Pillow counterpart of image_bench: RandomResizedCrop to 224 and a flip, on one core.
 
-    image_peer.py FOLDER    every .JPEG below it, from memory; prints images per second of processor
+    image_peer.py DIRECTORY
+
+Reads all .JPEG files below DIRECTORY into memory and prints images per second of CPU time.
 """
 
 import io

@@ -12,7 +12,7 @@
 
 #include "kernels/stream.h"
 
-// How kernels are timed, and the table of them.
+// Timing of kernels, and the table of results.
 namespace lockstep::kernels {
 
 inline Stream stream() {
@@ -43,7 +43,7 @@ inline float* floats(const torch::Tensor& tensor) {
   return tensor.data_ptr<float>();
 }
 
-// Microseconds of a call: the median of several bursts.
+// Returns the microseconds of a call: the median over several bursts of calls.
 inline double time_of(const std::function<void()>& call) {
   constexpr int kBursts = 7;
   constexpr int kCalls = 10;
@@ -90,7 +90,7 @@ class Table {
         "%-44s %10.1f %10.1f %8.2f %8s\n", "device copy", taken, 2147.5, copy_rate_, "1.00");
   }
 
-  // `bytes` are the fewest that must be read and written.
+  // `bytes` is the minimum that must be read and written.
   void add(const char* name, double bytes, const std::function<void()>& call) const {
     const double taken = time_of(call);
     const double rate = bytes / taken * 1e-6;
@@ -100,10 +100,10 @@ class Table {
   }
 
  private:
-  double copy_rate_ = 0;  // TB/s, read and written
+  double copy_rate_ = 0;  // TB/s, total of reads and writes
 };
 
-// Those of ResNet-50; kernels_bench.cpp has the others.
+// Measures the kernels of ResNet-50. kernels_bench.cpp measures the others.
 void bench_resnet(const Table& table);
 
 }  // namespace lockstep::kernels

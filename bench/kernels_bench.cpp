@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How near the kernels of a GPT-2 step and of a ResNet-50 step come to the memory of the GPU, and
-// its matrix products to its arithmetic. Prints a table: build it with `make bench`, run
-// bench/kernels_bench.
+// Measures the memory bandwidth of the kernels of a GPT-2 step and of a ResNet-50 step, and the
+// arithmetic throughput of their matrix products. Prints a table. Build it with `make bench` and
+// run bench/kernels_bench in the build directory.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cmath>
@@ -145,7 +145,7 @@ void bench_cross_entropy(const Table& table) {
 }
 
 void bench_embedding(const Table& table) {
-  // Words of a language: the commonest is some 4 % of all.
+  // Token frequencies of natural language (log-uniform): the most frequent token is about 4 %.
   const torch::Tensor tokens =
       (torch::rand({kRows}, on_gpu(torch::kFloat32)).mul(std::log(30000.0)).exp() - 1)
           .to(torch::kInt64);
@@ -172,7 +172,7 @@ void bench_embedding(const Table& table) {
   });
 }
 
-// Anything of a plain layout, as bytes on the GPU.
+// Copies an array of trivially copyable entries to the GPU, as bytes.
 template <typename Entry>
 torch::Tensor upload(const std::vector<Entry>& entries) {
   const auto bytes = static_cast<int64_t>(entries.size() * sizeof(Entry));
@@ -182,7 +182,7 @@ torch::Tensor upload(const std::vector<Entry>& entries) {
 }
 
 void bench_optimizer(const Table& table) {
-  // The tensors of GPT-2 124M.
+  // The parameter sizes of GPT-2 124M.
   std::vector<int64_t> sizes = {kStride * kHidden, kLength * kHidden, kHidden, kHidden};
   for (int layer = 0; layer < 12; ++layer) {
     for (const int64_t columns : {int64_t{3}, int64_t{1}, int64_t{4}, int64_t{4}}) {
@@ -244,8 +244,8 @@ struct Product {
 
 void bench_matmul() {
   constexpr int64_t h = kHidden;
-  // Weights are [out, in]: forward turns them, the gradient of the input takes them as they are,
-  // and the gradient of a weight is output_gradient^T x input.
+  // Weights are [out, in]: forward uses them transposed, the input gradient uses them directly, and
+  // the weight gradient is output_gradient^T x input.
   const std::vector<Product> products = {
       {"qkv", kRows, 3 * h, h, false, true, false, Epilogue::None},
       {"qkv, bias", kRows, 3 * h, h, false, true, false, Epilogue::Bias},
@@ -259,7 +259,7 @@ void bench_matmul() {
       {"input gradient of projection", kRows, h, h, false, false, false, Epilogue::None},
       {"input gradient of mlp up", kRows, h, 4 * h, false, false, false, Epilogue::None},
       {"input gradient of mlp down", kRows, 4 * h, h, false, false, false, Epilogue::None},
-      {"the same, gelu backward", kRows, 4 * h, h, false, false, false, Epilogue::GeluBackward},
+      {"mlp down, gelu backward", kRows, 4 * h, h, false, false, false, Epilogue::GeluBackward},
       {"input gradient of scores", 16384, h, kStride, false, false, false, Epilogue::None},
       {"weight gradient of qkv", 3 * h, h, kRows, true, false, true, Epilogue::None},
       {"weight gradient of projection", h, h, kRows, true, false, true, Epilogue::None},
@@ -331,7 +331,7 @@ void bench_all() {
 
 int main() {
   if (!torch::cuda::is_available()) {
-    std::fputs("kernels_bench: no GPU on this machine\n", stderr);
+    std::fputs("kernels_bench: this machine has no GPU\n", stderr);
     return 69;
   }
   lockstep::kernels::bench_all();

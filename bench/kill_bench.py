@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills a random worker, agent or launcher of a run with SIGKILL, again and again.
+"""Kills a random worker, agent or launcher of a run with SIGKILL, repeatedly.
 
-After every kill: is a process of the run left, is the exit code right, is the cause right? Runs are
-on this machine: one launcher with four workers, or three launchers that meet as three nodes with
-two workers each. Of every four ranks one is plain, one forks, one sends a process into a session of
-its own, one ignores SIGTERM. Prints a table and every fault; the exit code tells whether there was
-one. Never a test.
+After every kill, no process of the run must be left, and the exit codes and the reported cause must
+be correct. Runs are on this machine: one launcher with four workers, or several launchers that act
+as nodes with two workers each. Of every four ranks, one is a plain process, one forks, one starts a
+process in another session, and one ignores SIGTERM. Prints a table and every error. Exits with 1
+if there was an error. Not part of the tests.
 """
 import argparse
 import collections
@@ -36,14 +36,14 @@ exec sleep 1000
 TRY_AGAIN = 75
 QUIT = 128 + signal.SIGQUIT
 MOST_SECONDS = 20
-# Whoever kills the launcher itself sees its end at once; what it had started may take so long.
+# The caller sees the end of a killed launcher at once. Its processes must end within this time.
 ORPHAN_SECONDS = 2.0
 
 Node = collections.namedtuple("Node", "launcher log")
 
 
 class Run:
-    """One run of the launcher, on one node or on several, with all its processes marked."""
+    """One run on one or several nodes. A variable in the environment marks all its processes."""
 
     def __init__(self, options, nodes, number):
         self.folder = tempfile.mkdtemp(prefix="kill-bench-")
@@ -76,7 +76,8 @@ class Run:
         return os.path.join(self.folder, name)
 
     def worker_pids(self):
-        """By rank, of those that have come up; orphans of theirs look like workers otherwise."""
+        """Process ids of started workers by rank. Workers write them to files, because orphans of
+        workers look like workers."""
         pids = {}
         for name in os.listdir(self.ready):
             if name.isdigit():
@@ -99,7 +100,7 @@ class Run:
             return None
 
     def processes_of(self, node):
-        """The launcher's own process, the agent, and the workers by rank."""
+        """Returns the process of the launcher, the agents, and the workers by rank."""
         launcher = self.nodes[node].launcher.pid
         agents = children(launcher)
         here = self.workers // len(self.nodes)
@@ -116,7 +117,7 @@ class Run:
 
 
 def expected_codes(nodes, kind, victim):
-    """What each launcher returns; Popen tells a death by signal as a negative number."""
+    """Returns the expected exit code per node. Popen reports a signal as a negative number."""
     if kind == "worker":
         return [128 + signal.SIGKILL] * nodes
     others = QUIT if kind == "launcher" and victim == 0 else TRY_AGAIN
@@ -129,22 +130,22 @@ def cause_fault(run, kind, node, rank):
     failure = run.failure()
     if kind == "worker":
         if failure is None or failure["signal"] != "SIGKILL" or failure["rank"] != rank:
-            return f"rank {rank} was killed, and failure.json says {failure}"
+            return f"rank {rank} was killed, but failure.json contains {failure}"
         if f"rank {rank}" not in run.text(0) or "SIGKILL" not in run.text(0):
-            return f"rank {rank} was killed, and the box does not say so"
+            return f"rank {rank} was killed, but the failure report does not show it"
     elif node > 0:
         if failure is None or not failure["who"].startswith("node ") \
                 or not failure["cause"].startswith("is lost"):
-            return f"node {node} is lost, and failure.json says {failure}"
+            return f"node {node} is lost, but failure.json contains {failure}"
     elif failure is not None:
-        return f"the {kind} was killed, and failure.json blames {failure['who']}"
+        return f"the {kind} was killed, but failure.json names {failure['who']}"
     if kind == "agent" and "the agent was killed by SIGKILL" not in run.text(node):
-        return "the agent was killed, and its launcher does not say so"
+        return "the agent was killed, but its launcher does not report it"
     return None
 
 
 def choose_victim(run, kind, is_early):
-    """Node, process and rank of somebody to kill; None when there is nobody."""
+    """Returns kind, node, process id and rank of a victim, or None if there is none."""
     node = random.randrange(len(run.nodes))
     launcher, agents, workers = run.processes_of(node)
     if is_early:
@@ -161,16 +162,16 @@ def choose_victim(run, kind, is_early):
 
 
 def kill_one(run, kind, is_early):
-    """Returns the victim's kind, seconds to the end of everything, and a list of faults."""
+    """Returns the kind of the victim, the seconds until all processes ended, and the errors."""
     if is_early:
         time.sleep(random.uniform(0, 0.12))
     elif not wait_until(run.is_ready, MOST_SECONDS):
-        return kind, None, ["the workers did not come up"]
+        return kind, None, ["the workers did not start"]
     else:
         time.sleep(random.uniform(0, 0.05))
     victim = choose_victim(run, kind, is_early)
     if victim is None:
-        return kind, None, ["there was nobody to kill"]
+        return kind, None, ["no process to kill was found"]
     kind, node, pid, rank = victim
     begin = time.monotonic()
     os.kill(pid, signal.SIGKILL)
@@ -181,13 +182,13 @@ def kill_one(run, kind, is_early):
             codes.append(one.launcher.wait(MOST_SECONDS))
         except subprocess.TimeoutExpired:
             codes.append(None)
-    # A launcher that lives to the end leaves nothing behind, not even for a moment.
+    # A launcher that exits normally must not leave any process, not even for a moment.
     left = census(run.mark)
     if left and kind == "launcher":
         left = not wait_until(lambda: not census(run.mark), ORPHAN_SECONDS) and census(run.mark)
     seconds = time.monotonic() - begin
     if left:
-        faults.append(f"left: {[read_command(pid) for pid in left]}")
+        faults.append(f"processes left: {[read_command(pid) for pid in left]}")
     wanted = expected_codes(len(run.nodes), kind, node)
     if codes != wanted:
         faults.append(f"exit codes {codes} instead of {wanted}")
@@ -200,18 +201,19 @@ def read_command(pid):
         with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
             return file.read().replace("\0", " ").strip()
     except OSError:
-        return f"process {pid}, gone since"
+        return f"process {pid}, ended meanwhile"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lockstep", default="build/bin/lockstep")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--lockstep", default="build/bin/lockstep",
+                        help="launcher [build/bin/lockstep]")
+    parser.add_argument("--kills", type=int, default=100, help="number of kills [100]")
+    parser.add_argument("--nodes", type=int, default=1, help="number of nodes [1]")
     parser.add_argument("--early", type=float, default=0,
-                        help="this share of the kills comes while the run comes up (one node)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", help="copy the folder of a run with a fault here")
+                        help="fraction of kills during start-up, with one node [0]")
+    parser.add_argument("--seed", type=int, default=0, help="random seed [0]")
+    parser.add_argument("--keep", help="directory for copies of failed runs")
     options = parser.parse_args()
     options.lockstep = os.path.abspath(options.lockstep)
     random.seed(options.seed)
@@ -235,11 +237,11 @@ def main():
                 seconds[killed + (", early" if is_early else "")].append(took)
         finally:
             run.end()
-    print(f"{'killed':<18} {'runs':>5} {'p50':>8} {'p99':>8} {'most':>8}   until nothing is left")
+    print(f"{'killed':<18} {'runs':>5} {'p50':>8} {'p99':>8} {'max':>8}   until no process is left")
     for kind, values in sorted(seconds.items()):
         print(f"{kind:<18} {len(values):>5} {percentile(values, 0.5) * 1e3:>5.0f} ms "
               f"{percentile(values, 0.99) * 1e3:>5.0f} ms {max(values) * 1e3:>5.0f} ms")
-    print(f"{options.kills} kills on {options.nodes} node(s), {faulty} with a fault")
+    print(f"{options.kills} kills on {options.nodes} node(s), {faulty} with an error")
     sys.exit(1 if faulty else 0)
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the launcher starts workers, learns of a death, and stops what is left.
+"""Measures how fast the launcher starts workers, detects failures and stops workers.
 
-  start   from exec of the launcher to exec of the last of 8 workers; torchrun beside it
-  many    1,000 `sleep` workers: until the last one runs, and from SIGTERM until nothing is left
-  death   SIGKILL to a random worker, --nodes 1 or several that meet on this machine: until the
-          launcher says so, and until the last worker has stopped
+  start   time from exec of the launcher to exec of the last of 8 workers, also for torchrun
+  many    1,000 `sleep` workers: time until the last one runs, and from SIGTERM to no process left
+  death   SIGKILL to a random worker, on one or several (--nodes) nodes on this machine: time until
+          the launcher reports it, and until the last worker has stopped
 
-Everything is seen from outside: a clock read by the worker's first instructions, the launcher's own
-line in our pipe, descriptors of processes. So the figures hold this program's own delay too. Never a
-test.
+All times are measured from outside the launcher: by a clock in the first instructions of a worker,
+by the output of the launcher in a pipe, and by process descriptors (pidfd). They include the delay
+of this program. Not part of the tests.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ import time
 
 from processes import census, children, percentile, read_bytes, wait_until
 
-# Reads the clock before anything else, so that what the C library does first is not ours.
+# Reads the clock before anything else. It is linked statically, so that loading takes no time.
 STAMP = """
 #include <stdio.h>
 #include <time.h>
@@ -59,11 +59,11 @@ def show(name, seconds):
 
 
 def show_head():
-    print(f"{'milliseconds':<44} {'runs':>5} {'best':>8} {'median':>8} {'p99':>8} {'most':>8}")
+    print(f"{'milliseconds':<44} {'runs':>5} {'min':>8} {'median':>8} {'p99':>8} {'max':>8}")
 
 
 class Folder:
-    """A directory of our own, and a mark by which the processes of a run are found."""
+    """A temporary directory, and an environment variable that marks the processes of a run."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="launch-bench-")
@@ -91,7 +91,7 @@ class Folder:
 # ---- start ----
 
 def exec_of_last(command, folder, workers):
-    """Seconds from just before the launcher's exec to the first instructions of its last worker."""
+    """Returns the seconds from just before the start of the launcher to that of its last worker."""
     stamps = folder.file("stamps")
     start = time.monotonic_ns()
     subprocess.run(command + [stamps], env=folder.environment, check=True, cwd=folder.path,
@@ -99,7 +99,8 @@ def exec_of_last(command, folder, workers):
     with open(stamps, encoding="utf-8") as file:
         times = [int(line) for line in file]
     if len(times) != workers:
-        sys.exit(f"{len(times)} of {workers} workers have started: {' '.join(command)}")
+        sys.exit(f"launch_bench: only {len(times)} of {workers} workers started: "
+                 f"{' '.join(command)}")
     return 1e-9 * (max(times) - start)
 
 
@@ -110,7 +111,7 @@ def start(options):
         program = os.path.join(folder.path, "stamp")
         subprocess.run(["cc", "-O2", "-static", "-o", program, source], check=True)
         launcher = [options.lockstep, "run", "--nproc-per-node", str(workers), program]
-        # Debian's torchrun 1.13 cannot parse its own default of -r and -t; these mean the same.
+        # Debian's torchrun 1.13 cannot parse its own defaults of -r and -t. These are equivalent.
         torchrun = [*options.torchrun.split(), "-r", "9:1", "-t", "9:1", "--standalone",
                     "--nproc_per_node", str(workers), "--no_python", program]
         ours, theirs = [], []
@@ -146,14 +147,15 @@ def many(options):
             errors = launcher.communicate(timeout=MOST_SECONDS)[1].decode()
             stops.append(time.monotonic() - begin)
             if launcher.returncode != 143 or census(folder.mark):
-                sys.exit(f"code {launcher.returncode}, left {len(census(folder.mark))}: {errors}")
+                sys.exit(f"launch_bench: exit code {launcher.returncode}, "
+                         f"{len(census(folder.mark))} processes left: {errors}")
     show_head()
     return [show(f"{workers} sleep workers: command to all running", starts),
-            show(f"{workers} sleep workers: SIGTERM to nothing left", stops)]
+            show(f"{workers} sleep workers: SIGTERM to no process left", stops)]
 
 
 def are_all_asleep(agent, workers):
-    """Looks at the last one first: asking for all of them costs the launcher its processor."""
+    """Checks the last worker first, because checking all takes CPU time from the launcher."""
     pids = children(agent)
     return len(pids) == workers and all(
         read_bytes(f"/proc/{pid}/comm") == b"sleep\n" for pid in reversed(pids))
@@ -162,7 +164,7 @@ def are_all_asleep(agent, workers):
 # ---- death ----
 
 class Watch:
-    """Sees the launcher's lines and the ends of workers as they come, whichever is first."""
+    """Waits for output of the launcher and ends of workers at the same time."""
 
     def __init__(self, pipe):
         self.pipe = pipe
@@ -170,7 +172,9 @@ class Watch:
         os.set_blocking(pipe.fileno(), False)
 
     def follow(self, victim, others, word):
-        """Times: the victim's end, the line with this word, the last end of all workers."""
+        """A generator. Its first yield means that everything is registered, and the caller kills the
+        victim. The second yields the times of the end of the victim, of the line with `word`, and of
+        the end of the last worker."""
         poll = select.poll()
         poll.register(self.pipe, select.POLLIN)
         open_fds = {}
@@ -178,13 +182,13 @@ class Watch:
             fd = os.pidfd_open(pid)
             open_fds[fd] = pid
             poll.register(fd, select.POLLIN)
-        yield  # everything is ready: the caller kills
+        yield
         end_of_victim = line = last = None
         while line is None or open_fds:
             events = poll.poll(MOST_SECONDS * 1000)
             now = time.monotonic()
             if not events:
-                sys.exit(f"nothing happened in {MOST_SECONDS} s: {self.rest}")
+                sys.exit(f"launch_bench: timed out after {MOST_SECONDS} s: {self.rest}")
             for fd, _ in events:
                 if fd in open_fds:
                     end_of_victim = now if open_fds[fd] == victim else end_of_victim
@@ -231,7 +235,7 @@ def death(options):
         for attempt in range(options.repeat):
             pids = wait_until(lambda: ready_pids(folder, attempt, nodes * workers), MOST_SECONDS)
             if not pids:
-                sys.exit(f"attempt {attempt} did not come up: {lines.rest}")
+                sys.exit(f"launch_bench: attempt {attempt} did not start: {lines.rest}")
             time.sleep(random.uniform(0.005, 0.03))
             random.shuffle(pids)
             watch = lines.follow(pids[0], pids[1:], b"SIGKILL; stopping")
@@ -246,22 +250,25 @@ def death(options):
             launcher.wait(MOST_SECONDS)
     show_head()
     where = f"{nodes} x {workers} workers" if nodes > 1 else f"{workers} workers"
-    return [show(f"{where}: SIGKILL to the victim's end", ended),
-            show(f"{where}: SIGKILL to the launcher's line", known),
-            show(f"{where}: SIGKILL to the last worker's end", stopped)]
+    return [show(f"{where}: SIGKILL to victim ended", ended),
+            show(f"{where}: SIGKILL to report", known),
+            show(f"{where}: SIGKILL to all stopped", stopped)]
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["start", "many", "death"])
-    parser.add_argument("--lockstep", default="build/bin/lockstep")
+    parser.add_argument("what", choices=["start", "many", "death"], help="measurement, see above")
+    parser.add_argument("--lockstep", default="build/bin/lockstep",
+                        help="launcher [build/bin/lockstep]")
     parser.add_argument("--torchrun", default="/usr/bin/python3 -m torch.distributed.run",
-                        help="empty: without it")
-    parser.add_argument("--repeat", type=int, default=20)
-    parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=0, help="per node")
-    parser.add_argument("--json", help="keep every single figure in this file")
+                        help="torchrun command; empty: skip torchrun "
+                             "[/usr/bin/python3 -m torch.distributed.run]")
+    parser.add_argument("--repeat", type=int, default=20, help="number of measurements [20]")
+    parser.add_argument("--nodes", type=int, default=1, help="number of nodes, for death [1]")
+    parser.add_argument("--workers", type=int, default=0,
+                        help="workers per node [start: 8, many: 1000, death: 4]")
+    parser.add_argument("--json", help="file for all measurements")
     options = parser.parse_args()
     options.lockstep = os.path.abspath(options.lockstep)
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A batch of MNIST: ours against torch::data's MNIST + Normalize + Stack DataLoader.
+// Compares the Loader of lockstep with the DataLoader of torch::data (MNIST, Normalize, Stack).
 //
 //   LOCKSTEP_DATA_DIR=data build/bench/loader_bench
 //
-// Without the real files both sides are left out and only generated digits are measured.
+// Without the MNIST files, only the generated digits are measured.
 
 #include <benchmark/benchmark.h>
 #include <cstdlib>
@@ -39,7 +39,7 @@ DistributedSampler one_worker(int64_t dataset_size) {
                              .seed = 1});
 }
 
-// Goes round and round through the epochs, as a training loop would.
+// Runs through epochs repeatedly, like a training loop.
 void time_loader(benchmark::State& state, const DatasetPtr& dataset) {
   DistributedSampler sampler = one_worker(dataset->size());
   const LoaderOptions options = {.threads = static_cast<int>(state.range(0))};
@@ -79,7 +79,7 @@ void lockstep_mnist(benchmark::State& state) {
 }
 BENCHMARK(lockstep_mnist)->ArgName("threads")->Arg(0)->Arg(1)->UseRealTime();
 
-// The cost of next() alone, with the batch long ready and no thread to wake.
+// The cost of next() alone: the batch is ready, and no thread must be woken.
 void ready_batch(benchmark::State& state) {
   constexpr int kReady = 8192;
   const DatasetPtr dataset = tensors(torch::zeros({1, 1}), torch::zeros({1}));
@@ -109,7 +109,7 @@ void torch_data_mnist(benchmark::State& state) {
     }
   }
   if (where.empty()) {
-    state.SkipWithError("no plain MNIST files here");
+    state.SkipWithError("no uncompressed MNIST files found");
     return;
   }
   auto dataset = torch::data::datasets::MNIST(where.string())

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lockstep against PyTorch's torchrun + DistributedDataParallel on MNIST, two workers each.
+"""Compares lockstep with torchrun and DistributedDataParallel on MNIST, with two workers each.
 
-The two sides take turns, so that a noisy machine is noisy for both. Prints a table of medians with
-their range, and the ratios; --json FILE keeps every single run. Never a test.
+The two sides alternate, so that noise affects both. Prints a table of medians with their range, and
+the ratios. --json FILE writes all runs. Not part of the tests.
 """
 import argparse
 import json
@@ -27,18 +27,18 @@ def run(command, environment=None):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wall = time.time() - start
     if result.returncode != 0:
-        sys.exit(f"failed with {result.returncode}: {' '.join(command)}\n{result.stdout[-2000:]}"
-                 f"{result.stderr[-4000:]}")
+        sys.exit(f"mnist_bench: exit code {result.returncode}: {' '.join(command)}\n"
+                 f"{result.stdout[-2000:]}{result.stderr[-4000:]}")
     return start, wall, result.stdout
 
 
 def run_python(options, net, steps, extra):
-    # Debian's torchrun 1.13 cannot parse its own default of -r and -t; these mean the same.
+    # Debian's torchrun 1.13 cannot parse its own defaults of -r and -t. These are equivalent.
     command = [options.torchrun, "-r", "9:1", "-t", "9:1", "--standalone", "--nnodes=1",
                "--nproc_per_node=2", os.path.join(HERE, "mnist_peer.py"), "--net", net, "--steps",
                str(steps), "--warmup", str(min(WARMUP, steps)), "--data-dir", options.data_dir]
     start, wall, text = run(command + extra, {"OMP_NUM_THREADS": "1"})
-    # torchrun lets the lines of two ranks run into each other.
+    # torchrun can print the JSON lines of two ranks on one line.
     ranks = [json.loads(found) for found in re.findall(r'\{"first".*?\}', text)]
     return {"first": max(r["first"] for r in ranks) - start, "wall": wall,
             "rate": statistics.mean(r["rate"] for r in ranks), "peak": max(r["peak"] for r in ranks)}
@@ -88,24 +88,26 @@ def compare(options, title, net, steps, extra, figures):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default="build/bin", help="where lockstep and mnist are")
-    parser.add_argument("--data-dir", default="data", help="where mnist/ is")
-    parser.add_argument("--torchrun", default=shutil.which("torchrun") or "torchrun")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--json", help="keeps every run here")
+    parser.add_argument("--bin", default="build/bin",
+                        help="directory of lockstep and mnist [build/bin]")
+    parser.add_argument("--data-dir", default="data", help="directory with mnist/ [data]")
+    parser.add_argument("--torchrun", default=shutil.which("torchrun") or "torchrun",
+                        help="torchrun program [torchrun in PATH]")
+    parser.add_argument("--repeat", type=int, default=3, help="runs per side [3]")
+    parser.add_argument("--json", help="file for all runs")
     options = parser.parse_args()
     if not os.path.exists(os.path.join(options.data_dir, "mnist", "train-images-idx3-ubyte")):
-        sys.exit(f"no MNIST in {options.data_dir}: lockstep data fetch mnist")
+        sys.exit(f"mnist_bench: no MNIST in {options.data_dir}; run: lockstep data fetch mnist")
     try:
         subprocess.run([options.torchrun, "--help"], stdout=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError):
-        sys.exit("no torchrun to compare with: apt-get install python3-torch")
+        sys.exit("mnist_bench: torchrun not found; run: apt-get install python3-torch")
 
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE,
                             text=True, cwd=HERE).stdout.strip()
     print(f"{platform.machine()}, {os.cpu_count()} cores, commit {commit}, median [range] of "
           f"{options.repeat}, two workers, batch 64 each\n")
-    print("| what | torchrun + DDP | lockstep -s ddp | lockstep / torchrun | expected |")
+    print("| measurement | torchrun + DDP | lockstep -s ddp | lockstep / torchrun | expected |")
     print("|---|---|---|---|---|")
     seconds = lambda v: f"{v:.2f} s"
     rate = lambda v: f"{v:,.0f}".replace(",", " ")
@@ -113,7 +115,7 @@ def main():
     all_runs = [
         compare(options, "start, cnn", "cnn", 1, [], [
             ("first", "command to first step", seconds, "at most 0.25x"),
-            ("wall", "whole command of one step", seconds, "")]),
+            ("wall", "whole command with one step", seconds, "")]),
         compare(options, "cnn", "cnn", 250, [], [
             ("rate", "images/s", rate, "at least 1.25x"),
             ("peak", "peak memory per worker", mebibytes, "at most 0.9x")]),
@@ -123,7 +125,7 @@ def main():
         compare(options, "mlp", "mlp", 3000, [], [
             ("rate", "images/s", rate, "at least 4x"),
             ("peak", "peak memory per worker", mebibytes, "at most 0.9x")]),
-        compare(options, "mlp, Python's images ready as floats", "mlp", 3000, ["--ready"], [
+        compare(options, "mlp, Python with preloaded float images", "mlp", 3000, ["--ready"], [
             ("rate", "images/s", rate, ""),
             ("peak", "peak memory per worker", mebibytes, "")]),
         compare(options, "cnn, Python as installed (oneDNN on)", "cnn", 120, ["--onednn"], [
@@ -132,7 +134,8 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(all_runs, file, indent=1)
-    print("\nPython's oneDNN is off except in the last row: on arm64 that makes Python 3x faster.")
+    print("\noneDNN is disabled in Python except in the last row. On arm64 this makes Python 3x "
+          "faster.")
 
 
 if __name__ == "__main__":

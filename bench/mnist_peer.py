@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of examples/mnist: the same networks and data with PyTorch's own DistributedDataParallel.
+"""Python counterpart of examples/mnist: the same networks and data with DistributedDataParallel.
 
-Started by torchrun, as a user would; bench/mnist_bench.py runs both and compares. Prints one JSON
-line per rank.
+bench/mnist_bench.py starts it with torchrun and compares it with lockstep. Prints one JSON line per
+rank.
 """
 import argparse
 import json
@@ -25,8 +25,8 @@ from digit_nets import NETS  # noqa: E402
 
 
 class Images(Dataset):
-    """Bytes in memory, made ready one by one, as torchvision's MNIST does (without its detour
-    through PIL)."""
+    """Bytes in memory, converted to floats on access, like MNIST of torchvision (but without the
+    conversion to PIL images)."""
 
     def __init__(self, images, labels):
         self.images = torch.from_numpy(images.copy())
@@ -45,14 +45,15 @@ def read_idx(path, header):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--net", default="cnn")
-    parser.add_argument("--data-dir", default="data")
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--warmup", type=int, default=20)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--ready", action="store_true", help="all images ready in memory as floats")
-    parser.add_argument("--onednn", action="store_true", help="as installed: libtorch's own choice")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--net", default="cnn", help="network: cnn, classic or mlp [cnn]")
+    parser.add_argument("--data-dir", default="data", help="directory with mnist/ [data]")
+    parser.add_argument("--steps", type=int, default=100, help="number of steps [100]")
+    parser.add_argument("--warmup", type=int, default=20, help="steps excluded from the rate [20]")
+    parser.add_argument("--batch-size", type=int, default=64, help="samples per worker [64]")
+    parser.add_argument("--ready", action="store_true", help="preload all images as floats")
+    parser.add_argument("--onednn", action="store_true",
+                        help="keep oneDNN enabled, as in an unmodified installation")
     options = parser.parse_args()
     if not options.onednn:
         torch._C._set_mkldnn_enabled(False)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing up a gang on nodes whose first network is blocked: lockstep beside torchrun.
+"""Compares the start of lockstep and torchrun on nodes whose first network is blocked.
 
 Nodes are namespaces of this machine (bench/node_lab.sh, as root). Host names resolve to mgmt0, on
-which traffic between nodes is dropped; fab0 works. On every node the launcher is started by hand,
-at the same time, with its default settings; the program is bench/network_worker.py, the same for
-all. Prints a table for people; --json FILE keeps what was measured. Never a test.
+which traffic between nodes is dropped; fab0 works. The launcher is started on every node at the
+same time, with default settings. The program is always bench/network_worker.py. Prints a table;
+--json FILE writes all measurements. Not part of the tests.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ PORT = 29501
 
 
 def torchrun(options, node, endpoint):
-    # Debian's torchrun 1.13 cannot parse its own default of -r and -t; these mean the same.
+    # Debian's torchrun 1.13 cannot parse its own defaults of -r and -t. These are equivalent.
     return [options.python, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1",
             "--nnodes", str(options.nodes), "--node_rank", str(node), "--nproc_per_node", "1",
             "--rdzv_backend", "c10d", "--rdzv_id", "bench", "--rdzv_endpoint", endpoint]
@@ -42,8 +42,8 @@ def lockstep(options, node, endpoint):
             "--rdzv-endpoint", endpoint]
 
 
-# What is compared: a title, the command, and where the nodes are told to meet. "-fab" is what a user
-# types who knows that the first network is blocked; nothing else is changed.
+# Title, command, and host of the rendezvous endpoint of each case. The "-fab" cases use the name of
+# the working network, as a user would who knows that the first network is blocked.
 CASES = {
     "lockstep": ("lockstep run --rdzv-endpoint n0", lockstep, "n0"),
     "lockstep-fab": ("lockstep run --rdzv-endpoint n0-fab", lockstep, "n0-fab"),
@@ -55,7 +55,7 @@ CASES = {
 
 
 def last_of(folder, what, nodes):
-    """When the last worker noted it; nothing unless all have."""
+    """Returns the time of the last worker, or None if a worker has not written its time."""
     times = []
     for rank in range(nodes):
         path = os.path.join(folder, f"{what}.{rank}")
@@ -86,7 +86,7 @@ def clean_environment():
 
 
 def reason_in(folder, nodes):
-    """The last line of the first log that names an error, in torchrun's or lockstep's words."""
+    """Returns the last error line of the first log with an error, of torchrun or lockstep."""
     for node in reversed(range(nodes)):
         with open(os.path.join(folder, f"log.{node}"), encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file
@@ -97,7 +97,7 @@ def reason_in(folder, nodes):
 
 
 def measure(options):
-    """Within the lab: one case, as JSON to stdout."""
+    """Runs one case inside the lab and prints JSON."""
     _, command_of, endpoint = CASES[options.inside]
     folder = tempfile.mkdtemp(prefix="run.", dir=options.directory)
     start = time.time()
@@ -129,10 +129,11 @@ def verdict(row, limit):
     if hanging:
         parts.append(f"{hanging} of {len(codes)} nodes still hang after {limit} s")
     if failed:
-        # The exception's own name says it; its module does not.
+        # Remove the module name of the exception.
         reason = re.sub(r"^(\w+\.)+", "", row["reason"])
         when = "" if hanging else f" after {row['ended']:.0f} s"
-        parts.append(f"{failed} of {len(codes)} nodes fail{when}: {reason[:70] or 'no reason given'}")
+        parts.append(f"{failed} of {len(codes)} nodes fail{when}: "
+                     f"{reason[:70] or 'no error message'}")
     return "; ".join(parts) or "works"
 
 
@@ -147,17 +148,20 @@ def show(row, limit):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lockstep", default="build/bin/lockstep", metavar="FILE")
+    parser.add_argument("--lockstep", default="build/bin/lockstep", metavar="FILE",
+                        help="launcher [build/bin/lockstep]")
     parser.add_argument("--python", default=sys.executable, metavar="FILE",
-                        help="a python that has torch")
-    parser.add_argument("--nodes", type=int, default=4, metavar="COUNT")
+                        help="Python interpreter with torch [this one]")
+    parser.add_argument("--nodes", type=int, default=4, metavar="COUNT", help="number of nodes [4]")
     parser.add_argument("--limit", type=int, default=120, metavar="SECONDS",
-                        help="end a case that takes longer")
-    parser.add_argument("--modes", default="open,drop", metavar="LIST", help="open, drop, reject")
-    parser.add_argument("--cases", default=",".join(CASES), metavar="LIST", help=", ".join(CASES))
-    parser.add_argument("--json", metavar="FILE")
+                        help="maximum time of a case [120]")
+    parser.add_argument("--modes", default="open,drop", metavar="LIST",
+                        help="states of the first network: open, drop, reject [open,drop]")
+    parser.add_argument("--cases", default=",".join(CASES), metavar="LIST",
+                        help=f"cases to run [all: {', '.join(CASES)}]")
+    parser.add_argument("--json", metavar="FILE", help="file for all measurements")
     parser.add_argument("--directory", metavar="DIR",
-                        help="where logs stay; all nodes must see it [a new one in /var/tmp]")
+                        help="directory for logs, visible to all nodes [a new one in /var/tmp]")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
@@ -172,7 +176,7 @@ def main():
     print(f"commit {commit or 'unknown'}, {os.cpu_count()} cores, {platform.machine()}, load "
           f"{os.getloadavg()[0]:.1f}; {options.nodes} nodes, one worker each; logs in "
           f"{options.directory}")
-    print(f"{'first network':14} {'command':38} {'last worker':>12} {'sum is there':>12}  outcome")
+    print(f"{'first network':14} {'command':38} {'last worker':>12} {'sum computed':>12}  result")
     rows = []
     for mode in options.modes.split(","):
         for case in options.cases.split(","):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A distributed program that knows nothing of its launcher: joins, adds up its ranks, leaves.
+"""A launcher-independent distributed program: initializes, adds all ranks, exits.
 
-For bench/network_bench.py it notes when it was started and when the sum was there, in the folder
-that its only argument names.
+Its only argument is a directory. It writes its start time and the time of the sum there, for
+bench/network_bench.py.
 """
 import os
 import sys
@@ -17,7 +17,7 @@ def note(what):
 
 note("started")
 
-import torch  # noqa: E402  the launcher's work ends before this, which takes a second
+import torch  # noqa: E402  takes a second, which must not count as launch time
 import torch.distributed as dist  # noqa: E402
 
 dist.init_process_group("gloo")
@@ -25,6 +25,6 @@ total = torch.tensor([float(dist.get_rank())])
 dist.all_reduce(total)
 expected = dist.get_world_size() * (dist.get_world_size() - 1) / 2
 if total.item() != expected:
-    sys.exit(f"the sum of the ranks is {total.item()}, not {expected}")
+    sys.exit(f"the sum of the ranks is {total.item()}, expected {expected}")
 note("summed")
 dist.destroy_process_group()

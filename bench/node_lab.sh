@@ -1,15 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Several nodes on one machine, without Slurm: network, process, mount, host name and IPC namespaces
-# each, and two networks. As root; nothing of it is left when the command has ended.
+# Simulates several nodes on one machine, without Slurm. Each node has its own network, process,
+# mount, host name and IPC namespaces. Two networks connect the nodes. Requires root. Everything is
+# removed when the command has ended.
 #
 #   node_lab.sh run [-n NODES] [-m drop|reject|open] COMMAND [ARGS...]
-#   node_lab.sh on NODE COMMAND [ARGS...]        within COMMAND: on the node n0, n1 ...
+#   node_lab.sh on NODE COMMAND [ARGS...]        inside COMMAND: run on node n0, n1 ...
 #
-# mgmt0 comes first and is what host names resolve to: nI is 10.11.0.(I+1). Between nodes it drops
-# traffic (the default), rejects it, or is open. fab0 works: nI-fab is 10.12.0.(I+1). Each node has
-# its own /tmp, /dev/shm and /sys; everything else is shared, like a cluster's file system.
+# mgmt0 is the first interface, and host names resolve to it: nI is 10.11.0.(I+1). Between nodes it
+# drops traffic (the default), rejects it, or is open. fab0 always works: nI-fab is 10.12.0.(I+1).
+# Each node has its own /tmp, /dev/shm and /sys. Everything else is shared, like the file system of
+# a cluster.
 set -euo pipefail
 
 self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
@@ -21,7 +23,8 @@ fail() {
 
 namespaces=(--net --pid --mount --uts --ipc)
 
-# Outside: makes the folder of names and enters the room that all nodes stand in.
+# Outside the lab: creates the directory for host names and process ids, and the outer namespaces
+# that contain all nodes.
 run() {
   local nodes=4 mode=drop option
   while getopts "n:m:" option; do
@@ -32,23 +35,23 @@ run() {
     esac
   done
   shift $((OPTIND - 1))
-  [[ $# -gt 0 ]] || fail "which command shall run?" 64
-  [[ $nodes =~ ^[1-9][0-9]?$ ]] || fail "-n takes 1 to 99 nodes, not '$nodes'" 64
-  [[ $mode =~ ^(drop|reject|open)$ ]] || fail "-m takes drop, reject or open, not '$mode'" 64
-  [[ $EUID -eq 0 ]] || fail "needs root, for namespaces" 69
+  [[ $# -gt 0 ]] || fail "no command given" 64
+  [[ $nodes =~ ^[1-9][0-9]?$ ]] || fail "-n must be between 1 and 99, not '$nodes'" 64
+  [[ $mode =~ ^(drop|reject|open)$ ]] || fail "-m must be drop, reject or open, not '$mode'" 64
+  [[ $EUID -eq 0 ]] || fail "requires root to create namespaces" 69
   local tool
   for tool in unshare nsenter ip nft; do
-    command -v "$tool" >/dev/null || fail "needs $tool (Debian: util-linux iproute2 nftables)" 69
+    command -v "$tool" >/dev/null || fail "requires $tool (Debian: util-linux iproute2 nftables)" 69
   done
 
   LAB_DIR=$(mktemp -d -p /var/tmp lockstep-lab.XXXXXX)
-  # shellcheck disable=SC2064  # the folder's name of now
+  # shellcheck disable=SC2064  # expand now: LAB_DIR is the directory of this run
   trap "rm -rf '$LAB_DIR'" EXIT
   export LAB_DIR LAB_NODES=$nodes LAB_MODE=$mode
   unshare "${namespaces[@]}" --fork --kill-child "$self" rack "$@"
 }
 
-# Process 1 of the room: when it ends, the kernel ends all else in it.
+# Process 1 of the outer namespaces. When it ends, the kernel kills all other processes in them.
 rack() {
   mount --make-rprivate /
   mount -t proc proc /proc
@@ -85,10 +88,11 @@ await() {
     [[ ! -s $1 ]] || return 0
     sleep 0.01
   done
-  fail "$(basename "$1") did not come within 10 s" 69
+  fail "timed out after 10 s waiting for $(basename "$1")" 69
 }
 
-# The node's two cables; mgmt0 is made first, so that it is the first everywhere.
+# Creates the two network interfaces of a node. mgmt0 is created first, so that every tool lists it
+# first.
 wire() {
   await "$LAB_DIR/n$1.pid"
   local pid
@@ -100,10 +104,10 @@ wire() {
   echo yes >"$LAB_DIR/n$1.wired"
 }
 
-# Process 1 of a node.
+# Process 1 of a node: sets up mounts and addresses, then reaps orphans.
 node() {
   local pid
-  read -r pid _ </proc/self/stat # /proc is still the room's
+  read -r pid _ </proc/self/stat # /proc still belongs to the outer namespaces
   hostname "n$1"
   mount --make-rprivate /
   mount --bind "$LAB_DIR/hosts" /etc/hosts
@@ -113,7 +117,7 @@ node() {
     mkdir "$LAB_DIR/n$1.cgroup"
     mount --rbind /sys/fs/cgroup "$LAB_DIR/n$1.cgroup"
   fi
-  mount -t sysfs sysfs /sys # with this node's class/net
+  mount -t sysfs sysfs /sys # shows the network interfaces of this node
   if [[ -d /sys/fs/cgroup && -d $LAB_DIR/n$1.cgroup ]]; then
     mount --move "$LAB_DIR/n$1.cgroup" /sys/fs/cgroup
   fi
@@ -132,7 +136,7 @@ node() {
   echo yes >"$LAB_DIR/n$1.ready"
   while :; do
     sleep 3600 &
-    wait $! || true # reaps whoever has lost its parent
+    wait $! || true # bash also reaps orphans while it waits
   done
 }
 
@@ -157,12 +161,12 @@ END
 }
 
 on() {
-  [[ -n ${LAB_DIR:-} && -s $LAB_DIR/$1.pid ]] || fail "no node is called '$1' here" 64
+  [[ -n ${LAB_DIR:-} && -s $LAB_DIR/$1.pid ]] || fail "there is no node '$1'" 64
   local pid
   pid=$(<"$LAB_DIR/$1.pid")
   shift
-  # Entering a mount namespace leads to /.
-  # shellcheck disable=SC2016  # for the shell within
+  # nsenter changes to / when it enters a mount namespace, so return to the current directory.
+  # shellcheck disable=SC2016  # expanded by the inner shell
   exec nsenter -t "$pid" "${namespaces[@]}" -- \
     /bin/bash -c 'cd "$1" && shift && exec "$@"' node "$PWD" "$@"
 }
@@ -173,5 +177,5 @@ case $verb in
     shift
     "$verb" "$@"
     ;;
-  *) fail "the first word is run or on, not '$verb'" 64 ;;
+  *) fail "the first argument must be run or on, not '$verb'" 64 ;;
 esac

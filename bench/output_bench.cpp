@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the agent takes what workers say: reads, keeps the log, shows the console.
+// Measures how fast the agent handles the output of workers: reading, logging and console output.
 //
 //   output_bench [GIGABYTES [WORKERS [DIRECTORY]]]
 //
-// Workers are this program itself, writing lines as fast as they can. DIRECTORY is where the logs
-// and the console's file lie, for example /dev/shm or a disk. One line per case:
+// The workers are instances of this program that write lines as fast as possible. DIRECTORY is the
+// place for logs and the console file, for example /dev/shm or a disk. Prints one line per case:
 //
-//   GB/s       what all workers have written, by the clock
-//   per core   the same by the agent's own processor time
-//   MiB        the agent's largest resident size so far
+//   GB/s       bytes written by all workers per second of wall time
+//   per core   bytes written by all workers per second of CPU time of the agent
+//   MiB        peak resident memory of the agent so far
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kGiga = 1e9;
 
-// Plays a worker: lines of `line` characters, `chunk` bytes per call.
+// Acts as a worker: writes lines of `line` characters, `chunk` bytes per call.
 int write_lines(size_t bytes, size_t line, size_t chunk) {
   std::string text;
   while (text.size() < chunk) {
@@ -108,7 +108,7 @@ os::Child start(const std::vector<std::string>& arguments, int in, int out) {
                     .has_own_group = true});
 }
 
-// The console, and what reads it.
+// The file descriptor of the console, and the process that reads it.
 struct Reader {
   os::Fd fd;
   std::optional<os::Child> process;
@@ -215,7 +215,7 @@ int run(int argc, char** argv) {
   bench.bytes_each = static_cast<size_t>(giga * kGiga / bench.workers);
   bench.directory /= fmt::format("output-bench-{}", ::getpid());
   fs::create_directories(bench.directory);
-  fmt::print("{} GB by {} workers, files in {}\n", giga, bench.workers, bench.directory.string());
+  fmt::print("{} GB from {} workers, files in {}\n", giga, bench.workers, bench.directory.string());
   fmt::print("{:<18} {:>6}  {:<4} {:>6} {:>9} {:>6}\n",
              "console",
              "line",

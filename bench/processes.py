@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the launcher's benchmarks know of processes: a census by a mark in the environment."""
+"""Functions for the launcher benchmarks: find processes by a variable in their environment."""
 import os
 import time
 
@@ -8,12 +8,12 @@ def read_bytes(path):
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError:  # the process has ended meanwhile
+    except OSError:  # the process has ended
         return b""
 
 
 def census(mark):
-    """Processes, zombies aside, that carry NAME=VALUE in the environment they were started with."""
+    """Returns all processes, except zombies, whose initial environment contains NAME=VALUE."""
     wanted = mark.encode()
     return [int(name) for name in os.listdir("/proc")
             if name.isdigit() and wanted in read_bytes(f"/proc/{name}/environ").split(b"\0")]
@@ -24,7 +24,7 @@ def children(pid):
 
 
 def wait_until(condition, seconds, pause=0.002):
-    """The condition's value as soon as it is true; its last one when the time is over."""
+    """Returns the value of the condition when it is true, or its last value after the timeout."""
     until = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < until:
         time.sleep(pause)

@@ -17,7 +17,7 @@ NormValues rows_of(const torch::Tensor& values) {
   return {first, first + channels, first + 2 * channels, first + 3 * channels};
 }
 
-// Features [kImages x side x side, channels], as between the convolutions of ResNet-50.
+// Activations [kImages x side x side, channels], as between the convolutions of ResNet-50.
 void bench_norm(const Table& table, int64_t side, int64_t channels) {
   const int64_t rows = kImages * side * side;
   const std::string shape = std::to_string(side) + "^2 x " + std::to_string(channels);
@@ -102,7 +102,7 @@ void bench_stem(const Table& table) {
                        .images = kImages,
                        .height = kSide,
                        .width = kSide};
-  table.add("cells of images, 224^2", static_cast<double>(images.nbytes() + cells.nbytes()), [&] {
+  table.add("image cells, 224^2", static_cast<double>(images.nbytes() + cells.nbytes()), [&] {
     image_cells(cut, stream());
   });
   constexpr int kHalf = kSide / 2;

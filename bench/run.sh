@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The benchmarks of a build folder, one after the other: they want the machine for themselves.
+# Runs the benchmarks of a build directory in sequence, because they need an idle machine.
 #
 #   bench/run.sh BUILD
 set -euo pipefail
@@ -22,7 +22,7 @@ if "$build/bin/lockstep" data fetch mnist; then
   python3 "$(dirname "$0")/mnist_bench.py" --bin "$build/bin" --data-dir "$data" \
     --json "$build/mnist_bench.json"
 else
-  echo "mnist_bench: left out, it needs the real MNIST" >&2
+  echo "mnist_bench: skipped, because it needs the MNIST data set" >&2
 fi
 
 echo "== fusion_bench"

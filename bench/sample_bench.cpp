@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to be watched: one look at a node with eight workers, and the lines of a worker.
+// Measures the cost of monitoring: a sample of a node with eight workers, and the events of a
+// worker.
 #include <benchmark/benchmark.h>
 #include <csignal>
 #include <optional>
@@ -19,7 +20,7 @@ namespace {
 
 using namespace lockstep;
 
-// Eight workers with a child each, as a loader of data would be.
+// Eight workers with one child each, such as a data loader process.
 class Workers {
  public:
   Workers() {
@@ -64,7 +65,7 @@ BENCHMARK(sample_a_node_with_8_workers)->Unit(benchmark::kMicrosecond);
 const std::vector<plan::Metric> kMetrics = {{.name = "loss", .pattern = "loss: ([0-9.e+-]+)"},
                                             {.name = "step", .pattern = "step ([0-9]+)"}};
 
-// The clock is the caller's, so that no second is ever full.
+// Time advances with every call, so that the limit of events per second is never reached.
 void find_in_line(benchmark::State& state, const std::string& line) {
   agent::MetricFinder finder(0, kMetrics);
   auto now = agent::MetricFinder::Clock::now();

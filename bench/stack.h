@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// As many matrices of one size as asked: gradients come evenly over the whole backward.
+// A chain of linear layers of the same size, so that gradients become ready evenly during backward.
 struct Stack : torch::nn::Module {
   Stack(int64_t layers, int64_t width) {
     for (int64_t i = 0; i < layers; ++i) {
@@ -25,7 +25,7 @@ struct Stack : torch::nn::Module {
   std::vector<torch::nn::Linear> blocks;
 };
 
-// A stack's distance from the target.
+// Mean squared difference between the output of a Stack and the target.
 inline Loss stack_loss(torch::nn::Module& any, const Batch& batch) {
   return Loss((dynamic_cast<Stack&>(any).forward(batch.input) - batch.target).pow(2).mean());
 }

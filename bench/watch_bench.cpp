@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast and how large the store of `lockstep watch` is, with the files of a gang that never ran.
+// Measures time and memory of the event store of `lockstep watch`, with simulated event files.
 //
 //   watch_bench [RANKS [EVENTS [DIRECTORY]]]
 //
-// RANKS workers with EVENTS step events each, a node with samples for every eight of them. Then:
-// the first look at all of it, a look when every rank has told one more step, one when there is
-// nothing new, and what is made of it.
+// Writes files of RANKS workers with EVENTS step events each, and samples of one node per eight
+// workers. Measures the first poll, a poll without new events, a poll after one more step of every
+// rank, and the outputs.
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -86,7 +86,7 @@ void measure(const char* what, Work work) {
   work();
   const double processor = static_cast<double>(std::clock() - busy) / CLOCKS_PER_SEC;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  fmt::print("{:<30} {:>9.1f} ms by the clock {:>9.1f} ms of a core   resident {}\n",
+  fmt::print("{:<30} {:>9.1f} ms wall time {:>9.1f} ms CPU time   peak resident {}\n",
              what,
              seconds * 1e3,
              processor * 1e3,
@@ -111,16 +111,16 @@ int bench(int ranks, int64_t events, const fs::path& directory) {
     }
     bytes += static_cast<uint64_t>(file.tellp());
   }
-  fmt::print("{} ranks, {} step events in all, {}\n", ranks, ranks * events, format_bytes(bytes));
+  fmt::print("{} ranks, {} step events in total, {}\n", ranks, ranks * events, format_bytes(bytes));
 
   monitor::EventStore store(run);
   measure("before", [] {});
-  measure("first look", [&] { store.poll(); });
-  measure("look, nothing new", [&] { store.poll(); });
+  measure("first poll", [&] { store.poll(); });
+  measure("poll, no new events", [&] { store.poll(); });
   for (int rank = 0; rank < ranks; ++rank) {
     std::ofstream(run.events(rank), std::ios::app) << step_line(rank, events + 1);
   }
-  measure("look, a step of every rank", [&] { store.poll(); });
+  measure("poll, one step of every rank", [&] { store.poll(); });
   monitor::Snapshot snapshot;
   measure("snapshot, with stragglers", [&] { snapshot = store.snapshot(); });
   const auto loss = store.series("loss", 0, std::numeric_limits<double>::infinity(), 80);
@@ -128,8 +128,8 @@ int bench(int ranks, int64_t events, const fs::path& directory) {
     monitor::render_screen(snapshot, loss, {}, {.columns = 120, .rows = 50}, kStart);
   });
   size_t size = 0;
-  measure("page for Prometheus", [&] { size = prometheus_text(snapshot, kStart).size(); });
-  fmt::print("the page has {}\n", format_bytes(size));
+  measure("Prometheus page", [&] { size = prometheus_text(snapshot, kStart).size(); });
+  fmt::print("size of the page: {}\n", format_bytes(size));
   return 0;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker holds and how long a step takes under the stages of ZeRO, and under ddp:
+// Measures memory and step time of the ZeRO stages and of ddp:
 //
 //   lockstep run --nproc-per-node 2 -- zero_bench -s deepspeed --zero-stage 2
 //
-// Memory is the most that was resident during a step, less what was before there was a model. The
-// batch is small, so that what the model keeps for backward is not seen.
+// Memory is the peak resident memory during a step minus the resident memory before the model was
+// created. The batch is small, so that activations are negligible.
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// From here on the kernel counts the most resident memory anew.
+// Resets the peak resident memory (VmHWM) of this process.
 void forget_peak() {
   std::ofstream("/proc/self/clear_refs") << 5;
 }
@@ -57,7 +57,8 @@ void measure(Session& session) {
   const int rounds = std::stoi(session.option("--rounds"));
   const int accumulate = std::stoi(session.option("--shares"));
   {
-    // Libraries and their buffers, which are no model's.
+    // Loads libraries and allocates their buffers, so that they do not count as memory of the
+    // model.
     comm::Solo solo;
     Stack small(2, 256);
     torch::optim::AdamW adam(small.parameters(), torch::optim::AdamWOptions(1e-3));
@@ -92,8 +93,8 @@ void measure(Session& session) {
   const double held = figures[1].item<double>();
   const auto formula = static_cast<double>(need.total());
   session.say(
-      fmt::format("{:<10} stage {}  {} workers  {:8.1f} ms  {:8.1f} MB held  {:8.1f} MB by the "
-                  "formula  {:+.1f} %",
+      fmt::format("{:<10} stage {}  {} workers  {:8.1f} ms  {:8.1f} MB used  {:8.1f} MB "
+                  "calculated  {:+.1f} %",
                   strategy->name(),
                   options.zero.stage,
                   session.world_size(),
@@ -107,11 +108,11 @@ void measure(Session& session) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{.about = "Measures what a worker holds under the stages of ZeRO",
-                                  .options = {{"--layers", "24", "Matrices of the network"},
-                                              {"--width", "2048", "Rows and columns of each"},
-                                              {"--share", "16", "Samples of a micro-batch"},
-                                              {"--shares", "1", "Micro-batches of a step"},
-                                              {"--rounds", "5", "Steps that are measured"}}};
+  const lockstep::Program program{.about = "Measures memory and step time of the ZeRO stages",
+                                  .options = {{"--layers", "24", "Number of matrices"},
+                                              {"--width", "2048", "Rows and columns per matrix"},
+                                              {"--share", "16", "Samples per micro-batch"},
+                                              {"--shares", "1", "Micro-batches per step"},
+                                              {"--rounds", "5", "Measured steps"}}};
   return lockstep::run(argc, argv, program, lockstep::measure);
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the tree obeys tools/layers.txt; the test `layering`.
+"""Checks the tree against tools/layers.txt; the test `layering`.
 
     tools/check_layers.py [--root DIR]
 
-Prints one line per offence, FILE:LINE: what is wrong, and leaves with 1 if there is any.
+Prints one line per offence, FILE:LINE: reason, and exits with 1 if there is any.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import sys
 
 LAYERS_FILE = "tools/layers.txt"
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
-# With a slash, as there is also a module called bench.
+# With a slash, because there is also a module bench.
 OUTER_RINGS = ("apps/", "examples/", "bench/", "tests/")
-FREE_RINGS = ("bench/", "tests/")  # may call the system and read the environment
+FREE_RINGS = ("bench/", "tests/")  # can use system headers and the environment
 NO_TORCH_TOWERS = ("ground", "launcher")
 GETENV_HOME = "src/os/environment.cpp"
-SHIM_FOLDER = "missing_headers"  # stands in for libtorch's own headers; nobody's module
+SHIM_FOLDER = "missing_headers"  # replaces headers of libtorch; not a module
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|gloo)/")
@@ -35,12 +35,12 @@ SYSTEM_HEADER = re.compile(
 
 @dataclasses.dataclass
 class Layers:
-    """What layers.txt says."""
+    """The contents of layers.txt."""
 
     towers: dict = dataclasses.field(default_factory=dict)  # module -> ground, launcher, worker
-    allowed: dict = dataclasses.field(default_factory=dict)  # module or ring -> names it may include
+    allowed: dict = dataclasses.field(default_factory=dict)  # module or ring -> names it can include
     owners: dict = dataclasses.field(default_factory=dict)  # public header -> module
-    exceptions: dict = dataclasses.field(default_factory=dict)  # file -> system headers it may use
+    exceptions: dict = dataclasses.field(default_factory=dict)  # file -> allowed system headers
     lines: dict = dataclasses.field(default_factory=dict)  # (kind, name) -> its line number
 
 
@@ -80,28 +80,28 @@ def read_layers(path, report):
             layers.exceptions[left] = right.split()
             layers.lines["exception", left] = number
             if "#" not in raw:
-                report.add(LAYERS_FILE, number, f"the exception for {left} does not say why")
+                report.add(LAYERS_FILE, number, f"the exception for {left} has no reason")
         else:
-            report.add(LAYERS_FILE, number, f"no section is called [{section}]")
+            report.add(LAYERS_FILE, number, f"unknown section [{section}]")
     return layers
 
 
 def check_table(layers, report):
-    """The table by itself: known names, two separate towers, no way back to the start."""
+    """Checks the table itself: known names, two separate towers, no cycles."""
     for module, tower in layers.towers.items():
         line = layers.lines["module", module]
         for name in layers.allowed[module]:
             if name not in layers.towers:
-                report.add(LAYERS_FILE, line, f"{module} may include '{name}', which is no module")
+                report.add(LAYERS_FILE, line, f"{module} lists '{name}', which is not a module")
             elif layers.towers[name] not in ("ground", tower):
-                report.add(LAYERS_FILE, line, f"{module} ({tower} tower) may not see {name} "
+                report.add(LAYERS_FILE, line, f"{module} ({tower} tower) must not include {name} "
                                        f"({layers.towers[name]} tower)")
     cycle = find_cycle(layers)
     if cycle:
         report.add(LAYERS_FILE, layers.lines["module", cycle[0]], "the table has a cycle: " + " -> ".join(cycle))
     for header, owner in layers.owners.items():
         if owner not in layers.towers:
-            report.add(LAYERS_FILE, layers.lines["header", header], f"the owner '{owner}' is no module")
+            report.add(LAYERS_FILE, layers.lines["header", header], f"the owner '{owner}' is not a module")
 
 
 def find_cycle(layers):
@@ -128,7 +128,7 @@ def find_cycle(layers):
 
 
 def stands_on(layers, upper, lower, seen=None):
-    """Whether the module `upper` reaches `lower` along the table."""
+    """Whether the module `upper` depends on `lower`, directly or not."""
     seen = set() if seen is None else seen
     for name in layers.allowed.get(upper, []):
         if name == lower:
@@ -141,7 +141,7 @@ def stands_on(layers, upper, lower, seen=None):
 
 
 def without_comments_and_strings(text):
-    """The text with comments and literals blanked out; line numbers stay."""
+    """The text with comments and literals blanked out; keeps line numbers."""
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"'
         r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
@@ -150,7 +150,7 @@ def without_comments_and_strings(text):
 
 
 class TreeCheck:
-    """Walks the sources of one tree."""
+    """Checks the sources of one tree."""
 
     def __init__(self, root, layers, report):
         self.root = root
@@ -210,15 +210,15 @@ class TreeCheck:
             elif home not in OUTER_RINGS:
                 self.check_edge(offend, home, owner, header)
             elif home == "apps/" and owner not in allowed and not self.below_any(allowed, owner):
-                offend(f"apps may not include {header}, which belongs to {owner}")
+                offend(f"apps must not include {header}, which belongs to {owner}")
         elif rest and (first in self.layers.towers or (self.root / "src" / header).exists()):
             if first not in self.layers.towers:
-                offend(f"{header} is of '{first}', which layers.txt does not list")
+                offend(f"{header} belongs to '{first}', which layers.txt does not list")
             elif is_public:
-                offend(f"a public header may not include {header} of src/")
+                offend(f"a public header must not include {header} of src/")
             elif home in OUTER_RINGS:
                 if "ANY" not in allowed and first not in allowed:
-                    offend(f"{home.rstrip('/')} may not include {header}; it may include "
+                    offend(f"{home.rstrip('/')} must not include {header}; it can include "
                            f"{' '.join(allowed).replace('PUBLIC', 'public headers')}")
             else:
                 self.check_edge(offend, home, first, header)
@@ -228,7 +228,7 @@ class TreeCheck:
             self.check_foreign(offend, path, home, header)
 
     def check_own_header(self, path, home, headers):
-        """A source begins with its own header: so the build proves that the header is whole."""
+        """A source includes its own header first: the build then proves that the header is self-contained."""
         own = [f"{home}/{path.stem}.h"]
         if not path.with_suffix(".h").exists():
             own = [f"lockstep/{path.stem}.h"]
@@ -245,19 +245,19 @@ class TreeCheck:
             return
         towers = (self.layers.towers[home], self.layers.towers[target])
         if stands_on(self.layers, target, home):
-            offend(f"{header} goes up: {target} stands on {home}")
+            offend(f"{header} points upwards: {target} depends on {home}")
         elif "ground" not in towers and towers[0] != towers[1]:
-            offend(f"{header} is of the other tower: {home} is {towers[0]}, {target} is {towers[1]}")
+            offend(f"{header} is in the other tower: {home} is {towers[0]}, {target} is {towers[1]}")
         else:
-            offend(f"{home} may not include {header}: layers.txt does not list {target} for {home}")
+            offend(f"{home} must not include {header}: layers.txt does not list {target} for {home}")
 
     def check_foreign(self, offend, path, home, header):
         if self.tower_has_no_torch(home) and TORCH_HEADER.match(header):
-            offend(f"<{header}> names libtorch, which {home.rstrip('/')} must not need")
+            offend(f"<{header}> is a header of libtorch, which {home.rstrip('/')} must not need")
         if home in FREE_RINGS or home == "os" or not SYSTEM_HEADER.match(header):
             return
         if header not in self.layers.exceptions.get(str(self.name(path)), []):
-            offend(f"<{header}> belongs in os/ (or in [exceptions] of layers.txt, with its reason)")
+            offend(f"<{header}> belongs in os/ (or in [exceptions] of layers.txt, with a reason)")
 
     def tower_has_no_torch(self, home):
         return home == "apps/" or self.layers.towers.get(home) in NO_TORCH_TOWERS
@@ -268,15 +268,15 @@ class TreeCheck:
                 match = TORCH_NAME.search(line)
                 if match:
                     self.report.add(self.name(path), number,
-                                    f"{match.group(1)}:: is of libtorch, which {home.rstrip('/')} must not "
+                                    f"{match.group(1)}:: belongs to libtorch, which {home.rstrip('/')} must not "
                                     "need")
             match = ENVIRONMENT_CALL.search(line)
             if match and home not in FREE_RINGS and str(self.name(path)) != GETENV_HOME:
                 self.report.add(self.name(path), number,
-                                f"{match.group(1)} belongs in {GETENV_HOME} alone")
+                                f"{match.group(1)} belongs in {GETENV_HOME} only")
 
     def check_modules(self):
-        """Folders against table, and each module's CMakeLists.txt against both."""
+        """Compares folders with the table, and the CMakeLists.txt of each module with both."""
         folders = {path.name for path in (self.root / "src").iterdir() if path.is_dir()}
         for module in sorted(folders - set(self.layers.towers)):
             self.report.add(f"src/{module}", 1, "this module is not listed in layers.txt")
@@ -316,13 +316,13 @@ class TreeCheck:
         deps, allowed = lists.get("DEPS", []), self.layers.allowed[module]
         if set(deps) != set(allowed):
             self.report.add(self.name(path), line,
-                            f"DEPS are '{' '.join(deps)}', layers.txt says '{' '.join(allowed)}'")
+                            f"DEPS are '{' '.join(deps)}', layers.txt lists '{' '.join(allowed)}'")
         if "TORCH" in lists and self.tower_has_no_torch(module):
             self.report.add(self.name(path), line, f"TORCH, which {module} must not need")
         words = set(re.findall(r"[\w./]+", text))
         for source in sorted((self.root / "src" / module).glob("*.c*")):
             if source.suffix in (".cpp", ".cc", ".cu") and source.name not in words:
-                self.report.add(self.name(path), line, f"does not name {source.name}")
+                self.report.add(self.name(path), line, f"does not list {source.name}")
 
 
 def check(root):

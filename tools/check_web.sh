@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether web/dist, which the launcher embeds, is what web/ builds to. Needs what `npm ci` in web/
-# brings; says so and is content where that is not here, as a build of lockstep does not need it.
+# Checks that web/dist, which the launcher embeds, is up to date with web/. Needs the packages that
+# `npm ci` installs in web/. Without them it prints a note and succeeds, because a build of lockstep
+# does not need them.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 
 if [[ ! -x node_modules/.bin/vite ]]; then
-  echo "web: no node_modules, so web/dist is not compared; npm ci in web/ brings them"
+  echo "web: no node_modules, web/dist not checked; run npm ci in web/"
   exit 0
 fi
 if grep -nE '"resolved"' package-lock.json; then
-  echo "web: package-lock.json names a registry; npm install with omit-lockfile-registry-resolved" >&2
+  echo "web: package-lock.json contains a registry; run npm install with omit-lockfile-registry-resolved" >&2
   exit 1
 fi
 made=$(mktemp -d)
@@ -19,12 +20,12 @@ trap 'rm -rf "$made"' EXIT
 node_modules/.bin/tsc --noEmit
 node_modules/.bin/vite build --logLevel warn --emptyOutDir --outDir "$made"
 if ! diff -rq "$made" dist; then
-  echo "web: web/dist is not what the sources build to; npm run build in web/, and commit it" >&2
+  echo "web: web/dist is out of date; run npm run build in web/ and commit it" >&2
   exit 1
 fi
 bytes=$(cat dist/* | wc -c)
 if ((bytes > 300000)); then
-  echo "web: the page has $bytes bytes; 300000 are enough for a page in a launcher" >&2
+  echo "web: the page has $bytes bytes; the limit is 300000" >&2
   exit 1
 fi
-echo "web: web/dist is what the sources build to, $bytes bytes"
+echo "web: web/dist is up to date, $bytes bytes"

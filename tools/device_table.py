@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints one table of what tools/device.sh has measured.
+"""Prints the measurements of tools/device.sh as one table.
 
     device_table.py FOLDER
 """
@@ -9,7 +9,7 @@ import pathlib
 import statistics
 import sys
 
-ROWS = (  # file, figure, what it is called, digits
+ROWS = (  # file, figure, label, digits
     ("gpt2", "tokens_per_second", "GPT-2 124M, tokens/s", 0),
     ("gpt2", "ms_per_step", "GPT-2 124M, ms a step", 2),
     ("resnet50", "images_per_second", "ResNet-50, images/s", 0),

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Puts every C++ file of ours into the house format; with --check only says which are not.
+# Formats all C++ files; with --check, only reports files that are not formatted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ mapfile -d '' files < <(find include src apps examples tests bench -type d -name
   -prune -o -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 | sort -z)
 if [[ ${1:-} == --check ]]; then
   clang-format --dry-run -Werror "${files[@]}"
-  echo "format: ${#files[@]} files as they should be"
+  echo "format: ${#files[@]} files are formatted"
 else
   clang-format -i "${files[@]}"
 fi

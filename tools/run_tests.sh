@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests of a build folder, then says by name what was skipped and why, then counts. Where
-# nobody watches, in a file or a pipe, one in a hundred of those that pass is mentioned, and what a
-# failed one printed comes at the end.
+# Runs the tests of a build folder, then prints skipped tests with their reasons, then the counts. If
+# the output is not a terminal, only one in a hundred passed tests is printed, and the output of
+# failed tests is printed at the end.
 #
 #   tools/run_tests.sh BUILD [JOBS] [CTEST OPTIONS...]
 set -euo pipefail

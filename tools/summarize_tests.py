@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what ctest ran, test case by test case, and says why something was skipped.
+"""Counts the test cases that ctest ran and prints why some were skipped.
 
     tools/summarize_tests.py RESULTS
 
-RESULTS holds ctest.xml, written by ctest, and NAME.xml for every test NAME that is a whole
-GoogleTest binary. What failed is told again, with what it said, where a reader of a long log looks
-first: at its end. The last line reads `N passed, N failed, N skipped`.
+RESULTS contains ctest.xml, written by ctest, and NAME.xml for every test NAME that is a whole
+GoogleTest binary. Failed tests are printed again with their output, at the end, where a reader of a
+long log looks first. The last line is `N passed, N failed, N skipped`.
 """
 
 import pathlib
@@ -17,14 +17,14 @@ import xml.etree.ElementTree as ElementTree
 
 
 def reason_in_output(text):
-    """Why a test was skipped, from what it printed: GoogleTest's words, or else the last line."""
+    """Why a test was skipped, from its output: the reason of GoogleTest, else the last line."""
     match = re.search(r": Skipped\n(.*?)\n\s*\n?\[  SKIPPED", text, re.DOTALL)
     lines = (match.group(1) if match else text).strip().splitlines() or ["no reason given"]
     return " ".join(lines) if match else lines[-1]
 
 
 def end_of_output(text, most=40):
-    """The last lines of what a failed test printed."""
+    """The last lines of the output of a failed test."""
     lines = text.rstrip().splitlines()
     cut = ["..."] if len(lines) > most else []
     return "\n".join(cut + lines[-most:])
@@ -49,7 +49,7 @@ def cases_of_binary(path):
 
 
 def asked_to_be_skipped(test):
-    """Whether the test itself said so; one that could not even be started has failed."""
+    """Whether the test skipped itself; a test that could not be started has failed."""
     skipped = test.find("skipped")
     return skipped is not None and (skipped.get("message") or "").startswith("SKIP_")
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy over every source in a compile_commands.json, several at a time.
+"""Runs clang-tidy over all sources in a compile_commands.json, in parallel.
 
     tools/tidy.py --build DIR [--jobs N]
 
-A file that was clean is not looked at again until it, a header of ours that it reaches, .clang-tidy
-or clang-tidy itself changes; what is known to be clean lies in DIR/tidy-cache.
+A clean file is not checked again until it, one of its own headers, .clang-tidy or clang-tidy itself
+changes; DIR/tidy-cache records the clean files.
 
-clang-tidy spends nearly all its time in the headers of third parties, so the sources of a folder are
-given to it together, as one file that includes them. Where they cannot be read together, because
-two unnamed namespaces share a name, they are given in several groups.
+clang-tidy spends nearly all its time in third-party headers. The sources of a folder are therefore
+checked together, as one file that includes them. If they cannot be compiled together, because two
+unnamed namespaces share a name, they are checked in several groups.
 """
 
 import argparse
@@ -27,11 +27,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 BATCH = 8
 ONE_CHEAP_CHECK = "-*,misc-throw-by-value-catch-by-reference"  # does it compile?
-NO_FALSE_ALARM = "-bugprone-suspicious-include"  # including sources is what we do here
+NO_FALSE_ALARM = "-bugprone-suspicious-include"  # sources are included on purpose here
 
 
 def reached(path, seen):
-    """The file and all headers of ours that it includes, directly or not."""
+    """The file and all own headers that it includes, directly or not."""
     if path in seen:
         return
     seen.add(path)
@@ -43,7 +43,7 @@ def reached(path, seen):
 
 
 def flags_of(entry):
-    """The compiler's arguments without program, input and output."""
+    """The arguments of the compiler without program, input and output."""
     words = shlex.split(entry["command"])[1:]
     drop = {index for index, word in enumerate(words) if word in ("-c", "-o", entry["file"])}
     drop |= {index + 1 for index, word in enumerate(words) if word == "-o"}
@@ -67,14 +67,14 @@ class Tidy:
         return self.cache / digest.hexdigest()
 
     def run(self, entries):
-        """Findings of these entries, as text; empty when all are clean."""
+        """Findings of these entries, as text; empty if all are clean."""
         findings = ""
         for group in self.groups_of(entries):
             findings += self.conclude(group, self.call_together(group, NO_FALSE_ALARM))
         return findings
 
     def groups_of(self, entries):
-        """As few groups as will do: in each, all sources can be read one after the other."""
+        """The smallest number of groups whose sources can be compiled together."""
         if self.can_be_read(entries):
             return [entries]
         groups = []
@@ -116,7 +116,7 @@ class Tidy:
 
 
 def batches_of(entries):
-    """Entries of one folder with the same flags, a few at a time."""
+    """Entries of one folder with the same flags, in small groups."""
     def kind(entry):
         return str(pathlib.Path(entry["file"]).parent), flags_of(entry)
 
@@ -127,14 +127,14 @@ def batches_of(entries):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="clang-tidy, in parallel and remembered.")
+    parser = argparse.ArgumentParser(description="Runs clang-tidy in parallel and caches clean files.")
     parser.add_argument("--build", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     arguments = parser.parse_args()
 
     tidy = Tidy(arguments.build.resolve())
     entries = json.loads((tidy.build / "compile_commands.json").read_text())
-    # What the build itself writes is not there yet, and nobody's style.
+    # Generated sources do not exist yet, and their style does not matter.
     entries = [entry for entry in entries if tidy.build not in pathlib.Path(entry["file"]).parents]
     unknown = [entry for entry in entries if not tidy.mark_of(entry).exists()]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:

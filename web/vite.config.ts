@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import { defineConfig } from "vite";
 
-// Three files of fixed names: cmake/EmbedFiles.cmake puts them into the launcher, and a strict
-// Content-Security-Policy can name them as 'self'.
+// Builds three files with fixed names: cmake/EmbedFiles.cmake embeds them into the launcher, and a
+// strict Content-Security-Policy allows them as 'self'.
 export default defineConfig({
   base: "/",
   build: {

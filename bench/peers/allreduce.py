@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `lockstep-bench allreduce`: torch.distributed over NCCL where every worker has a GPU
-of its own, else over Gloo. Rank 0 writes the figures as JSON.
+"""Python counterpart of `lockstep-bench allreduce`, with torch.distributed.
+
+Uses NCCL if every worker has its own GPU, else Gloo. Rank 0 writes the figures as JSON.
 """
 import argparse
 import json
@@ -32,7 +33,7 @@ def seconds_of_call(tensor):
 def measure(kilobytes, seconds, device):
     tensor = torch.zeros(kilobytes * 256, device=device)
     first = statistics.median(seconds_of_call(tensor) for _ in range(4))
-    # the same number on all workers, as rank 0 sees it
+    # Rank 0 decides, because all workers must make the same number of calls.
     calls = torch.tensor([min(max(seconds / first, 5), 20000)], device=device)
     dist.broadcast(calls, 0)
     return statistics.median(seconds_of_call(tensor) for _ in range(int(calls.item())))
@@ -40,10 +41,11 @@ def measure(kilobytes, seconds, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--sizes", required=True, help="KiB, with commas")
-    parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--json", required=True)
+    parser.add_argument("--sizes", required=True, help="message sizes in KiB, separated by commas")
+    parser.add_argument("--seconds", type=float, default=0.5, help="seconds per size [0.5]")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto",
+                        help="device of the tensors [auto]")
+    parser.add_argument("--json", required=True, help="output file")
     options = parser.parse_args()
 
     device = choose_device(options.device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of lockstep::digit_net, with the same names of parameters."""
+"""The networks of lockstep::digit_net, with the same parameter names."""
 import torch.nn as nn
 import torch.nn.functional as F
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `lockstep-bench gpt2`: a plain PyTorch module with SDPA, compiled or eager.
+"""Python counterpart of `lockstep-bench gpt2`: a plain PyTorch module with SDPA, compiled or eager.
 
-Begins with the weights and trains on the tokens that lockstep-bench wrote, times as it does, and
+Uses the initial weights and the tokens that lockstep-bench wrote, measures the same times, and
 prints one JSON line.
 """
 import argparse
@@ -25,7 +25,7 @@ PART_STEPS = 3
 def attend(query, key, value):
     if hasattr(F, "scaled_dot_product_attention"):
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    # PyTorch 1.x
+    # PyTorch 1.x has no such function.
     length = query.size(2)
     scores = query @ key.transpose(2, 3) / math.sqrt(query.size(3))
     later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
@@ -71,7 +71,7 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """`vocabulary` may be more than there are tokens: products are faster in round numbers."""
+    """`vocabulary` can exceed the number of tokens: padded matrix products are faster."""
 
     def __init__(self, options, vocabulary):
         super().__init__()
@@ -93,7 +93,7 @@ class Gpt2(nn.Module):
 
 @torch.no_grad()
 def load(net, path):
-    """Projections of Hugging Face's files are [in, out], those of nn.Linear [out, in]."""
+    """Transposes projections: [in, out] in files of Hugging Face, [out, in] in nn.Linear."""
     weights = torch.load(path, map_location="cpu")
     weights = {name.removeprefix("transformer."): value for name, value in weights.items()}
     for name, parameter in net.named_parameters():
@@ -106,7 +106,7 @@ def load(net, path):
         parameter.copy_(value)
     left = [name for name in weights if not name.endswith((".attn.bias", "lm_head.weight"))]
     if left:
-        raise SystemExit(f"gpt2.py: {path} has weights that the model has not: {left}")
+        raise SystemExit(f"gpt2.py: {path} contains weights that the model does not have: {left}")
 
 
 def make_optimizer(name, net, device):
@@ -159,7 +159,7 @@ class Training:
             self.losses.append(loss.detach())
 
     def run_by_parts(self):
-        """Milliseconds of forward, backward and update of one more step."""
+        """Returns the milliseconds of forward, backward and update of another step."""
         marks = []
 
         def mark():
@@ -199,8 +199,10 @@ def main():
     parser.add_argument("--optimizer", choices=["adamw", "adam", "sgd"], default="adamw")
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
     parser.add_argument("--mode", choices=["compile", "eager"], default="compile")
-    parser.add_argument("--weights", required=True, help="a dict of tensors by torch.save")
-    parser.add_argument("--tokens", required=True, help="int64, batches x texts x (context + 1)")
+    parser.add_argument("--weights", required=True,
+                        help="dictionary of tensors, written by torch.save")
+    parser.add_argument("--tokens", required=True,
+                        help="file of int64 tokens, batches x texts x (context + 1)")
     options = parser.parse_args()
 
     training = Training(options)

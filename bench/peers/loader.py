@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `lockstep-bench loader`: the same files through torchvision and a DataLoader.
+"""Python counterpart of `lockstep-bench loader`: the same files with torchvision and a DataLoader.
 
-Pillow decodes, RandomResizedCrop and RandomHorizontalFlip augment, PILToTensor makes bytes of it:
-what one usually writes, without the step to floats. Prints one JSON line.
+Pillow decodes, RandomResizedCrop and RandomHorizontalFlip augment, and PILToTensor creates bytes.
+This is the usual pipeline without the conversion to floats. Prints one JSON line.
 """
 import argparse
 import importlib.util
@@ -20,7 +20,7 @@ def missing_module():
 
 
 def images_per_second(loader, options):
-    """After the first batch of each worker, for so many seconds."""
+    """Measures for --seconds, after the first batch of each worker."""
     batches = iter(loader)
     for _ in range(max(1, loader.num_workers)):
         next(batches)
@@ -59,7 +59,7 @@ def measure(options):
     rates = {}
     for workers in options.threads:
         images = Images()
-        # Without end, so that no epoch ends while the clock runs.
+        # Practically endless, so that no epoch ends during the measurement.
         order = torch.utils.data.RandomSampler(images, replacement=True, num_samples=10**9)
         loader = torch.utils.data.DataLoader(images, batch_size=options.batch, sampler=order,
                                              num_workers=workers, pin_memory=options.pin)
@@ -71,14 +71,15 @@ def measure(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--list", required=True, help="a label, a tab and a path in each line")
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--list", required=True,
+                        help="file with a label, a tab and a path per line")
+    parser.add_argument("--size", type=int, default=224, help="width and height in pixels [224]")
+    parser.add_argument("--batch", type=int, default=64, help="images per batch [64]")
     parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")],
-                        default=[1])
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pin", action="store_true")
+                        default=[1], help="numbers of workers, separated by commas [1]")
+    parser.add_argument("--seconds", type=float, default=3, help="seconds per round [3]")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds [3]")
+    parser.add_argument("--pin", action="store_true", help="use pinned memory")
     options = parser.parse_args()
     missing = missing_module()
     print(json.dumps({"missing": missing} if missing else measure(options)), flush=True)

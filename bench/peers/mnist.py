@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `lockstep-bench mnist`: the same networks in a plain loop, and in a CUDA graph.
+"""Python counterpart of `lockstep-bench mnist`: the same networks in a plain loop and a CUDA graph.
 
-Batches are taken with one call each from a tensor on the device, which is the fastest way in
-Python; a DataLoader over single samples is several times slower. Prints one JSON line.
+One call selects each batch from a tensor on the device. This is the fastest method in Python; a
+DataLoader over single samples is several times slower. Prints one JSON line.
 
-With --until it trains on MNIST instead, until the test accuracy is there.
+With --until, trains on MNIST until the given test accuracy is reached.
 """
 import argparse
 import json
@@ -104,7 +104,7 @@ def accuracy_of(net, images, labels):
 
 
 def train_until(options):
-    """As train_to_accuracy() of src/bench/mnist_accuracy.cpp does."""
+    """Same procedure as train_to_accuracy() in src/bench/mnist_accuracy.cpp."""
     torch.manual_seed(1)
     folder = os.path.join(options.data_dir, "mnist")
     images, labels = read_digits(folder, "train", options.device)
@@ -139,9 +139,10 @@ def main():
     parser.add_argument("--warmup", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--until", type=float, default=0, help="test accuracy in percent")
+    parser.add_argument("--until", type=float, default=0,
+                        help="train until this test accuracy, in percent; 0: off [0]")
     parser.add_argument("--data-dir", default="data")
-    parser.add_argument("--json", help="where the figures of --until go")
+    parser.add_argument("--json", help="output file of --until")
     options = parser.parse_args()
     if options.device == "auto":
         options.device = "cuda" if torch.cuda.is_available() else "cpu"

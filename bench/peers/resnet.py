@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `lockstep-bench resnet50`: torchvision's network, channels last, compiled or eager.
+"""Python counterpart of `lockstep-bench resnet50`: torchvision, channels last, compiled or eager.
 
-Begins with the weights and trains on the images that lockstep-bench wrote, times as it does, and
-prints one JSON line. The images are normalised before the clock starts.
+Uses the initial weights and the images that lockstep-bench wrote, measures the same times, and
+prints one JSON line. The images are normalized before the measurement starts.
 """
 import argparse
 import contextlib
@@ -72,7 +72,7 @@ class Training:
             self.losses.append(loss.detach())
 
     def run_by_parts(self):
-        """Milliseconds of forward, backward and update of one more step."""
+        """Returns the milliseconds of forward, backward and update of another step."""
         marks = []
 
         def mark():
@@ -111,8 +111,9 @@ def main():
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
     parser.add_argument("--mode", choices=["compile", "eager"], default="compile")
-    parser.add_argument("--weights", required=True, help="a dict of tensors by torch.save")
-    parser.add_argument("--images", required=True, help="images in bytes and their targets")
+    parser.add_argument("--weights", required=True,
+                        help="dictionary of tensors, written by torch.save")
+    parser.add_argument("--images", required=True, help="file with image bytes and targets")
     options = parser.parse_args()
 
     training = Training(options)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of examples/tiny_imagenet: the same recipe with torchvision, Pillow and, where a launcher
-started several workers, DistributedDataParallel.
+"""Python counterpart of examples/tiny_imagenet: the same recipe with torchvision and Pillow.
 
-Prints a line after each epoch, and a JSON line last.
+Uses DistributedDataParallel if a launcher started several workers. Prints one line per epoch, and a
+JSON line at the end.
 """
 import time
 
@@ -60,7 +60,7 @@ def make_net(name, classes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--data", required=True, help="the folder with wnids.txt")
+    parser.add_argument("--data", required=True, help="directory with wnids.txt")
     parser.add_argument("--net", default="resnet18")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--image-size", type=int, default=64)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trains GPT-2 on texts, from scratch or from published weights. One program, every strategy:
+// Trains GPT-2 on texts, from scratch or from published weights, with any strategy:
 //
 //   lockstep data fetch gpt2
 //   lockstep-tokens book.txt --output data/book --validation-tokens 20000
@@ -15,12 +15,12 @@ int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains GPT-2 on texts",
       .options = {
-          {"--size", "124M", "The published sizes, and tiny", lockstep::gpt2_names()},
-          {"--tokens", "tokens", "What lockstep-tokens wrote, by how the names begin"},
-          {"--context", "0", "Tokens of a sample; 0: all that the model can look at"},
-          {"--dropout", "0", "Of embeddings, attention and residuals"},
-          {"--weights", "", "Begins with these: model.safetensors, or a file of torch.save"},
-          {"--prompt", "", "A text to go on with at the end"},
+          {"--size", "124M", "Model size, such as tiny, 124M or gpt2-xl", lockstep::gpt2_names()},
+          {"--tokens", "tokens", "Prefix of the files from lockstep-tokens"},
+          {"--context", "0", "Tokens per sample; 0: the context length of the model"},
+          {"--dropout", "0", "Dropout of embeddings, attention and residuals"},
+          {"--weights", "", "Initial weights: model.safetensors, or a file of torch.save"},
+          {"--prompt", "", "Text to continue after training"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     auto options = lockstep::gpt2_options(session.option("--size"));
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     const auto texts =
         lockstep::texts(session.option("--tokens"), context > 0 ? context : options.context);
     std::optional<lockstep::Tokenizer> tokenizer;
-    std::vector<int64_t> prompt;  // before any training, as it may be no text
+    std::vector<int64_t> prompt;  // encoded before training, so that an invalid text fails early
     if (const std::string& text = session.option("--prompt"); !text.empty()) {
       tokenizer.emplace(session.data_dir() / "gpt2");
       const auto tokens = tokenizer->encode(text);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trains ResNet-50 on ImageNet by NVIDIA's recipe, or goes on with torchvision's weights. One
-// program, every strategy:
+// Trains ResNet-50 on ImageNet with the recipe of NVIDIA, from scratch or from torchvision weights,
+// with any strategy:
 //
 //   lockstep run --nproc-per-node 8 -- imagenet -s ddp --batch-size 256 --precision bf16
 //   imagenet --pretrained resnet50.pth --epochs 5 --lr 0.01
 //
-// It ends with the top-1 and top-5 accuracy over the 50 000 images of the validation set.
+// Prints the top-1 and top-5 accuracy over the 50 000 validation images at the end.
 
 #include <lockstep/lockstep.h>
 
-// Weights of torchvision. A classifier of other classes than the data's begins as it was drawn.
+// Loads torchvision weights. If the number of classes differs from the data, the classifier keeps
+// its random initialization.
 static void begin_with(const std::string& file,
                        lockstep::ImageClassifier& net,
                        const lockstep::Session& session) {
@@ -22,8 +23,8 @@ static void begin_with(const std::string& file,
       continue;
     }
     if (name == "fc.bias") {
-      session.say(file + " has " + std::to_string(tensor.numel()) + " classes, the data " +
-                  std::to_string(own->numel()) + ": the classifier begins anew");
+      session.say(file + " has " + std::to_string(tensor.numel()) + " classes, the data has " +
+                  std::to_string(own->numel()) + ": the classifier is not loaded");
     }
     tensor = *own;
   }
@@ -34,11 +35,11 @@ int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains ResNet-50 on ImageNet",
       .options = {
-          {"--net", "resnet50", "The network", lockstep::resnet_names()},
-          {"--image-size", "224", "Pixels of both sides"},
-          {"--label-smoothing", "0.1", "Share of a target that belongs to all classes alike"},
-          {"--corrupt", "skip", "Files that are no image: refuse or skip", {"refuse", "skip"}},
-          {"--pretrained", "", "Begins with torchvision's weights: .pth, .pt or .safetensors"},
+          {"--net", "resnet50", "Network", lockstep::resnet_names()},
+          {"--image-size", "224", "Width and height in pixels"},
+          {"--label-smoothing", "0.1", "Label smoothing during training"},
+          {"--corrupt", "skip", "Non-JPEG files: refuse or skip", {"refuse", "skip"}},
+          {"--pretrained", "", "Initial torchvision weights: .pth, .pt or .safetensors"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const lockstep::CrossEntropy loss{.label_smoothing = session.number("--label-smoothing", 0, 1)};
@@ -60,7 +61,7 @@ int main(int argc, char** argv) {
     if (const std::string& file = session.option("--pretrained"); !file.empty()) {
       begin_with(file, *net, session);
     }
-    // 0.256 for 256 images in a step, unless --lr says otherwise.
+    // The rate is 0.256 per 256 images of a step. --lr overrides it.
     const double lr = 0.256 * static_cast<double>(trainer.options().global_batch) / 256;
     const auto optimizer = session.make_optimizer(
         *net, {.name = "sgd", .lr = lr, .momentum = 0.875, .weight_decay = 1.0 / 32768});

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trains a small network on the handwritten digits of MNIST. One program, every strategy:
+// Trains a small network on the handwritten digits of MNIST, with any strategy:
 //
 //   lockstep run --nproc-per-node 2 -- mnist -s ddp      two workers on this machine
-//   mpirun -np 2 mnist -s ddp                            the same under MPI
+//   mpirun -np 2 mnist -s ddp                            two workers under MPI
 //   mnist                                                one process
 //
-// Expect at least 98.5 % test accuracy after 2 epochs, whatever follows -s
+// Expect at least 98.5 % test accuracy after 2 epochs with every strategy
 // (docs/results/mnist_arm64_202611.md).
 
 #include <lockstep/lockstep.h>
@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains a small network on MNIST",
       .options = {
-          {"--net", "cnn", "The network: cnn, classic or mlp", lockstep::digit_net_names()},
-          {"--generated-digits", "no", "Digits drawn by this program, not MNIST's"},
+          {"--net", "cnn", "Network: cnn, classic or mlp", lockstep::digit_net_names()},
+          {"--generated-digits", "no", "Train on generated digits instead of MNIST"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const auto digits = session.flag("--generated-digits")
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.02});
 
     lockstep::Trainer trainer(session, {.epochs = 2, .global_batch = 128, .schedule = "cosine"});
-    // On a GPU the digits lie beside the network.
+    // On a GPU, the whole data set is copied to device memory, so batches need no transfer.
     trainer.fit(*net,
                 *optimizer,
                 lockstep::on_device(digits.train, session.device()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trains a small network on generated digits with a loop of its own instead of the Trainer:
+// Trains a small network on generated digits with a custom loop instead of the Trainer:
 //
 //   lockstep run --nproc-per-node 2 -- own_loop -s ddp
 //   own_loop
@@ -10,7 +10,7 @@
 #include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{.about = "Trains on generated digits with a loop of its own"};
+  const lockstep::Program program{.about = "Trains on generated digits with a custom loop"};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const auto digits = lockstep::generated_digits(6000, 1000, 1);
     const auto net = lockstep::digit_net("mlp");
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
       lockstep::Meter meter;
       for (int64_t step = 0; step < sampler.steps(); ++step) {
         const lockstep::Batch batch = *loader.next();
-        // The average over the workers is then the mean over the global batch.
+        // With this weight, the average over the workers is the mean over the global batch.
         const double weight = static_cast<double>(batch.size() * workers) /
                               static_cast<double>(sampler.global_size(step));
         meter.add(strategy->accumulate(loss, batch, {.weight = weight}).value, batch.size());
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
       meter.all_reduce(session.communicator());
       session.say("epoch " + std::to_string(epoch + 1) + ": " + std::to_string(meter.loss()));
     }
-    strategy->leave();  // the model is whole again, whatever the strategy did with it
+    strategy->leave();  // every worker has the complete model again, also after ZeRO stage 3
     lockstep::Trainer trainer(session, {});
     const auto test = trainer.evaluate(*net, digits.test, lockstep::CrossEntropy());
     session.say("test accuracy " + std::to_string(*test.accuracy));

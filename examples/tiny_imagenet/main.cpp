@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trains a ResNet on TinyImageNet. One program, every strategy:
+// Trains a ResNet on TinyImageNet, with any strategy:
 //
 //   lockstep run --nproc-per-node 2 -- tiny_imagenet -s ddp --epochs 10 --batch-size 64
-//   tiny_imagenet --generated                            what lockstep data make has drawn
+//   tiny_imagenet --generated                            images from lockstep data make
 //
-// It ends with the top-1 and top-5 accuracy over the 10 000 images of the validation set, the same
-// whatever follows -s.
+// Prints the top-1 and top-5 accuracy over the 10 000 validation images at the end. The result does
+// not depend on the strategy.
 
 #include <lockstep/lockstep.h>
 
@@ -14,11 +14,11 @@ int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains a ResNet on TinyImageNet",
       .options = {
-          {"--net", "resnet18", "The network", lockstep::resnet_names()},
-          {"--image-size", "64", "Pixels of both sides"},
-          {"--label-smoothing", "0.1", "Share of a target that belongs to all classes alike"},
-          {"--corrupt", "refuse", "Files that are no image: refuse or skip", {"refuse", "skip"}},
-          {"--generated", "no", "Images of lockstep data make tiny-imagenet-like instead"},
+          {"--net", "resnet18", "Network", lockstep::resnet_names()},
+          {"--image-size", "64", "Width and height in pixels"},
+          {"--label-smoothing", "0.1", "Label smoothing during training"},
+          {"--corrupt", "refuse", "Non-JPEG files: refuse or skip", {"refuse", "skip"}},
+          {"--generated", "no", "Use images of `lockstep data make tiny-imagenet-like`"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const lockstep::CrossEntropy loss{.label_smoothing = session.number("--label-smoothing", 0, 1)};
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
                                       {.classes = std::ssize(images.classes),
                                        .small_images = true,
                                        .recompute = session.recompute()});
-    // 0.1 for 256 images in a step, unless --lr says otherwise.
+    // The rate is 0.1 per 256 images of a step. --lr overrides it.
     const double lr = 0.1 * static_cast<double>(trainer.options().global_batch) / 256;
     const auto optimizer =
         session.make_optimizer(*net, {.name = "sgd", .lr = lr, .weight_decay = 5e-4});

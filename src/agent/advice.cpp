@@ -15,49 +15,49 @@
 namespace lockstep::agent {
 namespace {
 
-// A pattern of what a worker said. `text` may hold "{}": the word that follows the needle, up to a
-// quote, colon or blank.
+// A pattern in the output of a worker. "{}" in `text` is replaced by the word after the needle, up
+// to a quote, colon or blank.
 struct Said {
   std::string_view id;
-  std::array<std::string_view, 4> needles;  // any of them; empty ones count for nothing
+  std::array<std::string_view, 4> needles;  // any of them matches; empty ones are ignored
   std::string_view text;
 };
 
-// A way of dying.
+// A hint for an exit status.
 struct Died {
-  int number;  // a signal, or a code
+  int number;  // a signal or an exit code
   std::string_view id;
   std::string_view text;
 };
 
-// The order is that of trust: the first that fits wins, so that a cause stands above what follows
-// from it, and a precise text above a general one.
+// The first match wins: a cause is listed before its consequences, and a specific pattern before a
+// general one.
 constexpr auto kCertain = std::to_array<Said>({
     {"cuda-out-of-memory",
      {"CUDA out of memory", "CUDA error: out of memory", "HIP out of memory"},
-     "a smaller batch per worker, or accumulate gradients; nvidia-smi shows who else is on the "
-     "GPU"},
+     "use a smaller batch per worker, or accumulate gradients; nvidia-smi lists other processes "
+     "on the GPU"},
     {"gpu-shared-by-ranks",
      {"Duplicate GPU detected", "CUDA error: invalid device ordinal"},
      "--nproc-per-node gpu: there are more workers than GPUs, or the program ignores LOCAL_RANK"},
     {"gpu-sick",
      {"uncorrectable ECC error", "GPU has fallen off the bus", "CUDA error: unspecified launch"},
-     "another node: this GPU is ill (nvidia-smi -q shows it); tell the administrators"},
+     "use another node: this GPU is faulty (nvidia-smi -q); notify the administrators"},
     {"gpu-too-new-or-old",
      {"no kernel image is available for execution on the device"},
-     "a build of the program for this GPU: nvidia-smi --query-gpu=compute_cap --format=csv"},
+     "build the program for this GPU: nvidia-smi --query-gpu=compute_cap --format=csv"},
     {"driver-too-old",
      {"CUDA driver version is insufficient", "The NVIDIA driver on your system is too old"},
-     "a build of the program for an older CUDA, or a node with a newer driver (nvidia-smi)"},
+     "build the program for an older CUDA, or use a node with a newer driver (nvidia-smi)"},
     {"no-gpu",
      {"Found no NVIDIA driver",
       "no CUDA-capable device is detected",
       "No CUDA GPUs are available",
       "libcuda.so"},
-     "a node with a GPU (srun --gpus-per-node=1); in a container its switch (--nv, --gpus all)"},
+     "use a node with a GPU (srun --gpus-per-node=1); in a container add --nv or --gpus all"},
     {"cuda-wrong-access",
      {"device-side assert triggered", "an illegal memory access was encountered"},
-     "--env CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line that is to blame"},
+     "--env CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line that failed"},
     {"memory-not-lockable",
      {"ibv_reg_mr", "ibv_create_qp", "ibv_create_cq", "RLIMIT_MEMLOCK"},
      "ulimit -l unlimited before lockstep run (in Slurm PropagateResourceLimitsExcept=MEMLOCK)"},
@@ -66,125 +66,130 @@ constexpr auto kCertain = std::to_array<Said>({
       "Error while creating shared memory segment",
       "unable to write to file </torch_",
       "unable to mmap"},
-     "a larger /dev/shm (df -h /dev/shm; docker run --shm-size=8g), or DataLoader num_workers=0"},
+     "increase /dev/shm (df -h /dev/shm; docker run --shm-size=8g), or set DataLoader "
+     "num_workers=0"},
     {"data-worker-killed",
      {"is killed by signal: Killed"},
-     "fewer DataLoader workers, or more memory for the job (--mem): the kernel killed one"},
+     "use fewer DataLoader workers, or more memory (--mem): the kernel killed a worker"},
     {"out-of-memory",
      {"DefaultCPUAllocator: can't allocate memory",
       "DefaultCPUAllocator: not enough memory",
       "std::bad_alloc",
       "MemoryError"},
-     "fewer workers per node (--nproc-per-node), a smaller batch, or more memory (--mem)"},
+     "use fewer workers per node (--nproc-per-node), a smaller batch, or more memory (--mem)"},
     {"too-many-files",
      {"Too many open files"},
      "ulimit -n 65536 before lockstep run, or fewer DataLoader workers"},
     {"disk-full",
      {"No space left on device", "Disk quota exceeded"},
-     "df -h and quota: the disk that the program writes to is full"},
+     "check df -h and quota: the disk that the program writes to is full"},
     {"port-in-use",
      {"Address already in use", "EADDRINUSE"},
-     "drop --master-port: a free port is found for each run"},
+     "omit --master-port: each run then uses a free port"},
     {"local-rank-argument",
      {"unrecognized arguments: --local-rank", "unrecognized arguments: --local_rank"},
-     "--use-env: the program then finds LOCAL_RANK among its variables"},
+     "--use-env: the program then reads the variable LOCAL_RANK"},
     {"module-not-found",
      {"No module named '", "No module named "},
      "activate the program's Python environment first (source venv/bin/activate); it lacks {}"},
     {"glibc-too-old",
      {"version `GLIBC_"},
-     "build the program on this system, or run it in its container: glibc {} is not here"},
+     "build the program on this system, or run it in a container: glibc {} is not installed"},
     {"library-too-old",
      {"version `CXXABI", "version `GLIBCXX", "version `GOMP"},
-     "module load the compiler that built the program: its C++ library is newer than this one"},
+     "module load the compiler that built the program: its C++ library is newer"},
     {"library-not-found",
      {"error while loading shared libraries: "},
-     "module load, or LD_LIBRARY_PATH, for {} on every node; ldd PROGRAM shows what is missing"},
+     "make {} available on every node (module load, LD_LIBRARY_PATH); ldd PROGRAM lists missing "
+     "libraries"},
     {"library-not-found",
      {"cannot open shared object file"},
-     "module load, or LD_LIBRARY_PATH, for that library on every node"},
+     "make that library available on every node (module load, LD_LIBRARY_PATH)"},
     {"wrong-architecture",
      {"Exec format error", "exec format error"},
-     "a build of the program for this machine: uname -m and file PROGRAM must agree"},
+     "build the program for this architecture: uname -m and file PROGRAM must agree"},
     {"nccl-timeout",
      {"Watchdog caught collective operation timeout", "NCCL timeout", "ncclRemoteError"},
-     "at the first step --network-interfaces NAME; later a rank is slow or left the path of the "
-     "others: compare their logs"},
+     "in the first step: --network-interfaces NAME; later: compare the logs, a rank is slow or "
+     "called another collective"},
     {"nccl-network",
      {"unhandled system error",
       "ncclSystemError",
       "Bootstrap : no socket interface found",
       "socketStartConnect"},
-     "--network-interfaces NAME, one that all nodes share; --env NCCL_DEBUG=INFO shows NCCL's "
-     "choice"},
+     "--network-interfaces NAME, an interface on all nodes; --env NCCL_DEBUG=INFO shows the "
+     "choice of NCCL"},
     {"gloo-network",
      {"connectFullMesh failed",
       "Unable to find address for",
       "gloo/transport/tcp/pair.cc] connect",
       "Unable to find interface for"},
-     "--network-interfaces NAME, one that all nodes share (ip -brief address lists them)"},
+     "--network-interfaces NAME, an interface on all nodes (ip -brief address lists them)"},
     {"master-not-reached",
      {"The client socket has timed out after",
       "The client socket has failed to connect",
       "Timed out waiting for clients",
       "Wait timeout after"},
-     "--network-interfaces NAME, one that all nodes share: rank 0 was not reached"},
+     "--network-interfaces NAME, an interface on all nodes: rank 0 was not reachable"},
     {"horovod-not-built",
      {"Extension horovod."},
-     "HOROVOD_WITH_PYTORCH=1 pip install --no-cache-dir horovod: it was built without"},
+     "HOROVOD_WITH_PYTORCH=1 pip install --no-cache-dir horovod: Horovod lacks PyTorch support"},
 });
 
 constexpr auto kCodes = std::to_array<Died>({
     {126,
      "not-executable",
      "chmod +x PROGRAM; a script needs a first line such as #!/usr/bin/env python3"},
-    {127, "command-not-found", "the whole path of the command, or module load it before the run"},
-    {75, "asks-again", "--max-restarts 3: it is then started again from its checkpoint"},
+    {127, "command-not-found", "give the full path of the command, or module load it first"},
+    {75, "asks-again", "--max-restarts 3: a restart continues from the checkpoint"},
 });
 
-// What often stands in a log without being the cause.
+// Texts that often appear in a log without being the cause.
 constexpr auto kLikely = std::to_array<Said>({
     {"no-such-file",
      {"No such file or directory", "FileNotFoundError"},
-     "an absolute path on a file system that every node sees; relative ones start where lockstep "
-     "run was typed"},
+     "use an absolute path on a shared file system; relative paths start in the directory of "
+     "lockstep run"},
     {"no-permission",
      {"Permission denied", "PermissionError"},
-     "ls -l of that path: the program may not use it"},
+     "check that path with ls -l: the program has no permission to use it"},
     {"peer-lost",
      {"Connection closed by peer",
       "Connection reset by peer",
       "Broken pipe",
       "Horovod has been shut down"},
-     "the other ranks' logs: one of them left first"},
+     "check the logs of the other ranks: one of them exited first"},
 });
 
-// Deaths that a program's last words seldom explain.
+// Signals whose cause the output of the program rarely explains.
 constexpr auto kSignalsFromOutside = std::to_array<Died>({
     {SIGBUS,
      "shared-memory-full",
-     "a larger /dev/shm (df -h /dev/shm; docker run --shm-size=8g), or DataLoader num_workers=0"},
+     "increase /dev/shm (df -h /dev/shm; docker run --shm-size=8g), or set DataLoader "
+     "num_workers=0"},
     {SIGILL,
      "wrong-cpu",
-     "a build on this kind of node: the program was built for another CPU (-march=native)"},
-    {SIGXCPU, "cpu-time", "ulimit -t unlimited: the limit of processor time has passed"},
-    {SIGXFSZ, "file-size", "ulimit -f unlimited: the limit of a file's size has passed"},
+     "build the program on this node type: it was built for another CPU (-march=native)"},
+    {SIGXCPU, "cpu-time", "ulimit -t unlimited: the CPU time limit was exceeded"},
+    {SIGXFSZ, "file-size", "ulimit -f unlimited: the file size limit was exceeded"},
     {SIGKILL,
      "killed",
-     "dmesg, under Slurm sacct -j JOB --format=State,MaxRSS: somebody sent SIGKILL"},
-    {SIGTERM, "stopped", "ask who sent SIGTERM: scancel, an administrator, a wrapper's timeout"},
+     "check dmesg, or under Slurm sacct -j JOB --format=State,MaxRSS, for the sender of SIGKILL"},
+    {SIGTERM,
+     "stopped",
+     "find the sender of SIGTERM: scancel, an administrator, or a timeout in a wrapper"},
 });
 
 constexpr auto kSignalsFromWithin = std::to_array<Died>({
     {SIGSEGV,
      "crashed",
      "--env PYTHONFAULTHANDLER=1 shows the Python line; ulimit -c unlimited keeps a core for gdb"},
-    {SIGABRT, "aborted", "the lines above: the program ended itself on an assertion or exception"},
-    {SIGFPE, "arithmetic", "ulimit -c unlimited keeps a core for gdb: a division by zero"},
+    {SIGABRT, "aborted", "read the lines above: a failed assertion or an uncaught exception"},
+    {SIGFPE, "arithmetic", "ulimit -c unlimited keeps a core for gdb; often a division by zero"},
 });
 
 constexpr std::string_view kMemory =
-    "fewer workers per node (--nproc-per-node), a smaller batch, or more memory (--mem)";
+    "use fewer workers per node (--nproc-per-node), a smaller batch, or more memory (--mem)";
 
 Advice find_by_number(int number, std::span<const Died> table) {
   const auto found = std::find_if(
@@ -197,7 +202,7 @@ std::string_view word_at(std::string_view line, size_t start) {
   return line.substr(0, line.find_first_of("'\"`: \t"));
 }
 
-// The advice of a rule that fits one of the lines.
+// The advice of a rule, if it matches one of the lines.
 std::optional<Advice> find_in(const Said& rule, std::span<const std::string_view> lines) {
   for (const std::string_view needle : rule.needles) {
     for (const std::string_view line : lines) {
@@ -240,7 +245,7 @@ Advice advise(const Failure& failure) {
       advice = find();
     }
   };
-  // What an exception says is the cause; what other lines say may be a warning that was survived.
+  // The text of an exception is the cause. Other lines may be warnings that did no harm.
   otherwise([&] { return find_by_words(kCertain, exception); });
   otherwise([&] { return find_by_words(kLikely, exception); });
   otherwise([&] { return find_by_words(kCertain, lines); });
@@ -248,7 +253,7 @@ Advice advise(const Failure& failure) {
   otherwise([&] { return find_by_words(kLikely, lines); });
   otherwise([&] { return find_by_number(status.signal, kSignalsFromWithin); });
   if (advice.id.empty() && memory == OutOfMemory::Yes) {
-    // The worker left by itself: a process that it had started was the victim.
+    // The worker exited by itself: the OOM killer hit one of its child processes.
     return {"out-of-memory", std::string(kMemory)};
   }
   return advice;

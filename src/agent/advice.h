@@ -7,16 +7,16 @@ namespace lockstep::agent {
 
 struct Failure;
 
-// What to try after a failure.
+// A hint after a failure.
 struct Advice {
-  std::string id;    // for programs: "cuda-out-of-memory"; empty: nobody knows
-  std::string text;  // for people, one sentence with something to type; empty as well then
+  std::string id;    // for programs: "cuda-out-of-memory"; empty: no hint
+  std::string text;  // for people: one sentence with something to type; empty if id is
 
   bool operator==(const Advice&) const = default;
 };
 
-// From how the worker died and what it said last. A guess from a table of patterns: right for the
-// failures that people ask about, silent for the others.
+// Looks the failure up in a table of known patterns, by exit status and last output. Returns an
+// empty Advice if no pattern matches.
 Advice advise(const Failure& failure);
 
 }  // namespace lockstep::agent

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How many descriptors the workers may have.
+// Returns the descriptor limit for the workers: the one before this process raised its own.
 uint64_t prepare_process() {
   os::ignore_signal(SIGPIPE);
   os::ignore_signal(SIGTTOU);
@@ -40,7 +40,7 @@ uint64_t prepare_process() {
 void require_control_plane() {
   if (!has_control_plane()) {
     throw Error(ExitCode::Unavailable, "cannot run on several nodes: built without ZeroMQ's CURVE")
-        .hint("a lockstep built with libzmq3-dev");
+        .hint("apt install libzmq3-dev, then rebuild lockstep");
   }
 }
 
@@ -48,7 +48,7 @@ std::optional<std::string> find_secret(const os::Environment& environment) {
   constexpr size_t kLeast = 16;
   auto secret = os::find_variable(environment, contract::kSecret);
   if (secret && secret->size() < kLeast) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use {}: it is too short", contract::kSecret))
+    throw Error(ExitCode::Usage, fmt::format("{} is too short", contract::kSecret))
         .fact("expected", fmt::format("at least {} characters", kLeast))
         .fact("found", fmt::format("{} characters", secret->size()), "environment")
         .hint(fmt::format("export {}=$(openssl rand -hex 32), the same on all nodes",
@@ -66,7 +66,9 @@ bool is_own_host(const std::string& host) {
          });
 }
 
-// One of several processes that somebody else has started, one on each node.
+// Way::Peers and Way::Task: one of several processes, one per node, that were started manually or
+// by another launcher. One of them leads: node 0, or the process that binds the port of the
+// rendezvous.
 class Peer {
  public:
   Peer(const plan::LaunchPlan& plan, const os::Environment& environment, uint64_t descriptors)
@@ -84,7 +86,7 @@ class Peer {
     const std::optional<int> node = plan_.meeting.node;
     if (node ? *node == 0 : is_own_host(plan_.meeting.host)) {
       if (auto gang = find_lead(/*must=*/node.has_value())) {
-        std::optional<PostedMeeting> posted;  // whoever has the secret needs no file
+        std::optional<PostedMeeting> posted;  // with a secret, nodes need no file
         if (!secret_) {
           posted.emplace(file_, gang->meeting_point());
         }
@@ -114,7 +116,8 @@ class Peer {
   const std::optional<plan::NodeOrder>& order() const { return order_; }
 
  private:
-  // The lead of this run, unless (without a node's number) another process of this machine has it.
+  // Becomes the leader. Without a node rank, several processes of this machine may try; the port
+  // decides, and the others get nullptr.
   std::unique_ptr<Gang> find_lead(bool must) {
     try {
       return std::make_unique<Gang>(
@@ -129,7 +132,7 @@ class Peer {
       if (must || error.code() != ExitCode::Unavailable) {
         throw;
       }
-      return nullptr;  // the port is taken: by the leader
+      return nullptr;  // the leader has the port
     }
   }
 
@@ -150,7 +153,7 @@ class Peer {
     return secret_ ? fmt::format(
                          "{}:{} with {}", plan_.meeting.host, plan_.meeting.port, contract::kSecret)
                    : fmt::format(
-                         "the file {} that node 0 writes; nodes without a common home "
+                         "the file {}, written by node 0; nodes without a shared home "
                          "directory need {} or {}",
                          file_.string(),
                          contract::kMeetingDirectory,
@@ -165,15 +168,15 @@ class Peer {
   std::optional<plan::NodeOrder> order_;
 };
 
-// Why it cannot be entered; empty: it was.
+// Changes to the directory. Returns an error message; empty on success.
 std::string enter(const std::string& directory) {
   std::error_code fault;
   if (!directory.empty()) {
     fs::current_path(directory, fault);
   }
   return fault ? fmt::format(
-                     "cannot work in {}: {}; start the run from a directory that all nodes "
-                     "have",
+                     "cannot change to {}: {}; start the run in a directory that exists on all "
+                     "nodes",
                      directory,
                      fault.message())
                : "";
@@ -231,10 +234,10 @@ int serve(os::Environment environment,
     environment.erase(std::string(contract::kMeeting));
   }
   if (text.empty()) {
-    throw Error(ExitCode::Usage, "cannot join a run: nobody says which")
+    throw Error(ExitCode::Usage, "cannot join a run: no rendezvous given")
         .fact("expected",
               fmt::format("{}, or a line on standard input with --stdin", contract::kMeeting))
-        .hint("lockstep run starts its agents itself");
+        .hint("lockstep run, which starts the agents itself");
   }
   const MeetingPoint point = decode_meeting_point(text);
   for (const auto& [name, value] : point.environment) {
@@ -262,7 +265,7 @@ int serve(os::Environment environment,
        .answer = std::move(answer)},
       environment);
   follower.run();
-  return 0;  // the leader tells how the run ended; srun need not
+  return 0;  // the leader reports the result; srun must not report a second one
 }
 
 }  // namespace lockstep::agent

@@ -9,14 +9,15 @@
 
 namespace lockstep::agent {
 
-// Runs `plan` in the way that it says: on this machine, as the leader of agents that are started
-// through srun or ssh, as one of several peers, or by becoming a worker, in which case it does not
-// return. Returns the exit code of the run; throws an Error when it cannot begin.
+// Runs `plan` in its launch mode: on this machine, as the leader of agents that srun or ssh starts,
+// as one of several nodes that were started manually, or as a task, which replaces this process by
+// a worker and does not return. Returns the exit code of the run. Throws an Error if the run cannot
+// start.
 int run(const plan::LaunchPlan& plan, const os::Environment& environment);
 
-// An agent that srun or ssh has started: joins the leader of which the environment, or standard
-// input, tells, and does what it says; `answer` knows what may be asked of this node. Returns the
-// exit code of this process.
+// The agent that srun or ssh starts. It reads the rendezvous from the environment or from standard
+// input, joins the leader and executes its commands. `answer` answers the questions of lockstep
+// doctor about this node. Returns the exit code of this process.
 int serve(os::Environment environment,
           bool from_stdin,
           std::function<std::string(const std::string&)> answer = {});

@@ -8,25 +8,26 @@
 
 namespace lockstep::agent {
 
-// The word that a guard puts with a signal of Slurm's when it passes it on.
+// The value (sigqueue) that a guard attaches to a signal from Slurm when it forwards it.
 inline constexpr int kFromSlurm = 1;
 
-// Whether Slurm's own process on this node has sent it.
+// Whether slurmstepd, the process of Slurm on this node, has sent the signal.
 bool is_from_slurm(const os::SignalFd::Arrival& arrival);
 
-// Tells what a signal asks of an agent, so that workers get it once.
+// Classifies a signal that an agent receives, so that workers get it only once.
 //
-// Slurm signals the task alone (proctrack/cgroup), or all processes below it, workers too
-// (proctrack/linuxproc). A guard passes on what it gets, a moment later where it is from Slurm: if
-// the agent has it from Slurm itself by then, so have the workers.
+// Slurm signals either the task alone (proctrack/cgroup), or all processes below it including the
+// workers (proctrack/linuxproc). The task is the guard. It forwards every signal to the agent,
+// those from Slurm with a short delay: if the agent has received the signal from Slurm directly by
+// then, so have the workers.
 class Arrivals {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Meaning {
-    Ask,       // somebody asks this run
-    OnlyHere,  // Slurm tells every node by itself: this is for the workers of this one
-    Told,      // the same, and they have it already
-    Again,     // was told a moment ago
+    Ask,       // a request to the whole run, from a user or a program
+    OnlyHere,  // from Slurm, which signals every node: for the workers of this node
+    Told,      // from Slurm, and the workers of this node have received it directly
+    Again,     // the forwarded copy of a signal that was `Told`
   };
 
   Meaning read(const os::SignalFd::Arrival& arrival, Clock::time_point now);

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One for each: who has read its own removes it, so that none is left to mislead the next run.
+// One file per process: each removes its own after reading it, so that no file of this run is left
+// to mislead the next one.
 fs::path order_file(const plan::LaunchPlan& plan,
                     int local_rank,
                     const os::Environment& environment) {
@@ -66,7 +67,7 @@ plan::NodeOrder wait_for_order(const plan::LaunchPlan& plan, const os::Environme
     std::this_thread::sleep_for(kLookAgain);
   }
   throw Error(ExitCode::Unavailable,
-              fmt::format("cannot begin as rank {}: the first process of {} does not say how",
+              fmt::format("rank {} timed out waiting for its order from local rank 0 on {}",
                           plan.meeting.rank,
                           os::host_name()))
       .fact("looked for", file.string())

@@ -5,22 +5,24 @@
 #include "plan/order.h"
 #include "plan/plan.h"
 
-// Way::Task: somebody has started one process per worker. The first one of each node meets the
-// others and leaves what it was told for its neighbours; then each becomes the program.
+// Way::Task: another launcher has started one process per worker. Local rank 0 of each node takes
+// part in the rendezvous and leaves the order of its node in private files for the other processes
+// of the node. Then each process replaces itself by the program.
 namespace lockstep::agent {
 
-// Removes what a former run of the same name may have left; before anybody can have been told.
+// Removes the files that an earlier run of the same name may have left. Local rank 0 calls it
+// before it joins, so before any order of this run can exist.
 void clear_orders(const plan::LaunchPlan& plan, const os::Environment& environment);
 
-// Leaves the order where the other processes of this node look for it.
+// Writes the order for the other processes of this node.
 void post_order(const plan::LaunchPlan& plan,
                 const plan::NodeOrder& order,
                 const os::Environment& environment);
 
-// Throws an Error (69) when it does not come in time.
+// Waits for the order. Throws an Error (69) after --start-timeout.
 plan::NodeOrder wait_for_order(const plan::LaunchPlan& plan, const os::Environment& environment);
 
-// Does not return; throws an Error when the program cannot be executed.
+// Does not return. Throws an Error if the program cannot be executed.
 [[noreturn]] void become_worker(const plan::LaunchPlan& plan,
                                 const plan::NodeOrder& order,
                                 const os::Environment& environment);

@@ -8,7 +8,8 @@
 namespace lockstep::agent {
 namespace {
 
-// Of lines that a rank repeats without end, more than these are found by their order only.
+// Candidates per text. Further lines with the same text are found only as the successor of the last
+// line of their rank.
 constexpr size_t kMostOfOneText = 32;
 constexpr size_t kWorkOfNewLine = 8;
 constexpr uint64_t kMostMoved = 256;
@@ -26,7 +27,8 @@ Collapse::Waiting*& Collapse::last_of(int rank, Stream stream) {
 void Collapse::add(int rank, Stream stream, std::string_view text, Time now) {
   Waiting*& last = last_of(rank, stream);
   ++work_;
-  // A gang that speaks in chorus: the line that follows the rank's last one is its next.
+  // The common case: all ranks write the same lines, so the line after the last one of this rank is
+  // its twin.
   const uint64_t next = last == nullptr ? first_ : last->position + 1;
   if (next < first_ + waiting_.size() && at(next).line.stream == stream &&
       at(next).line.text == text) {
@@ -39,8 +41,8 @@ void Collapse::add(int rank, Stream stream, std::string_view text, Time now) {
   last->line.ranks.insert(rank);
 }
 
-// A line of the same text that the rank whose last line is `last` may still join. Prefers one that
-// comes after `last` in any case.
+// A line with the same text that a rank may join whose last line is `last`. Prefers a line behind
+// `last`, which needs no move.
 Collapse::Waiting* Collapse::find_twin(const Waiting* last,
                                        Stream stream,
                                        std::string_view text,
@@ -67,11 +69,12 @@ Collapse::Waiting* Collapse::find_twin(const Waiting* last,
   return move_behind(*before, *last) ? before : nullptr;
 }
 
-// Moves `twin`, and what must not come before it, behind `last`; false when that would turn the
-// order of some rank's lines.
+// Moves `twin`, and all lines that must stay behind it, behind `last`. Returns false if this would
+// change the order of the lines of some rank.
 //
-// What must stay behind the twin are later lines of its ranks, then later lines of those lines'
-// ranks, and so on. If `last` is none of them, they all can go behind it, in their old order.
+// The lines that must stay behind the twin are the later lines of its ranks, the later lines of the
+// ranks of those, and so on. If `last` is not one of them, all of them can move behind it in their
+// old order.
 bool Collapse::move_behind(Waiting& twin, const Waiting& last) {
   if (last.position - twin.position > kMostMoved || twin.position < ready_until_) {
     return false;

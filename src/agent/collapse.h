@@ -16,12 +16,13 @@
 
 namespace lockstep::agent {
 
-// Makes one line of identical lines of many ranks.
+// Merges identical lines of several ranks into one.
 //
-// A line waits at most kWindow for its twins, less when every rank has said it. Lines of one rank's
-// stream never change their order; a line that others have said may move behind lines of other
-// ranks, so that "rank 1 is here" between two common lines does not tear those apart. Memory is
-// bounded: beyond kMostLines or kMostBytes the oldest stop waiting. The caller gives the time.
+// A line waits at most kWindow for identical lines (twins), and not at all once every rank has
+// written it. The lines of one stream of one rank keep their order. A line may move behind lines of
+// other ranks, so that "rank 1 is here" between two common lines does not prevent their merge.
+// Memory is bounded: beyond kMostLines or kMostBytes the oldest lines stop waiting. The caller
+// passes the time. Not thread-safe.
 class Collapse {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -31,28 +32,29 @@ class Collapse {
 
   struct Line {
     Stream stream = Stream::Out;
-    std::string text;  // without its '\n'
+    std::string text;  // without the final '\n'
     RankSet ranks;
   };
 
   explicit Collapse(int world_size) : world_size_(world_size) {}
 
-  // How many make a line complete; for a gang of another size in the next attempt.
+  // The number of ranks that complete a line. Changes if the next attempt has another world size.
   void set_world_size(int world_size) { world_size_ = world_size; }
 
   void add(int rank, Stream stream, std::string_view text, Time now);
 
-  // Ends the wait of what this rank has said on this stream, and of all before that; of everything.
+  // Ends the wait of the lines of this rank on this stream and of all lines before them; of all
+  // lines.
   void release(int rank, Stream stream);
   void release_all();
 
-  // The next line that need not wait any longer.
+  // The next line that has stopped waiting.
   std::optional<Line> find_ready(Time now);
 
-  // How much work it was so far: lines that joined a twin, and eight times those that had none.
+  // A measure of the work so far: 1 per merged line, and 8 more per new line.
   size_t work() const { return work_; }
 
-  // When the next line stops waiting, if one waits.
+  // The time at which the next line stops waiting, if one waits.
   std::optional<Time> next_time() const;
 
  private:
@@ -60,9 +62,9 @@ class Collapse {
     Line line;
     Time until;
     size_t hash = 0;
-    uint64_t position = 0;  // the order in which lines are shown
+    uint64_t position = 0;  // lines are shown in the order of their positions
   };
-  // The last lines of one rank that still wait.
+  // The last waiting line of one rank, per stream.
   struct Place {
     Waiting* out = nullptr;
     Waiting* err = nullptr;
@@ -80,11 +82,11 @@ class Collapse {
   int world_size_;
   std::deque<std::unique_ptr<Waiting>> waiting_;
   uint64_t first_ = 0;        // position of waiting_.front()
-  uint64_t ready_until_ = 0;  // all before this position are ready
+  uint64_t ready_until_ = 0;  // lines before this position are ready
   size_t bytes_ = 0;
   size_t work_ = 0;
-  Time next_due_ = Time::max();                                // none is due before
-  std::unordered_map<size_t, std::vector<Waiting*>> by_hash_;  // few of each
+  Time next_due_ = Time::max();                                // no line is due before
+  std::unordered_map<size_t, std::vector<Waiting*>> by_hash_;  // at most kMostOfOneText each
   std::vector<Place> places_;                                  // by rank
 };
 

@@ -22,13 +22,15 @@
 namespace lockstep::agent {
 namespace {
 
-// A peer that is silent for longer is lost. ZeroMQ's own thread answers, so that a busy agent is
-// not taken for a dead one.
+// Heartbeats (ZMTP PING and PONG) every kBeatMs. A connection is closed if nothing arrives within
+// kSilenceMs after a PING, so a peer that loses power or network is detected after at most kBeatMs
+// + kSilenceMs = 3 s. The I/O thread of ZeroMQ answers them: a busy agent is not taken for a dead
+// one, a stopped one (SIGSTOP) is.
 constexpr int kBeatMs = 500;
 constexpr int kSilenceMs = 2500;
-constexpr int kHandshakeMs = 5000;
-constexpr int kLingerMs = 2000;
-constexpr int kSpareLingerMs = 1000;
+constexpr int kHandshakeMs = 5000;    // a connection that does not authenticate is closed then
+constexpr int kLingerMs = 2000;       // time for queued messages when a socket is closed
+constexpr int kSpareLingerMs = 1000;  // see keep_only()
 constexpr int64_t kLongestMessage = int64_t{64} << 20;
 constexpr const char* kHello = "hello";
 constexpr size_t kKeyText = 40;
@@ -38,7 +40,7 @@ std::pair<std::string, std::string> make_pair() {
   std::array<char, kKeyText + 1> open{};
   std::array<char, kKeyText + 1> secret{};
   if (zmq_curve_keypair(open.data(), secret.data()) != 0) {
-    throw Error(ExitCode::Unavailable, "cannot make keys: ZeroMQ was built without CURVE");
+    throw Error(ExitCode::Unavailable, "cannot create keys: ZeroMQ was built without CURVE");
   }
   return {open.data(), secret.data()};
 }
@@ -67,6 +69,8 @@ void set_common(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::heartbeat_ttl, kSilenceMs);
   socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   socket.set(zmq::sockopt::maxmsgsize, kLongestMessage);
+  // No limit on queued messages: beyond a limit they would be dropped. Output, the only large
+  // traffic, is limited by Credit instead.
   socket.set(zmq::sockopt::sndhwm, 0);
   socket.set(zmq::sockopt::rcvhwm, 0);
   socket.set(zmq::sockopt::tcp_keepalive, 1);
@@ -82,12 +86,15 @@ std::optional<News> find_first(std::deque<News>& queue) {
   return first;
 }
 
-// What a socket's monitor tells: a number and a value, which is a descriptor for most of them.
+// An event of zmq_socket_monitor(): its kind, and a value that is a file descriptor here.
 struct SocketEvent {
   uint16_t kind = 0;
   int value = 0;
 };
 
+// Reads connection events of a socket. ZeroMQ sends them as two frames (zmq_socket_monitor(3)):
+//   frame 1: event (uint16), value (int32), both in host byte order, without padding
+//   frame 2: the endpoint, which is not needed here
 class Monitor {
  public:
   Monitor(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
@@ -95,7 +102,7 @@ class Monitor {
     const std::string address = "inproc://monitor-" + name;
     constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
     if (zmq_socket_monitor(socket.handle(), address.c_str(), kEvents) != 0) {
-      throw Error(ExitCode::Bug, "cannot watch a ZeroMQ socket")
+      throw Error(ExitCode::Bug, "cannot monitor a ZeroMQ socket")
           .fact("reason", zmq_strerror(errno));
     }
     reader_.set(zmq::sockopt::linger, 0);
@@ -148,7 +155,7 @@ std::array<uint8_t, 32> probe_secret(const ControlKeys& keys) {
   return derive_key(keys.client_secret, "probe");
 }
 
-// ---- the leader's end ----
+// ---- the end of the leader ----
 
 class ControlServer::Wire {
  public:
@@ -157,8 +164,9 @@ class ControlServer::Wire {
         gate_(context_, zmq::socket_type::rep),
         router_(context_, zmq::socket_type::router) {
     gate_.set(zmq::sockopt::linger, 0);
-    gate_.bind("inproc://zeromq.zap.01");
+    gate_.bind("inproc://zeromq.zap.01");  // before the router: connections ask here
     set_common(router_);
+    // A client that reconnects with its routing id replaces its old connection.
     router_.set(zmq::sockopt::router_handover, true);
     router_.set(zmq::sockopt::zap_domain, "lockstep");
     router_.set(zmq::sockopt::curve_server, true);
@@ -170,7 +178,7 @@ class ControlServer::Wire {
     } catch (const zmq::error_t& fault) {
       throw Error(ExitCode::Unavailable, fmt::format("cannot listen on port {}", port))
           .fact("reason", fault.what())
-          .hint("another port, or the same program is running already");
+          .hint("choose another port, or stop the run that uses this one");
     }
     const std::string bound = router_.get(zmq::sockopt::last_endpoint);
     port_ = std::stoi(bound.substr(bound.rfind(':') + 1));
@@ -195,21 +203,29 @@ class ControlServer::Wire {
       router_.send(zmq::buffer(peer), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       router_.send(zmq::buffer(message), zmq::send_flags::dontwait);
     } catch (const zmq::error_t&) {
-      // The peer has gone: its Closed is on the way.
+      // The peer has disconnected, and Closed follows.
     }
   }
 
  private:
-  // A connection that has ended, and whose it was as far as that is known.
+  // A connection that has ended. `peer` is empty if it had not sent a message before this pump().
   struct End {
     int fd = 0;
     std::string peer;
     std::string address;
   };
 
-  // Messages that came before a connection was closed are in the queue when the monitor tells of
-  // it: events are read first and told last. Whose connection it was is looked up at once, as the
-  // descriptor may belong to the next one already.
+  // Three sources, read in an order that keeps two promises:
+  //
+  // 1. Closed follows the last message of its peer. The I/O thread queues a message before it
+  //    reports the end of the connection. All messages of a connection whose end is read here are
+  //    therefore in the ROUTER queue already: read the events first, then the messages, and
+  //    deliver the ends last.
+  // 2. An end is attributed to the right peer. Events name connections by file descriptor, and the
+  //    kernel may have given the number to a new connection already. The peer is therefore looked
+  //    up while the events are read in their order, when peers_ still describes the old connection.
+  //
+  // The gate (ZAP) comes first, because no handshake completes without its answer.
   void pump() {
     while (answer_gate()) {
     }
@@ -217,7 +233,7 @@ class ControlServer::Wire {
     while (const auto event = monitor_->find()) {
       const int fd = event->value;
       if (event->kind == ZMQ_EVENT_ACCEPTED) {
-        addresses_[fd] = os::find_peer_address(fd).value_or("an address that was not seen");
+        addresses_[fd] = os::find_peer_address(fd).value_or("an unknown address");
         peers_.erase(fd);
       } else if (event->kind == ZMQ_EVENT_DISCONNECTED) {
         ends.push_back({fd, std::exchange(peers_[fd], ""), std::exchange(addresses_[fd], "")});
@@ -232,7 +248,11 @@ class ControlServer::Wire {
     }
   }
 
-  // Who may talk to us (ZeroMQ's RFC 27): whoever has the run's client key.
+  // Answers one authentication request of ZeroMQ (ZAP, https://rfc.zeromq.org/spec/27). CURVE has
+  // verified that the client owns the secret key of the public key in the request; here that public
+  // key must be the one of the run.
+  //   request: version, request id, domain, address, identity, mechanism "CURVE", client key (32 B)
+  //   reply:   version, request id, status code, status text, user id, metadata
   bool answer_gate() {
     std::vector<zmq::message_t> frames;
     for (bool more = true; more;) {
@@ -272,6 +292,8 @@ class ControlServer::Wire {
         is_first = false;
       }
     }
+    // A peer whose end was read in this pump() must not be entered again: its descriptor is free or
+    // belongs to another connection.
     const int fd = zmq_msg_get(body.handle(), ZMQ_SRCFD);
     const std::string name = peer.to_string();
     const bool is_gone =
@@ -291,11 +313,12 @@ class ControlServer::Wire {
     std::string peer = end.peer;
     const bool is_taken_again = addresses_.contains(end.fd);
     if (peer.empty() && !is_taken_again) {
-      peer = std::exchange(peers_[end.fd], "");  // all that it ever said has come just now
+      peer = std::exchange(peers_[end.fd], "");  // all of its messages were read in this pump()
       peers_.erase(end.fd);
     }
+    // A connection that never delivered a message did not pass the handshake.
     if (!peer.empty()) {
-      news_.push_back({News::Kind::Closed, peer, "its connection is closed"});
+      news_.push_back({News::Kind::Closed, peer, "connection closed"});
     } else {
       ++rejected_;
       news_.push_back({News::Kind::Rejected, "", end.address});
@@ -309,8 +332,8 @@ class ControlServer::Wire {
   std::optional<Monitor> monitor_;
   int port_ = 0;
   int rejected_ = 0;
-  std::map<int, std::string> addresses_;  // by descriptor
-  std::map<int, std::string> peers_;      // by descriptor: who has sent something
+  std::map<int, std::string> addresses_;  // open connections, by descriptor
+  std::map<int, std::string> peers_;      // those that have sent a message, by descriptor
   std::deque<News> news_;
 };
 
@@ -333,7 +356,7 @@ int ControlServer::rejected() const {
   return wire_->rejected();
 }
 
-// ---- an agent's end ----
+// ---- the end of an agent ----
 
 class ControlClient::Wire {
  public:
@@ -347,13 +370,13 @@ class ControlClient::Wire {
     for (size_t i = 0; i < endpoints.size(); ++i) {
       add_line(keys, endpoints[i], fmt::format("{}-{}", name, i));
     }
-    pump();  // who has never looked is not woken
+    pump();  // the descriptors are edge-triggered and signal only after a first read
   }
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
   ~Wire() {
-    if (!is_connected_) {  // nobody has answered, so nobody waits for what we said
+    if (!is_connected_) {  // no leader waits for the queued "hello"
       constexpr int kAtOnce = 0;
       for (const auto& line : lines_) {
         zmq_setsockopt(line->socket.handle(), ZMQ_LINGER, &kAtOnce, sizeof(kAtOnce));
@@ -388,6 +411,7 @@ class ControlClient::Wire {
   }
 
  private:
+  // One connection per endpoint; after Connected only one is left.
   struct Line {
     Line(zmq::context_t& context, Endpoint to, const std::string& name)
         : endpoint(std::move(to)),
@@ -433,14 +457,14 @@ class ControlClient::Wire {
         }
       }
       if (is_closed) {
-        line.socket.set(zmq::sockopt::linger, 0);  // nobody is left to hear what we still have
+        line.socket.set(zmq::sockopt::linger, 0);  // queued messages have no receiver any more
         news_.push_back({News::Kind::Closed, "the connection to the leader is closed"});
       }
     }
   }
 
-  // The others finish what they have begun: who hangs up amid the handshake looks to the leader
-  // like one without the keys.
+  // The other connections linger, so that their handshakes can complete. The leader would report a
+  // connection that is closed during the handshake as one without the keys.
   void keep_only(size_t chosen) {
     std::unique_ptr<Line> line = std::move(lines_[chosen]);
     for (auto& other : lines_) {

@@ -8,15 +8,20 @@
 #include <string>
 #include <vector>
 
-// The wire between leader and agents: ZeroMQ with CURVE. Every run has fresh keys; a peer without
-// them cannot join, read or stop a run.
+// The transport of the control plane: ZeroMQ (ROUTER at the leader, DEALER at agents) with CURVE
+// encryption and authentication. Every run has its own keys. A peer without them cannot join, read
+// or stop the run.
+//
+// Messages are opaque here; agent/messages.h defines them. The transport adds one message of its
+// own, "hello": a client sends it on every connection, and the server echoes it. The echo proves
+// that the address works in both directions and that the keys are right.
 namespace lockstep::agent {
 
-// In Z85, as ZeroMQ takes them.
+// Key pairs in Z85 encoding (40 characters), as ZeroMQ expects them.
 struct ControlKeys {
   std::string server_public;
-  std::string server_secret;  // the leader's; empty at agents
-  std::string client_public;
+  std::string server_secret;  // of the leader; empty at agents
+  std::string client_public;  // one pair for all agents of a run
   std::string client_secret;
 
   bool operator==(const ControlKeys&) const = default;
@@ -24,31 +29,32 @@ struct ControlKeys {
 
 ControlKeys make_keys();
 
-// The same keys for everybody who knows `secret` and the name of the meeting.
+// Keys that depend only on `secret` and the name of the rendezvous, so that nodes without a shared
+// file system derive the same ones.
 ControlKeys derive_keys(const std::string& secret, const std::string& meeting);
 
-// What the agents of a run prove to each other when they try their networks.
+// The key with which the agents of a run authenticate network probes (agent/reachability.h).
 std::array<uint8_t, 32> probe_secret(const ControlKeys& keys);
 
-// Whether this lockstep was built with ZeroMQ; without it a run has one node.
+// Whether lockstep was built with ZeroMQ and CURVE. Without them a run has one node.
 bool has_control_plane();
 
-// The leader's end. One thread; what waits for it is told by fds().
+// The end of the leader. Not thread-safe; never blocks.
 class ControlServer {
  public:
   struct News {
     enum class Kind {
-      Message,   // `peer` says `text`
-      Closed,    // the connection of `peer` is closed, or it was silent for too long
-      Rejected,  // somebody at address `text` without the keys was turned away
+      Message,   // `text` from `peer`
+      Closed,    // `peer` disconnected, or its heartbeat timed out; follows all of its messages
+      Rejected,  // a connection from address `text` that did not have the keys
     };
     Kind kind = Kind::Message;
-    std::string peer;
+    std::string peer;  // routing id of the client, unique per ControlClient
     std::string text;
   };
 
-  // Listens on all addresses of this machine; port 0: a free one. Throws an Error (69) when the
-  // port is taken.
+  // Listens on all addresses of this machine. Port 0 selects a free port. Throws an Error (69) if
+  // the port is in use.
   ControlServer(const ControlKeys& keys, int port);
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -56,15 +62,16 @@ class ControlServer {
 
   int port() const;
 
-  // One of them becomes readable when there may be news. They tell of changes only: after that, and
-  // after send(), find_news() must be called until it has none.
+  // Descriptors to watch for reading. They are edge-triggered: after one becomes readable, and
+  // after every send(), call find_news() until it returns nothing. Otherwise news that is already
+  // here might not wake up the caller again.
   std::vector<int> fds() const;
   std::optional<News> find_news();
 
-  // Harmless when the peer has gone.
+  // Queues the message. Has no effect if the peer has disconnected.
   void send(const std::string& peer, const std::string& message);
 
-  // How many were turned away so far.
+  // Number of rejected connections so far.
   int rejected() const;
 
  private:
@@ -79,7 +86,7 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// An agent's end. One thread.
+// The end of an agent. Not thread-safe; never blocks.
 class ControlClient {
  public:
   struct News {
@@ -88,7 +95,8 @@ class ControlClient {
     std::string text;
   };
 
-  // Tries all endpoints at once; the first on which the leader answers stays.
+  // Connects to all endpoints at once and keeps the first on which the leader answers. Reports this
+  // as Connected; messages sent before are dropped.
   ControlClient(const ControlKeys& keys, const std::vector<Endpoint>& endpoints);
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
@@ -98,7 +106,7 @@ class ControlClient {
   std::optional<News> find_news();
   void send(const std::string& message);
 
-  // On which the leader has answered.
+  // The endpoint on which the leader answered; nothing before Connected.
   std::optional<Endpoint> endpoint() const;
 
  private:

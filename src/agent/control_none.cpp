@@ -2,13 +2,13 @@
 #include "agent/control.h"
 #include "lockstep/error.h"
 
-// Built instead of control.cpp where ZeroMQ is not: a run then has one node.
+// Replaces control.cpp in a build without ZeroMQ. A run then has one node.
 namespace lockstep::agent {
 namespace {
 
 [[noreturn]] void refuse() {
   throw Error(ExitCode::Unavailable, "cannot run on several nodes: built without ZeroMQ")
-      .hint("a lockstep built with libzmq3-dev, cppzmq-dev and libsodium-dev");
+      .hint("apt install libzmq3-dev cppzmq-dev libsodium-dev, then rebuild lockstep");
 }
 
 }  // namespace

@@ -15,17 +15,18 @@ using std::chrono::milliseconds;
 constexpr std::string_view kClearLine = "\r\x1b[2K";
 constexpr std::string_view kPlain = "\x1b[0m";
 constexpr std::string_view kDim = "\x1b[2m";
-// Cyan, green, yellow, magenta, blue: red is for errors.
+// Cyan, green, yellow, magenta, blue. Not red, which stands for errors.
 constexpr std::array<std::string_view, 5> kColours = {
     "\x1b[36m", "\x1b[32m", "\x1b[33m", "\x1b[35m", "\x1b[34m"};
 
-// Beyond either in one window, lines are shown without waiting for twins: it would cost a core.
+// Limits per window. Beyond them lines are shown without a search for identical ones, which would
+// use a whole core.
 constexpr size_t kMostBytesOfRank = size_t{128} << 10;
 constexpr size_t kMostWork = 200000;
 constexpr std::chrono::seconds kStatusTime(2);
 constexpr size_t kMostWaitingForStatus = size_t{64} << 10;
 
-// The next line of `lines`, without its '\n'; takes it off.
+// Removes the first line from `lines` and returns it without its '\n'.
 std::string_view take_line(std::string_view& lines) {
   const size_t end = lines.find('\n');
   const std::string_view line = lines.substr(0, end);
@@ -85,7 +86,7 @@ std::string Display::prefix(const RankSet& ranks, const Outlet& to) const {
       "{}{}{}", ranks.size() > 1 ? kDim : kColours[lowest % kColours.size()], plain, kPlain);
 }
 
-// Whether this rank, or all together, say more than can be compared line by line.
+// Whether this rank, or all ranks together, write more than can be compared line by line.
 bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
   const auto index = static_cast<size_t>(rank);
   if (index >= meters_.size()) {
@@ -101,7 +102,7 @@ bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
   return meters_[index].amount > kMostBytesOfRank || work_.amount > kMostWork;
 }
 
-// Returns what was too much.
+// Returns the lines beyond the limits, which are shown without a comparison.
 std::string_view Display::collapse_some(int rank, Stream stream, std::string_view lines) {
   const Clock::time_point now = Clock::now();
   if (!is_flood(rank, lines.size(), now)) {
@@ -235,7 +236,7 @@ std::string cut_to_columns(std::string_view text, int columns) {
       break;
     }
     cut += c;
-    // An escape sequence ends with a letter; its '[' is none.
+    // An escape sequence ends with a byte from '@' to '~', except the '[' that introduces it.
     is_escape = is_escape && !(c >= '@' && c <= '~' && c != '[');
   }
   return cut;

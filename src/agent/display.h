@@ -17,13 +17,13 @@
 
 namespace lockstep::agent {
 
-// What the user sees: the gang's lines on the launcher's own stdout and stderr, "[3]: " before each
-// (nothing in a gang of one), identical lines of many ranks as one ("[0-7]: "), and on a terminal
-// the newest status line below them.
+// The console output of a run: the lines of the workers on stdout and stderr of the launcher, with
+// the prefix "[3]: " (none if there is one worker), identical lines of several ranks as one
+// ("[0-7]: "), and on a terminal the newest status line below them.
 //
-// Never blocks; Outlet tells what becomes of a slow reader. A reader that has gone (a closed pipe)
-// is no reason to stop a training; its text is dropped, the logs have it. One thread, which calls
-// write_some() on every turn of its loop, at the latest after time_to_next().
+// Never blocks; Outlet describes what happens with a slow reader. If the reader has closed the
+// pipe, the text is dropped and the run continues; the log files are complete. Not thread-safe. The
+// caller calls write_some() in every turn of its event loop, at the latest after time_to_next().
 class Display : public LineSink {
  public:
   struct Target {
@@ -33,49 +33,50 @@ class Display : public LineSink {
   struct Options {
     int world_size = 1;
     int columns = 80;
-    bool has_colours = false;  // where there is a terminal
+    bool has_colours = false;  // on a terminal
   };
 
-  // The launcher's own stdout and stderr, with colours unless NO_COLOR or a dumb TERM forbids.
+  // stdout and stderr of this process, in colour unless NO_COLOR or TERM=dumb is set.
   static Display of_this_process(int world_size, const os::Environment& environment);
 
-  // One descriptor for both streams, or two that lead to the same place, keep the streams' order.
+  // If both descriptors refer to the same file, pipe or terminal, the order of the two streams is
+  // kept.
   Display(Target out, Target err, const Options& options);
 
-  // For a gang of another size in the next attempt.
+  // For the next attempt, which may have another world size.
   void set_world_size(int world_size);
 
   void take_lines(int rank, Stream stream, std::string_view lines) override;
 
-  // Stays below the lines until the next one. Where many ranks draw bars, the lowest one's is
-  // shown.
+  // Shows a status line below all other lines until the next one. If several ranks draw progress
+  // bars, the one of the lowest rank is shown.
   void take_status(int rank, std::string_view text) override;
   void clear_status();
 
-  // The launcher's own words, on stderr, behind what workers have said: "lockstep: TEXT"; whole
-  // lines as they are. Never dropped.
+  // Messages of the launcher, on stderr, behind all output of workers that has arrived. say()
+  // prints "lockstep: TEXT", show() prints whole lines unchanged. Never dropped.
   void say(std::string_view text);
   void show(std::string_view lines);
 
-  // Shows what still waits for twins and tells of dropped lines: for the end.
+  // Shows the lines that wait for identical ones, and reports dropped lines. For the end of a run.
   void flush();
 
-  // Writes what the reader takes now.
+  // Writes as much as the reader accepts now.
   void write_some();
 
-  // Forgets what is not written yet, and all that comes later.
+  // Discards the unwritten output and all further output.
   void give_up();
 
-  // When write_some() has something to do again though no descriptor became ready.
+  // Time until write_some() must be called even if no descriptor is ready.
   std::optional<std::chrono::milliseconds> time_to_next() const;
 
-  // The descriptors that must become writable before write_some can go on; -1 when there is none.
+  // The descriptors that must become writable before write_some() can continue; -1: none.
   std::array<int, 2> waiting_fds() const;
   size_t waiting_bytes() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  // What came in the window of time that runs.
+  // The amount in the current time window.
   struct Meter {
     int64_t window = -1;
     size_t amount = 0;
@@ -91,7 +92,7 @@ class Display : public LineSink {
 
   Options options_;
   Outlet out_;
-  std::unique_ptr<Outlet> err_;  // absent where stderr leads to the same place as stdout
+  std::unique_ptr<Outlet> err_;  // absent if stderr is the same file as stdout
   Collapse collapse_;
   std::vector<Meter> meters_;  // bytes by rank
   Meter work_;                 // of comparing lines
@@ -100,7 +101,7 @@ class Display : public LineSink {
   Clock::time_point status_time_;
 };
 
-// As many characters of `text` as fit in `columns`; UTF-8, colours take no room.
+// Cuts UTF-8 text to `columns` characters. Escape sequences take no room.
 std::string cut_to_columns(std::string_view text, int columns);
 
 }  // namespace lockstep::agent

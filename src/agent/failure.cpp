@@ -16,26 +16,26 @@ namespace lockstep::agent {
 namespace {
 
 constexpr size_t kBoxWidth = 78;
-// Of one line of a worker's in the box; the log has the rest.
+// Maximum length of an output line in the box; the log contains the rest.
 constexpr size_t kMostOfLine = 500;
-// Of the end of a log, in search of an exception.
+// The part of a log that is searched for an exception.
 constexpr size_t kLinesToSearch = 400;
 constexpr std::streamoff kBytesToSearch = 1 << 16;
 constexpr size_t kMostNodes = 4;
 
-// What the code says by our contract; nothing for a program's own codes.
+// The meaning of an exit code of lockstep; empty for other codes of the program.
 std::string meaning_of(int code) {
   switch (static_cast<ExitCode>(code)) {
     case ExitCode::Usage:
-      return " (usage)";
+      return " (invalid or conflicting options)";
     case ExitCode::Unavailable:
-      return " (something it needs is unavailable)";
+      return " (something that it needs is unavailable)";
     case ExitCode::Bug:
-      return " (a bug of lockstep)";
+      return " (a bug in lockstep)";
     case ExitCode::Io:
-      return " (input or output)";
+      return " (a file cannot be read or written)";
     case ExitCode::TryAgain:
-      return " (it asks to be started again)";
+      return " (requests a restart)";
     default:
       return "";
   }
@@ -45,7 +45,7 @@ std::string count_workers(int count) {
   return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
 }
 
-// The end of a terminal's escape sequence that begins at `at`.
+// The end of the terminal escape sequence that starts at `at`.
 size_t end_of_escape(std::string_view line, size_t at) {
   if (at + 1 >= line.size() || line[at + 1] != '[') {
     return std::min(at + 2, line.size());
@@ -55,12 +55,12 @@ size_t end_of_escape(std::string_view line, size_t at) {
   return std::min(static_cast<size_t>(end - line.begin()) + 1, line.size());
 }
 
-// A worker's line as it may stand in a box: no colours, nothing that moves the cursor, not endless.
+// An output line for the box: without colours and cursor movements, and of limited length.
 std::string to_plain(std::string_view line) {
   while (line.ends_with('\r')) {
     line.remove_suffix(1);
   }
-  line.remove_prefix(line.rfind('\r') + 1);  // what a progress bar has drawn over
+  line.remove_prefix(line.rfind('\r') + 1);  // text that a progress bar has overwritten
   std::string plain;
   for (size_t at = 0; at < line.size() && plain.size() < kMostOfLine;) {
     if (line[at] == '\x1b') {
@@ -72,7 +72,7 @@ std::string to_plain(std::string_view line) {
     ++at;
   }
   if (plain.size() == kMostOfLine) {
-    // Not within a character of UTF-8.
+    // Do not cut a UTF-8 character in two.
     while (!plain.empty() && (static_cast<unsigned char>(plain.back()) & 0xc0U) == 0x80U) {
       plain.pop_back();
     }
@@ -82,7 +82,7 @@ std::string to_plain(std::string_view line) {
   return plain;
 }
 
-// A row of the box; a long text goes on beneath itself.
+// A row of the box. A long text continues in the lines below.
 std::string row(std::string_view label, std::string_view text) {
   constexpr std::string_view kStart = "| {:<6} {}\n";
   constexpr size_t kRoom = kBoxWidth - 9;
@@ -91,7 +91,7 @@ std::string row(std::string_view label, std::string_view text) {
     size_t length = text.size();
     if (length > kRoom) {
       const size_t blank = text.rfind(' ', kRoom);
-      // A word that has no room, as a path has none, stays whole.
+      // A word that does not fit, such as a path, is not split.
       length = blank == std::string_view::npos || blank == 0 ? text.find(' ', 1) : blank;
       length = std::min(length, text.size());
     }
@@ -141,15 +141,14 @@ std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
     places.push_back(fmt::format("{} on {}", group.count, group.node));
   }
   if (places.size() == 1) {
-    return fmt::format(
-        "{} stopped because of it, on {}", count_workers(total), stopped.front().node);
+    return fmt::format("stopped {} on {}", count_workers(total), stopped.front().node);
   }
   if (places.size() > kMostNodes) {
     const size_t rest = places.size() - kMostNodes;
     places.resize(kMostNodes);
     places.push_back(fmt::format("the rest on {} more node{}", rest, rest == 1 ? "" : "s"));
   }
-  return fmt::format("{} stopped because of it: {}", count_workers(total), join(places, ", "));
+  return fmt::format("stopped {}: {}", count_workers(total), join(places, ", "));
 }
 
 }  // namespace
@@ -168,16 +167,16 @@ std::string describe_death(const Failure& failure) {
   }
   const os::ExitStatus status = failure.status;
   if (status.signal == 0) {
-    return fmt::format("left with code {}{}", status.code, meaning_of(status.code));
+    return fmt::format("exited with code {}{}", status.code, meaning_of(status.code));
   }
   if (status.signal != SIGKILL) {
-    return fmt::format("died by {}", os::signal_name(status.signal));
+    return fmt::format("was killed by {}", os::signal_name(status.signal));
   }
   switch (judge_memory(failure)) {
     case OutOfMemory::Yes:
       return "was killed by SIGKILL, by the kernel's OOM killer: out of memory";
     case OutOfMemory::Perhaps:
-      return "was killed by SIGKILL, perhaps by the kernel's OOM killer: out of memory";
+      return "was killed by SIGKILL, possibly by the kernel's OOM killer: out of memory";
     case OutOfMemory::No:
       break;
   }
@@ -207,14 +206,14 @@ std::string to_box(const Failure& failure) {
   }
   add("note", failure.note);
   if (!failure.last_lines.empty()) {
-    box += "| its last lines:\n";
+    box += "| last lines:\n";
   } else if (failure.pid != 0) {
-    add("said", "nothing");
+    add("output", "none");
   }
   for (const std::string& line : failure.last_lines) {
     box += fmt::format("|   {}\n", to_plain(line));
   }
-  // Last of all, as that is what stands just above the prompt.
+  // Last, because these rows are just above the prompt of the shell.
   add("log", failure.log.string());
   add("try", advise(failure).text);
   return box + fmt::format("{:-<{}}\n", "+", kBoxWidth);
@@ -229,7 +228,7 @@ void add_last_words(Failure& failure, const LastWords& words) {
                            std::istreambuf_iterator<char>());
     failure.exception = find_recorded_exception(text);
   }
-  // Whoever was killed may have told of an exception long before, and survived it.
+  // The log of a killed worker may contain an exception that it had handled long before.
   const bool may_have_thrown = failure.status.signal == 0 || failure.status.signal == SIGABRT;
   if (!failure.exception && may_have_thrown) {
     failure.exception = find_exception(lines);

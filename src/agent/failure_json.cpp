@@ -33,7 +33,7 @@ OutOfMemory read_memory(const Json& json) {
       return value;
     }
   }
-  throw Error(ExitCode::Io, "cannot read a failure: out_of_memory is '" + word + "'");
+  throw Error(ExitCode::Io, "cannot read the failure report: out_of_memory is '" + word + "'");
 }
 
 Json write(const std::optional<PythonFrame>& frame) {
@@ -137,7 +137,7 @@ std::string to_json(const Failure& failure) {
   if (failure.status.signal != 0) {
     json["signal"] = os::signal_name(failure.status.signal);
   }
-  // What a worker says need not be UTF-8; what is not becomes a replacement character.
+  // The output of a worker need not be UTF-8. Invalid bytes become replacement characters.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -145,14 +145,14 @@ Failure parse_failure(std::string_view text) {
   try {
     const Json json = Json::parse(text);
     if (const int format = json.at("format").get<int>(); format != kFormat) {
-      throw Error(ExitCode::Io, "cannot read a failure: it has another format")
+      throw Error(ExitCode::Io, "cannot read the failure report: it has another format")
           .fact("expected", std::to_string(kFormat))
           .fact("found", std::to_string(format))
-          .hint("the same version of lockstep on every node");
+          .hint("install the same version of lockstep on every node");
     }
     return read_failure(json);
   } catch (const Json::exception& fault) {
-    throw Error(ExitCode::Io, "cannot read a failure: it is not what lockstep writes")
+    throw Error(ExitCode::Io, "cannot read the failure report: not written by lockstep")
         .fact("reason", fault.what());
   }
 }

@@ -55,7 +55,7 @@ void Forwarder::add_credit(int64_t bytes) {
 void Forwarder::tell_dropped() {
   if (dropped_lines_ > 0) {
     const std::string text =
-        fmt::format("{} lines ({}) not shown, they came too fast; the logs have them all",
+        fmt::format("{} lines ({}) not shown: too much output at once; the log files are complete",
                     dropped_lines_,
                     format_bytes(static_cast<uint64_t>(dropped_bytes_)));
     dropped_lines_ = dropped_bytes_ = 0;
@@ -123,7 +123,7 @@ bool Follower::try_meeting(const MeetingPoint& point) {
     if (Clock::now() >= ask_again) {
       ask_again = Clock::now() + kAskAgain;
       if (options_.find_meeting() != point) {
-        break;  // that was a leader of former days
+        break;  // the file was left by an earlier leader and has been replaced
       }
     }
   }
@@ -152,7 +152,7 @@ void Follower::find_leader() {
   }
   throw Error(ExitCode::Unavailable, "cannot find the leader of this run")
       .fact("tried", options_.what_is_tried)
-      .fact("found", was_found ? "a leader is named there, but does not answer" : "nobody there")
+      .fact("found", was_found ? "a leader that does not answer" : "no leader")
       .fact("waited", format_duration(options_.patience.count()));
 }
 
@@ -171,8 +171,9 @@ int Follower::run() {
   join.fault_code = options_.fault_code;
   has_joined_ = true;
   send(join);
-  // ZeroMQ tells of a message only to whoever has found none before: without this look the first
-  // order would be seen a whole wait later.
+  // The descriptors of ZeroMQ are edge-triggered, and send() may have consumed the edge of a
+  // message that is already here. Without this read, the first order would be noticed only after a
+  // full wait.
   take_control_news();
   while (!is_lost_ && !stopped_by_ && !(agent_.release() && !agent_.is_busy())) {
     const auto deadline = agent_.deadline();
@@ -183,7 +184,7 @@ int Follower::run() {
     take_signals();
     take_control_news();
     agent_.take_news();
-    take_control_news();
+    take_control_news();  // take_news() sends reports; see above
     is_lost_ = is_lost_ || is_orphan();
   }
   if (stopped_by_) {
@@ -192,7 +193,7 @@ int Follower::run() {
   }
   if (is_lost_ && !agent_.release()) {
     agent_.abandon();
-    throw Error(ExitCode::TryAgain, "the leader of this run is lost; its workers here are stopped")
+    throw Error(ExitCode::TryAgain, "lost the leader of this run; killed the workers of this node")
         .fact("found", "the connection is closed", "control plane");
   }
   const Release& release = *agent_.release();
@@ -222,7 +223,7 @@ void Follower::take_signals() {
     if (signal == SIGUSR1 || signal == SIGUSR2) {
       agent_.obey(Pass{.signal = signal});
     } else if (!has_joined_ || signal == SIGQUIT) {
-      stopped_by_ = signal;  // there is nobody to ask, or (SIGQUIT) no time to
+      stopped_by_ = signal;  // no leader yet, or SIGQUIT: exit at once
     } else {
       send(Interrupted{.signal = signal});
     }

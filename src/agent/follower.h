@@ -18,8 +18,9 @@
 
 namespace lockstep::agent {
 
-// Sends workers' lines to the leader, never more than it has taken: what is too much for it is
-// counted and left to the logs.
+// Sends the output of workers to the leader with flow control: at most 4 MiB are in transit, and
+// the leader acknowledges (Credit) what it has shown. Lines beyond this are counted and dropped;
+// the log files contain them.
 class Forwarder : public LineSink {
  public:
   explicit Forwarder(std::function<void(const Report&)> send) : send_(std::move(send)) {}
@@ -37,23 +38,24 @@ class Forwarder : public LineSink {
   int64_t dropped_bytes_ = 0;
 };
 
-// An agent whose leader is another process. One thread.
+// The event loop of an agent whose leader is another process. Not thread-safe.
 class Follower {
  public:
   struct Options {
-    // Where the leader is; asked again while it does not answer, nothing when nobody knows yet.
+    // Finds the leader; nothing if it is not known yet. Called again while the leader does not
+    // answer.
     std::function<std::optional<MeetingPoint>()> find_meeting;
-    std::string what_is_tried;  // for the message when it is never found
+    std::string what_is_tried;  // for the error message if there is no leader
     std::chrono::duration<double> patience{60};
     std::optional<int> node;
     int order = 0;
-    std::function<int(const Join&)> count_workers;  // 0: as the leader's plan says
-    std::string local_addr;  // by which alone this node is to be reached; empty: by any
+    std::function<int(const Join&)> count_workers;  // 0: the number in the plan of the leader
+    std::string local_addr;  // the only address to offer to other nodes; empty: all
     bool only_orders = false;
-    uint64_t descriptor_limit = 0;  // for the workers; 0: as ours
-    std::string fault;  // not empty: this node cannot help, and the leader shall say why
+    uint64_t descriptor_limit = 0;  // for the workers; 0: the limit of this process
+    std::string fault;  // not empty: this node cannot run the program; the leader reports it
     int fault_code = 0;
-    // Read by whoever has started this agent for as long as it is wanted; -1: nobody has.
+    // A pipe to ssh or srun. The agent stops if its reader has gone; -1: none.
     int starter_fd = -1;
     std::function<std::string(const std::string&)> answer = {};  // to questions about this node
   };
@@ -63,9 +65,9 @@ class Follower {
   Follower& operator=(const Follower&) = delete;
   ~Follower();
 
-  // Until the leader releases this agent; the code that it gives. Throws an Error (69) when there
-  // is no leader, (75) when it is lost, and with the leader's words when it does not want this
-  // agent.
+  // Runs until the leader releases this agent, and returns the exit code from the leader. Throws an
+  // Error (69) if no leader is found, (75) if the leader is lost, and one with the text of the
+  // leader if it rejects this agent.
   int run();
 
   const std::optional<plan::NodeOrder>& order() const { return agent_.order(); }

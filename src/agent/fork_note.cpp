@@ -20,13 +20,13 @@ std::optional<T> read_at(std::ifstream& file, uint64_t offset) {
   T value;
   file.clear();
   file.seekg(static_cast<std::streamoff>(offset));
-  // NOLINTNEXTLINE: the one way to read a plain struct from a stream
+  // NOLINTNEXTLINE: istream reads bytes only
   file.read(reinterpret_cast<char*>(&value), sizeof(value));
   return file ? std::optional(value) : std::nullopt;
 }
 
-// Notes follow one another: a header, the name with its final zero, the description, the latter two
-// padded to four bytes.
+// Layout of a note: header, name with a final zero, description; name and description are padded to
+// four bytes. Notes follow each other without a gap.
 bool holds_note(std::string_view notes) {
   const auto padded = [](size_t bytes) {
     return (bytes + 3) / 4 * 4;

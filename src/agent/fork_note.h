@@ -5,8 +5,8 @@
 
 namespace lockstep::agent {
 
-// Whether the program carries the note of contract/fork_offer.h: an ELF file of this machine's kind
-// whose PT_NOTE segments hold it. A script, or a damaged file, does not.
+// Whether the program supports the fork server: a 64-bit ELF file whose PT_NOTE segments contain
+// the note of contract/fork_offer.h. False for a script or a damaged file.
 bool program_takes_fork_offer(const std::filesystem::path& program);
 
 }  // namespace lockstep::agent

@@ -22,11 +22,11 @@ namespace fs = std::filesystem;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-constexpr int kLocal = 0;  // the number of this node's own agent
+constexpr int kLocal = 0;  // number of the agent of this node
 constexpr milliseconds kHouseKeeping(500);
 constexpr milliseconds kStarterTime(3000);
 
-// As short as it can be typed from here.
+// The path relative to the current directory, if it is below it.
 std::string short_name(const fs::path& path) {
   std::error_code ignored;
   const fs::path below = path.lexically_relative(fs::current_path(ignored));
@@ -126,6 +126,8 @@ bool Gang::is_finished() const {
   return leader_.is_over() && (!local_ || !local_->is_busy()) && reports_.empty();
 }
 
+// One turn of the event loop. Signals come first, so that a flood of messages does not delay a
+// Ctrl-C.
 void Gang::turn() {
   display_.write_some();
   for (const int fd : display_.waiting_fds()) {
@@ -141,14 +143,17 @@ void Gang::turn() {
   take_starters();
   leader_.tick(Clock::now());
   settle();
-  display_.write_some();  // before files are written: a busy disk may take its time
+  display_.write_some();  // before the files below, because a busy disk may block
   keep_house();
   settle();
   write_state();
 }
 
-// Sending may swallow the wake-up for what has just come in, so this ends when there is nothing, or
-// when signals and our own workers should have their turn.
+// Handles everything that has arrived. The descriptors of ZeroMQ are edge-triggered, and a send()
+// consumes the edge of a message that arrives meanwhile: the reactor would not wake up for it.
+// After every send the control plane must therefore be read again until it is empty. The exception
+// is has_more_news_: after a full batch, signals and the workers of this node get a turn, and
+// time_to_wait() returns 0.
 void Gang::settle() {
   do {
     take_reports();
@@ -185,6 +190,7 @@ void Gang::take_reports() {
       write_faults_.take(unwritten->sentence);
       continue;
     }
+    // The Leader may judge the attempt at any Stopped, and compares its progress with the last one.
     if (std::holds_alternative<Stopped>(report)) {
       leader_.set_progress(contract::find_saved_step(directory_));
     }
@@ -220,9 +226,9 @@ void Gang::act_on(const Blame& blame) {
   display_.flush();
   display_.show(to_box(shown));
   try {
-    os::make_directories(directory_.root());  // what fails before the first start finds none
+    os::make_directories(directory_.root());  // missing if the run fails before the first start
     os::replace_file(directory_.failure(), to_json(blame.failure));
-  } catch (const Error& error) {  // a full disk must not hide why the run failed
+  } catch (const Error& error) {  // a full disk must not hide the failure
     if (!write_faults_.has_told()) {
       display_.say(error.what());
     }
@@ -270,7 +276,8 @@ void Gang::write_state() {
   }
 }
 
-// When nothing runs any more: Slurm then has nothing to end.
+// Called when no worker and no agent is left: `scontrol requeue` makes Slurm end all processes of
+// the job, and must not interrupt a worker that still saves a checkpoint.
 void Gang::end_turn() {
   if (!requeue_) {
     return;
@@ -285,12 +292,15 @@ void Gang::end_turn() {
   }
 }
 
-// Lets the reader of our output take its time; a signal means that nobody wants the rest.
+// Shuts down in this order:
+// 1. Wait until the agents have disconnected. If the server closed first, a connection with unread
+//    bytes would be reset by the kernel, and the Release in transit to the agent would be lost.
+// 2. Wait for srun and ssh, which exit after the agents, and kill them after kStarterTime.
+// 3. Requeue the job, with signals blocked: Slurm sends SIGTERM to a job that it requeues.
+// 4. Write the rest of the output. The reader can take its time; a signal discards the rest.
 void Gang::finish() {
   write_state();
   const auto until = Clock::now() + kStarterTime;
-  // Agents leave first: a connection closed with unread bytes in it would take the last orders
-  // along.
   while (!peers_.empty() && Clock::now() < until) {
     reactor_.turn(milliseconds(50));
     take_control_news();

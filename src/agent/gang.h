@@ -27,16 +27,29 @@
 
 namespace lockstep::agent {
 
-// A run as its leader sees it: hears the agents, lets the Leader decide, does what it decides, and
-// shows the user what comes of it. One thread.
+// The event loop of the process that leads a run. It owns everything around the Leader: signals,
+// the control plane, the agent of this node, the starter of other agents, the display and the run
+// directory. One thread. It waits only in the reactor, except for squeue at the time limit
+// (Requeue).
+//
+//   signals, lockstep cancel ----------------+
+//   NodeAgent of this node --> reports_ -----+--> Leader --> act(): messages to agents, lines for
+//   ControlServer --> reports_, Said --------+                      the user, failure.json
+//
+// Lines of output (Said) go to the display directly and are acknowledged with Credit; Recorded and
+// Unwritten are handled here as well. All other reports go through reports_ to the Leader, in their
+// order of arrival. Agents are numbered: 0 is the agent of this node, others get the next number
+// with their first message.
+//
+// Lifetime: the plan and the environment must outlive the `Gang`. run() is called once.
 class Gang {
  public:
   struct Options {
     bool has_local_agent = true;      // this node runs workers too
-    std::optional<ControlKeys> keys;  // other nodes may join with these
-    int port = 0;                     // where they join; 0: a free one
+    std::optional<ControlKeys> keys;  // keys of the control plane; absent: no other node can join
+    int port = 0;                     // of the control plane; 0: a free port
     bool only_orders = false;         // Way::Task
-    uint64_t descriptor_limit = 0;    // for the workers; 0: as ours
+    uint64_t descriptor_limit = 0;    // for the workers; 0: the limit of this process
   };
 
   Gang(const plan::LaunchPlan& plan, const os::Environment& environment, const Options& options);
@@ -44,13 +57,13 @@ class Gang {
   Gang& operator=(const Gang&) = delete;
   ~Gang();
 
-  // Where others may join.
+  // Addresses and keys for the agents of other nodes. Requires Options::keys.
   MeetingPoint meeting_point() const;
 
-  // To the end of the run; its exit code.
+  // Runs until all workers have ended and all output is written. Returns the exit code of the run.
   int run();
 
-  // Way::Task: what this node was ordered to run.
+  // Way::Task: the order for this node. Requires Options::has_local_agent.
   const std::optional<plan::NodeOrder>& order() const { return local_->order(); }
 
  private:
@@ -100,14 +113,14 @@ class Gang {
   Records records_;
   std::optional<Requeue> requeue_;
   std::deque<std::pair<int, Report>> reports_;
-  std::map<std::string, int> numbers_;  // of agents by their name on the wire
-  std::map<int, std::string> peers_;
+  std::map<std::string, int> numbers_;  // number of each agent, by its routing id in ZeroMQ
+  std::map<int, std::string> peers_;    // the inverse; an entry stays until the agent disconnects
   int next_number_ = 1;
   int shown_rejections_ = 0;
-  bool has_more_news_ = false;
+  bool has_more_news_ = false;  // the control plane was not read to its end
   Clock::time_point next_house_keeping_;
   RunReporter reporter_;
-  std::optional<Clock::time_point> kill_time_;  // the end of a grace that lockstep cancel gave
+  std::optional<Clock::time_point> kill_time_;  // end of the grace period of lockstep cancel
   bool has_directory_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes from the agents of other nodes, and from those who start them.
+// Input of a `Gang` from the agents of other nodes, and from srun and ssh, which start them.
 #include <fmt/format.h>
 
 #include "agent/gang.h"
@@ -10,10 +10,12 @@ namespace lockstep::agent {
 namespace {
 
 constexpr int kMostShownRejections = 5;
-constexpr int kMostNewsAtOnce = 1000;
+constexpr int kMostNewsAtOnce = 1000;  // then signals and local workers get a turn
 
 }  // namespace
 
+// Reads the control plane until it is empty or kMostNewsAtOnce is reached. False if nothing was
+// there.
 bool Gang::take_control_news() {
   int taken = 0;
   for (; server_ && taken < kMostNewsAtOnce; ++taken) {
@@ -30,9 +32,8 @@ bool Gang::take_control_news() {
         break;
       case ControlServer::News::Kind::Rejected:
         if (++shown_rejections_ <= kMostShownRejections) {
-          display_.say(
-              fmt::format("turned away a connection from {}: it did not show the keys of this run",
-                          news->text));
+          display_.say(fmt::format(
+              "rejected a connection from {}: it does not have the keys of this run", news->text));
         }
         break;
     }
@@ -41,7 +42,9 @@ bool Gang::take_control_news() {
   return taken > 0;
 }
 
-// What it had said before is heard before.
+// The reports that the agent sent before are handled first: the exit of a worker that it reported
+// is a better explanation than the loss of its connection. numbers_ is cleared at once, so that a
+// second Closed has no effect; peers_ is kept until the Leader has reacted.
 void Gang::lose(const std::string& peer, const std::string& why) {
   const auto found = numbers_.find(peer);
   if (found == numbers_.end()) {
@@ -80,33 +83,34 @@ void Gang::take_message(const std::string& peer, const std::string& text) {
   server_->send(peer, encode(Order(Credit{static_cast<int64_t>(said->text.size())})));
 }
 
-// Who does not speak our language is as good as lost.
+// An agent whose message cannot be decoded is treated as lost, and receives Release.
 std::optional<Report> Gang::find_report(const std::string& peer, const std::string& text) {
   try {
     return decode_report(text);
   } catch (const Error& error) {
-    lose(peer, fmt::format("it sends what is no message ({})", error.what()));
+    lose(peer, fmt::format("it sent an invalid message ({})", error.what()));
     server_->send(peer,
                   encode(Order(Release{.code = static_cast<int>(ExitCode::TryAgain),
-                                       .text = "the leader does not understand this agent"})));
+                                       .text = "the leader received an invalid message"})));
     return std::nullopt;
   }
 }
 
+// An exit of srun or ssh matters in Gathering only. Later the control plane reports the loss.
 void Gang::take_starters() {
   for (const Starter::Ended& ended : starter_.take_ended()) {
     if (leader_.phase() != Leader::Phase::Gathering) {
       continue;
     }
-    const std::string how =
-        fmt::format("{} {}{}{}",
-                    ended.what,
-                    ended.status.signal != 0 ? "died by " + os::signal_name(ended.status.signal)
-                                             : fmt::format("left with code {}", ended.status.code),
-                    ended.last_line.empty() ? "" : ": ",
-                    ended.last_line);
+    const std::string how = fmt::format(
+        "{} {}{}{}",
+        ended.what,
+        ended.status.signal != 0 ? "was killed by " + os::signal_name(ended.status.signal)
+                                 : fmt::format("exited with code {}", ended.status.code),
+        ended.last_line.empty() ? "" : ": ",
+        ended.last_line);
     if (plan_.way.value == plan::Way::Ssh && starter_.running() >= plan_.min_nodes.value) {
-      display_.say(how + "; the others are enough");
+      display_.say(how + "; enough other nodes remain");
     } else {
       leader_.fail(static_cast<int>(ExitCode::Unavailable), "cannot start the agents: " + how);
     }

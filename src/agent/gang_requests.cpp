@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who asks a run to stop, or its workers for something: signals, the time limit, lockstep cancel.
+// Requests to a `Gang`: signals, the time limit of the job, lockstep cancel.
 #include <csignal>
 #include <fmt/format.h>
 
@@ -24,16 +24,18 @@ void Gang::take_signals() {
   }
 }
 
-// It stands for the time limit, and is nothing that a worker should die of.
+// With --requeue this signal announces the time limit (sbatch --signal). It is not passed on, since
+// its default action would kill a worker that does not handle it. Repeated signals are ignored.
 void Gang::take_limit(int signal) {
   if (requeue_->is_limit_near()) {
     return;
   }
   const double grace = requeue_->take_limit();
   leader_.stop_at_limit(
-      grace, os::signal_name(signal) + " came: the time limit is near", Clock::now());
+      grace, "received " + os::signal_name(signal) + ": the time limit is near", Clock::now());
 }
 
+// A request to stop cancels the requeue, unless it arrives at the time limit itself.
 void Gang::note_cancel() {
   if (requeue_) {
     requeue_->take_cancel(Requeue::Clock::now());
@@ -50,7 +52,7 @@ void Gang::take_signal(int signal, bool is_slurms) {
     case SIGUSR1:
     case SIGUSR2:
       if (is_slurms && local_) {
-        local_->obey(Pass{.signal = signal});  // the other nodes have it from Slurm as well
+        local_->obey(Pass{.signal = signal});  // Slurm signals every node
       } else {
         leader_.pass(signal);
       }
@@ -63,12 +65,12 @@ void Gang::take_signal(int signal, bool is_slurms) {
       break;
     case SIGQUIT:
       note_cancel();
-      leader_.stop(SIGQUIT, name + " came", Clock::now());
-      leader_.kill(name + ": killing every worker now");
+      leader_.stop(SIGQUIT, "received " + name, Clock::now());
+      leader_.kill(name + ": killing all workers now");
       break;
     default:
       note_cancel();
-      leader_.stop(signal, name + " came", Clock::now());
+      leader_.stop(signal, "received " + name, Clock::now());
   }
 }
 
@@ -79,19 +81,19 @@ void Gang::take_cancel(Clock::time_point now) {
   if (const auto request = contract::find_cancel(directory_)) {
     os::remove_tree(directory_.cancel());
     note_cancel();
-    const std::string why = fmt::format("lockstep cancel of {} came", request->who);
+    const std::string why = fmt::format("cancelled by {}", request->who);
     leader_.stop(SIGTERM, why, now);
     if (request->grace_seconds) {
       kill_time_ = now + std::chrono::duration_cast<Clock::duration>(
                              std::chrono::duration<double>(*request->grace_seconds));
     }
     if (request->is_now) {
-      leader_.kill(why + ": killing every worker now");
+      leader_.kill(why + ": killing all workers now");
     }
   }
   if (kill_time_ && now >= *kill_time_ && !leader_.is_over()) {
     kill_time_.reset();
-    leader_.kill("the grace of lockstep cancel is over: killing every worker now");
+    leader_.kill("the grace period of lockstep cancel is over: killing all workers now");
   }
 }
 

@@ -18,7 +18,7 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::chrono::seconds kCleanUpTime(5);
-// So that the agent has first what Slurm sends it directly.
+// Delay of a forwarded signal, so that the agent receives the direct one from Slurm first.
 constexpr std::chrono::milliseconds kAfterSlurm(30);
 
 os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
@@ -33,8 +33,7 @@ os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
         agent.signal(signal->number);
       }
       if (signal->number == SIGTSTP) {
-        os::stop_self();  // Ctrl-Z: the agent has stopped the workers, and this is what a shell
-                          // sees
+        os::stop_self();  // Ctrl-Z: the agent stops the workers; the shell waits for this process
       }
     }
     if (const auto status = agent.find_exit()) {
@@ -53,26 +52,26 @@ std::optional<int> guard(const std::function<void()>& at_end) {
   const int guard_pid = os::process_id();
   const int agent_pid = os::fork_process();
   if (agent_pid == 0) {
-    os::restore_signal(SIGQUIT);  // a shell's background job is started to ignore it
-    // A group of its own: Ctrl-C then comes once, through the guard, and not twice.
+    os::restore_signal(SIGQUIT);  // a shell starts background jobs with SIGQUIT ignored
+    // In its own process group the agent receives Ctrl-C once, from the guard, and not twice.
     os::lead_own_group();
     os::set_parent_death_signal(SIGQUIT);
-    if (os::parent_process_id() != guard_pid) {
+    if (os::parent_process_id() != guard_pid) {  // the guard died before the line above
       os::leave(128 + SIGKILL);
     }
     return std::nullopt;
   }
   os::Child agent(agent_pid);
   const os::ExitStatus status = wait_and_forward(agent, signals);
-  signals.keep_blocked();  // how the run has ended is what this process leaves with
+  signals.keep_blocked();  // the exit code is that of the run, whatever signal arrives now
   if (at_end) {
     at_end();
   }
   const int killed = os::kill_all_children(kCleanUpTime);
   if (status.signal != 0) {
     os::write_all(2,
-                  fmt::format("lockstep: error: the agent was killed by {}; its workers are dead, "
-                              "and {} more processes\n",
+                  fmt::format("lockstep: error: the agent was killed by {}; its workers and {} "
+                              "other processes were killed\n",
                               os::signal_name(status.signal),
                               killed));
   }

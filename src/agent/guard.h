@@ -6,14 +6,15 @@
 
 namespace lockstep::agent {
 
-// Splits this process in two, so that no single death leaves processes behind.
+// Forks this process into a guard and an agent, so that no process is left behind if one of them is
+// killed.
 //
-// The parent stays as guard: it passes signals on, waits, kills every descendant that is left and
-// returns the exit code. The child gets nothing back and goes on as the agent; it is told by
-// SIGQUIT when the guard has died. Call it before the first thread. `at_end` is called in the guard
-// when the agent has ended, before what is left is killed. A signal that comes from then on changes
-// the exit code no more: Slurm, and a script that hands its signals on, send SIGTERM to a run that
-// has just put its job back.
+// The parent is the guard: it forwards signals, waits for the agent, kills all remaining
+// descendants and returns the exit code. In the child, the agent, the function returns nothing; the
+// agent receives SIGQUIT if the guard dies. Must be called before the first thread is created. The
+// guard calls `at_end` when the agent has ended, before it kills the remaining processes. Signals
+// after that do not change the exit code: Slurm, and scripts that forward signals, send SIGTERM to
+// a run that has just requeued its job.
 std::optional<int> guard(const std::function<void()>& at_end = {});
 
 }  // namespace lockstep::agent

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A request takes a fraction of a millisecond; who takes longer is no worker.
+// A worker sends its request within a fraction of a millisecond.
 constexpr std::chrono::seconds kPatience(3);
 constexpr size_t kMostConnections = 128;
 constexpr size_t kReadBytes = size_t{16} << 10U;
@@ -30,7 +30,7 @@ struct Connection {
   os::Fd socket;
   Clock::time_point deadline;
   RequestReader reader;
-  std::string answer;  // empty until the request is whole
+  std::string answer;  // empty until the request is complete
   size_t sent = 0;
 };
 
@@ -57,7 +57,7 @@ class HorovodStore::Server {
   int port() const { return listener_.port(); }
 
  private:
-  // Until the alarm's other end is closed.
+  // Runs until the write end of alarm_ is closed.
   void serve() {
     for (;;) {
       std::vector<os::Watch> watches = {{.fd = alarm_.out.number()}, {.fd = listener_.fd()}};
@@ -86,7 +86,7 @@ class HorovodStore::Server {
                     std::chrono::milliseconds(1));
   }
 
-  // Where there are too many, the oldest must go: it is the one that never asks.
+  // At the limit the oldest connection is closed: it never sent a request.
   void take_new_ones() {
     for (size_t taken = 0; taken < kMostConnections; ++taken) {
       auto socket = listener_.find_connection();
@@ -97,14 +97,14 @@ class HorovodStore::Server {
         connections_.pop_front();
       }
       connections_.push_back({std::move(*socket), Clock::now() + kPatience, {}, {}, 0});
-      // The request is there already.
+      // The request has usually arrived together with the connection.
       if (!go_on(connections_.back())) {
         connections_.pop_back();
       }
     }
   }
 
-  // False when there is nothing more to do for it.
+  // False if the connection is finished.
   bool go_on(Connection& connection) {
     if (connection.answer.empty()) {
       buffer_.clear();
@@ -133,7 +133,7 @@ class HorovodStore::Server {
   KeyValues values_;
   std::list<Connection> connections_;  // the oldest first
   std::string buffer_;
-  std::jthread thread_;  // the last: it uses all the others
+  std::jthread thread_;  // last member, because it uses all the others
 };
 
 HorovodStore::HorovodStore() = default;
@@ -144,7 +144,7 @@ bool HorovodStore::start(const std::string& address, int port) {
   try {
     server_ = std::make_unique<Server>(address, port);
   } catch (const Error&) {
-    // Of no interest to a run without Horovod; its workers would say that they found nobody.
+    // Does not matter without Horovod. With Horovod its workers report that they cannot connect.
     return false;
   }
   return true;

@@ -6,13 +6,13 @@
 
 namespace lockstep::agent {
 
-// Where Horovod's workers meet when Gloo carries their messages: an HTTP server for keys and values
-// at HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, in place of the one that horovodrun has.
+// The rendezvous server for Horovod with Gloo: an HTTP key-value store at
+// HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, in place of the one in horovodrun.
 //
-// Workers put their addresses there, ask for those of the others until they come (404 until then),
-// and delete their own when all are connected. It has one thread, which sleeps while nobody asks,
-// and keeps at most 64 MiB. Whoever reaches the port may read and write, as is Horovod's way: it
-// holds addresses, and lets nobody in anywhere else. One thread calls.
+// Workers PUT their addresses, GET those of the others until they exist (404 before), and DELETE
+// their own when all are connected. The server has one thread, which sleeps between requests, and
+// stores at most 64 MiB. As in Horovod, every process that reaches the port can read and write; the
+// store contains only addresses. The public functions must be called from one thread.
 class HorovodStore {
  public:
   HorovodStore();
@@ -20,17 +20,17 @@ class HorovodStore {
   HorovodStore& operator=(const HorovodStore&) = delete;
   ~HorovodStore();
 
-  // Serves at this address only; port 0 means one that the kernel chooses. False when the port is
-  // not to be had. Horovod's workers know IPv4 only.
+  // Listens on this address only; port 0 selects a free port. False if the port is unavailable.
+  // Horovod supports IPv4 only.
   bool start(const std::string& address, int port);
 
-  // Ends the connections that there are, and the thread. Harmless when it does not run.
+  // Closes all connections and ends the thread. Has no effect if the server does not run.
   void stop();
 
-  // Forgets all values: for the next attempt, whose workers must not find those of the last.
+  // Removes all values, so that the workers of the next attempt do not find those of this one.
   void clear();
 
-  // 0 when it does not run.
+  // 0 if the server does not run.
   int port() const;
 
  private:

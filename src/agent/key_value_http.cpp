@@ -12,7 +12,7 @@
 namespace lockstep::agent {
 namespace {
 
-// What a map's node costs beside its two texts, roughly.
+// Approximate overhead of a map node, in addition to its two strings.
 constexpr size_t kBytesPerEntry = 128;
 
 bool is_same_word(std::string_view a, std::string_view b) {
@@ -68,7 +68,7 @@ std::optional<int> RequestReader::take(std::string_view bytes) {
     return take_body(bytes);
   }
   const size_t before = head_.size();
-  // The end may have begun with the bytes before.
+  // The separator may be split between two reads.
   const size_t from = before - std::min(before, kEnd.size());
   head_ += bytes.substr(0, kMostHead + kEnd.size());
   const size_t end = head_.find(kEnd, from);
@@ -99,7 +99,7 @@ std::optional<int> RequestReader::read_head(std::string_view head) {
   path_ = line.substr(first + 1, last - first - 1);
   head.remove_prefix(line.size());
   while (!head.empty()) {
-    head.remove_prefix(2);  // the end of the line before
+    head.remove_prefix(2);  // the end of the previous line
     const std::string_view field = head.substr(0, head.find("\r\n"));
     if (const auto refusal = read_field(field)) {
       return refusal;
@@ -142,7 +142,7 @@ std::optional<int> RequestReader::read_field(std::string_view field) {
 }
 
 std::optional<int> RequestReader::take_body(std::string_view bytes) {
-  // What follows a request is nobody's.
+  // Bytes after the request are ignored.
   const size_t length = length_.value_or(0);
   body_ += bytes.substr(0, length - std::min(length, body_.size()));
   return body_.size() == length ? std::optional(200) : std::nullopt;
@@ -173,9 +173,9 @@ int KeyValues::put(const std::string& path, std::string value) {
   return 200;
 }
 
-// A worker deletes its own key once all have met. Horovod's server clears the scope when the last
-// one has done so; to take each key at once has the same effect, and a worker that meets the others
-// anew meanwhile (hvd.shutdown(), hvd.init()) does not lose what it has just put.
+// A worker deletes its own key when all are connected. The server of Horovod clears the scope after
+// the last DELETE. Removing each key at once has the same effect, and a worker that initializes
+// again meanwhile (hvd.shutdown(), hvd.init()) does not lose its new key.
 void KeyValues::erase(const std::string& path) {
   const auto found = values_.find(path);
   if (found != values_.end()) {

@@ -6,19 +6,20 @@
 #include <string>
 #include <string_view>
 
-// A store of keys and values as HTTP tells it: PUT, GET and DELETE of /SCOPE/KEY. Pure.
+// A key-value store with an HTTP interface: PUT, GET and DELETE of /SCOPE/KEY. Without I/O.
 namespace lockstep::agent {
 
-// One request, read as its bytes come in. It never holds more than the limits, whatever comes.
+// Parses one request as its bytes arrive. Never stores more than the limits.
 class RequestReader {
  public:
   static constexpr size_t kMostHead = size_t{8} << 10U;
   static constexpr size_t kMostBody = size_t{1} << 20U;
 
-  // Nothing: more is to come. 200: the request is whole. Else: the status with which to refuse it.
+  // Nothing: the request is incomplete. 200: it is complete. Otherwise: the status to reject it
+  // with.
   std::optional<int> take(std::string_view bytes);
 
-  // Of a whole request.
+  // Of a complete request.
   const std::string& method() const { return method_; }
   const std::string& path() const { return path_; }
   std::string& body() { return body_; }
@@ -36,14 +37,14 @@ class RequestReader {
   std::string body_;
 };
 
-// The values. One thread at a time.
+// The values. Not thread-safe.
 class KeyValues {
  public:
-  // Of all together, keys and what it costs to keep them included.
+  // Maximum total size, including keys and overhead.
   static constexpr size_t kMostBytes = size_t{64} << 20U;
 
-  // The whole answer to a whole request, after which the connection ends: Horovod's own server
-  // takes one request per connection, and its workers count on no more.
+  // The response to a complete request. The connection is closed after it, as in the server of
+  // Horovod, which handles one request per connection.
   std::string answer(RequestReader& request);
 
   void clear();
@@ -56,8 +57,8 @@ class KeyValues {
   size_t bytes_ = 0;
 };
 
-// "HTTP/1.1 404 Not Found" and so on, with a length even where there is no body: Horovod's workers
-// look for it.
+// "HTTP/1.1 404 Not Found" and so on. Contains Content-Length even without a body, because Horovod
+// requires it.
 std::string to_response(int status, std::string_view body = "");
 
 }  // namespace lockstep::agent

@@ -19,15 +19,20 @@ using std::chrono::duration;
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-constexpr int kSeed = -1;  // stands for a node's seed where a rank is expected
+// The fork server of a node has no rank. In messages (Exited, Explain) it is rank -1, because the
+// sender or the receiver implies the node. In the maps of the Leader, which hold the processes of
+// all nodes, the fork server of slot s is rank kSeed - s: -1 for slot 0, -2 for slot 1 and so on.
+// seat_of_rank() inverts this. Every rank >= 0 is a worker.
+constexpr int kSeed = -1;
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 constexpr int kUsage = static_cast<int>(ExitCode::Usage);
-constexpr int kTimedOut = 124;  // as timeout(1) says it
+constexpr int kTimedOut = 124;  // the exit code of timeout(1)
 constexpr size_t kMostNamed = 8;
 constexpr seconds kExplainTime(3);
-// What an agent may need beside the grace: its own killing and the rest of the output.
+// Time that an agent needs in addition to the grace period, to send SIGKILL, to reap processes and
+// to send the rest of the output.
 constexpr seconds kStopTime(15);
-// An allocation that ends, or a Ctrl-C that srun passes on, signals all nodes within such a time.
+// The end of an allocation, or a Ctrl-C that srun forwards, signals all nodes within this time.
 constexpr seconds kSameEvent(1);
 
 Leader::Clock::duration to_duration(double time) {
@@ -60,6 +65,8 @@ void Leader::take(int agent, const Report& report, Time now) {
   if (phase_ == Phase::Over) {
     return;
   }
+  // Join is the first report of an agent and is sent only once. The handlers may therefore use
+  // agents_.at(): a report of an agent that was rejected or lost does not reach them.
   const bool is_known = agents_.contains(agent);
   const bool is_join = std::holds_alternative<Join>(report);
   if (is_known != is_join) {
@@ -71,31 +78,34 @@ void Leader::take(int agent, const Report& report, Time now) {
 
 std::string Leader::find_objection(const Join& join) const {
   if (join.protocol != kProtocol) {
-    return fmt::format("it speaks protocol {} and we speak {}: install the same lockstep on all",
-                       join.protocol,
-                       kProtocol);
+    return fmt::format(
+        "it uses protocol {}, the leader protocol {}; install the same version on all nodes",
+        join.protocol,
+        kProtocol);
   }
   const int most = static_cast<int>(plan_.nodes.size());
   if (join.node && (*join.node < 0 || *join.node >= most)) {
-    return fmt::format("it was started as node {} of {}", *join.node, most);
+    return fmt::format(
+        "node rank {} is out of range, the run has {}", *join.node, count_of(most, "node"));
   }
   if (join.node && taken_nodes_.contains(*join.node)) {
-    return fmt::format("there is a node {} already", *join.node);
+    return fmt::format("node rank {} is already taken", *join.node);
   }
   if (agents() >= most) {
-    return fmt::format("there are {} already", count_of(most, "node"));
+    return fmt::format("the run already has {}", count_of(most, "node"));
   }
   return "";
 }
 
 void Leader::on(int agent, const Join& join, Time now) {
   if (const std::string objection = find_objection(join); !objection.empty()) {
-    say(fmt::format("{} may not join: {}", join.name.empty() ? "an agent" : join.name, objection));
+    say(fmt::format(
+        "rejected {}: {}", join.name.empty() ? "an agent" : "node " + join.name, objection));
     send(agent, Release{.code = kUsage, .text = "cannot join the run: " + objection});
     return;
   }
   if (!join.fault.empty() && phase_ != Phase::Gathering) {
-    say(fmt::format("{} has come, but cannot help: {}", join.name, join.fault));
+    say(fmt::format("rejected node {}: {}", join.name, join.fault));
     send(agent, Release{.code = join.fault_code, .text = join.fault});
     return;
   }
@@ -112,7 +122,7 @@ void Leader::on(int agent, const Join& join, Time now) {
   if (phase_ == Phase::Gathering) {
     gather(now);
   } else {
-    say(fmt::format("{} has come; it joins at the next attempt", join.name));
+    say(fmt::format("node {} joined; it takes part from the next attempt", join.name));
   }
 }
 
@@ -134,6 +144,7 @@ std::string Leader::describe_missing() const {
     here.insert(agent.node);
     unnamed += agent.node < 0 ? 1 : 0;
   }
+  // An agent without a node of its own fills one of the gaps, and it is not known yet which one.
   for (size_t node = 0; node < plan_.nodes.size(); ++node) {
     if (!here.contains(static_cast<int>(node)) && unnamed-- <= 0) {
       const std::string& name = plan_.nodes[node].name;
@@ -145,7 +156,7 @@ std::string Leader::describe_missing() const {
 
 void Leader::remind(Time now) {
   if (phase_ == Phase::Gathering) {
-    say(fmt::format("waiting for {} since {:.0f} s; {} of {} nodes are here",
+    say(fmt::format("waiting for {} ({:.0f} s); {} of {} nodes have joined",
                     describe_missing(),
                     seconds_between(attempt_began_, now),
                     agents(),
@@ -167,8 +178,10 @@ int Leader::count_workers(const Agent& agent) const {
                      : plan::count_by_rule(plan_.worker_rule, agent.offer.cores, agent.offer.gpus);
 }
 
-// Nodes that were started as a certain one keep its place; the others follow in their order. The
-// ranks of a node that stays are thus the same in every attempt.
+// Assigns nodes of the plan, slots and ranks. Agents that were started as a certain node keep it.
+// The others get the free nodes in the order of Join::order, then of their numbers, and keep them
+// in later attempts. A node therefore keeps its ranks in every attempt, unless a node before it is
+// lost or joins.
 void Leader::take_seats() {
   std::set<int> taken;
   std::vector<std::pair<int, int>> unnamed;
@@ -221,10 +234,12 @@ void Leader::begin_attempt(Time now) {
   for (const plan::Seat& seat : assembly_.seats) {
     if (seat.workers < 1) {
       fail(kUsage,
-           fmt::format("cannot start one worker per GPU on {}: there is none there", seat.name));
+           fmt::format("cannot start one worker per GPU on {}: the node has no GPU", seat.name));
       return;
     }
   }
+  // The choice of the network holds as long as the same agents have the same nodes. lose() clears
+  // seated_before_, so that an agent which replaces a lost one is probed.
   std::vector<std::string> seated;
   for (const auto& [number, agent] : agents_) {
     seated.push_back(fmt::format("{} {}", agent.node, number));
@@ -259,7 +274,7 @@ void Leader::probe(Time now) {
     return;
   }
   for (auto& [number, agent] : agents_) {
-    if (agent.seat >= 0) {  // others have come since, and wait for the next attempt
+    if (agent.seat >= 0) {  // the others joined later and wait for the next attempt
       agent.has_probed = false;
       send(number, trials_.order_for(agent.seat));
     }
@@ -316,7 +331,7 @@ void Leader::prepare() {
                   .wanted_host = "",
                   .wanted_port = 0};
     if (is_first) {
-      order.ports += 2;  // rank 0's and Horovod's
+      order.ports += 2;  // MASTER_PORT and the Horovod rendezvous server
       order.wanted_host = plan_.master_addr.value;
       order.wanted_port = plan_.master_port.value;
     }
@@ -336,6 +351,7 @@ void Leader::on(int agent, const Prepared& prepared, Time now) {
   }
 }
 
+// The ports of slot 0 are those of its workers, then MASTER_PORT, then Horovod's (see prepare()).
 void Leader::start(Time now) {
   const plan::Seat& first = assembly_.seats.front();
   assembly_.master_addr = plan_.master_addr.value.empty() ? first.address : plan_.master_addr.value;
@@ -356,12 +372,14 @@ void Leader::start(Time now) {
   actions_.emplace_back(std::move(begin));
 }
 
+// Way::Task: the processes replace themselves by the worker program. Nothing is left that
+// could report its end, so the run is over for the Leader as soon as all agents have their order.
 void Leader::on(int agent, const Started& started, Time /*now*/) {
   if (plan_.way.value != plan::Way::Task || phase_ != Phase::Running ||
       started.attempt != assembly_.attempt) {
     return;
   }
-  if (mark(agents_.at(agent), &Agent::is_stopped)) {  // all are about to become workers
+  if (mark(agents_.at(agent), &Agent::is_stopped)) {
     finish(0);
   }
 }
@@ -385,8 +403,10 @@ void Leader::on(int agent, const Exited& exited, Time now) {
   const int rank = exited.rank == kSeed ? kSeed - from.seat : exited.rank;
   const auto seat = static_cast<size_t>(from.seat);
   if (exited.rank != kSeed && (rank < first_ranks_.at(seat) || rank >= first_ranks_.at(seat + 1))) {
-    return;  // not a worker of this node
+    return;  // an agent reports its own workers only
   }
+  // Exits are recorded in Stopping as well: Verdict may still move the blame to a later exit, and
+  // count_stopped() needs them. Only the first failure stops the workers.
   const bool was_over = verdict_.is_over() || lost_;
   statuses_[rank] = exited.status;
   if (exited.sent != 0) {
@@ -403,7 +423,8 @@ void Leader::on(int agent, const Exited& exited, Time now) {
   }
 }
 
-// `is_asked`: Slurm may tell the workers itself, and then they shall hear it once.
+// `is_asked`: the reason is a request from outside. Slurm may have signalled the workers as well,
+// and the agents must not send a second SIGTERM then (NodeAgent::on(Stop)).
 void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_asked) {
   phase_ = Phase::Stopping;
   const auto ended = std::count_if(
@@ -442,11 +463,12 @@ void Leader::lose(int agent, const std::string& why, Time now) {
     return;
   }
   const Agent gone = found->second;
+  // Must be known before the agent is erased, because agent_to_explain() looks it up.
   const bool was_asked = phase_ == Phase::Explaining && agent == agent_to_explain();
   agents_.erase(found);
   taken_nodes_.erase(gone.node);
   if (phase_ == Phase::Gathering || gone.seat < 0) {
-    say(fmt::format("{} has gone again: {}", gone.offer.name, why));
+    say(fmt::format("node {} left: {}", gone.offer.name, why));
     last_call_ = agents() >= plan_.min_nodes.value ? last_call_ : std::nullopt;
     return;
   }
@@ -469,21 +491,24 @@ void Leader::lose(int agent, const std::string& why, Time now) {
 void Leader::stop_after_loss(const Agent& gone, const std::string& why, Time now) {
   if (phase_ == Phase::Running) {
     failed_at_ = now;
-    stop_workers(fmt::format("{} is lost: {}", gone.offer.name, why),
+    stop_workers(fmt::format("node {} is lost: {}", gone.offer.name, why),
                  plan_.grace_seconds.value,
                  is_user_stop_);
     limit_ = now + to_duration(plan_.grace_seconds.value) + kStopTime;
   } else if (phase_ == Phase::Probing || phase_ == Phase::Preparing) {
-    end_attempt(now);
+    end_attempt(now);  // no worker runs yet
     return;
   }
+  // The lost agent may have been the last one without Stopped.
   wait_for_all(&Agent::is_stopped);
   if (waiting_ == 0) {
     end_attempt(now);
   }
 }
 
-// Peers often feel a lost node before we know of it, and leave with a code.
+// The workers on other nodes often notice a lost node before its heartbeat times out, and exit with
+// a code. A loss therefore takes the blame from a worker that exited by itself, but not from one
+// that was killed by a signal, and not from a request to stop.
 void Leader::blame_loss(const Agent& gone, const std::string& why) {
   const auto cause = verdict_.cause();
   if (!lost_ && !is_user_stop_ && (!cause || statuses_.at(*cause).signal == 0)) {
@@ -492,13 +517,15 @@ void Leader::blame_loss(const Agent& gone, const std::string& why) {
   }
 }
 
-// Its workers have ended, so that nobody misses it before the next attempt.
+// The workers of this node have ended, so the attempt does not need its agent any more.
 void Leader::lose_idle(const Agent& gone, const std::string& why) {
-  if (plan_.way.value != plan::Way::Task) {  // there an agent goes to become a worker
-    say(fmt::format("{} is lost after its workers had ended: {}", gone.offer.name, why));
+  if (plan_.way.value != plan::Way::Task) {  // such an agent disconnects to become a worker
+    say(fmt::format("node {} is lost, but its workers had ended: {}", gone.offer.name, why));
   }
 }
 
+// No worker of the attempt is left. Called a second time, in Explaining, if the agent that was
+// asked for the failure report is lost or does not answer in time.
 void Leader::end_attempt(Time now) {
   if (is_user_stop_) {
     finish_stopped();
@@ -531,26 +558,31 @@ void Leader::on(int agent, const Explained& explained, Time now) {
   try {
     failure = parse_failure(explained.failure);
   } catch (const Error& error) {
-    say(fmt::format("{} does not say how {} died: {}", failure.node, failure.who, error.what()));
+    say(fmt::format(
+        "invalid failure report of {} from {}: {}", failure.who, failure.node, error.what()));
   }
   if (failure.attempt != assembly_.attempt) {
-    return;  // it comes late, and tells of an earlier attempt
+    return;  // the late answer to an Explain of an earlier attempt
   }
   judge(failure, now);
 }
 
 void Leader::on(int /*agent*/, const Said& /*said*/, Time /*now*/) {
-  LOCKSTEP_CHECK(false);  // output goes to the display, not to the one who decides
+  LOCKSTEP_CHECK(false);  // the caller shows output and does not pass it on
 }
 
-// Many agents may tell of the same event, and so may a signal of our own.
+// One scancel, or one Ctrl-C that srun forwards, signals every agent and often the leader itself,
+// in any order. All of this must count once, since the second request would kill the workers:
+// - a report within kSameEvent of the last request is ignored (here);
+// - one signal of the leader within kSameEvent of an agent's report is ignored (in stop(), through
+//   told_by_agent_). Only one: the next Ctrl-C that is typed at the leader is a second request.
 void Leader::on(int agent, const Interrupted& interrupted, Time now) {
   if (last_stop_ && now < *last_stop_ + kSameEvent) {
     return;
   }
   stop(interrupted.signal,
        fmt::format(
-           "{} came to {}", os::signal_name(interrupted.signal), agents_.at(agent).offer.name),
+           "{} received {}", agents_.at(agent).offer.name, os::signal_name(interrupted.signal)),
        now);
   told_by_agent_ = now;
 }
@@ -562,7 +594,7 @@ RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
   }
   if (agents() < plan_.min_nodes.value) {
     return {false,
-            fmt::format("it needs {}, and {} left",
+            fmt::format("the run needs {}, and {} left",
                         count_of(plan_.min_nodes.value, "node"),
                         agents() == 1 ? "1 is" : fmt::format("{} are", agents()))};
   }
@@ -579,14 +611,14 @@ void Leader::judge(const Failure& failure, Time now) {
   actions_.emplace_back(Blame{shown});
   if (!answer.is_again) {
     if (!answer.why_not.empty()) {
-      say(fmt::format("no further attempt: {}", answer.why_not));
+      say(fmt::format("not restarting: {}", answer.why_not));
     }
     finish(lost_ ? kTryAgain : shown.status.shell_code());
     return;
   }
   restarts_.remember(shown, progress_);
   if (lost_) {
-    try_again(fmt::format("going on with {}", count_of(agents(), "node")), now);
+    try_again(fmt::format("continuing with {}", count_of(agents(), "node")), now);
   } else {
     restarts_.count();
     try_again(fmt::format("restart {} of {}", restarts_.used(), plan_.max_restarts.value), now);
@@ -595,7 +627,7 @@ void Leader::judge(const Failure& failure, Time now) {
 
 void Leader::try_again(const std::string& why, Time now) {
   ++assembly_.attempt;
-  say(fmt::format("attempt {} begins: {}", assembly_.attempt, why));
+  say(fmt::format("starting attempt {}: {}", assembly_.attempt, why));
   begin_attempt(now);
 }
 
@@ -607,7 +639,8 @@ void Leader::finish(int code) {
   phase_ = Phase::Over;
 }
 
-// Somebody has asked to stop.
+// The end of a run that was asked to stop. Workers that exited with 75 saved a checkpoint; this is
+// worth more to the caller than the fact that --timeout stopped them.
 void Leader::finish_stopped() {
   const int code = verdict_.exit_code();
   finish(is_timed_out_ && code != kTryAgain ? kTimedOut : code);
@@ -628,14 +661,14 @@ void Leader::stop(int signal, const std::string& why, Time now) {
     return;
   }
   if (std::exchange(told_by_agent_, std::nullopt).value_or(Time::min()) > now - kSameEvent) {
-    return;  // an agent was faster to tell of it
+    return;  // the same event as the report of an agent; see on(Interrupted)
   }
   last_stop_ = now;
   verdict_.record_stop(signal);
   if (phase_ == Phase::Stopping || phase_ == Phase::Explaining) {
-    // The failure that stopped the gang stays the verdict, but nobody wants another attempt.
+    // The failure that stopped the workers stays the verdict, but no attempt may follow.
     if (signal == SIGINT || signal == SIGQUIT) {
-      kill(fmt::format("{}: killing every worker now", os::signal_name(signal)));
+      kill(fmt::format("{}: killing all workers now", os::signal_name(signal)));
     }
     is_last_attempt_ = true;
     return;
@@ -705,7 +738,7 @@ void Leader::tick(Time now) {
   if (phase_ <= Phase::Running && plan_.timeout_seconds.value > 0 &&
       now >= began_ + to_duration(plan_.timeout_seconds.value)) {
     is_timed_out_ = true;
-    stop(SIGTERM, fmt::format("--timeout {} s has passed", plan_.timeout_seconds.value), now);
+    stop(SIGTERM, fmt::format("--timeout {} s has expired", plan_.timeout_seconds.value), now);
     return;
   }
   if (last_call_ && now >= *last_call_) {
@@ -721,7 +754,7 @@ void Leader::tick(Time now) {
   }
 }
 
-// The phase has lasted as long as it may.
+// The deadline of the phase has passed.
 void Leader::take_limit(Time now) {
   switch (phase_) {
     case Phase::Gathering:
@@ -730,7 +763,7 @@ void Leader::take_limit(Time now) {
         break;
       }
       fail(static_cast<int>(ExitCode::Unavailable),
-           fmt::format("cannot bring up the gang: {} did not come within {} s",
+           fmt::format("cannot start the run: {} did not join within {} s",
                        describe_missing(),
                        plan_.start_timeout_seconds.value));
       break;
@@ -739,17 +772,17 @@ void Leader::take_limit(Time now) {
       break;
     case Phase::Preparing:
       fail(static_cast<int>(ExitCode::Unavailable),
-           fmt::format("cannot bring up the gang: {} did not reserve ports within {} s",
+           fmt::format("cannot start the run: {} did not reserve ports within {} s",
                        names_without(&Agent::is_prepared),
                        plan_.start_timeout_seconds.value));
       break;
     case Phase::Stopping:
-      say(fmt::format("leaving without an answer from {}: its workers may not have stopped",
+      say(fmt::format("no answer from {}: its workers might still be running",
                       names_without(&Agent::is_stopped)));
       for (auto& [number, agent] : agents_) {
         agent.is_stopped = true;
       }
-      is_last_attempt_ = true;  // where they still run there is no room for others
+      is_last_attempt_ = true;  // workers that still run occupy the slots, GPUs and ports
       end_attempt(now);
       break;
     case Phase::Explaining:
@@ -761,7 +794,7 @@ void Leader::take_limit(Time now) {
   }
 }
 
-// ---- small questions ----
+// ---- helpers ----
 
 std::vector<Action> Leader::take_actions() {
   return std::exchange(actions_, {});
@@ -777,12 +810,13 @@ Failure Leader::failure_of_loss() const {
   return failure;
 }
 
+// The failure as far as the Leader knows it: used for the first line, and if no report arrives.
 Failure Leader::failure_without_words(int rank) const {
   Failure failure;
   const int seat = seat_of_rank(rank);
-  failure.who =
-      rank < 0 ? fmt::format("the seed of {}", assembly_.seats.at(static_cast<size_t>(seat)).name)
-               : fmt::format("rank {}", rank);
+  failure.who = rank < 0 ? fmt::format("the fork server of {}",
+                                       assembly_.seats.at(static_cast<size_t>(seat)).name)
+                         : fmt::format("rank {}", rank);
   failure.rank = std::max(rank, 0);
   failure.node = assembly_.seats.at(static_cast<size_t>(seat)).name;
   failure.status = statuses_.at(rank);
@@ -790,7 +824,7 @@ Failure Leader::failure_without_words(int rank) const {
   return failure;
 }
 
-// Those that were still running when it happened.
+// The workers that ended after a signal of their agent, other than the one that failed.
 std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const {
   std::vector<StoppedWorkers> stopped;
   int rank = 0;
@@ -810,7 +844,7 @@ std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const 
 
 int Leader::seat_of_rank(int rank) const {
   if (rank < 0) {
-    return kSeed - rank;
+    return kSeed - rank;  // inverse of rank = kSeed - seat
   }
   const auto next = std::upper_bound(first_ranks_.begin(), first_ranks_.end(), rank);
   return static_cast<int>(next - first_ranks_.begin()) - 1;
@@ -826,7 +860,7 @@ std::string Leader::names_without(bool Agent::*flag) const {
   return name_some(names, kMostNamed);
 }
 
-// The one whose worker is the cause; -1: there is none, or it is gone.
+// The agent of the failed worker; -1 if no worker failed, or if this agent is lost.
 int Leader::agent_to_explain() const {
   const auto cause = verdict_.cause();
   return cause ? agent_of_seat(seat_of_rank(*cause)) : -1;

@@ -19,7 +19,7 @@
 
 namespace lockstep::agent {
 
-// ---- what a leader wants done ----
+// ---- actions that the caller of a Leader executes, in this order ----
 
 struct Send {
   int agent = 0;
@@ -31,63 +31,86 @@ struct Say {
   std::string text;
 };
 
-// The reason why the run, or one attempt of it, failed: to be shown and kept.
+// The failure of the run or of one attempt. The caller prints it and writes failure.json.
 struct Blame {
   Failure failure;
 };
 
-// An attempt begins: each of these agents gets the order of its seat. One at a time, because the
-// orders of a large gang are many.
+// Starts an attempt: the caller sends every agent the Start message of its slot. It builds the
+// messages one by one, because those of a large run would take much memory together.
 struct Begin {
   plan::Assembly assembly;
-  std::vector<int> agents;  // by seat
+  std::vector<int> agents;  // agents[slot]
 };
 
 using Action = std::variant<Send, Say, Blame, Begin>;
 
-// Decides what a gang of agents does: pure, so that it is the same for four nodes, for one without
-// a network, and for a hundred thousand simulated ranks. Agents are numbers that the caller gives.
+// The state machine that coordinates a run: it collects the nodes, assigns ranks, detects failures
+// and decides on restarts. It does no I/O and has no clock: reports and times go in, actions come
+// out. The same code therefore leads one node without a network, four nodes, and the hundred
+// thousand simulated ranks of simulate.h. The caller chooses the numbers that identify agents.
 //
-// The way of a run: agents join; they try which network connects them all; they reserve ports;
-// their workers start; the first failure, a signal or a lost agent stops all of them; another
-// attempt begins, or the run is over. Agents only report and obey, so there is one verdict.
+//   Gathering --> Probing --> Preparing --> Running --> Stopping --> Explaining --> Over
+//                    ^            ^                                      |
+//                    +------------+----------- next attempt -------------+
+//
+//   Gathering   agents join, until all nodes are here or (elastic runs) the last call has passed
+//   Probing     agents try to reach each other on every common network; skipped on one node, and
+//               in an attempt with the same agents as the one before
+//   Preparing   agents reserve ports
+//   Running     the workers run; without a failure the run goes from here to Over
+//   Stopping    after the first failure, a signal or the loss of a node: waits for every Stopped
+//   Explaining  the agent of the failed worker is asked for the failure report
+//
+// Invariants:
+// - Agents report and obey; only the Leader decides. A run therefore has one verdict.
+// - A report names its attempt (Probed: its round). One that belongs to an earlier attempt was
+//   still in transit when that attempt ended, and is ignored.
+// - The first report of an agent is Join. Other reports of an unknown agent are ignored: its
+//   sender was rejected, or is lost already.
+// - An agent has a slot (`seat`) or waits for the next attempt (-1). Slots follow the order of the
+//   nodes in the plan, and ranks follow the slots, so a node that stays keeps its order.
+// - `waiting_` is the number of agents with a slot that have not reached the end of the phase.
+//
+// Not thread-safe.
 class Leader {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
   enum class Phase { Gathering, Probing, Preparing, Running, Stopping, Explaining, Over };
 
-  // The plan must outlive the Leader. Attempts are counted from `first_attempt` on.
+  // The plan must outlive the Leader. `first_attempt` is the number of the first attempt.
   Leader(const plan::LaunchPlan& plan, Time now, int first_attempt = 0);
 
-  // ---- news ----
+  // ---- input ----
   void take(int agent, const Report& report, Time now);
-  // The agent is gone: its connection is closed, or it was silent for too long.
+  // The connection of the agent is closed, or its heartbeat timed out.
   void lose(int agent, const std::string& why, Time now);
-  // Somebody asks to stop: SIGINT, SIGTERM ...; a second time: kill at once.
+  // A request to stop: SIGINT, SIGTERM ... If the workers are being stopped already, SIGINT and
+  // SIGQUIT kill them immediately.
   void stop(int signal, const std::string& why, Time now);
-  // The time of the run is nearly over: workers may take so long to save and leave, and no attempt
-  // follows.
+  // The time limit of the job is near: the workers get this grace period to save a checkpoint and
+  // exit. No attempt follows.
   void stop_at_limit(double grace_seconds, const std::string& why, Time now);
   void kill(const std::string& why);
   // A signal for the workers: SIGUSR1, SIGUSR2.
   void pass(int signal);
-  // The run cannot go on, and the user must know why.
+  // Ends the run with an error message.
   void fail(int code, const std::string& text);
   void tick(Time now);
 
-  // How far the workers have come, as the run directory shows it; grows with progress. Told before
-  // the end of an attempt is judged.
+  // The step of the newest checkpoint in the run directory. The caller sets it before it passes on
+  // a Stopped report, because the end of an attempt is judged there.
   void set_progress(long long progress) { progress_ = progress; }
 
-  // ---- what follows ----
+  // ---- output ----
   std::vector<Action> take_actions();
   std::optional<Time> deadline() const;
 
   Phase phase() const { return phase_; }
   bool is_over() const { return phase_ == Phase::Over; }
   int exit_code() const { return exit_code_; }
-  // Whether somebody asked to stop before anything failed.
+  // Whether the run was asked to stop before anything failed.
   bool is_cancelled() const { return is_user_stop_; }
   int attempt() const { return assembly_.attempt; }
   const plan::Assembly& assembly() const { return assembly_; }
@@ -96,8 +119,8 @@ class Leader {
  private:
   struct Agent {
     Join offer;
-    int node = -1;  // of the plan
-    int seat = -1;  // of this attempt; -1: waits for the next
+    int node = -1;  // index in plan.nodes; -1: assigned by take_seats()
+    int seat = -1;  // slot in this attempt; -1: waits for the next attempt
     bool has_probed = false;
     bool is_prepared = false;
     bool is_stopped = false;
@@ -113,9 +136,9 @@ class Leader {
   void on(int agent, const Explained& explained, Time now);
   void on(int agent, const Said& said, Time now);
   void on(int agent, const Interrupted& interrupted, Time now);
-  void on(int /*agent*/, const Answered& /*answered*/, Time /*now*/) {}  // a run asks nothing
-  void on(int /*agent*/, const Recorded& /*recorded*/, Time /*now*/) {}  // whoever hears it writes
-  void on(int /*agent*/, const Unwritten& /*unwritten*/, Time /*now*/) {}  // or tells
+  void on(int /*agent*/, const Answered& /*answered*/, Time /*now*/) {}    // a run never sends Ask
+  void on(int /*agent*/, const Recorded& /*recorded*/, Time /*now*/) {}    // written by the caller
+  void on(int /*agent*/, const Unwritten& /*unwritten*/, Time /*now*/) {}  // printed by the caller
 
   std::string find_objection(const Join& join) const;
   void gather(Time now);
@@ -149,9 +172,9 @@ class Leader {
   int agent_to_explain() const;
   std::string names_without(bool Agent::*flag) const;
   bool is_elastic() const;
-  // Sets the flag of one seated agent; true when it was the last that all waited for.
+  // Sets the flag of an agent with a slot. True if it was the last one to wait for.
   bool mark(Agent& agent, bool Agent::*flag);
-  // From now on all seated agents are waited for that have not set the flag.
+  // Sets waiting_ to the number of agents with a slot whose flag is not set.
   void wait_for_all(bool Agent::*flag);
   void send(int agent, Order order);
   void say(std::string text);
@@ -161,32 +184,34 @@ class Leader {
   const plan::LaunchPlan& plan_;
   Phase phase_ = Phase::Gathering;
   std::map<int, Agent> agents_;
-  std::set<int> taken_nodes_;  // of the plan
-  int waiting_ = 0;            // for so many agents before the next phase
+  std::set<int> taken_nodes_;  // indices in plan.nodes
+  int waiting_ = 0;            // agents that the phase still waits for
   plan::Assembly assembly_;
-  std::vector<int> first_ranks_ = {0};  // per seat, and at the end the size of the world
+  std::vector<int> first_ranks_ = {0};  // first rank of each slot, then the world size
   NetworkTrials trials_;
-  std::vector<std::string> seated_before_;  // the seats for which the network was chosen
+  std::vector<std::string> seated_before_;  // the agents for which the network was chosen
+  // The keys of verdict_, statuses_ and sent_to_ are ranks. A negative key -1 - s is the fork
+  // server of slot s.
   Verdict verdict_;
   std::map<int, os::ExitStatus> statuses_;
-  std::set<int> sent_to_;            // ranks that ended after we had sent them a signal
+  std::set<int> sent_to_;            // ranks that ended after their agent had sent them a signal
   std::optional<std::string> lost_;  // the node whose loss is the cause
   std::string lost_why_;
   bool is_user_stop_ = false;
   bool is_timed_out_ = false;
   bool is_last_attempt_ = false;
-  std::optional<Time> last_stop_;      // when somebody last asked to stop
-  std::optional<Time> told_by_agent_;  // when an agent did, and not yet we ourselves
+  std::optional<Time> last_stop_;      // time of the last request to stop
+  std::optional<Time> told_by_agent_;  // time of a request that only an agent has received yet
   RestartPolicy restarts_;
   int first_attempt_ = 0;
   long long progress_ = 0;
   int exit_code_ = 0;
   Time began_;
   Time attempt_began_;
-  Time failed_at_;  // when the verdict fell
+  Time failed_at_;  // time of the first failure
   std::optional<Time> next_reminder_;
   std::optional<Time> last_call_;
-  std::optional<Time> limit_;  // of the phase
+  std::optional<Time> limit_;  // deadline of the phase
   std::vector<Action> actions_;
 };
 

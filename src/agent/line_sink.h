@@ -7,7 +7,7 @@ namespace lockstep::agent {
 
 enum class Stream { Out, Err };
 
-// Takes what workers say. Never makes its caller wait.
+// Receives the output of workers. Never blocks.
 class LineSink {
  public:
   LineSink() = default;
@@ -15,10 +15,10 @@ class LineSink {
   LineSink& operator=(const LineSink&) = delete;
   virtual ~LineSink() = default;
 
-  // Whole lines of one worker, in their order.
+  // Complete lines of one worker, in order.
   virtual void take_lines(int rank, Stream stream, std::string_view lines) = 0;
 
-  // A progress bar's text for the moment, without its '\r'.
+  // The current text of a progress bar, without its '\r'.
   virtual void take_status(int rank, std::string_view text) = 0;
 };
 

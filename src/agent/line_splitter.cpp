@@ -30,7 +30,7 @@ size_t LineSplitter::take_return(std::string_view chunk, size_t start, size_t en
   return end + 1;
 }
 
-// No '\r' is in the chunk, nor in what came just before it.
+// Precondition: no '\r' in the chunk or directly before it.
 void LineSplitter::take_plain(std::string_view chunk, Output& output) {
   const size_t last = chunk.rfind('\n');
   if (last == std::string_view::npos) {
@@ -71,7 +71,7 @@ void LineSplitter::take_with_returns(std::string_view chunk, Output& output) {
   }
   unfinished_ += chunk.substr(start);
   if (follows_return_ && !unfinished_.empty()) {
-    output.status = unfinished_;  // a bar that is drawn with '\r' first, as tqdm does
+    output.status = unfinished_;  // a bar that starts with '\r', as in tqdm
   }
 }
 

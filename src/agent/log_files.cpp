@@ -18,7 +18,7 @@ bool has_bit(const plan::StreamRule& rule, int local_rank, int bit) {
   return (bits & bit) != 0;
 }
 
-// LOG_DIR/RUN_ID/attempt_0/0, as torchrun lays them out.
+// LOG_DIR/RUN_ID/attempt_0/0, the layout of torchrun.
 fs::path torchrun_directory(const std::string& log_dir, const contract::WorkerPlace& place) {
   const std::string of_node =
       place.nodes == 1 ? place.run_id : fmt::format("{}_{}", place.run_id, place.node_rank);
@@ -26,7 +26,7 @@ fs::path torchrun_directory(const std::string& log_dir, const contract::WorkerPl
          std::to_string(place.local_rank);
 }
 
-// DIR/rank.03: as many digits as the highest rank has, as horovodrun does.
+// DIR/rank.03, with as many digits as the highest rank, as in horovodrun.
 fs::path horovod_directory(const std::string& directory, const contract::WorkerPlace& place) {
   const size_t digits = std::to_string(place.world_size - 1).size();
   return fs::path(directory) / fmt::format("rank.{:0{}}", place.rank, digits);

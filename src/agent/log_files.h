@@ -9,9 +9,9 @@
 
 namespace lockstep::agent {
 
-// Where the output of one worker is kept, and which of its streams the console shows.
+// The files for the output of one worker, and which of its streams the console shows.
 struct LogFiles {
-  // What the user asked for beside the run's own log; an empty path means none.
+  // Files in addition to the log of the run; an empty path means none.
   struct OfStream {
     std::filesystem::path torchrun;  // LOG_DIR/RUN_ID/attempt_0/0/stdout.log
     std::filesystem::path horovod;   // DIR/rank.03/stdout
@@ -20,14 +20,14 @@ struct LogFiles {
     bool operator==(const OfStream&) const = default;
   };
 
-  std::filesystem::path log;  // of the run directory: both streams; empty: none
+  std::filesystem::path log;  // in the run directory, for both streams; empty: none
   std::array<OfStream, 2> streams;
 
   bool operator==(const LogFiles&) const = default;
 };
 
-// The files of the worker at `place` by the user's rules. On several nodes the torchrun files of
-// node N lie below LOG_DIR/RUN_ID_N, because local ranks repeat and the directory may be shared.
+// The files of the worker at `place`. On several nodes the torchrun files of node N are stored
+// below LOG_DIR/RUN_ID_N, because local ranks repeat and the directory may be shared.
 LogFiles log_files(const plan::OutputRules& rules, const contract::WorkerPlace& place);
 
 }  // namespace lockstep::agent

@@ -33,7 +33,7 @@ std::string to_file_name(std::string name) {
   return name + ".json";
 }
 
-// A path or a variable may be any bytes, which JSON's text is not: a number per byte.
+// A path or a variable may contain any bytes, but JSON strings are UTF-8: one number per byte.
 Json to_numbers(const std::string& text) {
   Json numbers = Json::array();
   for (const char byte : text) {
@@ -51,7 +51,7 @@ std::string read_key(const Json& json, const char* name) {
   constexpr size_t kKeyText = 40;
   auto key = json.at(name).get<std::string>();
   if (key.size() != kKeyText) {
-    throw Error(ExitCode::Io, fmt::format("cannot read where the leader is: {} is no key", name));
+    throw Error(ExitCode::Io, fmt::format("cannot read the rendezvous: {} is not a key", name));
   }
   return key;
 }
@@ -82,10 +82,10 @@ MeetingPoint decode_meeting_point(std::string_view text) {
   try {
     const Json json = Json::parse(text);
     if (const int format = json.at("format").get<int>(); format != kFormat) {
-      throw Error(ExitCode::Io, "cannot read where the leader is: it has another format")
+      throw Error(ExitCode::Io, "cannot read the rendezvous: it has another format")
           .fact("expected", std::to_string(kFormat))
           .fact("found", std::to_string(format))
-          .hint("the same version of lockstep on every node");
+          .hint("install the same version of lockstep on every node");
     }
     MeetingPoint point;
     for (const Json& endpoint : json.at("endpoints")) {
@@ -103,7 +103,7 @@ MeetingPoint decode_meeting_point(std::string_view text) {
     }
     return point;
   } catch (const Json::exception& fault) {
-    throw Error(ExitCode::Io, "cannot read where the leader is").fact("reason", fault.what());
+    throw Error(ExitCode::Io, "cannot read the rendezvous").fact("reason", fault.what());
   }
 }
 
@@ -129,8 +129,8 @@ fs::path meeting_file(const plan::Meeting& meeting, const os::Environment& envir
   } else if (const auto home = os::find_variable(environment, "HOME")) {
     folder = fs::path(*home) / ".local" / "state" / "lockstep";
   } else {
-    throw Error(ExitCode::Usage, "cannot find a place to meet: HOME is not set")
-        .hint(fmt::format("export {}=DIR, a directory that all nodes see",
+    throw Error(ExitCode::Usage, "no directory for the rendezvous file: HOME is not set")
+        .hint(fmt::format("export {}=DIR, a directory that all nodes share",
                           contract::kMeetingDirectory));
   }
   return folder / to_file_name(meeting.name);
@@ -143,7 +143,7 @@ PostedMeeting::PostedMeeting(fs::path file, const MeetingPoint& point)
 }
 
 PostedMeeting::~PostedMeeting() {
-  // Another run may have posted its own under the same name since.
+  // Another run with the same name may have replaced the file.
   const auto now = os::find_private(file_);
   if (now == text_) {
     std::error_code ignored;
@@ -156,7 +156,7 @@ std::optional<MeetingPoint> find_posted(const fs::path& file) {
   try {
     return text ? std::optional(decode_meeting_point(*text)) : std::nullopt;
   } catch (const Error&) {
-    return std::nullopt;  // of a former run by another version; node 0 will replace it
+    return std::nullopt;  // left by another version of lockstep; node 0 will replace it
   }
 }
 

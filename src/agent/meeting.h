@@ -12,34 +12,35 @@
 #include "os/environment.h"
 #include "plan/plan.h"
 
-// How agents find their leader, and how both come by the keys: through the environment (srun), on
-// standard input (ssh), or in a file that only the user may read (processes that somebody else has
-// started). Never on a command line.
+// Rendezvous: how agents get the address of the leader and the keys of the run. In the environment
+// (srun), on standard input (ssh), or in a file with mode 0600 (processes that were started
+// manually or by another launcher). Never on a command line, which all users of a machine can read.
 namespace lockstep::agent {
 
-// What an agent must know to join.
+// The information that an agent needs to join.
 struct MeetingPoint {
-  std::vector<Endpoint> endpoints;  // where the leader listens; all are tried
-  ControlKeys keys;                 // without the leader's secret
-  std::optional<int> node;          // which node of the plan the agent is
-  std::string directory;            // where to work; empty: where it was started
-  os::Environment environment;      // the user's, for an agent over ssh
+  std::vector<Endpoint> endpoints;  // addresses of the leader; all are tried
+  ControlKeys keys;                 // without the secret key of the leader
+  std::optional<int> node;          // node of the plan that the agent represents
+  std::string directory;            // working directory; empty: unchanged
+  os::Environment environment;      // variables of the user, for an agent over ssh
 
   bool operator==(const MeetingPoint&) const = default;
 };
 
 std::string encode(const MeetingPoint& point);
-// Throws an Error (74) when the text was not written by encode().
+// Throws an Error (74) if encode() did not write the text.
 MeetingPoint decode_meeting_point(std::string_view text);
 
-// Every address of this machine with the port; those on which others may reach it come first.
+// All addresses of this machine with the port, loopback addresses last.
 std::vector<Endpoint> own_endpoints(int port);
 
-// The file of a meeting: below LOCKSTEP_MEETING_DIR, else XDG_STATE_HOME, else ~/.local/state.
+// The file of a rendezvous: in LOCKSTEP_MEETING_DIR, else in lockstep/ below XDG_STATE_HOME or
+// ~/.local/state.
 std::filesystem::path meeting_file(const plan::Meeting& meeting,
                                    const os::Environment& environment);
 
-// Writes it, readable for this user only; removes it at the end.
+// Writes the file with mode 0600, and removes it in the destructor.
 class PostedMeeting {
  public:
   PostedMeeting(std::filesystem::path file, const MeetingPoint& point);
@@ -52,7 +53,8 @@ class PostedMeeting {
   std::string text_;
 };
 
-// What the file says now; nothing when it is not there, is not for this user, or is not ours.
+// Reads the file. Nothing if it does not exist, does not belong to this user, can be read by
+// others, or has another format.
 std::optional<MeetingPoint> find_posted(const std::filesystem::path& file);
 
 }  // namespace lockstep::agent

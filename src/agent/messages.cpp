@@ -9,7 +9,8 @@
 
 #include "lockstep/error.h"
 
-// Each kind of value is written field by field; nlohmann finds these functions by their namespaces.
+// Serialization, field by field. nlohmann finds these functions by argument-dependent lookup, hence
+// the namespaces.
 namespace lockstep::os {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitStatus, code, signal)
 }  // namespace lockstep::os
@@ -122,7 +123,7 @@ static void to_json(Json& json, const Join& join) {
 static void from_json(const Json& json, Join& join) {
   join.protocol = json.at("protocol").get<int>();
   if (join.protocol != kProtocol) {
-    return;  // the rest may mean something else; the leader refuses it by its protocol
+    return;  // other fields may have another meaning; the leader rejects the agent
   }
   join.name = json.at("name").get<std::string>();
   join.machine = json.at("machine").get<std::string>();
@@ -145,7 +146,12 @@ static void from_json(const Json& /*json*/, Kill& /*kill*/) {}
 
 namespace {
 
-// Output is most of what is sent, and is not worth a parser: a fixed head, then the text.
+// Output is most of the traffic, so Said has a fixed header instead of CBOR:
+//   byte 0      'S' (free: the kinds of Report end before it)
+//   byte 1      stream: 'o' stdout, 'e' stderr
+//   byte 2      's' status line, 'l' lines
+//   bytes 3-6   rank, uint32 in host byte order; -1 as 0xffffffff
+//   bytes 7...  text
 constexpr size_t kSaidHead = 7;
 
 std::string encode_said(const Said& said) {
@@ -162,7 +168,7 @@ Said decode_said(std::string_view bytes) {
   const bool is_head = bytes.size() >= kSaidHead && (bytes[1] == 'o' || bytes[1] == 'e') &&
                        (bytes[2] == 's' || bytes[2] == 'l');
   if (!is_head) {
-    throw Error(ExitCode::Bug, "cannot read a message: its head is no head of ours");
+    throw Error(ExitCode::Bug, "cannot decode a message: invalid header");
   }
   uint32_t rank = 0;
   std::memcpy(&rank, bytes.data() + 3, sizeof(rank));
@@ -172,7 +178,7 @@ Said decode_said(std::string_view bytes) {
           .text = std::string(bytes.substr(kSaidHead))};
 }
 
-// The first byte tells which of the variant's kinds follows.
+// The first byte is the index in the variant.
 template <typename Variant>
 std::string encode_kind(const Variant& message) {
   std::string bytes(1, static_cast<char>('A' + static_cast<char>(message.index())));
@@ -197,12 +203,12 @@ Variant decode_kind(size_t kind, const Json& json) {
     }
     return decode_kind<Variant, I + 1>(kind, json);
   } else {
-    throw Error(ExitCode::Bug, fmt::format("cannot read a message: there is no kind {}", kind));
+    throw Error(ExitCode::Bug, fmt::format("cannot decode a message: unknown kind {}", kind));
   }
 }
 
-// Reads along and stops where values are nested deeper than any of ours: the parser calls itself
-// once per level, and a message of open brackets would exhaust its stack.
+// Rejects values that are nested deeper than any message. The parser is recursive, and a message of
+// open brackets only would overflow its stack.
 class DepthCheck : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -229,7 +235,7 @@ class DepthCheck : public nlohmann::json_sax<Json> {
  private:
   static constexpr int kDeepest = 16;
   int depth_ = 0;
-  std::string fault_ = "it is nested too deep";
+  std::string fault_ = "nested too deeply";
 };
 
 template <typename Variant>
@@ -238,12 +244,12 @@ Variant decode(std::string_view bytes) {
   const std::string_view body = bytes.substr(bytes.empty() ? 0 : 1);
   DepthCheck check;
   if (!Json::sax_parse(body.begin(), body.end(), &check, Json::input_format_t::cbor)) {
-    throw Error(ExitCode::Bug, "cannot read a message").fact("reason", check.fault());
+    throw Error(ExitCode::Bug, "cannot decode a message").fact("reason", check.fault());
   }
   try {
     return decode_kind<Variant>(kind, Json::from_cbor(body.begin(), body.end()));
   } catch (const nlohmann::json::exception& fault) {
-    throw Error(ExitCode::Bug, "cannot read a message").fact("reason", fault.what());
+    throw Error(ExitCode::Bug, "cannot decode a message").fact("reason", fault.what());
   }
 }
 

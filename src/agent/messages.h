@@ -13,33 +13,39 @@
 #include "plan/network.h"
 #include "plan/order.h"
 
-// What leader and agents say to each other: docs/control-plane.md. Values; the wire is CBOR.
+// The messages between leader and agents; docs/control-plane.md has an overview.
+//
+//   byte 0        kind: 'A' + index in the variant Report or Order
+//   byte 1...     fields as a CBOR map
+//
+// Said has its own layout (messages.cpp), because output is most of the traffic. `attempt` lets the
+// leader ignore reports that belong to an earlier attempt.
 namespace lockstep::agent {
 
-// Changes whenever the meaning of a message does.
+// Must be increased whenever a message or its meaning changes. Leader and agents must agree.
 inline constexpr int kProtocol = 3;
 
 // ---- from an agent ----
 
-// I am here, and this is what my node has.
+// First message of an agent: describes its node.
 struct Join {
   int protocol = kProtocol;
-  std::string name;         // of the machine
+  std::string name;         // host name
   std::string machine;      // os::machine_identity
-  std::optional<int> node;  // which node of the plan I was started as
-  int order = 0;            // where that is absent: who comes first among equals
-  int workers = 0;          // counted here by the rule; 0: as the plan says
+  std::optional<int> node;  // node of the plan that this agent was started as
+  int order = 0;            // without `node`: sort key for the assignment of nodes
+  int workers = 0;          // counted on this node; 0: the number in the plan
   int cores = 1;
   int gpus = 0;
   std::vector<cluster::Address> addresses;
   int probe_port = 0;
-  std::string fault;  // not empty: my node cannot run the program, and this is why
+  std::string fault;  // not empty: the reason why this node cannot run the program
   int fault_code = 0;
 
   bool operator==(const Join&) const = default;
 };
 
-// Who of those that I was to try answers.
+// The results of a Probe.
 struct Probed {
   int round = 0;
   std::vector<plan::Trial> trials;
@@ -47,7 +53,7 @@ struct Probed {
   bool operator==(const Probed&) const = default;
 };
 
-// These ports are mine.
+// The ports that this node has reserved.
 struct Prepared {
   int attempt = 0;
   std::vector<int> ports;
@@ -55,13 +61,14 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
+// The workers of this node are started. Way::Task: the order was received.
 struct Started {
   int attempt = 0;
 
   bool operator==(const Started&) const = default;
 };
 
-// The workers cannot be started.
+// The workers cannot be started, or the ports cannot be reserved.
 struct Refused {
   int attempt = 0;
   int code = 0;
@@ -70,25 +77,25 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-// A worker, or (rank -1) the seed of all of them, has ended.
+// A worker has ended, or (rank -1) the fork server of the node has failed.
 struct Exited {
   int attempt = 0;
   int rank = 0;
   os::ExitStatus status;
-  int sent = 0;  // the strongest signal that the agent had sent it
+  int sent = 0;  // the strongest signal that the agent had sent to it; 0: none
 
   bool operator==(const Exited&) const = default;
 };
 
-// Nothing of the attempt runs here any more, and all that it said has been sent.
+// No process of the attempt is left on this node, and all of its output was sent before.
 struct Stopped {
   int attempt = 0;
-  int left_behind = 0;  // processes of workers that had to be killed
+  int left_behind = 0;  // processes started by workers that had to be killed
 
   bool operator==(const Stopped&) const = default;
 };
 
-// What is known of a death that the leader asked about: a Failure as JSON.
+// The answer to Explain: a Failure as JSON.
 struct Explained {
   int rank = 0;
   std::string failure;
@@ -96,7 +103,7 @@ struct Explained {
   bool operator==(const Explained&) const = default;
 };
 
-// Lines of a worker.
+// Output of a worker. Rank -1: a message of the agent to the user.
 struct Said {
   int rank = 0;
   Stream stream = Stream::Out;
@@ -106,22 +113,22 @@ struct Said {
   bool operator==(const Said&) const = default;
 };
 
-// A signal has come to this agent that asks the run to stop: scancel, a time limit.
+// The agent has received a signal that asks the run to stop, for example from scancel.
 struct Interrupted {
   int signal = 0;
 
   bool operator==(const Interrupted&) const = default;
 };
 
-// What was asked.
+// The answer to Ask.
 struct Answered {
   std::string text;
 
   bool operator==(const Answered&) const = default;
 };
 
-// Lines for a file of the run directory: samples of the node that is called `number`, or what was
-// found in the output of that rank.
+// Lines for a file in the run directory: samples of node `number`, or metrics in the output of rank
+// `number`.
 struct Recorded {
   enum class Kind { Samples, Metrics };
 
@@ -132,9 +139,9 @@ struct Recorded {
   bool operator==(const Recorded&) const = default;
 };
 
-// A log of this node's workers cannot be written. Said once in an attempt.
+// A log file of this node cannot be written. Sent at most once per attempt.
 struct Unwritten {
-  std::string sentence;  // which, and why
+  std::string sentence;  // the file and the reason
 
   bool operator==(const Unwritten&) const = default;
 };
@@ -155,20 +162,20 @@ using Report = std::variant<Join,
 
 // ---- from the leader ----
 
-// Somebody to try to reach.
+// An address to probe.
 struct Target {
   int to = 0;
   int network = 0;
   std::string address;
   int port = 0;
-  std::string source;  // this node's address in that network; empty: any
+  std::string source;  // address of this node in that network; empty: any
 
   bool operator==(const Target&) const = default;
 };
 
-// Try these, and answer those who try you.
+// Try to reach these nodes.
 struct Probe {
-  int round = 0;  // an answer to an earlier one tells of other seats
+  int round = 0;  // results of an earlier round are ignored
   int self = 0;
   std::vector<Target> targets;
   int timeout_ms = 1000;
@@ -180,52 +187,54 @@ struct Probe {
 struct Prepare {
   int attempt = 0;
   int ports = 0;
-  std::string wanted_host;  // with wanted_port: where rank 0 must be able to listen
-  int wanted_port = 0;      // 0: no such wish
+  std::string wanted_host;  // with wanted_port: --master-addr, which must be free
+  int wanted_port = 0;      // --master-port; 0: not given
 
   bool operator==(const Prepare&) const = default;
 };
 
+// Start the workers.
 struct Start {
   plan::NodeOrder order;
 
   bool operator==(const Start&) const = default;
 };
 
-// SIGTERM for every worker, SIGKILL after the grace.
+// Send SIGTERM to every worker, and SIGKILL after the grace period.
 struct Stop {
   double grace_seconds = 30;
-  bool is_asked = false;  // by a signal from outside, and not because a worker failed
+  bool is_asked = false;  // because of a signal from outside, not because of a failure
 
   bool operator==(const Stop&) const = default;
 };
 
+// Send SIGKILL to every worker.
 struct Kill {
   bool operator==(const Kill&) const = default;
 };
 
-// Passes a signal on to every worker.
+// Forward a signal to every worker.
 struct Pass {
   int signal = 0;
 
   bool operator==(const Pass&) const = default;
 };
 
-// Tell what you know of this death.
+// Send the failure report of a worker, or (rank -1) of the fork server.
 struct Explain {
   int rank = 0;
 
   bool operator==(const Explain&) const = default;
 };
 
-// I have shown what you sent; you may send this much more.
+// Flow control: the leader has shown so many bytes of output.
 struct Credit {
   int64_t bytes = 0;
 
   bool operator==(const Credit&) const = default;
 };
 
-// The run is over, or (with a text) goes on without you; leave with this code.
+// Exit with this code: the run is over, or (with a text) the agent is rejected.
 struct Release {
   int code = 0;
   std::string text;
@@ -233,7 +242,7 @@ struct Release {
   bool operator==(const Release&) const = default;
 };
 
-// A question about this node; who understands it is not the agent's business.
+// A question of lockstep doctor or lockstep network about this node, opaque to the agent.
 struct Ask {
   std::string text;
 
@@ -245,7 +254,7 @@ using Order = std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Cre
 std::string encode(const Report& report);
 std::string encode(const Order& order);
 
-// Throw an Error (70) when the bytes are no message of this protocol.
+// Throw an Error (70) if the bytes are not a message of this protocol.
 Report decode_report(std::string_view bytes);
 Order decode_order(std::string_view bytes);
 

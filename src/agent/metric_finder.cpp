@@ -9,7 +9,7 @@
 namespace lockstep::agent {
 namespace {
 
-// JSON has no word for what is no number, and a loss that became one is what people look for.
+// JSON has no NaN and no infinity, but a loss that became NaN must be visible.
 contract::Event::Value to_value(double value) {
   if (std::isnan(value)) {
     return "nan";

@@ -11,18 +11,18 @@
 
 namespace lockstep::agent {
 
-// Finds the numbers of --metric in what one worker says. One thread.
+// Finds the numbers of --metric in the output of one worker. Not thread-safe.
 class MetricFinder {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kMostPerSecond = 100;
-  // Of a line that is longer, the beginning is looked at.
+  // Only this many bytes of a line are searched.
   static constexpr size_t kLongestLine = 4096;
 
   MetricFinder(int rank, std::span<const plan::Metric> metrics);
 
-  // Whole lines; what is found in them, one event a line, docs/events.md. No more than
-  // kMostPerSecond in a second: a flood of output costs no more than that.
+  // Searches complete lines. Returns one event per line (docs/events.md), at most kMostPerSecond
+  // per second, which limits the cost of a flood of output.
   std::string find(std::string_view lines, Clock::time_point now = Clock::now());
 
  private:
@@ -33,7 +33,7 @@ class MetricFinder {
 
   int rank_;
   std::vector<Entry> entries_;
-  Clock::time_point second_;  // in which `found_` were found
+  Clock::time_point second_;  // start of the second in which found_ is counted
   int found_ = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::agent {
 
-// "n1, n2, n3 and 12 more": as many names as a person reads.
+// "n1, n2, n3 and 12 more": at most `most` names.
 inline std::string name_some(std::span<const std::string> names, size_t most) {
   return names.size() <= most
              ? join(names, ", ")

@@ -70,7 +70,7 @@ plan::NetworkChoice NetworkTrials::choose() const {
     for (const plan::Network& network : plan::find_networks(offers_, {})) {
       labels.push_back(plan::label_of(offers_, network));
     }
-    choice.details.push_back(fmt::format("--network-interfaces {} leaves none; without it: {}",
+    choice.details.push_back(fmt::format("--network-interfaces {} excludes all; available: {}",
                                          join(allowed_, ","),
                                          labels.empty() ? "none" : join(labels, ", ")));
   }

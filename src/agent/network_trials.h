@@ -11,8 +11,8 @@
 
 namespace lockstep::agent {
 
-// Which network a gang of several nodes uses: whom each node is to try, what came of it, and what
-// follows. Pure; nodes are known by their seats.
+// Chooses the network of a run on several nodes: which addresses each node probes, the results, and
+// the choice. Without I/O. Nodes are identified by their slots (`seat`).
 class NetworkTrials {
  public:
   struct Node {
@@ -20,12 +20,12 @@ class NetworkTrials {
     int probe_port = 0;
   };
 
-  // With these nodes; `allowed` (interfaces, empty: all) cuts the choice. What is still on the way
-  // from an earlier round counts no more.
+  // Starts a first round with these nodes. `allowed` lists the permitted interfaces; empty: all.
+  // Results of earlier rounds that are still in transit are ignored.
   void begin(std::vector<Node> nodes, std::span<const std::string> allowed);
 
-  // A second round, with more patience, for a packet that was lost. False when there was one
-  // already, or there is no network to try.
+  // Starts a second round with a longer timeout, in case packets were lost. False if this was the
+  // second round, or if there is no network to try.
   bool begin_again();
 
   // Whether there is a network in which all nodes have an address.
@@ -33,7 +33,7 @@ class NetworkTrials {
 
   Probe order_for(int seat) const;
 
-  // False when it answers another round.
+  // False if the results belong to another round.
   bool take(const Probed& probed);
 
   plan::NetworkChoice choose() const;
@@ -42,7 +42,7 @@ class NetworkTrials {
   const std::vector<plan::Network>& networks() const { return networks_; }
   const std::vector<plan::Trial>& trials() const { return trials_; }
 
-  // Of a node on a network that choose() has named.
+  // The address of a node in a network that choose() has returned.
   const cluster::Address& address_of(int seat, int network) const;
 
  private:

@@ -17,9 +17,10 @@
 namespace lockstep::agent {
 namespace {
 
-// A process that waits for a dead file server does not even obey SIGKILL.
+// A process that waits for a dead file server does not react even to SIGKILL.
 constexpr std::chrono::seconds kKillTime(10);
 constexpr std::chrono::seconds kSameCall(2);
+// Time in which Slurm may signal the workers of this node itself; see on(Stop).
 constexpr std::chrono::milliseconds kSlurmsTurn(150);
 
 }  // namespace
@@ -101,11 +102,12 @@ void NodeAgent::on(const Start& start) {
   if (start.order.horovod_port != 0) {
     horovod_ = std::make_unique<HorovodStore>();
     if (!horovod_->start(first.horovod_addr, start.order.horovod_port)) {
-      log::warn("agent: nobody serves Horovod's workers on port {}", start.order.horovod_port);
+      log::warn("agent: cannot start the Horovod rendezvous server on port {}",
+                start.order.horovod_port);
     }
   }
   try {
-    group_.reset();  // of the attempt before
+    group_.reset();  // of the previous attempt
     stop_at_.reset();
     group_ = std::make_unique<WorkerGroup>(
         WorkerGroup::Options{.order = start.order,
@@ -127,7 +129,7 @@ void NodeAgent::on(const Start& start) {
 void NodeAgent::watch_node() {
   const int node = order_->first.node_rank;
   if (sampler_ && sampled_node_ != node) {
-    stop_sampling();  // this attempt has other seats
+    stop_sampling();  // the node has another rank in this attempt
   }
   if (order_->sample_every_seconds <= 0) {
     return;
@@ -153,7 +155,7 @@ void NodeAgent::take_samples() {
         .kind = Recorded::Kind::Samples, .number = sampled_node_, .lines = std::move(lines)});
   }
   if (const std::string fault = sampler_->take_fault(); !fault.empty()) {
-    log::warn("agent: no more samples of this node: {}", fault);
+    log::warn("agent: stopped sampling this node: {}", fault);
     stop_sampling();
     return;
   }
@@ -176,8 +178,9 @@ bool NodeAgent::was_told(int signal) const {
   return told != told_.end() && Clock::now() - told->second < kSameCall;
 }
 
-// Where an allocation is ended, Slurm may tell this node's workers itself, and a moment later than
-// another node's.
+// When an allocation ends, Slurm may signal the workers of all nodes itself, on this node a moment
+// later than on the one whose agent reported it. The stop is therefore delayed by kSlurmsTurn, so
+// that workers do not receive SIGTERM twice. take_news() ends the delay.
 void NodeAgent::on(const Stop& stop) {
   if (!group_) {
     return;
@@ -208,7 +211,7 @@ void NodeAgent::on(const Explain& explain) {
   }
 }
 
-void NodeAgent::on(const Credit& /*credit*/) {}  // whoever sends the output keeps the account
+void NodeAgent::on(const Credit& /*credit*/) {}  // handled by Forwarder
 
 void NodeAgent::on(const Release& release) {
   stop_sampling();

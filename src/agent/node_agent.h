@@ -20,19 +20,20 @@
 
 namespace lockstep::agent {
 
-// What the leader orders, done on this node; what happens here, reported. One per node. One thread.
+// Executes the orders of the leader on this node, and reports events. One per node. Not
+// thread-safe.
 class NodeAgent {
  public:
   using Clock = std::chrono::steady_clock;
   struct Options {
     os::Environment environment;
-    bool only_orders = false;       // Way::Task: keep the order, start nothing
+    bool only_orders = false;       // Way::Task: store the order, start nothing
     uint64_t descriptor_limit = 0;  // for the workers
-    // Answers questions about this node; may take its time, in which nothing else is done.
+    // Answers Ask. Blocks the agent while it runs.
     std::function<std::string(const std::string&)> answer = {};
   };
 
-  // Reports may be sent while obey(), take_news() and turns of the reactor run.
+  // `report` may be called during obey(), take_news() and turns of the reactor.
   NodeAgent(Options options,
             os::Reactor& reactor,
             LineSink& sink,
@@ -41,23 +42,23 @@ class NodeAgent {
   NodeAgent& operator=(const NodeAgent&) = delete;
   ~NodeAgent();
 
-  // What this node has; the caller adds what it knows of the place. With a secret others may try
-  // whether they reach this node.
+  // Describes this node; the caller adds its place in the run. With a secret, starts to answer the
+  // probes of other nodes.
   Join offer(const std::optional<ProbeSecret>& secret);
 
   void obey(const Order& order);
 
-  // The workers here have got this signal from somebody else just now.
+  // The workers of this node have just received this signal from Slurm directly.
   void note_told(int signal);
 
-  // The leader is lost: nothing that runs here has a purpose any more.
+  // The leader is lost: kills the workers.
   void abandon();
 
   // After every turn of the reactor.
   void take_news();
   std::optional<Clock::time_point> deadline() const;
 
-  // Whether processes of an attempt may still be here, and it makes sense to wait for their end.
+  // Whether processes of an attempt may be left, and waiting for their end makes sense.
   bool is_busy() const;
   const std::optional<Release>& release() const { return release_; }
   const std::optional<plan::NodeOrder>& order() const { return order_; }
@@ -93,7 +94,7 @@ class NodeAgent {
   int sampled_node_ = -1;
   std::optional<plan::NodeOrder> order_;
   std::optional<Release> release_;
-  std::optional<Clock::time_point> give_up_;  // what cannot be killed by then never will be
+  std::optional<Clock::time_point> give_up_;  // end of the wait for killed processes
   std::map<int, Clock::time_point> told_;
   std::optional<Clock::time_point> stop_at_;
   double grace_seconds_ = 0;

@@ -25,26 +25,27 @@ bool is_ready(int fd) {
   return watch.is_ready;
 }
 
-// The number of line ends, 32 bytes at a time: a loop over bytes would be the slowest part of a
-// flood.
+// Counts the line ends, 32 bytes per step. With a loop over bytes, counting would be the slowest
+// part of the output path. `counts` holds one counter per byte position of a word; it is added up
+// before a counter can overflow (63 blocks of 4 words: at most 252).
 uint64_t count_ends(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101U;
   constexpr uint64_t kLow = 0x7F * kOnes;
   constexpr uint64_t kEvenBytes = 0x00FF00FF00FF00FFU;
   constexpr uint64_t kSum = 0x0001000100010001U;
-  constexpr size_t kMostBeforeOverflow = 63;  // four ends at most in each place, each time
+  constexpr size_t kMostBeforeOverflow = 63;
   using Block = std::array<uint64_t, 4>;
   uint64_t count = 0;
   size_t at = 0;
   while (at + sizeof(Block) <= text.size()) {
     const size_t blocks = std::min((text.size() - at) / sizeof(Block), kMostBeforeOverflow);
-    uint64_t counts = 0;  // one byte for each place
+    uint64_t counts = 0;
     for (size_t i = 0; i < blocks; ++i, at += sizeof(Block)) {
       Block block{};
       std::memcpy(block.data(), text.data() + at, sizeof(block));
       for (uint64_t word : block) {
-        word ^= '\n' * kOnes;                                     // zero where a line ends
-        counts += ~(((word & kLow) + kLow) | word | kLow) >> 7U;  // one where it was zero
+        word ^= '\n' * kOnes;                                     // zero byte at a line end
+        counts += ~(((word & kLow) + kLow) | word | kLow) >> 7U;  // 1 for a zero byte
       }
     }
     count += (((counts & kEvenBytes) + ((counts >> 8U) & kEvenBytes)) * kSum) >> 48U;
@@ -57,7 +58,7 @@ uint64_t count_lines(std::string_view lines) {
   return count_ends(lines) + (lines.empty() || lines.back() == '\n' ? 0 : 1);
 }
 
-// The lines that end within the first `most` bytes; the first one in any case.
+// The lines that end within the first `most` bytes, but at least one line.
 std::string_view first_lines(std::string_view lines, size_t most) {
   if (lines.size() <= most) {
     return lines;
@@ -86,7 +87,7 @@ Outlet::Outlet(int fd, Kind kind) : kind_(kind), fd_(fd) {
   }
 }
 
-// Room for `bytes` more.
+// Returns room for `bytes` more bytes.
 char* Outlet::make_room(size_t bytes) {
   if (pieces_.empty() || pieces_.back().capacity - pieces_.back().size < bytes) {
     if (!pieces_.empty() && pieces_.back().size == 0) {
@@ -167,7 +168,7 @@ bool Outlet::write_front() {
   waiting_bytes_ -= *count;
   if (written_of_front_ == front.size) {
     if (pieces_.size() == 1) {
-      front.size = 0;  // keeps its memory for what comes next
+      front.size = 0;  // keeps its memory for the next output
     } else {
       pieces_.pop_front();
     }
@@ -188,11 +189,11 @@ void Outlet::write_some() {
 void Outlet::tell_dropped() {
   is_dropping_ = false;
   if (dropped_lines_ > 0) {
-    add(fmt::format("lockstep: {} {} ({}) not shown, the reader is too slow; the logs have {}\n",
-                    dropped_lines_,
-                    dropped_lines_ == 1 ? "line" : "lines",
-                    format_bytes(dropped_bytes_),
-                    dropped_lines_ == 1 ? "it" : "them all"));
+    add(fmt::format(
+        "lockstep: {} {} ({}) not shown: the reader is too slow; the log files are complete\n",
+        dropped_lines_,
+        dropped_lines_ == 1 ? "line" : "lines",
+        format_bytes(dropped_bytes_)));
   }
   dropped_lines_ = 0;
   dropped_bytes_ = 0;

@@ -10,46 +10,46 @@
 
 namespace lockstep::agent {
 
-// One end of the launcher's own output: a file, a pipe, a terminal, or nobody.
+// Buffered output of the launcher to a file, a pipe or a terminal.
 //
-// Never blocks on a reader and never grows without bound: what the reader does not take yet waits
-// here, up to kMostWaitingBytes; further lines are dropped and counted, and one line tells how many
-// when there is room again. A file takes everything at once and never drops. One thread.
+// Never blocks on a slow reader and never grows without bound: at most kMostWaitingBytes are
+// buffered. Further lines are dropped and counted, and their number is printed when there is room
+// again. Output to a file is written at once and never dropped. Not thread-safe.
 class Outlet {
  public:
   enum class Kind {
-    Pipe,  // or anything else that may make a writer wait
+    Pipe,  // or anything else that may block a writer
     Terminal,
     File,
-    Nobody,  // /dev/null, a closed descriptor, a reader that has gone
+    Nobody,  // /dev/null, a closed descriptor, a pipe without a reader
   };
   static constexpr size_t kMostWaitingBytes = size_t{16} << 20;
   static constexpr size_t kRoomAgainBytes = kMostWaitingBytes / 2;
 
-  // What is behind a descriptor of this process.
+  // The kind of a descriptor of this process.
   static Kind kind_of(int fd);
 
   Outlet(int fd, Kind kind);
 
-  // Puts `prefix` before each of `lines`, and ends the last one with '\n' if it does not.
+  // Adds `prefix` before each of `lines`, and a final '\n' if it is missing.
   void add_lines(std::string_view prefix, std::string_view lines);
 
-  // Adds text as it is, whether there is room or not: for what is short and rare.
+  // Adds text unchanged, even if there is no room: for short and rare messages.
   void add(std::string_view text);
 
-  // Writes what the reader takes now.
+  // Writes as much as the reader accepts now.
   void write_some();
 
-  // Tells of the lines that were dropped, if any, though there is no room yet.
+  // Reports dropped lines, if any, even if there is no room yet.
   void tell_dropped();
 
-  // Forgets what is not written yet, and all that comes later.
+  // Discards the unwritten output and all further output.
   void give_up();
 
   bool is_terminal() const { return kind_ == Kind::Terminal; }
   bool is_nobody() const { return kind_ == Kind::Nobody; }
 
-  // The descriptor that must become writable before write_some can go on; -1 when all is written.
+  // The descriptor that must become writable before write_some() can continue; -1: all is written.
   int waiting_fd() const;
   size_t waiting_bytes() const { return waiting_bytes_; }
 
@@ -66,7 +66,7 @@ class Outlet {
 
   Kind kind_;
   int fd_;
-  os::Fd own_;  // the same pipe or terminal, opened so that writing never blocks
+  os::Fd own_;  // the same pipe or terminal, opened again as non-blocking
   std::deque<Piece> pieces_;
   size_t written_of_front_ = 0;
   size_t waiting_bytes_ = 0;

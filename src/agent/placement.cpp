@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 std::optional<std::string> find_similar_file(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::vector<std::string> names;
-  std::error_code ignored;  // no such folder: nothing similar in it
+  std::error_code ignored;  // without the folder there is no similar file
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     names.push_back(entry.path().filename().string());
   }
@@ -42,26 +42,26 @@ void require_file(const std::string& path) {
   if (fs::is_directory(path, ignored)) {
     throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is a directory", path))
         .fact("asked", path, "command line")
-        .hint("the program in it");
+        .hint("name the program in this directory");
   }
   if (fs::exists(path, ignored)) {
     return;
   }
   throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such file", path))
       .fact("asked", path, "command line")
-      .hint(find_similar_file(path).value_or("a path from here: " + fs::current_path().string()));
+      .hint(find_similar_file(path).value_or("a path relative to " + fs::current_path().string()));
 }
 
 std::string require_python(const std::string& script, const os::Environment& environment) {
   require_file(script);
   if (!os::is_readable(script)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it may not be read", script))
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': permission denied", script))
         .fact("asked", script, "command line")
         .hint(fmt::format("chmod u+r {}", quote_for_shell(script)));
   }
   const auto python = os::find_program("python3", environment);
   if (!python) {
-    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': there is no python3", script))
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': python3 not found", script))
         .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
         .hint("activate the Python environment of the program first");
   }
@@ -83,7 +83,7 @@ bool is_free(const std::string& host, int port) {
     return os::is_port_free(host, port);
   } catch (Error& error) {
     error.fact("asked", "--master-addr " + host, "command line");
-    error.hint("drop --master-addr: workers of one machine meet at 127.0.0.1");
+    error.hint("omit --master-addr: the workers of one machine then use 127.0.0.1");
     throw;
   }
 }
@@ -113,7 +113,7 @@ void require_port(const std::string& host, int port) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot use port {}: it is in use", port))
         .fact("asked", fmt::format("{}:{}", host.empty() ? "*" : host, port), "flag --master-port")
         .fact("found", "another program listens there", "this machine")
-        .hint("drop --master-port: a free port is found for you");
+        .hint("omit --master-port to use a free port");
   }
 }
 
@@ -142,10 +142,11 @@ void keep_addresses(Join& join, const std::string& wanted) {
     }
   }
   if (kept.empty()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot be reached by '{}': it is not here", wanted))
+    throw Error(ExitCode::Usage,
+                fmt::format("'{}' is not an address or interface of this host", wanted))
         .fact("asked", "--local-addr " + wanted, "command line")
-        .fact("found", lockstep::join(all, ", "), "this machine's interfaces")
-        .hint("drop --local-addr: the address on which all nodes reach each other is found");
+        .fact("found", lockstep::join(all, ", "), "interfaces of this host")
+        .hint("omit --local-addr: lockstep then finds a network that connects all nodes");
   }
   join.addresses = std::move(kept);
 }

@@ -9,29 +9,29 @@
 #include "plan/order.h"
 #include "plan/plan.h"
 
-// What a plan asks of this machine, checked before the first worker starts.
+// Checks of the plan against this machine before the first worker starts.
 namespace lockstep::agent {
 
-// The file that each worker executes. Throws an Error (64) that says what is wrong with the program
-// and what was perhaps meant.
+// The file that each worker executes. Throws an Error (64) if it cannot be executed; the hint names
+// a similar file if there is one.
 std::string require_program(const std::vector<std::string>& command,
                             const os::Environment& environment);
 
-// Throws an Error (69) when somebody listens already where rank 0 will. An empty host means every
-// address of this machine.
+// Throws an Error (69) if the address for rank 0 is in use. An empty host means every address of
+// this machine.
 void require_port(const std::string& host, int port);
 
-// How many workers this node has by the plan that was typed on it; 0: as the leader's says.
+// The number of workers of this node according to its own plan; 0: the plan of the leader decides.
 int own_workers(const plan::LaunchPlan& plan, const Join& join);
 
-// Leaves of the node's addresses those that `wanted` (an address, a name, an interface) stands for;
-// all where it is empty. Throws an Error (64) when this machine has none of them.
+// Keeps only the addresses of the node that match `wanted` (an address, a host name or an
+// interface); empty: all. Throws an Error (64) if none matches.
 void keep_addresses(Join& join, const std::string& wanted);
 
-// What one worker gets of this machine.
+// CPUs and GPUs of one worker.
 struct WorkerDevices {
   std::vector<int> cpus;  // empty: all that are granted
-  std::string gpus;       // for CUDA_VISIBLE_DEVICES; empty: left as it is
+  std::string gpus;       // for CUDA_VISIBLE_DEVICES; empty: unchanged
 
   bool operator==(const WorkerDevices&) const = default;
 };
@@ -40,7 +40,7 @@ struct WorkerDevices {
 std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
                                          const os::Environment& environment);
 
-// The program and its arguments, with the local rank among them where the order says so.
+// The program and its arguments, with --local_rank=N if the order requires it.
 std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
                                           const contract::WorkerPlace& place);
 

@@ -14,7 +14,7 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
-// A text longer than this is a tensor that somebody put into a message.
+// A longer text is usually a tensor in an error message.
 constexpr size_t kMostText = 2000;
 
 bool is_name_letter(char letter) {
@@ -85,8 +85,8 @@ PythonException make_exception(std::string_view text, const std::vector<PythonFr
   return exception;
 }
 
-// Reads a block of frames and the exception after them. Lines without `prefix` are another
-// thread's; so are lines between the frames that look like neither.
+// Reads the frames of a traceback and the exception after them. Lines without `prefix`, and lines
+// that are neither, come from other threads and are skipped.
 std::optional<PythonException> find_after(std::span<const std::string> lines,
                                           std::string_view prefix) {
   std::vector<PythonFrame> frames;
@@ -104,13 +104,13 @@ std::optional<PythonException> find_after(std::span<const std::string> lines,
   return std::nullopt;
 }
 
-// A program that does not parse gets no traceback, only the place and the complaint.
+// A syntax error has no traceback, only a location and a message.
 std::optional<PythonException> find_syntax_error(std::span<const std::string> lines) {
   for (size_t at = lines.size(); at-- > 0;) {
     const bool is_one = lines[at].starts_with("SyntaxError: ") ||
                         lines[at].starts_with("IndentationError: ") ||
                         lines[at].starts_with("TabError: ");
-    // The place is up to three lines above: source, marks.
+    // The location is up to three lines above: location, source line, marker.
     for (size_t back = 1; is_one && back <= std::min<size_t>(at, 3); ++back) {
       if (const auto frame = find_frame(lines[at - back])) {
         return make_exception(lines[at], {*frame});
@@ -129,7 +129,7 @@ std::optional<PythonException> find_exception(std::span<const std::string> lines
     if (start == std::string_view::npos) {
       continue;
     }
-    // The newest one may have been cut off by a kill; then an older one says no more than it.
+    // The last traceback may be incomplete if the worker was killed. An older one is not the cause.
     return find_after(lines.subspan(at + 1), line.substr(0, start));
   }
   return find_syntax_error(lines);
@@ -157,7 +157,7 @@ std::optional<PythonException> find_recorded_exception(std::string_view json) {
       exception.called_from = traced->called_from;
     }
   }
-  // One line for the box; the log has the rest.
+  // One line for the box; the log contains the rest.
   exception.text.resize(std::min(exception.text.size(), exception.text.find('\n')));
   return exception;
 }

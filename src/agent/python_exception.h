@@ -12,27 +12,27 @@ namespace lockstep::agent {
 struct PythonFrame {
   std::string file;
   int line = 0;
-  std::string function;  // empty: not told
+  std::string function;  // empty: unknown
 
   bool operator==(const PythonFrame&) const = default;
 };
 
-// The exception by which a Python worker ended.
+// The exception that ended a Python worker.
 struct PythonException {
   std::string text;  // "RuntimeError: shapes do not match"
   std::optional<PythonFrame> raised_at;
-  // The nearest caller that is no installed library; absent where raised_at is that itself.
+  // The nearest caller outside installed libraries; absent if raised_at is outside itself.
   std::optional<PythonFrame> called_from;
 
   bool operator==(const PythonException&) const = default;
 };
 
-// The last exception that these lines of a log tell, in the forms of the interpreter and of torch,
-// which puts "[rank3]: " before each line.
+// The last exception in these lines of a log, in the format of the interpreter or of torch, which
+// adds "[rank3]: " before each line.
 std::optional<PythonException> find_exception(std::span<const std::string> lines);
 
-// The same from the text of a TORCHELASTIC_ERROR_FILE, as torch's @record writes it: JSON with
-// message.message and message.extraInfo.py_callstack. Nothing when it is not that.
+// The exception in a TORCHELASTIC_ERROR_FILE, which @record of torch writes: JSON with
+// message.message and message.extraInfo.py_callstack. Nothing for other texts.
 std::optional<PythonException> find_recorded_exception(std::string_view json);
 
 }  // namespace lockstep::agent

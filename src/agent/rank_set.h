@@ -6,7 +6,7 @@
 
 namespace lockstep::agent {
 
-// A set of ranks, kept as the ranges that people read: "0-3,5".
+// A set of ranks, stored as ranges: "0-3,5".
 class RankSet {
  public:
   struct Range {
@@ -34,7 +34,7 @@ class RankSet {
   int size_ = 0;
 };
 
-// "0-3,5"; of an empty set nothing.
+// "0-3,5"; empty for an empty set.
 std::string to_string(const RankSet& ranks);
 
 }  // namespace lockstep::agent

@@ -19,7 +19,7 @@ constexpr const char* kStrange = "another program answers";
 constexpr const char* kSilent = "no answer";
 constexpr uint64_t kListening = 0;
 
-// What a tag is for; so that nobody can send a probe back as its own answer.
+// Part of every tag, so that a probe that is sent back does not count as its answer.
 enum class Purpose : uint8_t { Probe = 1, Answer = 2 };
 
 Tag tag_of(const ProbeSecret& secret, Purpose purpose, std::span<const uint8_t> nonce) {
@@ -49,7 +49,7 @@ std::string describe_fault(int error) {
   }
 }
 
-// Nothing is wrong with the target; there is no room here for one more socket.
+// The target is not at fault: this process cannot open another socket at the moment.
 bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
@@ -77,7 +77,7 @@ void ProbeListener::take(ProbeClock::time_point now) {
   }
 }
 
-// A few at a time, so that a flood leaves the loop time for other things.
+// Accepts a limited number per turn, so that a flood does not block the event loop.
 void ProbeListener::accept_some(ProbeClock::time_point now) {
   constexpr int kAtATime = 64;
   for (int i = 0; i < kAtATime; ++i) {
@@ -110,7 +110,7 @@ bool ProbeListener::is_finished_with(Stranger& stranger) const {
   const auto nonce = std::span<const uint8_t>(stranger.said).first(kProbeNonceBytes);
   const auto tag = std::span<const uint8_t>(stranger.said).last(kProbeTagBytes);
   if (is_same_tag(tag, tag_of(secret_, Purpose::Probe, nonce))) {
-    // If even this does not fit, the peer takes it for no answer, which is what it is.
+    // If the answer does not fit into the socket buffer, the probe times out at the peer.
     os::send_at_once(stranger.socket, tag_of(secret_, Purpose::Answer, nonce));
   }
   return true;
@@ -154,7 +154,7 @@ void Prober::start_more(ProbeClock::time_point now) {
     flight.started = now;
     const int fault = launch(next_, flight);
     if (is_shortage(fault) && !flights_.empty()) {
-      return;  // again when one of them has ended
+      return;  // retried when one of them has ended
     }
     const size_t target = next_++;
     flights_.emplace(target, std::move(flight));
@@ -164,7 +164,7 @@ void Prober::start_more(ProbeClock::time_point now) {
   }
 }
 
-// Returns an errno, or 0 when the connection is under way.
+// Returns an errno, or 0 if the connection was started.
 int Prober::launch(size_t target, Flight& flight) {
   const Target& wanted = targets_[target];
   os::Connecting started =
@@ -176,7 +176,8 @@ int Prober::launch(size_t target, Flight& flight) {
   return started.fault;
 }
 
-// Goes on with a flight that has news; how it has ended, empty for well, or nothing yet.
+// Continues a probe whose socket is ready. Returns its fault, empty for success, or nothing if it
+// has not ended.
 std::optional<std::string> Prober::find_end(size_t target, Flight& flight) {
   if (!flight.is_connected) {
     return send_probe(target, flight);
@@ -202,15 +203,15 @@ std::optional<std::string> Prober::send_probe(size_t target, Flight& flight) {
   std::copy(flight.nonce.begin(), flight.nonce.end(), probe.begin());
   std::copy(tag.begin(), tag.end(), probe.begin() + kProbeNonceBytes);
   if (!os::send_at_once(flight.socket, probe)) {
-    return kStrange;  // closed as soon as it was open
+    return kStrange;  // closed right after it was opened
   }
   flight.is_connected = true;
   ready_.change(flight.socket, os::ReadySet::For::Read, target);
   return std::nullopt;
 }
 
-// The kernel repeats a lost first packet only after a second, which is all the time there is; so a
-// connection that is not there at half time is begun anew.
+// The kernel retransmits a lost SYN only after one second, which is the whole default timeout. A
+// connection that is not established after half of the timeout is therefore opened again.
 ProbeClock::time_point Prober::deadline_of(const Flight& flight) const {
   const bool may_try_again = !flight.is_connected && !flight.is_second_try;
   return flight.started + (may_try_again ? options_.timeout / 2 : options_.timeout);

@@ -14,25 +14,30 @@
 #include "os/probe_socket.h"
 #include "plan/network.h"
 
-// Who reaches whom, tried with the run's own secret: an answer proves that the right process was
-// reached over the right pair of addresses. Neither class waits or starts a thread: a loop watches
-// fd() for reading and calls take() when it is ready or next_deadline() has come.
+// Network probes: tests which nodes reach each other. They are authenticated with a secret of the
+// run, so an answer proves that the right process was reached over the right pair of addresses.
+//
+//   probe:  nonce (16 bytes), tag of (1, nonce) (16 bytes)
+//   answer: tag of (2, nonce) (16 bytes)
+//
+// A tag is the keyed hash of its arguments, cut to 16 bytes. Neither class blocks or starts a
+// thread: the caller watches fd() for reading, and calls take() when it is readable or
+// next_deadline() has passed.
 namespace lockstep::agent {
 
 using ProbeClock = std::chrono::steady_clock;
 
-// What only the agents of one run know.
+// Known only to the agents of one run.
 using ProbeSecret = std::array<uint8_t, 32>;
 
 inline constexpr size_t kProbeNonceBytes = 16;
 inline constexpr size_t kProbeTagBytes = 16;
 inline constexpr size_t kProbeBytes = kProbeNonceBytes + kProbeTagBytes;
 
-// Answers the probes of this run's agents on all addresses of this machine.
+// Answers the probes of the agents of this run, on all addresses of this machine.
 //
-// A probe is a nonce and a tag that proves the secret; the answer is another tag over that nonce.
-// Whoever says something else, or nothing for two seconds, is closed; there are never more than
-// kMostPending connections.
+// A connection is closed if it sends something else, or nothing for kPatience. At most kMostPending
+// connections are open.
 class ProbeListener {
  public:
   explicit ProbeListener(const ProbeSecret& secret);
@@ -46,7 +51,7 @@ class ProbeListener {
   int fd() const { return ready_.fd(); }
   std::optional<ProbeClock::time_point> next_deadline() const;
 
-  // Connections that have not said enough yet.
+  // Connections that have not sent a complete probe yet.
   size_t pending() const { return strangers_.size(); }
 
  private:
@@ -68,12 +73,13 @@ class ProbeListener {
 };
 
 struct ProberOptions {
-  // After this a try has failed. A first packet that gets lost is sent again after half of it.
+  // Timeout of a probe. The connection is opened again after half of it, in case the first packet
+  // was lost.
   std::chrono::milliseconds timeout{1000};
   size_t most_at_once = 256;
 };
 
-// Tries to reach every target, all at once.
+// Tries to reach all targets in parallel.
 class Prober {
  public:
   Prober(const ProbeSecret& secret,
@@ -88,11 +94,11 @@ class Prober {
 
   bool is_done() const { return flights_.empty() && next_ == targets_.size(); }
 
-  // One per target, in their order. Before is_done() those without an end say "not tried".
+  // One per target, in their order. Unfinished ones have the fault "not tried".
   const std::vector<plan::Trial>& trials() const { return trials_; }
 
  private:
-  // A target that has been started and has no end yet.
+  // A probe in progress.
   struct Flight {
     os::Fd socket;
     ProbeClock::time_point started;

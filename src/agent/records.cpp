@@ -29,7 +29,7 @@ void Records::write(const Recorded& recorded) {
   auto file = files_.find(key);
   if (file == files_.end()) {
     if (files_.size() >= kMostOpen) {
-      files_.clear();  // descriptors are for workers; a file is soon opened again
+      files_.clear();  // saves descriptors; a file can be opened again at any time
     }
     file = files_.try_emplace(key, path_of(recorded), limits_).first;
   }

@@ -12,8 +12,8 @@
 
 namespace lockstep::agent {
 
-// Writes what agents record into the run directory, a file per node and per rank. A file that
-// cannot be written never costs the run. One thread.
+// Writes the samples and metrics of agents to the run directory, one file per node and per rank. A
+// write error does not end the run. Not thread-safe.
 class Records {
  public:
   Records(contract::RunDirectory directory,

@@ -26,16 +26,15 @@ using std::chrono::seconds;
 
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 constexpr int kMostWithoutProgress = 2;
-// Left of the job's time for the end of all processes, and for scontrol.
+// Reserved before the time limit, for the end of all processes and for scontrol.
 constexpr seconds kLeavingTime(5);
-// How long Slurm's programs may take to answer.
 constexpr seconds kSqueueTime(5);
 constexpr seconds kScontrolTime(10);
-// By so much the clocks of two machines may differ.
+// Tolerance for the clocks of two machines.
 constexpr seconds kClockError(2);
 
-// Size and time of a file, to tell whether it has changed; empty: there is none. A directory
-// changes when something is added to it.
+// Size and modification time of a file, to detect a change; empty if it does not exist. A directory
+// changes when an entry is added.
 std::string stamp_of(const std::string& path) {
   std::error_code fault;
   if (path.empty() || !fs::exists(path, fault)) {
@@ -58,21 +57,20 @@ std::string describe_end(const TurnEnd& end) {
 std::string advise(const plan::RequeueRules& rules, const TurnEnd& end) {
   if (end.checkpoint_seconds) {
     return fmt::format(
-        "a checkpoint takes {:.0f} s: make SECONDS of --signal=B:USR1@SECONDS longer, or the time "
+        "a checkpoint takes {:.0f} s: increase SECONDS in --signal=B:USR1@SECONDS, or the time "
         "limit",
         std::ceil(*end.checkpoint_seconds));
   }
   if (rules.progress_file.empty()) {
-    return "if the program saves elsewhere than in RUN/checkpoints, name it with --progress-file; "
-           "else give it more time: SECONDS of --signal=B:USR1@SECONDS, or the time limit";
+    return "if the program does not save to RUN/checkpoints, set --progress-file; otherwise "
+           "increase SECONDS in --signal=B:USR1@SECONDS, or the time limit";
   }
   return fmt::format(
-      "{} has not changed: give the program more time, SECONDS of --signal=B:USR1@SECONDS or the "
-      "time limit",
+      "{} has not changed: increase SECONDS in --signal=B:USR1@SECONDS, or the time limit",
       rules.progress_file);
 }
 
-// A controller that is busy, or is being replaced, answers a moment later.
+// Whether a second try makes sense: slurmctld is busy, or its backup takes over.
 bool is_passing(const std::string& errors) {
   constexpr std::array<std::string_view, 4> kPassing = {
       "contact", "timed out", "refused", "temporarily"};
@@ -81,18 +79,19 @@ bool is_passing(const std::string& errors) {
   });
 }
 
-// What scontrol objects to; empty when it has put the job back.
+// Returns the error of scontrol; empty if the job is requeued.
 std::string ask_requeue(const std::string& job) {
   const os::CommandResult answer =
       os::run_command({"scontrol", "requeue", job}, {.time_limit = kScontrolTime});
-  // Pending: Slurm has put it back itself a moment ago, for a node that it has lost.
+  // Pending: Slurm has requeued the job itself because of a failed node.
   if (answer.status.is_success() || answer.errors.find("pending") != std::string::npos) {
     return "";
   }
   if (answer.is_out_of_time) {
     return fmt::format("timed out after {} s", kScontrolTime.count());
   }
-  // It was heard: Slurm ends the job that it puts back, and with it, as often as not, who asked.
+  // Success: Slurm kills all processes of the job that it requeues, and often scontrol before it
+  // can print its answer.
   if (answer.status.signal == SIGTERM || answer.status.signal == SIGKILL) {
     return "";
   }
@@ -105,7 +104,7 @@ std::optional<double> ask_time_left(const std::string& job) {
         os::run_command({"squeue", "-h", "-j", job, "-o", "%L"}, {.time_limit = kSqueueTime});
     return answer.status.is_success() ? find_time_left(answer.output) : std::nullopt;
   } catch (const Error&) {
-    return std::nullopt;  // no such program: the caller knows another time
+    return std::nullopt;  // squeue not found: the caller has a fallback
   }
 }
 
@@ -120,16 +119,16 @@ RequeueAnswer judge_requeue(const plan::RequeueRules& rules,
   }
   RequeueAnswer answer{.is_again = false, .how = describe_end(end), .why_not = ""};
   if (end.code != kTryAgain && !end.has_progress) {
-    answer.why_not =
-        fmt::format("the workers did not leave with 75, and nothing was saved in this turn; {}",
-                    advise(rules, end));
+    answer.why_not = fmt::format("the workers did not exit with code 75, and saved nothing; {}",
+                                 advise(rules, end));
   } else if (!end.has_progress && before.without_progress + 1 >= kMostWithoutProgress) {
-    answer.why_not = fmt::format("{} turns in a row have saved nothing; {}",
+    answer.why_not = fmt::format("{} allocations in a row saved nothing; {}",
                                  before.without_progress + 1,
                                  advise(rules, end));
   } else if (rules.most.value > 0 && before.requeues >= rules.most.value) {
-    answer.why_not = fmt::format(
-        "--max-requeues {} is reached; to go on: scontrol requeue {}", rules.most.value, rules.job);
+    answer.why_not = fmt::format("--max-requeues {} is reached; to continue: scontrol requeue {}",
+                                 rules.most.value,
+                                 rules.job);
   } else {
     answer.is_again = true;
   }
@@ -184,7 +183,8 @@ double Requeue::take_limit() {
   if (rules_.end_time) {
     limit_ = Clock::time_point(seconds(*rules_.end_time));
   }
-  // Somebody may have given the job more time since it began.
+  // An end time in the past is outdated: an administrator has extended the time limit since the job
+  // started (scontrol update TimeLimit).
   if (!limit_ || *limit_ <= now) {
     const auto left = ask_time_left(rules_.job);
     limit_ = left ? std::optional(now + duration_cast<Clock::duration>(duration<double>(*left)))
@@ -193,11 +193,13 @@ double Requeue::take_limit() {
   if (!limit_) {
     return plan_.grace_seconds.value;
   }
-  constexpr double kLongest = 3600;  // a job without a limit that somebody signals
+  constexpr double kLongest = 3600;  // for a job that was signalled long before its limit
   return std::clamp(
       std::floor(duration<double>(*limit_ - now - kLeavingTime).count()), 1.0, kLongest);
 }
 
+// At the time limit Slurm sends SIGTERM, which looks like scancel. The clock distinguishes them:
+// after a warning, a request at the limit (minus kClockError) comes from the limit.
 void Requeue::take_cancel(Clock::time_point now) {
   const bool is_limit = is_limit_near_ && limit_ && now >= *limit_ - kClockError;
   is_cancelled_ = is_cancelled_ || !is_limit;
@@ -232,7 +234,8 @@ std::string Requeue::end(int code, bool is_stopped) {
                                               plan_.slurm_restarts + 1)
                                 : not_again + answer.why_not;
   try {
-    // Before scontrol: afterwards Slurm ends this process.
+    // Before scontrol, because Slurm may kill this process as soon as the job is requeued. If
+    // scontrol fails, the record is corrected below.
     contract::write_requeue_record(directory_, record);
     const std::string fault = answer.is_again ? put_back() : "";
     is_requeued_ = answer.is_again && fault.empty();
@@ -243,7 +246,8 @@ std::string Requeue::end(int code, bool is_stopped) {
       contract::write_requeue_record(directory_, record);
     }
   } catch (const Error& error) {
-    // Without an account a job could come back for ever.
+    // The record cannot be written: do not requeue, since the limits above depend on it and the job
+    // could otherwise be requeued for ever.
     record.text = not_again + error.sentence();
   }
   return record.text;
@@ -260,7 +264,7 @@ std::string Requeue::put_back() const {
     try {
       errors = ask_requeue(rules_.job);
     } catch (const Error& error) {
-      return error.sentence();  // there is no scontrol
+      return error.sentence();  // scontrol not found
     }
     if (errors.empty()) {
       return "";
@@ -273,7 +277,7 @@ std::string Requeue::put_back() const {
   std::replace(errors.begin(), errors.end(), '\n', ' ');
   const bool is_forbidden = errors.find("disabled") != std::string::npos;
   return fmt::format(
-      "scontrol says '{}'{}", errors, is_forbidden ? "; submit it with sbatch --requeue" : "");
+      "scontrol: '{}'{}", errors, is_forbidden ? "; submit the job with sbatch --requeue" : "");
 }
 
 }  // namespace lockstep::agent

@@ -7,15 +7,15 @@ namespace lockstep::agent {
 
 RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
   if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
-    return {false, most_ > 0 ? "code 64 says that asking again will not help" : ""};
+    return {false, most_ > 0 ? "exit code 64 means that a restart does not help" : ""};
   }
   if (used_ >= most_) {
     return {};
   }
-  // A program that says nothing dies at no place that could be told from another.
+  // Without output, two failures cannot be recognized as the same.
   const Place here{failure.who, failure.status, failure.last_lines, progress};
   if (!here.last_lines.empty() && here == last_place_) {
-    return {false, "two attempts have died at the same place without progress"};
+    return {false, "two attempts failed at the same point without progress"};
   }
   return {true, ""};
 }

@@ -10,27 +10,28 @@
 
 namespace lockstep::agent {
 
-// Whether another attempt follows the failure of a worker. Pure.
+// Decides whether another attempt follows the failure of a worker. Without I/O.
 class RestartPolicy {
  public:
   explicit RestartPolicy(int most) : most_(most) {}
 
   struct Answer {
     bool is_again = false;
-    std::string why_not;  // where the user would expect another; else empty
+    std::string why_not;  // if the user would expect a restart; else empty
   };
 
-  // `progress` is how far the workers had come, as the run directory shows it.
+  // `progress` is the step of the newest checkpoint in the run directory.
   Answer ask(const Failure& failure, long long progress) const;
 
-  // Another attempt begins: how this one died, and whether it counts.
+  // Another attempt starts: remembers this failure. count() only if the restart counts against
+  // --max-restarts.
   void remember(const Failure& failure, long long progress);
   void count() { ++used_; }
 
   int used() const { return used_; }
 
  private:
-  // How an attempt died, to tell whether the next one dies at the same place.
+  // The end of an attempt, to detect that the next one ends at the same point.
   struct Place {
     std::string who;
     os::ExitStatus status;

@@ -13,11 +13,11 @@
 
 namespace lockstep::agent {
 
-// The word for what a leader does.
+// The state of the run in state.json.
 contract::RunPhase phase_of(const Leader& leader);
 
-// Tells everyone who sees the run directory how the run is doing: RUN/state.json, at every change
-// and every few seconds. A directory that cannot be written stops no run.
+// Writes the state of the run to RUN/state.json, at every change and every few seconds, for
+// lockstep status and other readers. A write error does not end the run.
 class RunReporter {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -26,10 +26,10 @@ class RunReporter {
               const os::Environment& environment,
               WriteFaults& faults);
 
-  // Writes if something has changed since the last time, or that was kHeartbeatSeconds ago.
+  // Writes if the state has changed, or if the last write was kHeartbeatSeconds ago.
   void report(const Leader& leader, Time now);
 
-  // The run is over, and its Slurm job waits for its next turn.
+  // The run is over in this allocation, and its Slurm job is requeued.
   void report_requeued();
 
  private:

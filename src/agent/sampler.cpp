@@ -19,7 +19,8 @@ constexpr std::chrono::seconds kPatience(2);
 
 }  // namespace
 
-// Belongs to both threads, and to the last of them when one hangs for ever.
+// Shared by both threads. If the sampling thread hangs, it keeps this object alive after
+// ~Sampler().
 struct Sampler::Shared {
   std::mutex mutex;
   std::condition_variable news;
@@ -28,7 +29,7 @@ struct Sampler::Shared {
   Workers workers;
   std::deque<std::string> lines;
   std::string fault;
-  os::Pipe bell;  // both ends: who rings late must find a reader
+  os::Pipe bell;  // both ends stay open, so that a late write has a reader
   Clock::duration every{};
   std::function<Look()> make_look;
 
@@ -55,7 +56,7 @@ struct Sampler::Shared {
       lock.unlock();
       const auto began = Clock::now();
       add(contract::to_json(look(watched)) + '\n');
-      // A look that takes long is repeated less often: never more than a tenth of the time.
+      // Sampling takes at most a tenth of the time: slow samples are taken less often.
       const auto now = Clock::now();
       next = std::max(next + every, now + 9 * (now - began));
     }
@@ -86,7 +87,8 @@ Sampler::Sampler(std::chrono::duration<double> every, std::function<Look()> make
   thread_ = std::thread([shared = shared_] { shared->run(); });
 }
 
-// Not a std::jthread: whoever waits in a sick driver for ever must not keep the agent from its end.
+// Not a std::jthread, whose destructor joins: a thread that hangs in a faulty driver must not
+// prevent the end of the agent.
 Sampler::~Sampler() {
   std::unique_lock lock(shared_->mutex);
   shared_->is_stopping = true;

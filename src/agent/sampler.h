@@ -13,31 +13,30 @@
 
 namespace lockstep::agent {
 
-// Looks at this node every so often, on a thread of its own: a driver that hangs, a file system
-// that is slow, a fault of ours in here costs the samples and nothing else.
+// Samples this node periodically on its own thread. A driver that hangs, a slow file system or an
+// exception affects only the samples, not the run.
 class Sampler {
  public:
   using Workers = std::vector<cluster::WatchedWorker>;
   using Look = std::function<contract::NodeSample(const Workers&)>;
 
-  // `make_look` is called on the thread, once; the look that it makes, for every sample.
+  // `make_look` is called once, on the thread. The function that it returns is called per sample.
   Sampler(std::chrono::duration<double> every, std::function<Look()> make_look);
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
-  // Waits for a look that is under way, but not for one that hangs.
+  // Waits for a sample in progress, but not for one that hangs.
   ~Sampler();
 
-  // Who is to be looked at from now on.
+  // The workers to include from now on.
   void set_workers(Workers workers);
 
-  // Readable when there may be lines.
+  // Readable if there may be lines.
   int fd() const;
 
-  // The samples since the last call, a line each. Those that nobody takes are dropped in time, the
-  // oldest first.
+  // The samples since the last call, one per line. If they are not taken, the oldest are dropped.
   std::string take_lines();
 
-  // Why there will be no more samples; empty while there are. Told once.
+  // The error that ended sampling; empty if there is none. Returned once.
   std::string take_fault();
 
  private:

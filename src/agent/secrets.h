@@ -6,16 +6,16 @@
 #include <span>
 #include <string>
 
-// The little cryptography that is not ZeroMQ's own. From libsodium; a lockstep built without the
-// control plane has none of it and never asks.
+// The cryptography beyond ZeroMQ, from libsodium. Not available, and not used, in a build without
+// the control plane.
 namespace lockstep::agent {
 
 using SecretKey = std::array<uint8_t, 32>;
 
-// Whoever has the key can make the same tag, nobody else can.
+// A message authentication code (HMAC-SHA512-256): only owners of the key can compute it.
 std::array<uint8_t, 32> make_tag(const SecretKey& key, std::span<const uint8_t> message);
 
-// Takes the same time wherever the two differ.
+// Compares in constant time.
 bool is_same_tag(std::span<const uint8_t> one, std::span<const uint8_t> other);
 
 // A key for one purpose from a secret of any length.

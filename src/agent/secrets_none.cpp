@@ -2,7 +2,7 @@
 #include "agent/secrets.h"
 #include "base/check.h"
 
-// Built instead of secrets_sodium.cpp where there is no control plane, and so nobody who asks.
+// Replaces secrets_sodium.cpp in a build without the control plane. These functions are not called.
 namespace lockstep::agent {
 
 std::array<uint8_t, 32> make_tag(const SecretKey& /*key*/, std::span<const uint8_t> /*message*/) {

@@ -18,7 +18,8 @@ bool is_same_tag(std::span<const uint8_t> one, std::span<const uint8_t> other) {
   return one.size() == other.size() && sodium_memcmp(one.data(), other.data(), other.size()) == 0;
 }
 
-// The secret is the message and the purpose the key: a hash takes keys of limited length only.
+// BLAKE2b with the hash of the purpose as key and the secret as message, because keys have a
+// limited length and the secret may be longer.
 SecretKey derive_key(const std::string& secret, const std::string& purpose) {
   SecretKey label{};
   crypto_generichash(label.data(),

@@ -35,7 +35,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Which of the agents behind a connection a message comes from or goes to.
+// Messages carry the number of the simulated agent (uint32) before their content, because 100
+// agents share a connection.
 std::string address_to(int agent, const std::string& message) {
   std::string bytes(kHead, '\0');
   const auto number = static_cast<uint32_t>(agent);
@@ -69,7 +70,7 @@ Join make_join(int agent, int workers) {
 
 // ---- the process of the simulated agents ----
 
-// What an agent would answer, without probing, ports or processes.
+// Answers like an agent, but without probes, ports and processes.
 class Fleet {
  public:
   Fleet(const ControlKeys& keys, int port, int nodes, int workers) : workers_(workers) {
@@ -81,7 +82,7 @@ class Fleet {
       line.count = std::min(kAgentsPerConnection, nodes - first);
       lines_.push_back(std::move(line));
     }
-    // The last agent has a connection of its own, which can be cut.
+    // The last agent has its own connection, which is cut to simulate its loss.
     if (nodes > 1) {
       --lines_.back().count;
       Line lonely;
@@ -114,7 +115,7 @@ class Fleet {
         watch(reactor);
       }
     }
-    lines_.clear();  // flushes
+    lines_.clear();  // flushes the queued messages
   }
 
  private:
@@ -181,7 +182,7 @@ class Fleet {
       }
       say(line, agent, Stopped{.attempt = attempt_, .left_behind = 0});
     } else if (std::holds_alternative<Pass>(order)) {
-      // Stands for the end of all workers of the node.
+      // Simulates the end of all workers of the node.
       for (int local = 0; local < workers_; ++local) {
         say(line,
             agent,
@@ -246,39 +247,39 @@ class Rehearsal {
   int run() {
     const int ranks = nodes_ * workers_;
     fmt::print(
-        "simulating {} ranks on {} nodes: real are the leader, its messages, encryption and\n"
-        "sockets; simulated are agents and workers, {} agents behind each connection\n\n",
+        "simulating {} ranks on {} nodes: the leader, its messages, encryption and sockets are\n"
+        "real; agents and workers are simulated, {} agents per connection\n\n",
         format_count(ranks),
         format_count(nodes_),
         kAgentsPerConnection);
     const uint64_t memory_before = os::resident_bytes();
     const auto begin = Clock::now();
     if (!wait_until([this] { return leader_.agents() == nodes_; })) {
-      return give_up("join");
+      return give_up("joining");
     }
     row("joined", seconds_since(begin));
     if (!wait_until([this] { return started_ == nodes_; })) {
-      return give_up("start");
+      return give_up("starting");
     }
-    row("networks tried, ports reserved, ranks assigned", seconds_since(begin));
+    row("networks probed, ports reserved, ranks assigned", seconds_since(begin));
     const auto memory = static_cast<double>(os::peak_resident_bytes() - memory_before);
     if (nodes_ > 2) {
       const auto cut = Clock::now();
       started_ = 0;
       server_.send(peer_of(nodes_ - 1), address_to(nodes_ - 1, "cut"));
       if (!wait_until([this] { return leader_.attempt() == 1 && started_ == nodes_ - 1; })) {
-        return give_up("go on without the lost agent");
+        return give_up("continuing without the lost agent");
       }
-      row("one agent lost: all others stopped and started again without it", seconds_since(cut));
+      row("one agent lost: all others stopped and restarted without it", seconds_since(cut));
     }
     const auto end = Clock::now();
-    leader_.pass(SIGUSR1);  // the simulated workers take it for their end
+    leader_.pass(SIGUSR1);  // ends the simulated workers
     if (!wait_until([this] { return leader_.is_over(); })) {
-      return give_up("release");
+      return give_up("releasing the agents");
     }
     act();
     row("all ranks ended, all agents released", seconds_since(end));
-    fmt::print("\nleader: {:.0f} bytes per rank at its peak, {:.2f} s of CPU time in all\n",
+    fmt::print("\nleader: peak of {:.0f} bytes per rank, {:.2f} s of CPU time in total\n",
                memory / ranks,
                os::cpu_seconds());
     return leader_.exit_code();
@@ -290,7 +291,7 @@ class Rehearsal {
   }
 
   static int give_up(const char* what) {
-    fmt::print(stderr, "lockstep: error: the simulated gang did not {} in time\n", what);
+    fmt::print(stderr, "lockstep: error: the simulated run timed out while {}\n", what);
     return 1;
   }
 
@@ -373,8 +374,8 @@ class Rehearsal {
 int simulate(int nodes, int workers) {
   const ControlKeys keys = make_keys();
   os::raise_descriptor_limit();
-  // The port is known only to the leader, and ZeroMQ's threads do not survive a fork: the fleet is
-  // forked first and told the port through a pipe.
+  // The fleet must be forked before ZeroMQ starts its threads, which a fork does not copy. It gets
+  // the port, which only the leader knows, through a pipe.
   os::Pipe port = os::make_pipe();
   const int fleet_pid = os::fork_process();
   if (fleet_pid == 0) {

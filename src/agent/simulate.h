@@ -3,12 +3,11 @@
 
 namespace lockstep::agent {
 
-// Brings up a gang of `nodes` simulated agents with `workers` simulated ranks each, loses one
-// agent, and brings it down again; prints what took how long and what of it is simulated. Returns
-// 0, or 1 when the gang did not come up.
+// Simulates a run of `nodes` agents with `workers` ranks each: start, loss of one agent, restart,
+// end. Prints the time of each phase. Returns the exit code of the run, or 1 if a phase times out.
 //
 // Real: the leader, its decisions, messages, encryption and sockets. Simulated: agents and workers,
-// which are records in a second process; that process holds 100 agents behind each connection.
+// which are records in a second process, with 100 agents per connection.
 int simulate(int nodes, int workers);
 
 }  // namespace lockstep::agent

@@ -25,9 +25,9 @@ bool is_this_machine(const std::string& host) {
   return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == os::host_name();
 }
 
-// How many GPUs the one task on each node must ask for by number: Slurm gives a step the GPUs of
-// its tasks, which in a job that asked for them by task or as a sum are fewer than the job has
-// there.
+// The number of GPUs that the step must request per node. Slurm gives a step the GPUs of its tasks.
+// In a job that requested GPUs per task or as a total, a step with one task per node would get
+// fewer GPUs than the job has on the node.
 std::optional<int> find_gpus_to_ask(const os::Environment& environment) {
   const auto job = cluster::find_slurm_job(environment);
   if (!job || job->gpus_per_node.value_or(0) == 0 || environment.contains("SLURM_GPUS_PER_NODE")) {
@@ -46,7 +46,7 @@ std::optional<int> find_gpus_to_ask(const os::Environment& environment) {
   return is_by_task && is_even ? job->gpus_per_node : std::nullopt;
 }
 
-// What srun says of --cpu-bind=none where there would be no binding anyway.
+// A warning of srun about --cpu-bind=none on systems without CPU binding.
 bool is_harmless(const std::string& line) {
   return line.find("lacks support for cpu binding") != std::string::npos;
 }
@@ -59,8 +59,8 @@ std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::s
     names.push_back(node.name);
   }
   const std::string count = std::to_string(names.size());
-  // --overlap: a second run in the job must not wait for the first. --no-kill and no
-  // --kill-on-bad-exit: who goes on without a lost node is the leader's decision.
+  // --overlap: a second run in the job must not wait for the first. --no-kill and
+  // --kill-on-bad-exit=0: the leader decides whether the run continues without a lost node.
   std::vector<std::string> command = {"srun",
                                       "--nodes=" + count,
                                       "--ntasks=" + count,
@@ -205,10 +205,10 @@ void Starter::add(const std::string& what,
   const auto program = os::find_program(command.front(), environment);
   if (!program) {
     throw Error(ExitCode::Unavailable,
-                fmt::format("cannot start agents: there is no {}", command.front()))
+                fmt::format("cannot start agents: {} not found", command.front()))
         .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
-        .hint(command.front() == "srun" ? "the module or the package with Slurm's commands"
-                                        : "the package openssh-client");
+        .hint(command.front() == "srun" ? "load the module or install the package of Slurm"
+                                        : "install the package openssh-client");
   }
   os::Pipe output = os::make_pipe();
   os::set_nonblocking(output.out.number());

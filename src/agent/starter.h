@@ -17,22 +17,21 @@
 
 namespace lockstep::agent {
 
-// The command lines that start agents. Pure, so that tests can read them.
+// The command lines that start agents.
 std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::string& lockstep);
 std::vector<std::string> ssh_command(const plan::LaunchPlan& plan,
                                      const std::string& host,
                                      const std::string& lockstep);
 
-// The environment for srun: without the wishes for steps that the batch script's own request left
-// in it, which srun would take for ours.
+// The environment for srun, without the variables with which the options of sbatch would become
+// options of this srun.
 os::Environment srun_environment(os::Environment environment);
 
-// What of the launcher's environment an agent over ssh gets: all but what belongs to this machine
-// and this login.
+// The variables for an agent over ssh: all except those that belong to this machine or this login.
 os::Environment ssh_environment(const os::Environment& environment);
 
-// The processes (srun, ssh) through which the agents of a run are started. Their death is told, and
-// what they say is kept and told. One thread.
+// The processes (srun, ssh) that start the agents of a run. Reports their exits and passes their
+// output on. Not thread-safe.
 class Starter {
  public:
   struct Ended {
@@ -46,12 +45,13 @@ class Starter {
   Starter& operator=(const Starter&) = delete;
   ~Starter();
 
-  // Starts what the plan's way asks for. Throws an Error (69) when srun or ssh is not to be had.
+  // Starts the processes for the launch mode of the plan. Throws an Error (69) if srun or ssh is
+  // not installed.
   void start(const plan::LaunchPlan& plan,
              const MeetingPoint& point,
              const os::Environment& environment);
 
-  // After every turn of the reactor: those that have just ended.
+  // The processes that have ended since the last call. Call it after every turn of the reactor.
   std::vector<Ended> take_ended();
 
   bool is_empty() const { return processes_.empty(); }
@@ -63,7 +63,7 @@ class Starter {
     std::string what;
     os::Child child;
     os::Fd output;
-    std::string text;  // of a line that is not whole yet
+    std::string text;  // of an incomplete line
     std::string last_line;
   };
   void add(const std::string& what,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 
-// How much an end tells by itself: "try again" is what a worker says that has lost a peer.
+// How much an exit status explains. Exit code 75 explains least: it often means a lost peer.
 int weight(os::ExitStatus status) {
   if (status.signal != 0) {
     return 2;

@@ -16,8 +16,8 @@
 namespace lockstep::agent {
 namespace {
 
-// The kernel gives each user 64 MiB of pipes before it makes new ones tiny: a node's workers take a
-// quarter of that at most, unless the kernel's own default is more.
+// Beyond 64 MiB of pipe buffers per user, the kernel makes new pipes tiny. The workers of a node
+// use at most a quarter of that, unless the default size of the kernel needs more.
 constexpr int kMostPipeBytes = 1 << 20;
 constexpr int kUsualPipeBytes = 1 << 16;
 constexpr int kAllPipesBytes = 16 << 20;
@@ -50,7 +50,7 @@ Worker::Worker(contract::WorkerPlace place,
 
 void Worker::open_logs() {
   log_ = open_log(files_.log);
-  // Of an earlier run in the same directory, whose exception is not this worker's.
+  // The file of an earlier run in the same directory has another exception.
   std::error_code gone;
   std::filesystem::remove(place_.error_file, gone);
   for (size_t i = 0; i < channels_.size(); ++i) {
@@ -153,7 +153,7 @@ bool Worker::read(Stream stream, LineSink& sink) {
 void Worker::finish_streams(LineSink& sink) {
   for (const Stream stream : {Stream::Out, Stream::Err}) {
     Channel& from = channel(stream);
-    // A stranger that goes on writing does not hold us for ever.
+    // The limit on turns ends the loop if another process keeps writing to the pipe.
     for (int turns = 0; from.outer.is_open() && turns < 2 * kMostPipeBytes / kUsualPipeBytes;
          ++turns) {
       if (!read(stream, sink)) {

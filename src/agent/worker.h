@@ -20,48 +20,49 @@
 
 namespace lockstep::agent {
 
-// One worker of this node: its process, what it says, and its logs.
+// One worker of this node: its process, its output and its log files. Not thread-safe.
 class Worker {
  public:
-  // Makes the pipes; the process comes later. `tell_unwritten` is told which log cannot be written,
-  // and why, whenever that happens; once there is room again, the log goes on and says so.
+  // Creates the pipes; adopt() adds the process. `tell_unwritten` is called with an error message
+  // whenever a log cannot be written. When there is space again, the log continues after a line
+  // that marks the gap.
   Worker(contract::WorkerPlace place,
          LogFiles files,
          std::function<void(const std::string&)> tell_unwritten);
 
-  // Opens the logs, with the directories that they need, before the first read(). Apart from the
-  // rest, because a shared file system takes its time, and the process need not wait for it. Throws
-  // an Error when a log cannot be opened.
+  // Creates the directories and opens the logs. Must be called before the first read(). Separate
+  // from the constructor, so that the process does not wait for a slow file system. Throws an Error
+  // if a log cannot be opened.
   void open_logs();
 
-  // From now on what the finder finds in its lines goes to `take`.
+  // Passes the metrics that the finder finds in the output to `take`.
   void listen(MetricFinder finder, std::function<void(std::string)> take);
 
-  // The ends that the process gets as its stdout and stderr, until close_inner_ends().
+  // The descriptors for stdout and stderr of the process. Valid until close_inner_ends().
   int stdout_fd() const { return channels_[0].inner.number(); }
   int stderr_fd() const { return channels_[1].inner.number(); }
   void close_inner_ends();
 
-  // The process runs.
+  // Takes over the running process.
   void adopt(os::Child process);
 
-  // Sends to the worker's process group and remembers it.
+  // Sends a signal to the process group of the worker and remembers it for sent().
   void send(int signal);
 
-  // Somebody else has sent it.
+  // Slurm has sent the signal directly; remembers it for sent().
   void note_sent(int signal);
 
-  // Passes a signal on that stops nobody by our will.
+  // Forwards a signal that is not meant to stop the worker; not remembered.
   void pass(int signal) const;
 
-  // Reads what a stream holds, once; lines go to the logs and, where the user wants to see this
-  // stream, to the sink. False when nothing came.
+  // Reads a stream once. Lines go to the logs and, if the stream is shown, to the sink. False if
+  // nothing was available.
   bool read(Stream stream, LineSink& sink);
 
-  // Reads what the streams still hold, takes a last line without '\n', and forgets the streams.
+  // Reads the rest of both streams, including a last line without '\n', and closes them.
   void finish_streams(LineSink& sink);
 
-  // How the process ended, told once, when it has just been noticed.
+  // The exit status of the process, returned once, when the exit is noticed.
   std::optional<os::ExitStatus> find_new_exit();
 
   const contract::WorkerPlace& place() const { return place_; }
@@ -71,14 +72,14 @@ class Worker {
   int process_fd() const { return process_ ? process_->fd() : -1; }
   int sent() const { return sent_; }
 
-  // -1 when the stream has ended.
+  // -1 if the stream has ended.
   int stream_fd(Stream stream) const { return channel(stream).outer.number(); }
   bool has_open_streams() const;
 
-  // All that came so far, on both streams.
+  // Bytes received so far on both streams.
   int64_t bytes_said() const { return bytes_said_; }
 
-  // Where read_last_lines finds what it said, and from which byte on.
+  // The log and the byte at which the output of this worker starts, for read_last_lines().
   const std::filesystem::path& log() const { return log_.path; }
   int64_t log_begin() const { return log_.begin; }
 
@@ -86,14 +87,14 @@ class Worker {
   struct Log {
     std::filesystem::path path;
     os::Fd file;
-    int64_t begin = 0;     // what was there before, in bytes
-    bool has_gap = false;  // at its end
+    int64_t begin = 0;     // size of the file when it was opened
+    bool has_gap = false;  // lines are missing at the end
   };
   struct Channel {
-    os::Fd outer;  // ours
-    os::Fd inner;  // the process's
+    os::Fd outer;  // read end, of the agent
+    os::Fd inner;  // write end, of the process
     LineSplitter splitter;
-    std::vector<Log> further;  // torchrun's and horovodrun's files
+    std::vector<Log> further;  // files of torchrun and horovodrun options
     bool is_shown = true;
   };
 

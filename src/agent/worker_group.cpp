@@ -23,13 +23,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kSeed = -1;  // stands for the seed where a rank is expected
+constexpr int kSeed = -1;  // the "rank" of the fork server in Exited, Explain and statuses_
 constexpr size_t kLastLines = 20;
 constexpr milliseconds kCleanUpTime(5000);
 constexpr milliseconds kDrainTime(2000);
 constexpr milliseconds kReapingTime(100);
 
-// What is the same for all of them.
+// The variables that have the same value in all environments.
 os::Environment in_common(const std::vector<os::Environment>& environments) {
   os::Environment common = environments.front();
   for (const os::Environment& other : environments) {
@@ -137,8 +137,8 @@ void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
   reactor_.watch(worker.process_fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
 }
 
-// The seed speaks through the streams of its first worker, so that what the loader says of a
-// missing library lands in a log and in the box.
+// The fork server writes to the streams of its first worker, so that an error of the dynamic loader
+// (a missing library) appears in a log and in the failure report.
 void WorkerGroup::start_seed() {
   os::Pipe handover = os::make_pipe();
   os::set_nonblocking(handover.out.number());
@@ -151,7 +151,7 @@ void WorkerGroup::start_seed() {
   }
   os::Environment seeds_own = in_common(own);
   for (const auto& [name, value] : contract::to_environment(workers_.front().place())) {
-    seeds_own.erase(name);  // the seed has no place in the gang
+    seeds_own.erase(name);  // the fork server has no rank
   }
   for (size_t i = 0; i < workers_.size(); ++i) {
     std::erase_if(own[i],
@@ -242,8 +242,9 @@ void WorkerGroup::take_exits() {
   }
 }
 
-// A worker may send one short-lived process after the other into the background; each would hold
-// its number until the end of the run. While there is a seed, its children are not known yet.
+// Background processes of workers become children of the agent (a subreaper) when their parent
+// exits, and would stay zombies until the end of the run. While the fork server runs, the process
+// ids of the workers are not known yet, and a worker must not be reaped as an orphan.
 void WorkerGroup::reap_orphans() {
   const auto now = Clock::now();
   if (seed_ || is_over_ || now < next_reaping_) {
@@ -279,6 +280,10 @@ void WorkerGroup::take_handover() {
   }
 }
 
+// The handover is read again after the exit was seen: everything that the fork server wrote is in
+// the pipe by then. An exit with code 0 before all workers are handed over is a failure. A stop()
+// that arrived meanwhile could not signal workers that were not known yet; they get the signal
+// here.
 void WorkerGroup::take_seed_exit() {
   if (!seed_) {
     return;
@@ -348,7 +353,9 @@ void WorkerGroup::pass(int signal) {
   }
 }
 
-// Reads what the dead have said to its end, unless a stranger holds on to a pipe.
+// Ends the attempt when no worker runs: kills the background processes of workers, which may hold
+// the pipes open, and reads the output to its end. kDrainTime limits the wait for a pipe that a
+// process outside of this tree holds open.
 void WorkerGroup::end_when_empty() {
   if (is_over_ || workers_.empty() || is_running()) {
     return;
@@ -404,7 +411,7 @@ Failure WorkerGroup::explain(int rank) const {
   const Worker& worker = found == workers_.end() ? workers_.front() : *found;
   const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
   Failure failure;
-  failure.who = is_seed ? fmt::format("the seed of ranks {}-{}",
+  failure.who = is_seed ? fmt::format("the fork server of ranks {}-{}",
                                       workers_.front().place().rank,
                                       workers_.back().place().rank)
                         : fmt::format("rank {}", rank);
@@ -419,7 +426,7 @@ Failure WorkerGroup::explain(int rank) const {
   failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes
                           : memory == cluster::OomVerdict::Maybe ? OutOfMemory::Perhaps
                                                                  : OutOfMemory::No;
-  failure.note = is_seed ? "it left before every worker was forked and handed over" : "";
+  failure.note = is_seed ? "it exited before all workers were forked and handed over" : "";
   failure.log = worker.log();
   add_last_words(failure,
                  {.error_file = worker.place().error_file,

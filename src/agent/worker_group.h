@@ -24,30 +24,37 @@
 
 namespace lockstep::agent {
 
-// The workers of one node in one attempt: starts them, listens to them, stops them when told to.
+// The workers of one node in one attempt: starts them, reads their output, stops them on request.
+// Makes no decisions.
 //
-// Reports each exit, and Stopped once when nothing of them is left: no process, not even one that a
-// worker had sent into the background, and no unread output. Decides nothing. One thread.
+// Reports every exit, and Stopped once when nothing is left: no process, not even a background
+// process of a worker, and no unread output. Not thread-safe.
+//
+// Fork server: a program with the note of contract/fork_offer.h is started once per node (the
+// member names call it `seed`). It loads its libraries, forks the workers, writes "RANK PID" lines
+// to the handover pipe, and exits. The workers then become children of the agent, which is their
+// subreaper. Until then their exits cannot be observed.
 class WorkerGroup {
  public:
   using Clock = std::chrono::steady_clock;
   using Report = std::function<void(const agent::Report&)>;
   struct Options {
     plan::NodeOrder order;
-    os::Environment environment;    // the agent's own
+    os::Environment environment;    // of the agent
     uint64_t descriptor_limit = 0;  // for the workers
   };
 
   WorkerGroup(Options options, os::Reactor& reactor, LineSink& sink, Report report);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
-  // Leaves no process behind.
+  // Kills all processes that are left.
   ~WorkerGroup();
 
-  // Throws an Error when the program cannot be started.
+  // Throws an Error if the program cannot be started.
   void start();
 
-  // SIGTERM (unless they have it already), and SIGKILL after the grace.
+  // SIGTERM, and SIGKILL after the grace period. `sends` is false if the workers have received
+  // SIGTERM from Slurm already.
   void stop(double grace_seconds, bool sends);
   void kill();
   void pass(int signal);
@@ -56,12 +63,12 @@ class WorkerGroup {
   void take_news();
   std::optional<Clock::time_point> deadline() const;
 
-  // What is known of the death of a rank, or (-1) of the seed.
+  // The failure report of a worker, or (rank -1) of the fork server.
   Failure explain(int rank) const;
 
   bool is_over() const { return is_over_; }
 
-  // The workers that run now, for whoever looks at them.
+  // The running workers, for the sampler.
   std::vector<cluster::WatchedWorker> watched() const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace lockstep::agent {
 
-// Files of a run that cannot be written, as of a full disk: the first of them is told, as those of
-// a thousand workers would say the same. The run goes on. One thread.
+// Write errors of a run, for example because of a full disk. Only the first one is printed, because
+// a thousand workers would repeat it. The run continues. Not thread-safe.
 class WriteFaults {
  public:
   explicit WriteFaults(std::function<void(const std::string&)> say) : say_(std::move(say)) {}
@@ -17,7 +17,7 @@ class WriteFaults {
   void take(const std::string& sentence) {
     if (!has_told_) {
       has_told_ = true;
-      say_(sentence + "; the run goes on, and its logs, events and state may have gaps");
+      say_(sentence + "; the run continues, but its logs, events and state may be incomplete");
     }
   }
 

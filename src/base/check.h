@@ -8,6 +8,6 @@ namespace lockstep {
 
 }  // namespace lockstep
 
-// For what only a bug of ours can break; everything that a user can cause throws an Error instead.
+// For conditions that only a bug can break. Everything that a user can cause throws an Error.
 #define LOCKSTEP_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::lockstep::fail_check(#condition, __FILE__, __LINE__))

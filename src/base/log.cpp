@@ -35,7 +35,7 @@ std::shared_ptr<spdlog::logger> make_logger(std::string_view speaker) {
   return logger;
 }
 
-// The one mutable thing of the process: where the log goes. Set once by open().
+// The only mutable global state: the destination of the log. Set once by open().
 std::shared_ptr<spdlog::logger>& logger() {
   static std::shared_ptr<spdlog::logger> instance = make_logger("");
   return instance;

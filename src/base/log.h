@@ -5,12 +5,12 @@
 #include <string_view>
 #include <utility>
 
-// One line to stderr: time, level letter, who speaks, text. Any thread may call.
+// Writes one line to stderr: time, level letter, prefix, text. Thread-safe.
 namespace lockstep::log {
 
 enum class Level { Debug, Info, Warn, Error };
 
-// Sets once, at the start of a process, the least level shown and who speaks ("rank 3").
+// Sets the minimum level and the prefix ("rank 3"). Call once, at the start of a process.
 void open(Level least, std::string_view speaker);
 
 void write(Level level, std::string_view text);

@@ -6,19 +6,19 @@
 
 namespace lockstep {
 
-// The random numbers of data: SplitMix64 (Steele, Lea, Flood 2014; the constants of
-// java.util.SplittableRandom). Part of the format of a run: the order of samples must not change
-// with the platform, the standard library or libtorch.
+// Random numbers for data order: SplitMix64 (Steele, Lea, Flood 2014; constants of
+// java.util.SplittableRandom). They are part of the format of a run: the order of samples must not
+// depend on the platform, the standard library or libtorch.
 class Random {
  public:
-  // The sequences of two (seed, stream) pairs have nothing to do with each other.
+  // Different (seed, stream) pairs have independent sequences.
   Random(uint64_t seed, uint64_t stream) : state_(mix(seed + kStep) ^ mix(mix(stream))) {}
 
   uint64_t next() { return mix(state_ += kStep); }
 
-  // 0 up to, not including, `bound`, each equally likely; `bound` is at least 1.
+  // Uniform in [0, bound); `bound` is at least 1.
   uint64_t below(uint64_t bound) {
-    // 2^64 modulo bound: values below it would make the small results a little more likely.
+    // 2^64 modulo bound: accepting values below it would make small results slightly more likely.
     const uint64_t surplus = (0 - bound) % bound;
     uint64_t value = next();
     while (value < surplus) {
@@ -27,7 +27,7 @@ class Random {
     return value % bound;
   }
 
-  // `least` up to and including `most`.
+  // Uniform in [least, most].
   int64_t between(int64_t least, int64_t most) {
     return least + static_cast<int64_t>(below(static_cast<uint64_t>(most - least) + 1));
   }
@@ -44,7 +44,7 @@ class Random {
   uint64_t state_;
 };
 
-// 0 ... size - 1 in random order: Fisher and Yates, from the back.
+// A random permutation of 0 ... size - 1: Fisher-Yates, from the back.
 std::vector<int64_t> permutation(int64_t size, Random random);
 
 }  // namespace lockstep

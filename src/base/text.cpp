@@ -12,8 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Letters to change, add, remove or swap with their neighbour: the ways in which words are
-// mistyped.
+// Damerau-Levenshtein distance: letters to change, add, remove or swap with their neighbour.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);

@@ -19,12 +19,12 @@
 namespace lockstep::bench {
 namespace {
 
-// Seconds of a call by the size of the message in bytes.
+// Seconds per call, by message size in bytes.
 using Times = std::map<int64_t, double>;
 
 struct Figures {
   Times times;
-  std::string kind;  // of what joins the workers
+  std::string kind;  // the transport
   int workers = 1;
 };
 
@@ -66,7 +66,7 @@ nlohmann::json read_json(const std::filesystem::path& path) {
   nlohmann::json json =
       nlohmann::json::parse(os::read_file(path), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    throw Error(ExitCode::Bug, fmt::format("cannot read the figures in {}", path.string()));
+    throw Error(ExitCode::Bug, fmt::format("cannot read the results in {}", path.string()));
   }
   return json;
 }
@@ -79,8 +79,8 @@ Figures from_json(const nlohmann::json& json) {
   return figures;
 }
 
-// `theirs` may have no figures. Each worker sends and receives 2 (n - 1) / n of the message at
-// least, which is what the bandwidth of the bus counts.
+// `theirs` can be empty. Bus bandwidth follows nccl-tests: each worker must send and receive at
+// least 2 (n - 1) / n times the message size.
 std::string format_figures(const Figures& ours, const Figures& theirs) {
   const auto bus = [&](double bytes, double seconds) {
     const auto count = static_cast<double>(ours.workers);
@@ -91,7 +91,7 @@ std::string format_figures(const Figures& ours, const Figures& theirs) {
   std::vector<std::vector<std::string>> rows = {{"size", "us", "GB/s", "bus GB/s"}};
   if (!theirs.times.empty()) {
     rows.front().insert(rows.front().end(),
-                        {theirs.kind + ", us", theirs.kind + ", bus GB/s", "their time / ours"});
+                        {theirs.kind + ", us", theirs.kind + ", bus GB/s", "peer / lockstep"});
   }
   for (const auto& [size, seconds] : ours.times) {
     const auto bytes = static_cast<double>(size);
@@ -127,7 +127,7 @@ void report(const AllreduceBenchOptions& options, const Figures& ours, const Fig
   }
 }
 
-// This process is a worker, of others or alone.
+// Measures in this process, which is one of the workers or the only one.
 int measure_as_worker(const AllreduceBenchOptions& options) {
   std::vector<std::string> flags = {
       "--device", options.common.device, "--transport", options.transport};
@@ -140,8 +140,8 @@ int measure_as_worker(const AllreduceBenchOptions& options) {
   });
 }
 
-// `lockstep run` lies beside this program. `file` is where the figures go; the run directory beside
-// it.
+// The launch command. `lockstep` is in the directory of this program. `file` is the output file;
+// the run directory is next to it.
 std::vector<std::string> launch(const AllreduceBenchOptions& options,
                                 const std::filesystem::path& file) {
   const std::filesystem::path self = os::own_executable();
@@ -208,8 +208,8 @@ Figures run_peers(const AllreduceBenchOptions& options,
 int measure_allreduce(const AllreduceBenchOptions& options) {
   if (options.workers == 0) {
     if (options.common.peer) {
-      throw Error(ExitCode::Usage, "cannot start the Python peer from within a gang")
-          .fact("asked", "--peer without --workers", "command line")
+      throw Error(ExitCode::Usage, "cannot run the Python peer from a worker")
+          .fact("found", "--peer without --workers", "command line")
           .hint("lockstep-bench allreduce --workers 2 --peer");
     }
     return measure_as_worker(options);

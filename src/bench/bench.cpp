@@ -11,8 +11,8 @@ namespace lockstep::bench {
 namespace {
 
 constexpr const char* kFooter =
-    "--peer runs the same in Python, with PyTorch, after lockstep's own: the same card, the same\n"
-    "weights and tokens. docs/bench.md says how every figure is made.\n"
+    "--peer also runs the measurement in Python with PyTorch, after that of lockstep: on the\n"
+    "same device, with the same weights and tokens. docs/bench.md defines every result.\n"
     "\n"
     "Examples:\n"
     "  lockstep-bench gpt2 --batch 64 --peer\n"
@@ -24,102 +24,118 @@ constexpr const char* kFooter =
     "  lockstep run --nproc-per-node 8 -- lockstep-bench allreduce\n"
     "\n"
     "Exit codes:\n"
-    "  0 done   64 usage   69 the Python peer could not be had   70 a bug of lockstep\n"
-    "  74 a file cannot be read or written";
+    "  0    success\n"
+    "  64   invalid or conflicting options\n"
+    "  69   the Python peer is unavailable\n"
+    "  70   internal error: a bug in lockstep\n"
+    "  74   a file could not be read or written";
 
-// CLI11's own says it with the largest number that there is.
+// The range check of CLI11 would print the largest possible number as upper bound.
 CLI::Validator at_least(double least) {
   return CLI::Validator(
       [least](const std::string& text) {
         double number = 0;
         const bool is_enough = CLI::detail::lexical_cast(text, number) && number >= least;
-        return is_enough ? std::string() : fmt::format("{} is not at least {:g}", text, least);
+        return is_enough ? std::string() : fmt::format("{} is less than {:g}", text, least);
       },
       "");
 }
 
 void add_common(CLI::App& app, CommonOptions& options) {
-  app.add_option("--device", options.device, "auto, cpu or cuda [auto]")
+  app.add_option("--device", options.device, "Device: auto, cpu or cuda [auto]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--json", options.json, "Every figure, for machines")->type_name("FILE");
-  app.add_option("--flag", options.flags, "A flag of training programs, as --flag=--cuda-graph")
+  app.add_option("--json", options.json, "Write all results as JSON to FILE")->type_name("FILE");
+  app.add_option("--flag",
+                 options.flags,
+                 "Pass FLAG to the training, as in --flag=--cuda-graph; can be repeated")
       ->type_name("FLAG")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag("--peer", options.peer, "Also the same in Python");
-  app.add_option("--python", options.python, "What runs it [python3]")->type_name("PROGRAM");
+  app.add_flag("--peer", options.peer, "Also measure the Python peer");
+  app.add_option("--python", options.python, "Python interpreter of the peer [python3]")
+      ->type_name("PROGRAM");
 }
 
 void add_gpt2(CLI::App& app, int& code) {
   const auto options = std::make_shared<Gpt2BenchOptions>();
-  CLI::App* command = app.add_subcommand("gpt2", "Tokens per second of training GPT-2");
-  command->add_option("--size", options->size, "The published sizes, and tiny [124M]")
+  CLI::App* command = app.add_subcommand("gpt2", "Measure the training throughput of GPT-2");
+  command->add_option("--size", options->size, "Model size: tiny, 124M, 355M, 774M or 1.5B [124M]")
       ->type_name("NAME");
-  command->add_option("--batch", options->batch, "Texts of a step [64]")
+  command->add_option("--batch", options->batch, "Sequences per step [64]")
       ->type_name("COUNT")
       ->check(at_least(1));
   command
       ->add_option(
-          "--context", options->context, "Tokens of a text [all that the model can look at: 1024]")
+          "--context", options->context, "Tokens per sequence [context length of the model]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--precision", options->precision, "bf16 or fp32 [bf16]")
+  command->add_option("--precision", options->precision, "Precision: bf16 or fp32 [bf16]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"bf16", "fp32"}));
-  command->add_option("--steps", options->steps, "Of each of three timed blocks [20]")
+  command->add_option("--steps", options->steps, "Steps per timed block; there are three [20]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--warmup", options->warmup, "Steps before them [5]")
+  command->add_option("--warmup", options->warmup, "Warm-up steps [5]")
       ->type_name("COUNT")
       ->check(at_least(0));
-  command->add_option("--optimizer", options->optimizer, "adamw, adam or sgd [adamw]")
+  command->add_option("--optimizer", options->optimizer, "Optimizer: adamw, adam or sgd [adamw]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"adamw", "adam", "sgd"}));
-  command->add_option("-s,--strategy", options->strategy, "As of a training program [single]")
+  command
+      ->add_option("-s,--strategy", options->strategy, "Strategy, as in training programs [single]")
       ->type_name("NAME");
   add_common(*command, options->common);
-  command->add_option("--peer-mode", options->peer_mode, "compile or eager [compile]")
+  command
+      ->add_option(
+          "--peer-mode", options->peer_mode, "Mode of the peer: compile or eager [compile]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"compile", "eager"}));
-  command->add_option("--curve", options->curve, "The loss of every step: step,loss[,peer]")
+  command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,peer]")
       ->type_name("FILE");
-  command->add_option("--weights", options->weights, "Begins with these")->type_name("FILE");
-  command->add_option("--save-weights", options->save_weights, "Writes what it begins with (.pt)")
-      ->type_name("FILE");
-  command->add_option("--tokens", options->tokens, "Trains on what --save-tokens wrote")
+  command->add_option("--weights", options->weights, "Load the initial weights from FILE")
       ->type_name("FILE");
   command
-      ->add_option("--save-tokens", options->save_tokens, "Writes the tokens, int64 without header")
+      ->add_option(
+          "--save-weights", options->save_weights, "Write the initial weights to FILE (.pt)")
+      ->type_name("FILE");
+  command->add_option("--tokens", options->tokens, "Train on a file of --save-tokens")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--save-tokens", options->save_tokens, "Write the tokens to FILE, int64 without header")
       ->type_name("FILE");
   command->callback([options, &code] { code = measure_gpt2(*options); });
 }
 
 void add_mnist(CLI::App& app, int& code) {
   const auto options = std::make_shared<MnistBenchOptions>();
-  CLI::App* command =
-      app.add_subcommand("mnist", "Images per second of a bare loop and of the Trainer");
-  command->add_option("--net", options->net, "cnn, classic or mlp [cnn]")
+  CLI::App* command = app.add_subcommand(
+      "mnist", "Measure the throughput of a bare loop and of the Trainer on MNIST");
+  command->add_option("--net", options->net, "Network: cnn, classic or mlp [cnn]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cnn", "classic", "mlp"}));
-  command->add_option("--batch", options->batch, "Images of a step [64]")
+  command->add_option("--batch", options->batch, "Images per step [64]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--steps", options->steps, "Of each timed block [500]")
+  command->add_option("--steps", options->steps, "Steps per timed block [500]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--warmup", options->warmup, "Steps before each [50]")
+  command->add_option("--warmup", options->warmup, "Warm-up steps before each block [50]")
       ->type_name("COUNT")
       ->check(at_least(1));
   command
       ->add_option("--accuracy",
                    options->accuracy,
-                   "Instead the seconds from the command to this test accuracy, in percent")
+                   "Measure the time from the command to this test accuracy, in percent")
       ->type_name("PERCENT")
       ->check(at_least(1));
-  command->add_flag("--generated-digits", options->generated, "With drawn digits, not MNIST's");
-  command->add_option("--data-dir", options->data_dir, "Where MNIST is [data]")->type_name("DIR");
-  command->add_option("--until", options->until)->group("");  // the program that is timed
+  command->add_flag(
+      "--generated-digits", options->generated, "Use generated digits instead of MNIST");
+  command->add_option("--data-dir", options->data_dir, "Data directory with MNIST [data]")
+      ->type_name("DIR");
+  command->add_option("--until", options->until)
+      ->group("");  // internal: for the child process that is timed
   add_common(*command, options->common);
   command->callback([options, &code] {
     if (options->until > 0) {
@@ -134,30 +150,32 @@ void add_mnist(CLI::App& app, int& code) {
 
 void add_resnet(CLI::App& app, int& code) {
   const auto options = std::make_shared<ResnetBenchOptions>();
-  CLI::App* command = app.add_subcommand("resnet50", "Images per second of training a ResNet");
-  command->add_option("--net", options->net, "resnet18, 34, 50, 101 or 152 [resnet50]")
+  CLI::App* command = app.add_subcommand("resnet50", "Measure the training throughput of a ResNet");
+  command->add_option("--net", options->net, "Network: resnet18, 34, 50, 101 or 152 [resnet50]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}));
-  command->add_option("--batch", options->batch, "Images of a step [256]")
+  command->add_option("--batch", options->batch, "Images per step [256]")
       ->type_name("COUNT")
       ->check(at_least(2));
-  command->add_option("--size", options->size, "Pixels of a side [224]")
+  command->add_option("--size", options->size, "Width and height of an image in pixels [224]")
       ->type_name("COUNT")
       ->check(at_least(32));
-  command->add_option("--precision", options->precision, "bf16 or fp32 [bf16]")
+  command->add_option("--precision", options->precision, "Precision: bf16 or fp32 [bf16]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"bf16", "fp32"}));
-  command->add_option("--steps", options->steps, "Of each of three timed blocks [20]")
+  command->add_option("--steps", options->steps, "Steps per timed block; there are three [20]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--warmup", options->warmup, "Steps before them [8]")
+  command->add_option("--warmup", options->warmup, "Warm-up steps [8]")
       ->type_name("COUNT")
       ->check(at_least(1));
   add_common(*command, options->common);
-  command->add_option("--peer-mode", options->peer_mode, "compile or eager [compile]")
+  command
+      ->add_option(
+          "--peer-mode", options->peer_mode, "Mode of the peer: compile or eager [compile]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"compile", "eager"}));
-  command->add_option("--curve", options->curve, "The loss of every step: step,loss[,eager]")
+  command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,eager]")
       ->type_name("FILE");
   command->callback([options, &code] { code = measure_resnet(*options); });
 }
@@ -165,30 +183,41 @@ void add_resnet(CLI::App& app, int& code) {
 void add_loader(CLI::App& app, int& code) {
   const auto options = std::make_shared<LoaderBenchOptions>();
   CLI::App* command =
-      app.add_subcommand("loader", "Images per second of decoding JPEG files into batches");
-  CLI::Option* data_dir = command
-                              ->add_option("--data-dir",
-                                           options->data_dir,
-                                           "Where ImageNet is, as files or packs [drawn images]")
-                              ->type_name("DIR");
-  command->add_flag("--tiny", options->is_tiny, "TinyImageNet there instead")->needs(data_dir);
-  command->add_flag("--generated", options->is_generated, "Drawn images, which is the default")
+      app.add_subcommand("loader", "Measure the throughput of decoding JPEG files into batches");
+  CLI::Option* data_dir =
+      command
+          ->add_option("--data-dir",
+                       options->data_dir,
+                       "Data directory with ImageNet, as files or packs [generated images]")
+          ->type_name("DIR");
+  command
+      ->add_flag(
+          "--tiny", options->is_tiny, "Read TinyImageNet instead of ImageNet from --data-dir")
+      ->needs(data_dir);
+  command
+      ->add_flag("--generated",
+                 options->is_generated,
+                 "Use generated images; the default without --data-dir")
       ->excludes(data_dir);
-  command->add_option("--images", options->images, "Of the set, evenly spread [1000]")
+  command
+      ->add_option(
+          "--images", options->images, "Number of images, evenly spread over the data set [1000]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--size", options->size, "Pixels of a side [224]")
+  command->add_option("--size", options->size, "Width and height of an image in pixels [224]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--batch", options->batch, "Images of a batch [64]")
+  command->add_option("--batch", options->batch, "Images per batch [64]")
       ->type_name("COUNT")
       ->check(at_least(1));
   command
-      ->add_option("--threads", options->threads, "With commas [1 and as many as there are cores]")
+      ->add_option("--threads",
+                   options->threads,
+                   "Numbers of threads, separated by commas [1 and number of cores]")
       ->type_name("LIST")
       ->delimiter(',')
       ->check(at_least(0));
-  command->add_option("--seconds", options->seconds, "Of each of three rounds [2]")
+  command->add_option("--seconds", options->seconds, "Duration of each of three rounds [2]")
       ->type_name("SECONDS")
       ->check(at_least(0.001));
   add_common(*command, options->common);
@@ -197,20 +226,22 @@ void add_loader(CLI::App& app, int& code) {
 
 void add_allreduce(CLI::App& app, int& code) {
   const auto options = std::make_shared<AllreduceBenchOptions>();
-  CLI::App* command = app.add_subcommand("allreduce", "Time and bandwidth of sums over the gang");
+  CLI::App* command = app.add_subcommand("allreduce", "Measure time and bandwidth of all-reduce");
   command
-      ->add_option(
-          "--sizes", options->kilobytes, "KiB of the messages, with commas [4 to 262144, x4]")
+      ->add_option("--sizes",
+                   options->kilobytes,
+                   "Message sizes in KiB, separated by commas [4 to 262144, x4]")
       ->type_name("LIST")
       ->delimiter(',')
       ->check(at_least(1));
-  command->add_option("--seconds", options->seconds, "Spent on each size [0.5]")
+  command->add_option("--seconds", options->seconds, "Duration per message size [0.5]")
       ->type_name("SECONDS")
       ->check(at_least(0.001));
-  command->add_option("--workers", options->workers, "Starts so many with lockstep run")
+  command->add_option("--workers", options->workers, "Number of workers to start with lockstep run")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--transport", options->transport, "As of a training program [auto]")
+  command
+      ->add_option("--transport", options->transport, "Transport, as in training programs [auto]")
       ->type_name("NAME");
   add_common(*command, options->common);
   command->callback([options, &code] { code = measure_allreduce(*options); });
@@ -219,7 +250,8 @@ void add_allreduce(CLI::App& app, int& code) {
 }  // namespace
 
 int run(int argc, const char* const* argv) {
-  CLI::App app("Measures how fast this machine trains, beside what it could do", "lockstep-bench");
+  CLI::App app("Measure training throughput and compare it with the limits of the machine",
+               "lockstep-bench");
   app.footer(kFooter);
   app.require_subcommand(1);
   int code = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// lockstep-bench: how fast this machine trains, and how far that is from what it could do.
+// lockstep-bench: measures training throughput and compares it with the limits of the machine.
 namespace lockstep::bench {
 
 int run(int argc, const char* const* argv);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kBlocks = 3;
 
-// The median over blocks of the seconds of one call.
+// Seconds per call; the median of several blocks.
 double seconds_per_call(torch::Device device, int calls, const std::function<void()>& call) {
   call();
   call();
@@ -32,7 +32,7 @@ Ceilings measure_ceilings(torch::Device device, torch::ScalarType type) {
   const torch::NoGradGuard no_grad;
   const bool is_gpu = device.is_cuda();
   const int64_t side = is_gpu ? 8192 : 512;
-  // sixteen bits on a CPU may mean minutes where it has no instructions for them
+  // 16-bit products can take minutes on a CPU without instructions for them.
   const auto options = torch::device(device).dtype(is_gpu ? type : torch::kFloat32);
   Ceilings found{.matrix_side = side};
   {

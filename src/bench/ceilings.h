@@ -6,14 +6,15 @@
 
 namespace lockstep::bench {
 
-// What the device can do, as measured: the best that anything on it may hope for.
+// Measured limits of the device: upper bounds for any program.
 struct Ceilings {
-  double matrix_rate = 0;     // operations per second of a product of two square matrices
-  int64_t matrix_side = 0;    // of those
-  double copy_bandwidth = 0;  // bytes per second, read and written together
+  double matrix_rate = 0;   // floating-point operations per second of a product of square matrices
+  int64_t matrix_side = 0;  // rows of these matrices
+  double copy_bandwidth = 0;  // bytes per second, reads plus writes
 };
 
-// `type`: what the matrices are of. Random values: a GPU draws less power, and is faster, on zeros.
+// `type` is the type of the matrices. They have random values: with zeros a GPU needs less power
+// and is faster.
 Ceilings measure_ceilings(torch::Device device, torch::ScalarType type);
 
 }  // namespace lockstep::bench

@@ -6,29 +6,29 @@
 #include <string>
 #include <vector>
 
-// What lockstep-bench measures; each prints to stdout, returns the exit code of a training that has
-// told its failure itself, and throws an Error where it cannot begin.
+// The subcommands of lockstep-bench. Each prints to stdout. It returns the exit code of the
+// training, which prints its own errors, and throws an Error if the measurement cannot start.
 namespace lockstep::bench {
 
-// What all of them know.
+// Options of all subcommands.
 struct CommonOptions {
   std::string device = "auto";
-  std::filesystem::path json = {};  // a file for every figure; empty: none
-  bool peer = false;                // the same in Python, in the same run
+  std::filesystem::path json = {};  // output file; empty: none
+  bool peer = false;                // also measure the Python peer
   std::string python = "python3";
-  std::vector<std::string> flags = {};  // of training programs, handed on
+  std::vector<std::string> flags = {};  // passed to the training
 };
 
 struct Gpt2BenchOptions {
   CommonOptions common;
   std::string size = "124M";
   int64_t batch = 64;
-  int64_t context = 0;  // 0: all that the model can look at
+  int64_t context = 0;  // 0: context length of the model
   std::string precision = "bf16";
-  int64_t steps = 20;  // of each of the three timed blocks
+  int64_t steps = 20;  // per timed block; there are three
   int64_t warmup = 5;
   std::string optimizer = "adamw";
-  std::string strategy = {};  // empty: what a program has alone
+  std::string strategy = {};  // empty: default of a single process
   std::filesystem::path curve = {};
   std::filesystem::path weights = {};
   std::filesystem::path save_weights = {};
@@ -43,12 +43,12 @@ struct MnistBenchOptions {
   CommonOptions common;
   std::string net = "cnn";
   int64_t batch = 64;
-  int64_t steps = 500;  // of each of the timed blocks
+  int64_t steps = 500;  // per timed block
   int64_t warmup = 50;
-  double accuracy = 0;  // percent; not 0: measures the way there, from the command on
+  double accuracy = 0;  // percent; not 0: measure the time from the command to this accuracy
   bool generated = false;
   std::string data_dir = "data";
-  double until = 0;  // the same, in the program that is timed
+  double until = 0;  // target accuracy of the child process that is timed
 };
 
 int measure_mnist(const MnistBenchOptions& options);
@@ -61,7 +61,7 @@ struct ResnetBenchOptions {
   int64_t batch = 256;
   int64_t size = 224;
   std::string precision = "bf16";
-  int64_t steps = 20;  // of each of the three timed blocks
+  int64_t steps = 20;  // per timed block; there are three
   int64_t warmup = 8;
   std::filesystem::path curve = {};
   std::filesystem::path save_weights = {};
@@ -73,14 +73,14 @@ int measure_resnet(const ResnetBenchOptions& options);
 
 struct LoaderBenchOptions {
   CommonOptions common;
-  std::filesystem::path data_dir = {};  // empty: drawn images
-  bool is_tiny = false;                 // TinyImageNet there, not ImageNet
-  bool is_generated = false;            // the same as no data_dir, said
-  int64_t images = 1000;                // of the set, evenly spread
-  int64_t size = 224;                   // pixels of both sides of a sample
+  std::filesystem::path data_dir = {};  // empty: generated images
+  bool is_tiny = false;                 // data_dir contains TinyImageNet instead of ImageNet
+  bool is_generated = false;            // explicit form of an empty data_dir
+  int64_t images = 1000;                // evenly spread over the data set
+  int64_t size = 224;                   // width and height of a sample in pixels
   int64_t batch = 64;
-  std::vector<int> threads = {};  // empty: 1 and as many as cores
-  double seconds = 2;             // of each of the three rounds
+  std::vector<int> threads = {};  // empty: 1 and the number of cores
+  double seconds = 2;             // per round; there are three
 };
 
 int measure_loader(LoaderBenchOptions options);
@@ -88,8 +88,8 @@ int measure_loader(LoaderBenchOptions options);
 struct AllreduceBenchOptions {
   CommonOptions common;
   std::vector<int64_t> kilobytes = {4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144};
-  double seconds = 0.5;  // spent on each size
-  int workers = 0;       // starts so many; 0: this process is one of them
+  double seconds = 0.5;  // per size
+  int workers = 0;       // number of workers to start; 0: this process is a worker
   std::string transport = "auto";
 };
 

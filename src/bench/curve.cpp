@@ -13,7 +13,7 @@ Difference compare(const std::vector<double>& ours, const std::vector<double>& t
   Difference found;
   for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
     const double difference = std::abs(ours[i] - theirs[i]);
-    if (found.step == 0 || !(difference <= found.largest)) {  // also where one is no number
+    if (found.step == 0 || !(difference <= found.largest)) {  // also true for NaN
       found = {.largest = difference, .step = i + 1};
     }
   }
@@ -23,7 +23,7 @@ Difference compare(const std::vector<double>& ours, const std::vector<double>& t
 std::vector<double> losses_of(const nlohmann::json& side) {
   std::vector<double> losses;
   for (const nlohmann::json& loss : side.value("losses", nlohmann::json::array())) {
-    // Python writes what is no number as null would be written elsewhere.
+    // NaN and infinities arrive as null, because JSON has no numbers for them.
     losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
   }
   return losses;

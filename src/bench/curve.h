@@ -9,25 +9,25 @@
 
 #include "bench/report.h"
 
-// The losses of two sides, step by step.
+// Comparison of two loss curves, step by step.
 namespace lockstep::bench {
 
 struct Difference {
   double largest = 0;
-  size_t step = 0;  // from 1
+  size_t step = 0;  // counted from 1
 };
 
 Difference compare(const std::vector<double>& ours, const std::vector<double>& theirs);
 
-// "losses" of a side's figures; what is no number there is none here.
+// The field "losses" of the results; values that are not numbers become NaN.
 std::vector<double> losses_of(const nlohmann::json& side);
 
-// step,loss[,peer]
+// CSV with the columns step,loss[,peer].
 void write_curve(const std::filesystem::path& path,
                  const std::vector<double>& ours,
                  const std::vector<double>& theirs);
 
-// Of the first and of the last step.
+// Table rows with the losses of the first and the last step.
 std::vector<Row> loss_rows(const nlohmann::json& ours, const nlohmann::json& theirs);
 
 }  // namespace lockstep::bench

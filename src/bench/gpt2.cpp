@@ -27,9 +27,9 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int64_t kBatches = 4;  // trained on again and again, so that the loss falls
+constexpr int64_t kBatches = 4;  // repeated, so that the loss falls
 constexpr int kBlocks = 3;
-constexpr int kPartSteps = 3;  // on which the parts of a step are timed
+constexpr int kPartSteps = 3;  // to measure the parts of a step
 constexpr uint64_t kSeed = 1;
 
 struct Figures {
@@ -43,15 +43,15 @@ struct Figures {
 
 void require_possible(const Gpt2BenchOptions& options, const Gpt2Options& model) {
   if (options.context > model.context) {
-    throw Error(ExitCode::Usage, "cannot train on texts longer than the model can look at")
-        .fact("asked", fmt::format("--context {}", options.context), "command line")
-        .fact("the model's context", std::to_string(model.context))
+    throw Error(ExitCode::Usage, "--context exceeds the context length of the model")
+        .fact("found", fmt::format("--context {}", options.context), "command line")
+        .fact("maximum", std::to_string(model.context), "the model")
         .hint(fmt::format("--context {}", model.context));
   }
 }
 
-// [batches, N, T + 1], int64. The tokens of a language fall off like this too: the n-th is drawn
-// with a chance of about 1 / n.
+// Random tokens [batches, N, T + 1], int64. Token n has a probability of about 1 / n, like the
+// words of a natural language (Zipf's law).
 torch::Tensor draw_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
   auto generator = at::detail::createCPUGenerator(kSeed);
   const torch::Tensor chance = torch::rand(
@@ -66,22 +66,22 @@ torch::Tensor read_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
   const os::InputFile file(options.tokens);
   if (file.size() != tokens.nbytes()) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot train on {}: it is not of this shape", options.tokens.string()))
-        .fact("wanted",
-              fmt::format("{} bytes, {} x {} x {} numbers of 64 bits",
+                fmt::format("cannot train on {}: it has another size", options.tokens.string()))
+        .fact("expected",
+              fmt::format("{} bytes, {} x {} x {} 64-bit integers",
                           tokens.nbytes(),
                           kBatches,
                           options.batch,
                           options.context + 1))
         .fact("found", fmt::format("{} bytes", file.size()))
-        .hint("the --batch and --context that it was written with");
+        .hint("use the --batch and --context with which the file was written");
   }
   file.read(0, tokens.data_ptr(), tokens.nbytes());
   if (tokens.min().item<int64_t>() < 0 || tokens.max().item<int64_t>() >= vocabulary) {
     throw Error(
         ExitCode::Usage,
-        fmt::format("cannot train on {}: it has tokens that are none", options.tokens.string()))
-        .fact("the model's tokens", fmt::format("0 to {}", vocabulary - 1));
+        fmt::format("{} contains token ids outside the vocabulary", options.tokens.string()))
+        .fact("vocabulary", fmt::format("0 to {}", vocabulary - 1));
   }
   return tokens;
 }
@@ -177,7 +177,7 @@ nlohmann::json run_gpt2_peer(const Gpt2BenchOptions& options,
                                       "--tokens",     options.save_tokens.string()});
 }
 
-// Of two sides with the same model, optimizer and batch.
+// The results as JSON.
 nlohmann::json figures_of(const Gpt2BenchOptions& options, const Figures& figures) {
   const Gpt2Options model = gpt2_options(options.size);
   const auto tokens = static_cast<double>(options.batch * options.context);
@@ -196,8 +196,8 @@ nlohmann::json figures_of(const Gpt2BenchOptions& options, const Figures& figure
   return json;
 }
 
-// The bytes that AdamW cannot do without: parameter, gradient and both averages are read, all but
-// the gradient written, four bytes each. Nothing for other optimizers.
+// Memory traffic of AdamW per second: it must read parameter, gradient and both moments and write
+// all but the gradient, four bytes each. Nothing for other optimizers.
 std::optional<double> update_bandwidth(const Gpt2BenchOptions& options,
                                        const nlohmann::json& side) {
   const auto milliseconds = find_figure(side, "update_ms");
@@ -239,7 +239,7 @@ void print(const Gpt2BenchOptions& options, const Ceilings& ceilings, const nloh
   const std::vector<Row> losses = loss_rows(ours, theirs);
   rows.insert(rows.end(), losses.begin(), losses.end());
 
-  fmt::print("GPT-2 {}, {} x {} tokens a step, {}, {}, {}\n\n",
+  fmt::print("GPT-2 {}, {} x {} tokens per step, {}, {}, {}\n\n",
              options.size,
              options.batch,
              options.context,
@@ -255,7 +255,7 @@ void print(const Gpt2BenchOptions& options, const Ceilings& ceilings, const nloh
              ceilings.matrix_side,
              ceilings.copy_bandwidth / 1e9);
   if (!theirs.empty()) {
-    fmt::print("loss curves     differ by {:.6f} at most, at step {}\n",
+    fmt::print("loss curves     maximum difference {:.6f}, at step {}\n",
                json.at("largest_loss_difference").get<double>(),
                json.at("largest_loss_difference_step").get<size_t>());
   }
@@ -326,7 +326,7 @@ int measure_gpt2(const Gpt2BenchOptions& asked) {
     try {
       theirs = run_gpt2_peer(options, script, figures.device);
     } catch (const Error&) {
-      report(options, figures, theirs);  // ours took its time too
+      report(options, figures, theirs);  // the results of lockstep are not lost
       throw;
     }
   }

@@ -33,18 +33,18 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Where the time of an image goes on one thread, in microseconds.
+// Microseconds per image on one thread, by part.
 struct Parts {
   double read = 0;
-  double decode = 0;  // and scale
-  double rest = 0;    // of a batch: memory for it, labels
-  double pin = 0;     // a copy into pinned memory, which image files save; 0: no GPU
-  double bytes = 0;   // of a file; no time
+  double decode = 0;  // including scaling
+  double rest = 0;    // rest of a batch: memory and labels
+  double pin = 0;     // copy into pinned memory, which image data sets avoid; 0: no GPU
+  double bytes = 0;   // file size, not a time
 };
 
 struct Figures {
-  std::map<int, double> rates;  // images/s by threads
-  double other_rate = 0;        // with the most threads, from the other form
+  std::map<int, double> rates;  // images/s by number of threads
+  double other_rate = 0;        // with the largest number of threads, from the other form
   Parts parts;
 };
 
@@ -55,8 +55,8 @@ image::Recipe recipe_of(const LoaderBenchOptions& options) {
   return recipe;
 }
 
-// Batches without end, in an order of its own. What the threads make before the first batches are
-// there is not counted.
+// Images per second over an endless random order. Batches that the threads prefetched before the
+// start of the measurement are not counted.
 double measure_rate(const DatasetPtr& dataset,
                     const LoaderBenchOptions& options,
                     int threads,
@@ -110,7 +110,7 @@ Parts measure_parts(const image::Store& store,
       try {
         maker.make(file, static_cast<uint64_t>(index), pixels.data());
       } catch (const image::Corrupt&) {
-        // The data set tells of it below.
+        // The data set reports corrupt images below.
       }
       sum.bytes += static_cast<double>(file.size());
       sum.read += std::chrono::duration<double>(was_read - start).count();
@@ -154,7 +154,7 @@ void report(const LoaderBenchOptions& options,
   const auto per_thread = [most = most](std::optional<double> rate) {
     return rate ? std::optional(*rate / std::max(1, most)) : std::nullopt;
   };
-  rows.push_back({fmt::format("images/s of each of {}", threads_text(most)),
+  rows.push_back({fmt::format("images/s per thread, {}", threads_text(most)),
                   per_thread(best),
                   per_thread(theirs_at(most)),
                   0});
@@ -164,15 +164,15 @@ void report(const LoaderBenchOptions& options,
        ours.other_rate,
        std::nullopt,
        0});
-  rows.push_back({"KiB of a file", ours.parts.bytes / 1024});
+  rows.push_back({"KiB per file", ours.parts.bytes / 1024});
   rows.push_back({"us per image: read", ours.parts.read});
   rows.push_back({"us per image: decode and scale", ours.parts.decode});
-  rows.push_back({"us per image: the rest of a batch", ours.parts.rest});
+  rows.push_back({"us per image: rest of the batch", ours.parts.rest});
   if (ours.parts.pin > 0) {
-    rows.push_back({"us per image: a copy to pinned memory, saved", ours.parts.pin});
+    rows.push_back({"us per image: copy to pinned memory (avoided)", ours.parts.pin});
   }
   fmt::print(
-      "Loader, {} images ({}, {}), {} x {} pixels, {} in a batch, {} cores; medians of {} "
+      "Loader, {} images ({}, {}), {} x {} pixels, batch {}, {} cores; medians of {} "
       "rounds of {:g} s\n\n{}\n",
       images.store->size(),
       images.origin,

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Every n-th image of another store.
+// A selection of every n-th image of another store.
 class Sparse : public image::Store {
  public:
   Sparse(image::StorePtr all, int64_t count)
@@ -41,7 +41,7 @@ class Sparse : public image::Store {
   int64_t count_;
 };
 
-// As large as ImageNet's are on the average.
+// About the average size in ImageNet.
 constexpr image::Size kDrawnSize = {.width = 500, .height = 375};
 constexpr int kDrawnClasses = 10;
 
@@ -59,11 +59,11 @@ LoaderImages find_images(const LoaderBenchOptions& options, const fs::path& scra
                        [](int64_t, int64_t) {});
     return {
         .store = std::make_shared<Sparse>(image::find_tiny_imagenet(scratch).train, options.images),
-        .origin = fmt::format("drawn, {} x {}", kDrawnSize.width, kDrawnSize.height)};
+        .origin = fmt::format("generated, {} x {}", kDrawnSize.width, kDrawnSize.height)};
   }
   const image::Sets sets = options.is_tiny ? image::find_tiny_imagenet(options.data_dir)
                                            : image::find_imagenet(options.data_dir);
-  // Who has packs has them to be read.
+  // Packs have precedence over folders, as in training.
   const bool is_packed = !fs::exists(sets.train->name(0));
   return {.store = std::make_shared<Sparse>(sets.train, options.images),
           .origin = sets.origin,

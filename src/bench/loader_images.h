@@ -8,23 +8,23 @@
 #include "bench/commands.h"
 #include "image/store.h"
 
-// The images that `lockstep-bench loader` reads.
+// The images for `lockstep-bench loader`.
 namespace lockstep::bench {
 
-// Some images, and where they came from, for people.
+// A set of images and a description of their origin.
 struct LoaderImages {
   image::StorePtr store;
   std::string origin;
   bool is_packed = false;
 };
 
-// options.images of the training set, evenly spread; drawn ones, below `scratch`, if asked for.
+// options.images images, evenly spread over the training set, or generated images below `scratch`.
 LoaderImages find_images(const LoaderBenchOptions& options, const std::filesystem::path& scratch);
 
-// The same images below `scratch` in the other form: in a pack, or as files.
+// The same images below `scratch` in the other form: as a pack or as files.
 LoaderImages copy_images(const LoaderImages& images, const std::filesystem::path& scratch);
 
-// One line each, for the peer: label, tab, path.
+// The list of images for the peer: one line per image with label, tab and path.
 void write_list(const image::Store& store, const std::filesystem::path& file);
 
 }  // namespace lockstep::bench

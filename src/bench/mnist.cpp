@@ -20,19 +20,19 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kRounds = 5;  // of each side, in turns: a slow moment of the machine hits both
+constexpr int kRounds = 5;  // alternating, so that a disturbance affects both sides
 constexpr int64_t kDigits = 4096;
 
 struct Figures {
-  double bare_us = 0;  // of a step
+  double bare_us = 0;  // per step
   double trainer_us = 0;
   double overhead_us = 0;
-  std::optional<double> graph_us = std::nullopt;  // under the Trainer, as a CUDA graph
+  std::optional<double> graph_us = std::nullopt;  // Trainer with a CUDA graph
   std::string device;
 };
 
-// As many digits as one epoch of `steps` needs, on the device. Drawn once and repeated: drawing is
-// not what is measured.
+// The digits of one epoch of `steps` steps, on the device. A few digits are generated and repeated,
+// because generation is not part of the measurement.
 DatasetPtr make_digits(const MnistBenchOptions& options, int64_t steps, torch::Device device) {
   const DatasetPtr drawn = generated_digits(kDigits, 1, /*seed=*/1).train;
   std::vector<int64_t> all(static_cast<size_t>(kDigits));
@@ -48,7 +48,7 @@ OptimizerOptions optimizer_options() {
   return {.name = "sgd", .lr = 0.02};
 }
 
-// What one would write with libtorch alone, fed by the same loader.
+// A plain libtorch loop with the same loader.
 double time_bare_loop(Session& session,
                       const MnistBenchOptions& options,
                       const DatasetPtr& digits) {
@@ -69,7 +69,7 @@ double time_bare_loop(Session& session,
     const Batch batch = loader.next()->to(session.device(), /*non_blocking=*/true);
     CrossEntropy()(*net, batch).value.backward();
     optimizer->step();
-    // zero_grad() of libtorch 1.13 fills them with zeros, which costs more than the Trainer does.
+    // zero_grad() of libtorch 1.13 fills gradients with zeros, which is slower than the Trainer.
     for (const torch::Tensor& parameter : parameters) {
       parameter.mutable_grad() = torch::Tensor();
     }
@@ -91,7 +91,7 @@ double time_trainer(Session& session, const MnistBenchOptions& options, const Da
 
 Figures measure(Session& session, const MnistBenchOptions& options) {
   const DatasetPtr digits = make_digits(options, options.warmup + options.steps, session.device());
-  // Warms up both, and lets the Trainer choose how this process computes convolutions on a CPU.
+  // Warms up both, and lets the Trainer select the convolution algorithm for CPUs in this process.
   time_trainer(session, options, digits);
   time_bare_loop(session, options, digits);
   std::vector<double> bare;
@@ -108,7 +108,7 @@ Figures measure(Session& session, const MnistBenchOptions& options) {
           .device = session.device().str()};
 }
 
-// The Trainer alone, where the session says that it records a step.
+// Measures only the Trainer, in a session with a CUDA graph.
 double measure_graph(Session& session, const MnistBenchOptions& options) {
   const DatasetPtr digits = make_digits(options, options.warmup + options.steps, session.device());
   std::vector<double> trainer;
@@ -138,7 +138,7 @@ void report(const MnistBenchOptions& options, const Figures& ours, const nlohman
     rows.push_back({"images/s, CUDA graph", rate_of(ours.graph_us), rate_of(graph), 0});
     rows.push_back({"us per step, CUDA graph", ours.graph_us, graph, 1});
   }
-  fmt::print("MNIST, {}, {} images a step, sgd, {}; medians of {} rounds of {} steps\n\n{}\n",
+  fmt::print("MNIST, {}, {} images per step, sgd, {}; medians of {} rounds of {} steps\n\n{}\n",
              options.net,
              options.batch,
              ours.device,
@@ -176,7 +176,7 @@ int measure_mnist(const MnistBenchOptions& options) {
   Figures ours;
   std::vector<std::string> flags = {"--device", options.common.device};
   flags.insert(flags.end(), options.common.flags.begin(), options.common.flags.end());
-  // The bare loop goes operator by operator, and so must what it is compared with.
+  // The bare loop runs without a CUDA graph, so the Trainer must do the same in this comparison.
   std::vector<std::string> plain = flags;
   plain.insert(plain.end(), {"--cuda-graph", "off"});
   int code = in_session(plain, [&](Session& session) {

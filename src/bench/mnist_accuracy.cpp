@@ -46,7 +46,7 @@ std::string bytes_of(const torch::Tensor& values) {
   return {static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()};
 }
 
-// Both sides read the same plain files, whatever the digits came from.
+// Writes plain IDX files, so that lockstep and the peer read the same data.
 void write_idx(const Dataset& digits, const std::filesystem::path& prefix) {
   std::vector<int64_t> all(static_cast<size_t>(digits.size()));
   std::iota(all.begin(), all.end(), 0);
@@ -59,7 +59,7 @@ void write_idx(const Dataset& digits, const std::filesystem::path& prefix) {
                  big_endian({0x801, count}) + bytes_of(batch.target.to(torch::kFloat32)));
 }
 
-// Notes the first step, and stops when the test accuracy is there.
+// Records the time of the first step and stops at the target test accuracy.
 class Finish final : public Callback {
  public:
   Finish(torch::Device device, double accuracy) : device_(device), accuracy_(accuracy) {}
@@ -83,7 +83,7 @@ class Finish final : public Callback {
   bool is_there_ = false;
 };
 
-// One start of a program, from the command to its end.
+// One execution of a program, from the command to its end.
 struct Run {
   double seconds = 0;
   double first_step = 0;  // seconds after the command
@@ -98,7 +98,7 @@ Run run_once(const std::vector<std::string>& command, const std::filesystem::pat
   const nlohmann::json json =
       nlohmann::json::parse(os::read_file(file), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    throw Error(ExitCode::Bug, fmt::format("cannot read the figures in {}", file.string()));
+    throw Error(ExitCode::Bug, fmt::format("cannot read the results in {}", file.string()));
   }
   run.first_step = find_figure(json, "first_step_time").value_or(begin) - begin;
   run.steps = find_figure(json, "steps").value_or(0);
@@ -106,7 +106,7 @@ Run run_once(const std::vector<std::string>& command, const std::filesystem::pat
   return run;
 }
 
-// Those of the middle run by seconds.
+// The run with the median duration.
 Run median_run(std::vector<Run> runs) {
   std::ranges::sort(runs, {}, &Run::seconds);
   return runs[runs.size() / 2];
@@ -135,7 +135,7 @@ void report(const MnistBenchOptions& options,
     }
     return made;
   };
-  fmt::print("MNIST to {:g} % test accuracy, {}, {} images a step, {}; the middle of {} starts\n\n",
+  fmt::print("MNIST to {:g} % test accuracy, {}, {} images per step, {}; median of {} runs\n\n",
              options.accuracy,
              options.net,
              kBatch,

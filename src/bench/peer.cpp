@@ -11,9 +11,9 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr const char* kWithout = "leave out --peer";
+constexpr const char* kWithout = "drop --peer";
 
-// What a program said last; Python names the reason there.
+// The last output line; for Python programs it contains the reason of a failure.
 std::string last_line(const std::string& text) {
   const std::vector<std::string> lines = split(trim(text), '\n');
   return lines.empty() ? "nothing" : lines.back();
@@ -32,7 +32,7 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
   }
   const auto program = os::find_program(python, os::environment());
   if (!program) {
-    throw Error(ExitCode::Unavailable, "cannot compare with Python: there is none")
+    throw Error(ExitCode::Unavailable, "cannot compare with Python: it is not installed")
         .fact("looked for", python, "PATH")
         .hint(fmt::format("--python PROGRAM, or {}", kWithout));
   }
@@ -42,7 +42,7 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
        "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"});
   if (!found.status.is_success()) {
     throw Error(ExitCode::Unavailable, "cannot compare with Python: it has no torch")
-        .fact("asked", program->string())
+        .fact("python", program->string())
         .hint(fmt::format("{} -m pip install torch, --python PROGRAM, or {}", python, kWithout));
   }
   return script;
@@ -54,9 +54,8 @@ std::string run_to_end(const std::vector<std::string>& command) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot measure: {} failed", command.front()))
         .fact("command", join(command, " "))
         .fact("exit code", std::to_string(result.status.shell_code()))
-        .fact("its last line",
-              last_line(trim(result.errors).empty() ? result.output : result.errors))
-        .hint("the command by itself; gpt2 keeps its files with --save-weights and --save-tokens");
+        .fact("last line", last_line(trim(result.errors).empty() ? result.output : result.errors))
+        .hint("run the command alone; gpt2 keeps its files with --save-weights and --save-tokens");
   }
   return result.output;
 }
@@ -69,8 +68,8 @@ nlohmann::json run_peer(const std::string& python,
   const std::string line = last_line(run_to_end(command));
   nlohmann::json figures = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!figures.is_object()) {
-    throw Error(ExitCode::Bug, "cannot read what the Python peer printed")
-        .fact("its last line", line)
+    throw Error(ExitCode::Bug, "cannot parse the output of the Python peer")
+        .fact("last line", line)
         .fact("command", join(command, " "));
   }
   return figures;

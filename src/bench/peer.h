@@ -8,23 +8,23 @@
 
 #include <nlohmann/json.hpp>
 
-// The programs in Python that lockstep is compared with: share/lockstep/peers beside the directory
+// The peers: Python programs for comparison, in ../share/lockstep/peers relative to the directory
 // of this program.
 namespace lockstep::bench {
 
-// The path of a peer. Throws an Error where it, `python` or its torch is missing, so that nothing
-// is measured in vain.
+// The path of a peer. Throws an Error if it, `python` or its torch is missing. Call it before the
+// measurement, which can take minutes.
 std::filesystem::path find_peer(const std::string& name, const std::string& python);
 
-// Runs a program to its end; throws an Error with its last words where it fails.
+// Runs a program to its end; throws an Error with its last output line if it fails.
 std::string run_to_end(const std::vector<std::string>& command);
 
-// Runs a peer; what the last line that it prints says.
+// Runs a peer and returns the JSON of its last output line.
 nlohmann::json run_peer(const std::string& python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments);
 
-// A figure of a peer's; nothing where it does not give it.
+// A value from the results of a peer; nothing if it is missing.
 std::optional<double> find_figure(const nlohmann::json& figures, const std::string& key);
 
 }  // namespace lockstep::bench

@@ -7,15 +7,15 @@
 
 namespace lockstep::bench {
 
-// A line of the table: a figure of ours and the same of the peer's.
+// A row of the table: a result of lockstep and of the peer.
 struct Row {
   std::string name;
   std::optional<double> ours;
   std::optional<double> theirs = std::nullopt;
-  int digits = 1;  // behind the point
+  int digits = 1;  // after the decimal point
 };
 
-// Names, our figures, and, where there is a peer, its figures and ours divided by them.
+// A table of names, results of lockstep and, with a peer, its results and the ratio.
 std::string format_rows(const std::vector<Row>& rows, const std::string& peer = "");
 
 double median(std::vector<double> values);

@@ -29,8 +29,8 @@ constexpr int64_t kClasses = 1000;
 constexpr int64_t kSeenClasses = 100;
 
 struct Figures {
-  double trainer_seconds = 0;  // a step under the Trainer, as it comes
-  double loop_seconds = 0;     // in a loop of one's own, operator by operator
+  double trainer_seconds = 0;  // per step, under the Trainer with default options
+  double loop_seconds = 0;     // per step, in a custom loop without a CUDA graph
   Parts parts;
   std::vector<double> losses;
   std::optional<uint64_t> peak;
@@ -38,8 +38,8 @@ struct Figures {
   std::string device;
 };
 
-// Multiplications of one image of 224 x 224 on its way forward, as torchvision's documentation has
-// them; two operations each, and backward takes twice as many.
+// Multiplications of a forward pass of one image of 224 x 224, from the documentation of
+// torchvision. Each counts as two operations, and the backward pass needs twice as many.
 double flops_per_image(const ResnetBenchOptions& options) {
   static const std::map<std::string, double> kMultiplications{{"resnet18", 1.814e9},
                                                               {"resnet34", 3.664e9},
@@ -50,8 +50,8 @@ double flops_per_image(const ResnetBenchOptions& options) {
   return 6 * kMultiplications.at(options.net) * share;
 }
 
-// Bytes [batches x N, 3, size, size] and what they show: for each class a coarse pattern, and noise
-// over it, so that there is something to learn.
+// Images as bytes [batches x N, 3, size, size] and their classes. Each class has a coarse pattern
+// with noise, so that the model can learn it.
 Batch draw_images(const ResnetBenchOptions& options, torch::Device device) {
   torch::manual_seed(1);
   const int64_t count = kBatches * options.batch;
@@ -193,7 +193,7 @@ void print(const ResnetBenchOptions& options,
   std::vector<Row> rows = {
       row("images/s", "images_per_second", 1, 0),
       row("ms per step", "ms_per_step", 1, 2),
-      row("ms per step, a loop of one's own", "loop_ms", 1, 2),
+      row("ms per step, custom loop", "loop_ms", 1, 2),
       row("  forward", "forward_ms", 1, 2),
       row("  backward", "backward_ms", 1, 2),
       row("  optimizer", "update_ms", 1, 2),
@@ -203,7 +203,7 @@ void print(const ResnetBenchOptions& options,
   };
   const std::vector<Row> losses = loss_rows(ours, theirs);
   rows.insert(rows.end(), losses.begin(), losses.end());
-  fmt::print("{}, {} images of {} x {} a step, on the device, {}, sgd, {}\n\n",
+  fmt::print("{}, {} images of {} x {} per step, on the device, {}, sgd, {}\n\n",
              options.net,
              options.batch,
              options.size,
@@ -223,8 +223,8 @@ void print(const ResnetBenchOptions& options,
                find_figure(json.at("eager"), "images_per_second").value_or(0));
   }
   if (json.contains("largest_loss_difference")) {
-    fmt::print("loss curves     differ from {} by {:.6f} at most, at step {}\n",
-               json.contains("eager") ? "eager's" : "the peer's",
+    fmt::print("loss curves     maximum difference from {} {:.6f}, at step {}\n",
+               json.contains("eager") ? "PyTorch eager" : "the peer",
                json.at("largest_loss_difference").get<double>(),
                json.at("largest_loss_difference_step").get<size_t>());
   }
@@ -304,12 +304,12 @@ int measure_resnet(const ResnetBenchOptions& asked) {
   if (options.common.peer) {
     try {
       peer = run_resnet_peer(options, script, figures.device, options.peer_mode);
-      // The curve is eager's: that is what everybody else's programs compute.
+      // The loss curve is compared with eager mode, the reference for numerical results.
       if (peer.value("mode", "") != "eager") {
         eager = run_resnet_peer(options, script, figures.device, "eager");
       }
     } catch (const Error&) {
-      report(options, figures, peer, eager);  // ours took its time too
+      report(options, figures, peer, eager);  // the results of lockstep are not lost
       throw;
     }
   }

@@ -22,7 +22,8 @@ int in_session(std::vector<std::string> flags, const std::function<void(Session&
     words.push_back(flag.data());
   }
   words.push_back(nullptr);
-  return lockstep::run(static_cast<int>(flags.size()), words.data(), {.about = "Measures"}, body);
+  return lockstep::run(
+      static_cast<int>(flags.size()), words.data(), {.about = "Measure training throughput"}, body);
 }
 
 }  // namespace lockstep::bench

@@ -9,8 +9,8 @@
 
 namespace lockstep::bench {
 
-// Runs `body` as lockstep::run() runs a training program that was started with these flags; returns
-// its exit code. Alone it leaves no run directory behind.
+// Runs `body` in lockstep::run(), like a training program with these flags, and returns its exit
+// code. Outside of `lockstep run` the run directory is temporary.
 int in_session(std::vector<std::string> flags, const std::function<void(Session&)>& body);
 
 }  // namespace lockstep::bench

@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-// Takes the time of the steps after the warm-up, on an idle device at both ends.
+// Measures the time of the steps after the warm-up; the device is idle at both ends.
 class StepTimer {
  public:
   StepTimer(torch::Device device, int64_t warmup, int64_t steps)
@@ -46,7 +46,7 @@ class TimerCallback final : public Callback {
   StepTimer& timer_;
 };
 
-// How the training goes is not the result here.
+// Runs a training without its output, which would mix with the results.
 template <typename Model, typename Callable = CrossEntropy>
 void fit_silently(Trainer& trainer,
                   Model& net,

@@ -12,18 +12,17 @@
 
 namespace lockstep::bench {
 
-// Milliseconds of the parts of a step.
+// Duration of the parts of a step in milliseconds.
 struct Parts {
   double forward = 0;
   double backward = 0;
   double update = 0;
 };
 
-// A training as a program with a loop of its own has it, over the same batches again and again, so
-// that the loss falls.
+// A custom training loop without the Trainer. It repeats the same batches, so that the loss falls.
 class TimedTraining {
  public:
-  // `most_steps`: how many run() makes in all.
+  // `most_steps` is the maximum total number of steps of run().
   TimedTraining(Session& session,
                 std::shared_ptr<torch::nn::Module> net,
                 std::unique_ptr<torch::optim::Optimizer> optimizer,
@@ -31,13 +30,13 @@ class TimedTraining {
                 std::vector<Batch> batches,
                 int64_t most_steps);
 
-  // Nothing here waits for the device: the loss stays there until losses().
+  // Does not synchronize with the device: losses stay there until losses() is called.
   void run(int64_t steps);
 
-  // Some more steps, with a wait between their parts; medians.
+  // Runs more steps with a synchronization after each part; returns medians.
   Parts run_by_parts(int steps);
 
-  // Of the steps of run().
+  // The losses of all steps of run().
   std::vector<double> losses() const;
 
   torch::Device device() const { return device_; }

@@ -3,7 +3,8 @@
 
 #include "os/memory.h"
 
-// Older ones have no name for the allocator of any GPU, and lockstep is built without CUDA.
+// Older versions of libtorch have no device-independent allocator interface, and lockstep is built
+// without CUDA headers.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
 #define LOCKSTEP_HAS_DEVICE_ALLOCATOR 1
 #include <c10/core/CachingDeviceAllocator.h>
@@ -33,7 +34,7 @@ std::optional<uint64_t> peak_bytes(torch::Device device) {
   }
 #if LOCKSTEP_HAS_DEVICE_ALLOCATOR
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
-  return static_cast<uint64_t>(stats.allocated_bytes[0].peak);  // of all pools together
+  return static_cast<uint64_t>(stats.allocated_bytes[0].peak);  // of all pools
 #else
   return std::nullopt;
 #endif

@@ -9,18 +9,18 @@
 
 namespace lockstep::bench {
 
-// Until the device has done all that it was asked for; a CPU has.
+// Waits until the device has finished all work; returns immediately for a CPU.
 void wait_for(torch::Device device);
 
-// Of `work` on a device that is idle before and after.
+// The duration of `work`, with an idle device before and after it.
 double seconds_of(torch::Device device, const std::function<void()>& work);
 
-// The most memory of tensors on a GPU since forget_peak(); of a CPU the most that was resident
-// since the process began. Nothing where this libtorch does not say.
+// Peak memory of tensors on a GPU since forget_peak(); on a CPU the peak resident memory since the
+// start of the process. Nothing if this version of libtorch does not provide it.
 std::optional<uint64_t> peak_bytes(torch::Device device);
 void forget_peak(torch::Device device);
 
-// Gives memory that libtorch keeps back to the GPU, for another process.
+// Returns cached memory of libtorch to the GPU, for another process.
 void release_memory(torch::Device device);
 
 }  // namespace lockstep::bench

@@ -11,6 +11,36 @@
 #include "checkpoint/shard.h"
 #include "os/files.h"
 
+// How a checkpoint becomes complete. A checkpoint must be complete or absent after a crash of any
+// process or of any machine, at any time. Workers exchange no messages here; they see each other
+// only through files in the partial directory, which can be on a network file system.
+//
+//   every rank, write_shard()          rank 0, complete()
+//   -------------------------          ------------------
+//   1. write and fsync its shard
+//   2. write and fsync its index,
+//      rename it into place
+//                                      3. wait for all indexes, check that the shards contain every
+//                                         element exactly once
+//                                      4. write and fsync state.json and manifest.json
+//                                      5. remove the indexes
+//                                      6. publish: fsync the directory, rename it to step-N, fsync
+//                                         the root, then write COMPLETE (see Draft::publish)
+//
+// The order matters:
+// - 1 before 2: an index promises that the bytes of its shard are on the disk. The index appears
+//   atomically, so rank 0 never reads a part of one.
+// - 2 before 3: rank 0 takes sizes and checksums from the indexes and does not read the shards
+//   again. The checksums describe the bytes in the memory of the writer, so a fault of the disk or
+//   of the network is found when the checkpoint is read.
+// - 3 before 6: a checkpoint with a gap or an overlap is never published.
+// - 6 is last: readers ignore a directory without COMPLETE, and COMPLETE contains the checksum of
+//   manifest.json, which contains the checksums of all other files.
+//
+// A failure before the end of 6 throws. ~Draft then removes the directory. If rank 0 is killed, the
+// next save removes it (remove_leftovers), because the lock on the directory is gone with the
+// process. Each save has a new random token in the name of its partial directory: a slow writer of
+// an abandoned save cannot write into the directory of a later one.
 namespace lockstep::checkpoint {
 namespace {
 
@@ -22,7 +52,8 @@ Error failed(const GangSave& save, std::string_view why) {
                fmt::format("cannot save checkpoint {}: {}", directory_name(save.state.step), why));
 }
 
-// Of all files that the workers have written until now.
+// A number that changes whenever a worker creates a file or adds bytes to one; the 1 per file makes
+// an empty file count.
 uint64_t bytes_in(const std::filesystem::path& directory) {
   uint64_t bytes = 0;
   std::error_code error;
@@ -35,7 +66,9 @@ uint64_t bytes_in(const std::filesystem::path& directory) {
   return bytes;
 }
 
-// Waits for files of other processes, perhaps on other machines; nothing but looking tells.
+// Waits for the index files of the other ranks by polling: inotify does not see changes that other
+// machines make on a network file system. The timeout restarts with every new byte, so that it
+// limits a lack of progress and not the time that a large shard takes on a slow disk.
 class Waiting {
  public:
   Waiting(const GangSave& save, const Patience& patience) : save_(save), patience_(patience) {}
@@ -56,9 +89,12 @@ class Waiting {
   }
 
  private:
+  // Throws if there is no point in waiting any longer. It lists the directory at most every 50 ms,
+  // because on a network file system each listing costs a round trip per file.
   void look(int rank) {
     if (patience_.give_up) {
-      throw failed(save_, fmt::format("rank {} is gone, and its shard is missing", rank));
+      throw failed(save_,
+                   fmt::format("rank {} did not write its shard, and a worker has failed", rank));
     }
     const Clock::time_point now = Clock::now();
     if (now < next_look_) {
@@ -71,8 +107,8 @@ class Waiting {
     }
     const std::chrono::duration<double> waited = now - grown_;
     if (waited > std::chrono::milliseconds(patience_.milliseconds)) {
-      throw failed(save_, fmt::format("the shard of rank {} does not come", rank))
-          .fact("waited", format_duration(waited.count()), "since any worker wrote a byte")
+      throw failed(save_, fmt::format("timed out waiting for the shard of rank {}", rank))
+          .fact("waited", format_duration(waited.count()), "since the last write by any worker")
           .fact("directory", save_.partial.string());
     }
   }
@@ -93,7 +129,7 @@ void add_to(TensorTable& tensors, const Json& piece, const GangSave& save, int r
     entry.dtype = dtype;
     entry.shape = shape;
   } else if (entry.dtype != dtype || entry.shape != shape) {
-    throw failed(save, fmt::format("the workers disagree about \"{}\"", name))
+    throw failed(save, fmt::format("the ranks disagree on type or shape of tensor \"{}\"", name))
         .fact("rank", std::to_string(rank));
   }
   entry.stretches.push_back({.shard = rank,
@@ -117,6 +153,7 @@ std::filesystem::path complete(const GangSave& save, Draft& draft, const Patienc
     }
   }
   for (auto& [name, entry] : tensors) {
+    // By offset, as require_covered() expects; at equal offsets empty stretches first.
     std::ranges::sort(entry.stretches, {}, [](const Stretch& stretch) {
       return std::pair(stretch.offset, stretch.count);
     });
@@ -127,6 +164,7 @@ std::filesystem::path complete(const GangSave& save, Draft& draft, const Patienc
   files[std::string(kStateFile)] = {.bytes = state.size(), .checksum = checksum(state)};
   const std::string text = to_json(files, tensors);
   draft.write(kManifestFile, text);
+  // The manifest now contains everything from the indexes.
   for (int rank = 0; rank < save.writers; ++rank) {
     os::remove_tree(save.partial / index_name(rank, save.writers));
   }

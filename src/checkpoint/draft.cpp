@@ -39,7 +39,7 @@ Draft::~Draft() {
   try {
     os::remove_tree(path_);
   } catch (const Error& error) {
-    log::warn("a part of a checkpoint stays behind: {}", error.what());
+    log::warn("could not remove an incomplete checkpoint: {}", error.what());
   }
 }
 
@@ -47,6 +47,17 @@ void Draft::write(std::string_view name, std::string_view bytes) const {
   os::write_file(path_ / name, bytes);
 }
 
+// A machine can crash between any two of these steps, and a file system can write names and
+// contents to the disk in another order than the calls. Each fsync below fixes one point of that
+// order:
+//
+//   fsync path_        the names of all files are on the disk before the rename
+//   rename, fsync root step-N exists and has all files, but no COMPLETE: still not a checkpoint
+//   atomic_write       writes COMPLETE under a temporary name, fsyncs it, renames it and fsyncs the
+//                      directory: COMPLETE appears with its full content or not at all
+//
+// A crash before the last rename leaves a directory that remove_leftovers() deletes; a crash after
+// it leaves a checkpoint.
 void Draft::publish(std::string_view complete) {
   os::sync_directory(path_);
   const std::filesystem::path root = target_.parent_path();
@@ -63,8 +74,9 @@ void Draft::publish(std::string_view complete) {
   path_.clear();
 }
 
-// Where a complete checkpoint of the same step exists, the new one is completed first, so that
-// there is one of the two under the name at every instant.
+// Replaces an existing checkpoint of the same step. COMPLETE is written before the name changes, so
+// that at every moment the name refers to a complete checkpoint, the old or the new one. A file
+// system without atomic exchange has a gap between the two renames in which neither exists.
 void Draft::replace(std::string_view complete) {
   os::atomic_write(path_ / kCompleteFile, complete);
   if (os::exchange_paths(path_, target_)) {
@@ -94,9 +106,9 @@ void require_space(const std::filesystem::path& root, int64_t step, uint64_t byt
   }
   Error error(
       ExitCode::Io,
-      fmt::format("cannot save checkpoint {}: there is not enough space", directory_name(step)));
+      fmt::format("cannot save checkpoint {}: not enough free space", directory_name(step)));
   explain_space(error, root, bytes);
-  error.hint("--keep 1 keeps fewer checkpoints, --run-dir DIR puts them elsewhere");
+  error.hint("--keep 1, to keep fewer checkpoints, or --run-dir DIR on another disk");
   throw error;
 }
 

@@ -11,11 +11,15 @@
 
 namespace lockstep::checkpoint {
 
-// The directory that a checkpoint is written in before it is one. Whatever it is called when it
-// goes away without publish(), it leaves nothing behind.
+// The directory in which a checkpoint is written until publish() makes it visible. Without a
+// successful publish() the destructor removes it, under whichever of its names it then has.
+//
+// The Draft holds a lock (flock) on the directory. The lock belongs to the inode, so it survives
+// the rename to step-N: until COMPLETE exists, no other writer takes the directory for a leftover.
 class Draft {
  public:
-  // `token` tells it from what a writer that is believed dead may still write.
+  // `token` is part of the name of the directory and differs for each save. A worker that was
+  // believed dead and still writes therefore cannot damage a later save of the same step.
   Draft(const std::filesystem::path& root, int64_t step, std::string_view token = "");
   ~Draft();
   Draft(const Draft&) = delete;
@@ -23,10 +27,11 @@ class Draft {
 
   const std::filesystem::path& path() const { return path_; }
 
+  // Returns when the bytes are on the disk.
   void write(std::string_view name, std::string_view bytes) const;
 
-  // Makes it the checkpoint of its step, in one instant. COMPLETE comes last, when the name is on
-  // the disk. Until then the next commit would remove it.
+  // Makes the directory the checkpoint of its step, atomically. COMPLETE is written last, when the
+  // name step-N is on the disk. A directory without COMPLETE is not a checkpoint.
   void publish(std::string_view complete);
 
  private:
@@ -37,10 +42,11 @@ class Draft {
   std::optional<os::DirectoryLock> lock_;
 };
 
-// Tells what a person with a full disk wants to know.
+// Adds facts to an error that can be caused by a full disk: space needed, space free, and the
+// previous checkpoint.
 void explain_space(Error& error, const std::filesystem::path& root, uint64_t bytes);
 
-// Throws Error (Io) where fewer than `bytes` are free.
+// Throws Error (Io) if fewer than `bytes` are free.
 void require_space(const std::filesystem::path& root, int64_t step, uint64_t bytes);
 
 }  // namespace lockstep::checkpoint

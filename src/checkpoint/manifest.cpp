@@ -20,12 +20,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Writes NaN and the infinities as null, for JSON has no word for them; null is read as NaN.
+// JSON cannot represent NaN and infinities. They are written as null, and null is read as NaN.
 double number_or_nan(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-// Parses, checks the format version, and gives what nlohmann has to say the name of the file.
+// Parses the text, checks its version, and turns exceptions of nlohmann into Errors with the file.
 template <typename Read>
 auto read_json(std::string_view text, const std::filesystem::path& file, Read read) {
   try {
@@ -33,9 +33,10 @@ auto read_json(std::string_view text, const std::filesystem::path& file, Read re
     const int version = json.at("version").get<int>();
     if (version > kFormatVersion) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot read {}: it was written by a newer lockstep", file.string()))
+                  fmt::format("cannot read {}: it was written by a newer version of lockstep",
+                              file.string()))
           .fact("format", fmt::format("version {}", version), file.filename().string())
-          .fact("known", fmt::format("up to version {}", kFormatVersion), "this program");
+          .fact("supported", fmt::format("up to version {}", kFormatVersion), "this program");
     }
     return read(json);
   } catch (const nlohmann::json::exception& fault) {
@@ -50,7 +51,7 @@ uint64_t parse_checksum(const std::string& text, const std::filesystem::path& fi
   const char* end = text.data() + text.size();
   if (text.size() != 16 || std::from_chars(text.data(), end, value, 16).ptr != end) {
     throw Error(ExitCode::Io,
-                fmt::format("cannot read {}: \"{}\" is no checksum", file.string(), text));
+                fmt::format("cannot read {}: \"{}\" is not a checksum", file.string(), text));
   }
   return value;
 }
@@ -114,7 +115,7 @@ std::string to_json(const Manifest& manifest) {
   return Json{{"version", kPartsVersion}, {"files", files_json(manifest)}}.dump(2) + "\n";
 }
 
-// One line for each tensor: there may be thousands, and people look.
+// Written by hand to get one line per tensor: a model can have thousands of them.
 std::string to_json(const Manifest& manifest, const TensorTable& tensors) {
   std::string text = fmt::format("{{\n\"version\": {},\n\"files\": {},\n\"tensors\": {{",
                                  kFormatVersion,
@@ -159,7 +160,7 @@ Manifest parse_manifest(std::string_view json, const std::filesystem::path& file
       if (!is_part_name(name) && name != kStateFile) {
         throw Error(
             ExitCode::Io,
-            fmt::format("cannot read {}: \"{}\" is no plain file name", file.string(), name));
+            fmt::format("cannot read {}: \"{}\" is not a plain file name", file.string(), name));
       }
       manifest[name] = {.bytes = entry.at("bytes").get<uint64_t>(),
                         .checksum = parse_checksum(entry.at("xxh3_64").get<std::string>(), file)};
@@ -204,18 +205,18 @@ void require_covered(const TensorTable& tensors, std::string_view source) {
         break;
       }
       if (stretch.offset < at && stretch.count > 0) {
-        throw refuse(fmt::format("has element {} twice", stretch.offset))
+        throw refuse(fmt::format("contains element {} twice", stretch.offset))
             .fact("second", fmt::format("shard {}", stretch.shard), std::string(kManifestFile));
       }
       at += stretch.count;
     }
     if (at < entry.elements()) {
-      throw refuse(fmt::format("has no element {}", at))
+      throw refuse(fmt::format("lacks element {}", at))
           .fact("shape", fmt::format("[{}]", fmt::join(entry.shape, ", ")))
           .fact("elements", fmt::to_string(entry.elements()));
     }
     if (at > entry.elements()) {
-      throw refuse(fmt::format("has more than its {} elements", entry.elements()));
+      throw refuse(fmt::format("has more than {} elements", entry.elements()));
     }
   }
 }

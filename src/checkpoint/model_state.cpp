@@ -10,7 +10,7 @@ namespace lockstep {
 namespace checkpoint {
 namespace {
 
-// Python's order: what a module has itself, then its children, each with all that is in it.
+// The order of state_dict() in Python: own parameters and buffers, then each child, recursively.
 void collect(const torch::nn::Module& module, const std::string& prefix, NamedTensors& tensors) {
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
     tensors.emplace_back(prefix + parameter.key(), parameter.value());
@@ -25,7 +25,7 @@ void collect(const torch::nn::Module& module, const std::string& prefix, NamedTe
   }
 }
 
-// A name whose tensors differ between the file and the model; empty where one has none.
+// A tensor that differs between file and model; an empty description: it does not exist there.
 struct Difference {
   std::string name;
   std::string written;
@@ -43,7 +43,7 @@ Descriptions describe_all(const NamedTensors& tensors) {
   return descriptions;
 }
 
-// In the model's order, then what only the file has, in the file's order.
+// In the order of the model, then tensors that only the file has, in the order of the file.
 std::vector<Difference> compare(const Descriptions& written, const Descriptions& wanted) {
   std::vector<Difference> differences;
   const std::map<std::string_view, std::string_view> in_file(written.begin(), written.end());
@@ -72,11 +72,11 @@ void require_same(const Descriptions& written,
     return;
   }
   const Difference& first = differences.front();
-  throw Error(ExitCode::Usage, fmt::format("cannot load {}: it is of another model", source))
+  throw Error(ExitCode::Usage, fmt::format("cannot load {}: it belongs to another model", source))
       .fact("differs",
             differences.size() == 1
                 ? first.name
-                : fmt::format("{}, the first of {}", first.name, differences.size()))
+                : fmt::format("{}, the first of {} differences", first.name, differences.size()))
       .fact("file", first.written.empty() ? "has no such tensor" : first.written)
       .fact("model", first.wanted.empty() ? "has no such parameter or buffer" : first.wanted);
 }
@@ -96,8 +96,7 @@ void apply_model(torch::nn::Module& model, const NamedTensors& weights, std::str
   for (const auto& [name, tensor] : weights) {
     by_name.emplace(name, &tensor);
   }
-  // Weights of before PyTorch 0.4.1 do not say how many batches a norm has seen. Python, too, takes
-  // them without.
+  // Weights from before PyTorch 0.4.1 have no num_batches_tracked. PyTorch also accepts them.
   std::erase_if(targets, [&by_name](const auto& item) {
     return item.first.ends_with(".num_batches_tracked") && !by_name.contains(item.first);
   });

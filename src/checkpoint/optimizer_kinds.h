@@ -6,8 +6,8 @@
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
 
-// What each kind of optimizer has, named once for saving and for loading: an archive is called with
-// the name and the place of each option of a group, and of each value that is kept for a parameter.
+// The fields of each type of optimizer, listed once for saving and for loading: `archive` is called
+// with the name and a reference for each option of a group and each state value of a parameter.
 namespace lockstep::checkpoint {
 
 struct Sgd {
@@ -108,7 +108,7 @@ struct Adagrad {
   }
 };
 
-// Calls `body` with the Kind that the optimizer is of.
+// Calls `body` with the Kind of the optimizer.
 template <typename Body>
 auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
   if (dynamic_cast<const torch::optim::SGD*>(&optimizer) != nullptr) {
@@ -127,7 +127,7 @@ auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
     return body(Adagrad());
   }
   throw Error(ExitCode::Usage, "cannot save or load the state of this optimizer")
-      .fact("known", "SGD, Adam, AdamW, Lamb, Adagrad");
+      .fact("supported", "SGD, Adam, AdamW, Lamb, Adagrad");
 }
 
 }  // namespace lockstep::checkpoint

@@ -10,7 +10,7 @@
 #include "lockstep/checkpoint.h"
 #include "optim/state_key.h"
 
-// An optimizer's state as a value:
+// The state of an optimizer as a value:
 //
 //   {"kind": "Adam",
 //    "state": {"conv1.weight": {"step": 938, "exp_avg": ..., "exp_avg_sq": ...}, ...},
@@ -29,7 +29,7 @@ Dict new_dict() {
   return Dict(c10::StringType::get(), c10::AnyType::get());
 }
 
-// Puts the fields of an object into a dict.
+// Archive that stores the fields of an object in a dict.
 class Save {
  public:
   void operator()(const char* name, double value) { dict_.insert(name, value); }
@@ -38,7 +38,7 @@ class Save {
   void operator()(const char* name, const std::tuple<double, double>& value) {
     dict_.insert(name, c10::ivalue::Tuple::create({std::get<0>(value), std::get<1>(value)}));
   }
-  // An absent tensor is an absent key, as in Python.
+  // An undefined tensor is stored as no key, as in PyTorch.
   void operator()(const char* name, const torch::Tensor& value) {
     if (value.defined()) {
       dict_.insert(name, value);
@@ -51,7 +51,7 @@ class Save {
   Dict dict_ = new_dict();
 };
 
-// Gets them back, checked. `like` is the parameter that tensors must match.
+// Archive that restores and checks fields. Tensors must have the shape of the parameter `like`.
 class Load {
  public:
   Load(Dict dict, std::string where, const torch::Tensor& like, std::string_view source)
@@ -70,7 +70,7 @@ class Load {
     const c10::IValue pair = find(name, &c10::IValue::isTuple);
     const auto& elements = pair.toTupleRef().elements();
     if (elements.size() != 2 || !elements[0].isDouble() || !elements[1].isDouble()) {
-      refuse(name, "is not two numbers");
+      refuse(name, "is not a pair of numbers");
     }
     value = {elements[0].toDouble(), elements[1].toDouble()};
   }
@@ -82,7 +82,7 @@ class Load {
     if (found.sizes() != like_.sizes() || found.scalar_type() != like_.scalar_type()) {
       refuse(name, fmt::format("is {}, the parameter is {}", describe(found), describe(like_)));
     }
-    // A copy, for what was loaded may be shared; of the parameter's memory format, on its device.
+    // A copy, because loaded tensors can share storage; with format and device of the parameter.
     value = torch::empty_like(like_, like_.options().requires_grad(false));
     value.copy_(found);
   }
@@ -101,7 +101,7 @@ class Load {
 
   [[noreturn]] void refuse(const char* name, std::string_view why) const {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot load {}: it does not fit this optimizer", source_))
+                fmt::format("cannot load {}: it does not match this optimizer", source_))
         .fact("differs", fmt::format("\"{}\" of {} {}", name, where_, why));
   }
 
@@ -111,7 +111,7 @@ class Load {
   std::string_view source_;
 };
 
-// Gets the state of one parameter back from pieces, where there is any.
+// Archive that restores the state of one parameter from pieces, if they contain any.
 class LoadPieces {
  public:
   LoadPieces(const PieceSource& source, std::string_view parameter, const torch::Tensor& like)
@@ -140,7 +140,7 @@ class LoadPieces {
     if (source_.shape(name) != into.sizes().vec()) {
       throw Error(
           ExitCode::Usage,
-          fmt::format("cannot load {}: it does not fit this optimizer", source_.description()))
+          fmt::format("cannot load {}: it does not match this optimizer", source_.description()))
           .fact("differs", name)
           .fact("checkpoint", fmt::format("[{}]", fmt::join(source_.shape(name), ", ")))
           .fact("program", describe(into));
@@ -162,7 +162,7 @@ std::string name_of(const torch::Tensor& parameter, const NamedTensors& paramete
       return name;
     }
   }
-  throw Error(ExitCode::Usage, "cannot name a parameter of the optimizer: it is none of the model")
+  throw Error(ExitCode::Usage, "a parameter of the optimizer does not belong to the model")
       .fact("parameter", describe(parameter));
 }
 
@@ -206,7 +206,7 @@ c10::IValue collect(const torch::optim::Optimizer& optimizer, const NamedTensors
       .fact("program", program);
 }
 
-// The entry of a dict, where it is of the wanted type.
+// The entry `name` of a dict, if it has the expected type.
 c10::IValue entry(const c10::IValue& dict,
                   const char* name,
                   bool (c10::IValue::*is_of_type)() const,
@@ -218,7 +218,7 @@ c10::IValue entry(const c10::IValue& dict,
     }
   }
   throw Error(ExitCode::Usage,
-              fmt::format("cannot load {}: it holds no optimizer state of lockstep", source))
+              fmt::format("cannot load {}: it contains no optimizer state of lockstep", source))
       .fact("missing", fmt::format("\"{}\"", name));
 }
 
@@ -230,12 +230,12 @@ std::string join_names(const c10::IValue& list) {
   return text;
 }
 
-// Fills the state of the parameter of that name; false: it has none.
+// Fills the state of the parameter with this name; false: it has no state.
 template <typename Kind>
 using LoadState =
     std::function<bool(const std::string&, const torch::Tensor&, typename Kind::State&)>;
 
-// The names of each group's parameters.
+// The names of the parameters of each group.
 std::vector<std::string> group_names(const torch::optim::Optimizer& optimizer,
                                      const NamedTensors& parameters) {
   std::vector<std::string> names;
@@ -250,7 +250,7 @@ std::vector<std::string> group_names(const torch::optim::Optimizer& optimizer,
   return names;
 }
 
-// The groups' options as `value` has them, where they have the parameters `names`.
+// The options of the groups in `value`, whose parameters must be `names`.
 template <typename Kind>
 std::vector<typename Kind::Options> load_options(const torch::optim::Optimizer& optimizer,
                                                  const std::vector<std::string>& names,
@@ -260,7 +260,7 @@ std::vector<typename Kind::Options> load_options(const torch::optim::Optimizer& 
   const auto saved_groups = list.toListRef();
   if (saved_groups.size() != optimizer.param_groups().size()) {
     refuse(source,
-           "it has another number of parameter groups",
+           "the number of parameter groups differs",
            std::to_string(saved_groups.size()),
            std::to_string(optimizer.param_groups().size()));
   }
@@ -270,7 +270,7 @@ std::vector<typename Kind::Options> load_options(const torch::optim::Optimizer& 
     const c10::IValue& saved = saved_groups[i];
     const std::string found = join_names(entry(saved, "params", &c10::IValue::isList, source));
     if (found != names[i]) {
-      refuse(source, fmt::format("group {} has other parameters", i), found, names[i]);
+      refuse(source, fmt::format("the parameters of group {} differ", i), found, names[i]);
     }
     const auto& group = optimizer.param_groups()[i];
     options.push_back(dynamic_cast<const typename Kind::Options&>(group.options()));
@@ -288,7 +288,7 @@ void set_options(torch::optim::Optimizer& optimizer,
   }
 }
 
-// Makes every new object before it puts the first one in place.
+// Creates all new objects before it installs the first, so that an error changes nothing.
 template <typename Kind>
 void apply(torch::optim::Optimizer& optimizer,
            const NamedTensors& parameters,
@@ -310,7 +310,7 @@ void apply(torch::optim::Optimizer& optimizer,
   optimizer.state() = std::move(new_states);
 }
 
-// The state that a value of collect() has.
+// Reads the state from a result of collect().
 template <typename Kind>
 LoadState<Kind> from_value(const c10::IValue& value, std::string_view source) {
   const Dict states = entry(value, "state", &c10::IValue::isGenericDict, source).toGenericDict();
@@ -342,7 +342,7 @@ template <typename Kind>
 void require_kind(const c10::IValue& value, std::string_view source) {
   const std::string kind = entry(value, "kind", &c10::IValue::isString, source).toStringRef();
   if (kind != Kind::kName) {
-    refuse(source, "it is of another optimizer", kind, Kind::kName);
+    refuse(source, "it belongs to another optimizer", kind, Kind::kName);
   }
 }
 

@@ -37,7 +37,7 @@ Json to_json(const c10::IValue& value) {
   return list;
 }
 
-// A list of numbers is a tuple, as betas are; of anything else a list, as names are.
+// JSON has no tuples: a list of numbers becomes a tuple (betas), any other list a list (params).
 c10::IValue from_json(const Json& json) {
   if (json.is_number_float()) {
     return json.get<double>();
@@ -88,7 +88,7 @@ std::string describe_value(const c10::IValue& value) {
 c10::IValue parse_description(const std::string& description, std::string_view source) {
   if (description.empty()) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot load {}: it holds no optimizer state of lockstep", source));
+                fmt::format("cannot load {}: it contains no optimizer state of lockstep", source));
   }
   const Json json = Json::parse(description);
   c10::impl::GenericList groups(c10::AnyType::get());

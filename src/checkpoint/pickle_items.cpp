@@ -44,29 +44,30 @@ bool is_key(const c10::IValue& value) {
   return value.isString() || value.isInt() || value.isBool() || value.isDouble();
 }
 
-// Only a list or dict that hangs on nothing yet may grow. So none can come to contain itself, and
-// the extent of a child is final when it is added to that of its parent. Python's own pickles
-// finish every child before they place it.
+// Adds the extent of `child` to that of `parent`. Only a list or dict that is not yet part of
+// another one can grow. Therefore no container can contain itself, and the extent of a child is
+// final when it is added. The pickles of Python satisfy this: they complete each child before they
+// add it.
 void place(PickleItem::Extent& parent, const PickleItem& child) {
   if (child.extent != nullptr) {
     child.extent->placed = true;
     parent.depth = std::max(parent.depth, child.extent->depth + 1);
   }
   if (parent.placed) {
-    refuse_pickle("a list or dict contains itself, or grows after it was put into another");
+    refuse_pickle("a list or dict contains itself, or grows after it was added to another");
   }
   parent.items += child.extent == nullptr ? 1 : child.extent->items;
   if (parent.depth > kMaxDepth) {
     refuse_pickle(fmt::format("lists and dicts are nested more than {} deep", kMaxDepth));
   }
   if (parent.items > kMaxPickleItems) {
-    refuse_pickle(fmt::format("the pickle holds more than {} items", kMaxPickleItems));
+    refuse_pickle(fmt::format("the pickle contains more than {} items", kMaxPickleItems));
   }
 }
 
 int64_t integer(const PickleItem& item) {
   if (item.kind != PickleItem::Kind::Value || !item.value.isInt()) {
-    refuse_pickle("a number of a tensor is not an integer");
+    refuse_pickle("a size or offset of a tensor is not an integer");
   }
   return item.value.toInt();
 }
@@ -85,8 +86,8 @@ std::vector<int64_t> extents(const PickleItem& tuple) {
   return values;
 }
 
-// (storage, offset, sizes, strides, requires_grad, hooks): the first and the last element must lie
-// in the storage; the last one is at offset + sum of (size - 1) * stride.
+// Arguments: (storage, offset, sizes, strides, requires_grad, hooks). The first and the last
+// element must be inside the storage; the last is at offset + sum of (size - 1) * stride.
 c10::IValue tensor(const std::vector<PickleItem>& arguments) {
   if (arguments.size() < 4 || arguments[0].kind != PickleItem::Kind::Storage) {
     refuse_pickle("a tensor is malformed");
@@ -108,7 +109,7 @@ c10::IValue tensor(const std::vector<PickleItem>& arguments) {
            !__builtin_add_overflow(last, reach, &last);
   }
   if (!fits || (elements > 0 && last >= data.numel())) {
-    refuse_pickle("a tensor lies outside its storage");
+    refuse_pickle("a tensor is outside its storage");
   }
   return data.as_strided(sizes, strides, offset);
 }
@@ -149,7 +150,7 @@ PickleItem new_tuple(std::vector<PickleItem> elements) {
 
 void append(const PickleItem& list, const std::vector<PickleItem>& items) {
   if (!list.value.isList()) {
-    refuse_pickle("the pickle appends to something that is no list");
+    refuse_pickle("the pickle appends to something that is not a list");
   }
   auto values = list.value.toList();
   for (const PickleItem& item : items) {
@@ -160,7 +161,7 @@ void append(const PickleItem& list, const std::vector<PickleItem>& items) {
 
 void set_items(const PickleItem& dict, const std::vector<PickleItem>& items) {
   if (!dict.value.isGenericDict() || items.size() % 2 != 0) {
-    refuse_pickle("the pickle sets items of something that is no dict");
+    refuse_pickle("the pickle sets items of something that is not a dict");
   }
   auto values = dict.value.toGenericDict();
   for (size_t i = 0; i < items.size(); i += 2) {
@@ -177,13 +178,13 @@ const c10::IValue& plain(const PickleItem& item) {
   switch (item.kind) {
     case PickleItem::Kind::Global:
       refuse_pickle(
-          fmt::format("it holds {} itself, not only tensors and plain values", item.name));
+          fmt::format("it contains {} itself, not only tensors and plain values", item.name));
     case PickleItem::Kind::Mark:
     case PickleItem::Kind::Storage:
-      refuse_pickle("it holds a bare storage, not only tensors and plain values");
+      refuse_pickle("it contains a bare storage, not only tensors and plain values");
     case PickleItem::Kind::Tuple:
       if (!item.value.isTuple()) {
-        refuse_pickle("it holds a tuple of Python objects, not only tensors and plain values");
+        refuse_pickle("it contains a tuple of Python objects, not only tensors and plain values");
       }
       break;
     case PickleItem::Kind::Value:
@@ -196,13 +197,13 @@ PickleItem global(std::string name) {
   if (!storage_types().contains(name) && name != kOrderedDict && name != kRebuildTensor &&
       name != kRebuildParameter && name != kSize) {
     refuse_pickle(
-        fmt::format("it holds the Python object {}, not only tensors and plain values", name));
+        fmt::format("it contains the Python object {}, not only tensors and plain values", name));
   }
   return {.kind = PickleItem::Kind::Global, .name = std::move(name)};
 }
 
-// ("storage", torch.FloatStorage, key, device, elements); tensors of any device go
-// to the CPU.
+// The id is ("storage", torch.FloatStorage, key, device, elements). The device is ignored: all
+// tensors are loaded to the CPU.
 PickleItem storage(const PickleItem& identity, const LoadStorage& load) {
   const auto* parts = identity.elements.get();
   if (parts == nullptr || parts->size() != 5 || !parts->at(0).value.isString() ||
@@ -220,7 +221,7 @@ PickleItem storage(const PickleItem& identity, const LoadStorage& load) {
 
 PickleItem call(const PickleItem& function, const PickleItem& arguments) {
   if (function.kind != PickleItem::Kind::Global || arguments.elements == nullptr) {
-    refuse_pickle("the pickle calls something that is no function");
+    refuse_pickle("the pickle calls something that is not a function");
   }
   const std::vector<PickleItem>& given = *arguments.elements;
   if (function.name == kOrderedDict && given.empty()) {
@@ -235,8 +236,7 @@ PickleItem call(const PickleItem& function, const PickleItem& arguments) {
   if (function.name == kSize && given.size() == 1 && given[0].elements != nullptr) {
     return given[0];
   }
-  refuse_pickle(
-      fmt::format("the pickle calls {} in a way that torch.save does not", function.name));
+  refuse_pickle(fmt::format("the pickle calls {} with unexpected arguments", function.name));
 }
 
 }  // namespace lockstep::checkpoint

@@ -8,13 +8,13 @@
 #include <torch/torch.h>
 #include <vector>
 
-// What lies on the stack while a pickle is read, and the few things that a pickle may do with it.
+// The items on the stack of a pickle reader, and the operations on them.
 namespace lockstep::checkpoint {
 
-// Bounds what a file can make its reader use.
+// Limits the memory that a file can make its reader use.
 inline constexpr int64_t kMaxPickleItems = int64_t{4} << 20;
 
-// Why a pickle is refused; its reader makes an Error of it that names file and byte.
+// The reason to reject a pickle; the reader turns it into an Error with file and byte.
 struct PickleFault {
   std::string why;
 };
@@ -23,7 +23,7 @@ struct PickleFault {
 
 struct PickleItem {
   enum class Kind { Mark, Value, Tuple, Global, Storage };
-  // How much hangs on a list, dict or tuple, and whether it hangs on another one itself.
+  // Depth and number of items of a container, and whether it is already part of another one.
   struct Extent {
     int depth = 1;
     int64_t items = 1;
@@ -31,14 +31,14 @@ struct PickleItem {
   };
 
   Kind kind = Kind::Value;
-  c10::IValue value = {};   // of a Value, and of a Tuple of nothing but values
+  c10::IValue value = {};   // of a Value, and of a Tuple that contains only values
   std::string name = {};    // of a Global: "collections.OrderedDict"
   torch::Tensor data = {};  // of a Storage, one-dimensional
   std::shared_ptr<const std::vector<PickleItem>> elements = {};  // of a Tuple
   std::shared_ptr<Extent> extent = {};                           // of a list, dict or Tuple
 };
 
-// The one-dimensional tensor behind a storage.
+// Loads the storage `key` as a one-dimensional tensor.
 using LoadStorage =
     std::function<torch::Tensor(const std::string& key, torch::ScalarType type, int64_t elements)>;
 
@@ -46,19 +46,19 @@ PickleItem new_list();
 PickleItem new_dict();
 PickleItem new_tuple(std::vector<PickleItem> elements);
 void append(const PickleItem& list, const std::vector<PickleItem>& items);
-// Key, value, key, value ...
+// `items` alternates keys and values.
 void set_items(const PickleItem& dict, const std::vector<PickleItem>& items);
 
-// The item as a value; refuses what is none, such as a Python class.
+// The item as a value; rejects anything else, such as a Python class.
 const c10::IValue& plain(const PickleItem& item);
 
-// One of the few Python names that torch.save uses; all others are refused here already.
+// One of the few Python names that torch.save uses; rejects all others.
 PickleItem global(std::string name);
 
-// What a persistent id stands for.
+// The storage that a persistent id refers to.
 PickleItem storage(const PickleItem& identity, const LoadStorage& load);
 
-// The result of a function among these names.
+// The result of a call of one of these names.
 PickleItem call(const PickleItem& function, const PickleItem& arguments);
 
 }  // namespace lockstep::checkpoint

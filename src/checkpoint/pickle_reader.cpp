@@ -9,7 +9,7 @@
 
 #include "checkpoint/zip_archive.h"
 
-// Opcodes by their names in Python's pickletools; protocols 2 to 5.
+// The comments name opcodes as in the pickletools module of Python; protocols 2 to 5.
 namespace lockstep::checkpoint {
 
 PickleReader::PickleReader(std::string_view bytes,
@@ -37,14 +37,13 @@ c10::IValue PickleReader::read_all() {
     if (opcode == kStop) {
       const PickleItem result = pop();
       if (!stack_.empty() || at_ != bytes_.size()) {
-        refuse_pickle("the pickle goes on after its end");
+        refuse_pickle("there is data after the end of the pickle");
       }
       return plain(result);
     }
     if (!read_constant(opcode) && !read_container(opcode) && !read_memo(opcode) &&
         !read_object(opcode)) {
-      refuse_pickle(
-          fmt::format("pickle opcode 0x{:02x} is none that tensors and plain values need", opcode));
+      refuse_pickle(fmt::format("pickle opcode 0x{:02x} is not supported", opcode));
     }
   }
 }
@@ -54,11 +53,11 @@ bool PickleReader::read_constant(uint8_t opcode) {
     case 0x80: {  // PROTO
       const uint64_t protocol = number(1);
       if (protocol < 2 || protocol > 5) {
-        refuse_pickle(fmt::format("pickle protocol {} is not known", protocol));
+        refuse_pickle(fmt::format("pickle protocol {} is not supported", protocol));
       }
       return true;
     }
-    case 0x95:  // FRAME: how many bytes follow; no need to know
+    case 0x95:  // FRAME: a byte count, not needed here
       number(8);
       return true;
     case 'N':
@@ -87,7 +86,7 @@ bool PickleReader::read_constant(uint8_t opcode) {
       push_value(std::bit_cast<int64_t>(sign == 0 ? raw : raw | ~uint64_t{0} << (8 * width)));
       return true;
     }
-    case 'G': {  // BINFLOAT, the one big-endian number
+    case 'G': {  // BINFLOAT, the only big-endian number
       const uint64_t raw = number(8);
       push_value(std::bit_cast<double>(__builtin_bswap64(raw)));
       return true;
@@ -154,7 +153,7 @@ bool PickleReader::read_memo(uint8_t opcode) {
     case 'j': {  // LONG_BINGET
       const auto found = memo_.find(number(opcode == 'h' ? 1 : 4));
       if (found == memo_.end()) {
-        refuse_pickle("the pickle refers to something that it never had");
+        refuse_pickle("the pickle refers to an unknown memo entry");
       }
       push(found->second);
       return true;
@@ -190,7 +189,7 @@ bool PickleReader::read_object(uint8_t opcode) {
     case 'b':  // BUILD: attributes of an OrderedDict, such as _metadata; not part of the value
       pop();
       if (!top().value.isGenericDict()) {
-        refuse_pickle("the pickle sets attributes of an object that is no dict");
+        refuse_pickle("the pickle sets attributes of an object that is not a dict");
       }
       return true;
     default:
@@ -223,7 +222,7 @@ std::string PickleReader::text(uint64_t bytes) {
 std::string PickleReader::line() {
   const size_t end = bytes_.find('\n', at_);
   if (end == std::string_view::npos) {
-    refuse_pickle("a Python name has no end");
+    refuse_pickle("a Python name is not terminated");
   }
   std::string result(bytes_.substr(at_, end - at_));
   at_ = end + 1;
@@ -232,7 +231,7 @@ std::string PickleReader::line() {
 
 void PickleReader::push(PickleItem item) {
   if (stack_.size() >= static_cast<size_t>(kMaxPickleItems)) {
-    refuse_pickle(fmt::format("the pickle holds more than {} items", kMaxPickleItems));
+    refuse_pickle(fmt::format("the pickle contains more than {} items", kMaxPickleItems));
   }
   stack_.push_back(std::move(item));
 }
@@ -247,7 +246,7 @@ PickleItem PickleReader::pop() {
 
 PickleItem& PickleReader::top() {
   if (stack_.empty() || stack_.back().kind == PickleItem::Kind::Mark) {
-    refuse_pickle("the pickle takes something that it never had");
+    refuse_pickle("pickle stack underflow");
   }
   return stack_.back();
 }
@@ -259,7 +258,7 @@ std::vector<PickleItem> PickleReader::pop_to_mark() {
     ++count;
   }
   if (count == stack_.size()) {
-    refuse_pickle("the pickle takes something that it never had");
+    refuse_pickle("pickle stack underflow");
   }
   std::vector<PickleItem> items = pop_many(count);
   stack_.pop_back();
@@ -273,11 +272,11 @@ std::vector<PickleItem> PickleReader::pop_many(size_t count) {
       std::make_move_iterator(stack_.end()));
   for (const PickleItem& item : items) {
     if (item.kind == PickleItem::Kind::Mark) {
-      refuse_pickle("the pickle takes something that it never had");
+      refuse_pickle("pickle stack underflow");
     }
   }
   if (items.size() < count) {
-    refuse_pickle("the pickle takes something that it never had");
+    refuse_pickle("pickle stack underflow");
   }
   stack_.resize(left);
   return items;

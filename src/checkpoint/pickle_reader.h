@@ -13,13 +13,13 @@
 
 namespace lockstep::checkpoint {
 
-// Reads the pickle of a torch.save file. Knows the opcodes that plain values and tensors need, and
-// half a dozen Python names, each with its meaning built in; all else is refused at its byte, so
-// that nothing in a file can run code. What a file can make it use is bounded: deep nesting, too
-// many items, and lists that contain themselves are refused.
+// Reads the pickle of a torch.save file. It supports only the opcodes of plain values and tensors
+// and a few Python names with built-in meanings, and rejects everything else with the byte offset.
+// Therefore no file can execute code. Memory and recursion are bounded: deep nesting, too many
+// items and lists that contain themselves are rejected.
 class PickleReader {
  public:
-  // `start` is the offset of `bytes` in `file`, for messages.
+  // `start` is the offset of `bytes` in `file`; used in messages only.
   PickleReader(std::string_view bytes,
                std::filesystem::path file,
                uint64_t start,
@@ -29,7 +29,7 @@ class PickleReader {
 
  private:
   c10::IValue read_all();
-  // Each does one opcode if it is of its kind, and tells whether it was.
+  // Each executes the opcode if it belongs to its group, and returns whether it does.
   bool read_constant(uint8_t opcode);
   bool read_container(uint8_t opcode);
   bool read_memo(uint8_t opcode);

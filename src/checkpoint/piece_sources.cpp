@@ -13,7 +13,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// What both kinds of source do in the same way: names, shapes, types, and bounds.
+// The common part of the sources: names, shapes, types and range checks.
 class KnownTensors : public PieceSource {
  public:
   std::vector<std::string> names() const override {
@@ -58,7 +58,7 @@ class KnownTensors : public PieceSource {
   KnownTensors(TensorTable tensors, std::string description)
       : tensors_(std::move(tensors)), description_(std::move(description)) {}
 
-  // `flat` is contiguous and has one dimension; the range is within the tensor.
+  // `flat` is contiguous and one-dimensional; the range has been checked.
   virtual void read_flat(std::string_view name,
                          const TensorEntry& entry,
                          int64_t offset,
@@ -95,7 +95,7 @@ class Shards final : public KnownTensors {
     }
     for (const auto& [name, entry] : table()) {
       for (const Stretch& stretch : entry.stretches) {
-        place_of(name, entry, stretch);  // throws where it is not there
+        place_of(name, entry, stretch);  // throws if the shard does not contain it
       }
     }
   }
@@ -141,7 +141,7 @@ class Shards final : public KnownTensors {
     }
   }
 
-  // The first byte of a stretch in its file.
+  // The offset of the first byte of a stretch in its file.
   uint64_t place_of(std::string_view name, const TensorEntry& entry, const Stretch& stretch) const {
     const auto shard = static_cast<size_t>(stretch.shard);
     if (shard < headers_.size()) {
@@ -156,14 +156,14 @@ class Shards final : public KnownTensors {
     }
     throw Error(
         ExitCode::Io,
-        fmt::format("cannot use {}: shard {} does not hold tensor \"{}\" from element {} on",
+        fmt::format("cannot use {}: shard {} does not contain tensor \"{}\" from element {} on",
                     description(),
                     stretch.shard,
                     name,
                     stretch.offset));
   }
 
-  bool is_cut_;  // a name in a file has the offset of its first element behind it
+  bool is_cut_;  // entries are named NAME@OFFSET, as in shards
   std::vector<os::InputFile> files_;
   std::vector<SafetensorsHeader> headers_;
 };

@@ -11,8 +11,8 @@
 
 namespace lockstep::checkpoint {
 
-// The shards of a checkpoint of version 2; `files` are all of its files. Reads their headers, and
-// checks that they hold every element once.
+// The shards of a checkpoint of version 2; `files` are all of its files. Reads the headers and
+// checks that the shards contain every element exactly once.
 std::unique_ptr<PieceSource> open_shards(const std::filesystem::path& directory,
                                          const std::vector<std::string>& files,
                                          TensorTable tensors);
@@ -23,13 +23,13 @@ std::unique_ptr<PieceSource> hold_tensors(NamedTensors tensors, std::string desc
 // The usual parts of a checkpoint of version 1.
 std::unique_ptr<PieceSource> read_parts(const CheckpointReader& reader);
 
-// A safetensors file of anybody.
+// Any safetensors file.
 std::unique_ptr<PieceSource> open_safetensors(const std::filesystem::path& file);
 
-// A whole tensor of a source, on the CPU.
+// An entire tensor, on the CPU.
 torch::Tensor read_whole(const PieceSource& source, std::string_view name);
 
-// The tensors whose names begin with `prefix`, by the rest of their names.
+// All tensors whose names begin with `prefix`, which is removed from the names.
 NamedTensors read_all(const PieceSource& source, std::string_view prefix);
 
 }  // namespace lockstep::checkpoint

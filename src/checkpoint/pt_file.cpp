@@ -18,9 +18,10 @@ namespace {
 
 constexpr uint64_t kMaxPickleBytes = uint64_t{32} << 20;
 
-// Turns a value into one that pickles to nothing but plain Python: lists and dicts without
-// TorchScript's types, tensors detached, on the CPU and dense. A tensor that is a part of a larger
-// storage is copied, because a file holds whole storages; names for one tensor stay one tensor.
+// Converts a value so that its pickle contains only plain Python: lists and dicts without
+// TorchScript types; tensors detached, dense and on the CPU. A tensor that is part of a larger
+// storage is copied, because a file contains entire storages. Several names of one tensor still
+// share one storage.
 class PlainCopy {
  public:
   c10::IValue copy(const c10::IValue& value) {
@@ -52,10 +53,10 @@ class PlainCopy {
       return value;
     }
     throw Error(ExitCode::Usage, fmt::format("cannot save a value of type {}", value.tagKind()))
-        .hint("tensors, numbers, strings, None, and lists, tuples and dicts of these");
+        .hint("save only tensors, numbers, strings, None, and lists, tuples and dicts of these");
   }
 
-  // Of all storages together.
+  // The total size of all storages.
   size_t bytes() const { return bytes_; }
 
  private:
@@ -66,7 +67,7 @@ class PlainCopy {
     if (!tensor.defined() || tensor.layout() != torch::kStrided || tensor.is_quantized() ||
         tensor.is_meta()) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot save a {} tensor, only dense ones",
+                  fmt::format("cannot save a {} tensor: only dense tensors are supported",
                               tensor.defined() ? tensor.toString() : "undefined"));
     }
     const Identity identity = {
@@ -88,7 +89,7 @@ class PlainCopy {
   size_t bytes_ = 0;
 };
 
-// TorchScript's archives are zip files with a pickle too, but of program code.
+// TorchScript archives are also zip files with a pickle, but contain program code.
 void require_plain_archive(const ZipArchive& archive, const std::string& prefix) {
   if (archive.records().contains(prefix + "constants.pkl")) {
     throw Error(ExitCode::Io,
@@ -109,7 +110,7 @@ void require_plain_archive(const ZipArchive& archive, const std::string& prefix)
   }
 }
 
-// Reads each storage of an archive once.
+// Reads each storage of an archive only once, even if several tensors share it.
 class StorageReader {
  public:
   StorageReader(const ZipArchive& archive, std::string prefix)
@@ -119,7 +120,7 @@ class StorageReader {
     const auto known = storages_.find(key);
     if (known != storages_.end()) {
       if (known->second.scalar_type() != type || known->second.numel() != elements) {
-        refuse_pickle(fmt::format("storage \"{}\" has two types or sizes", key));
+        refuse_pickle(fmt::format("storage \"{}\" is used with two types or sizes", key));
       }
       return known->second;
     }
@@ -160,7 +161,8 @@ std::string kind_of(const c10::IValue& value) {
   if (root.isGenericDict()) {
     for (const auto& entry : root.toGenericDict()) {
       if (entry.key().isString() && entry.value().isGenericDict()) {
-        error.hint(fmt::format("the entry \"{}\", which is a dict", entry.key().toStringRef()));
+        error.hint(
+            fmt::format("select the entry \"{}\", which is a dict", entry.key().toStringRef()));
       }
     }
   }
@@ -204,7 +206,7 @@ c10::IValue as_value(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (!dict.insert(name, tensor).second) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot save two tensors under one name, \"{}\"", name));
+                  fmt::format("cannot save two tensors with the same name, \"{}\"", name));
     }
   }
   return dict;
@@ -256,8 +258,8 @@ NamedTensors load_weights(const std::filesystem::path& file, std::string_view en
   if (file.extension() == ".safetensors") {
     if (!entry.empty()) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot load entry \"{}\" of {}: a .safetensors has tensors and "
-                              "nothing else",
+                  fmt::format("cannot load entry \"{}\" of {}: a .safetensors file has no "
+                              "entries",
                               entry,
                               file.string()));
     }
@@ -284,7 +286,7 @@ NamedTensors load_weights(const std::filesystem::path& file, std::string_view en
                                    ? fmt::format("its entry \"{}\" is {}, not a tensor",
                                                  item.key().toStringRef(),
                                                  checkpoint::kind_of(item.value()))
-                                   : "its entries have no names",
+                                   : "the keys of its dict are not strings",
                                root);
     }
     tensors.emplace_back(item.key().toStringRef(), item.value().toTensor());

@@ -54,7 +54,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path directory, bool verify)
   const std::filesystem::path manifest_file = directory_ / checkpoint::kManifestFile;
   std::error_code unknown;
   if (!std::filesystem::exists(directory_ / checkpoint::kCompleteFile, unknown)) {
-    throw checkpoint::damaged(directory_, "it is not complete (no file COMPLETE)");
+    throw checkpoint::damaged(directory_, "it is incomplete (no file COMPLETE)");
   }
   if (!std::filesystem::exists(manifest_file, unknown)) {
     throw checkpoint::damaged(directory_, "manifest.json is missing");
@@ -62,7 +62,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path directory, bool verify)
   const std::string text = os::read_file(manifest_file);
   const std::string complete = os::read_file(directory_ / checkpoint::kCompleteFile);
   if (complete != checkpoint::complete_text(text)) {
-    throw checkpoint::damaged(directory_, "manifest.json and COMPLETE do not agree");
+    throw checkpoint::damaged(directory_, "the checksum in COMPLETE does not match manifest.json");
   }
   const checkpoint::Manifest manifest = checkpoint::parse_manifest(text, manifest_file);
   for (const auto& [name, entry] : manifest) {
@@ -114,13 +114,15 @@ std::optional<CheckpointReader> find_latest_checkpoint(const std::filesystem::pa
     try {
       return CheckpointReader(entries.back().directory);
     } catch (const Error& error) {
+      // A checkpoint of a newer format (Usage) is not damaged. To skip it would silently go back to
+      // an older step.
       if (error.code() != ExitCode::Io) {
         throw;
       }
       if (on_damaged) {
         on_damaged(error);
       } else {
-        log::warn("a damaged checkpoint is passed over: {}", error.what());
+        log::warn("skipping a damaged checkpoint: {}", error.what());
       }
     }
   }

@@ -23,7 +23,7 @@ std::optional<double> find_metric(const CheckpointEntry& entry, const std::strin
       return found->second;
     }
   } catch (const Error& error) {
-    log::warn("a checkpoint cannot be the best: {}", error.what());
+    log::warn("ignoring the metrics of a checkpoint: {}", error.what());
   }
   return std::nullopt;
 }
@@ -45,7 +45,7 @@ std::optional<CheckpointEntry> find_best(const std::vector<CheckpointEntry>& ent
   return best;
 }
 
-// By the clock of the file system that has it, so that all machines agree.
+// By the modification time of COMPLETE, which the file system sets.
 bool is_younger(const CheckpointEntry& entry, std::chrono::seconds age) {
   std::error_code unknown;
   const auto written = std::filesystem::last_write_time(entry.directory / kCompleteFile, unknown);
@@ -65,7 +65,7 @@ bool is_sound(const CheckpointEntry& entry) {
     const CheckpointReader verified(entry.directory);
     return true;
   } catch (const Error& error) {
-    log::warn("a checkpoint to be kept is damaged: {}", error.what());
+    log::warn("a checkpoint that should be kept is damaged: {}", error.what());
     return false;
   }
 }
@@ -97,9 +97,10 @@ std::vector<CheckpointEntry> prune_checkpoints(const std::filesystem::path& root
   if (drop.empty()) {
     return {};
   }
-  // The newest is the cheapest to verify: it was just written and is still in memory.
+  // At least one remaining checkpoint must be readable before others are deleted. The newest is
+  // verified first, because it was just written and is still in the page cache.
   if (std::none_of(stay.rbegin(), stay.rend(), checkpoint::is_sound)) {
-    log::warn("nothing is deleted under {}: none of the checkpoints to be kept is sound",
+    log::warn("deleting no checkpoints below {}: all that should be kept are damaged",
               root.string());
     return {};
   }

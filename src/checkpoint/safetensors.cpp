@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as the format's own reader has it
+constexpr uint64_t kMostHeaderBytes = 100'000'000;  // limit of the reference implementation
 constexpr std::string_view kMetadata = "__metadata__";
 
 Error unreadable(const os::InputFile& file, std::string_view why) {
@@ -30,7 +30,7 @@ Error bad_tensor(const os::InputFile& file, const std::string& name, std::string
 
 std::string read_header_text(const os::InputFile& file) {
   if (file.size() < kLengthBytes) {
-    throw unreadable(file, "it is no safetensors file, it has fewer than eight bytes");
+    throw unreadable(file, "it is not a safetensors file: it has fewer than eight bytes");
   }
   std::array<unsigned char, kLengthBytes> little = {};
   file.read(0, little.data(), little.size());
@@ -39,24 +39,24 @@ std::string read_header_text(const os::InputFile& file) {
     length = length << 8U | little[i - 1];
   }
   if (length > kMostHeaderBytes) {
-    throw unreadable(file, "it is no safetensors file, its header would be too long")
+    throw unreadable(file, "it is not a safetensors file: its header would be too long")
         .fact("header", fmt::format("{} bytes", length), "first eight bytes")
-        .fact("most", fmt::format("{} bytes", kMostHeaderBytes), "the format");
+        .fact("maximum", fmt::format("{} bytes", kMostHeaderBytes), "the format");
   }
   if (length > file.size() - kLengthBytes) {
-    throw unreadable(file, "it ends within its header")
+    throw unreadable(file, "it ends inside its header")
         .fact("header", fmt::format("{} bytes", length), "first eight bytes")
         .fact("file", fmt::format("{} bytes", file.size()));
   }
   std::string text(length, '\0');
   file.read(kLengthBytes, text.data(), text.size());
   if (text.empty() || text.front() != '{') {
-    throw unreadable(file, "it is no safetensors file, its header does not begin with '{'");
+    throw unreadable(file, "it is not a safetensors file: its header does not begin with '{'");
   }
   return text;
 }
 
-// JSON lets a name come twice; this format does not.
+// JSON allows duplicate names; this format does not.
 Json parse_once(const std::string& text, const os::InputFile& file) {
   std::vector<std::set<std::string>> names;
   const auto look = [&](int /*depth*/, Json::parse_event_t event, Json& value) {
@@ -66,7 +66,7 @@ Json parse_once(const std::string& text, const os::InputFile& file) {
       names.pop_back();
     } else if (event == Json::parse_event_t::key &&
                !names.back().insert(value.get<std::string>()).second) {
-      throw bad_tensor(file, value.get<std::string>(), "comes twice in the header");
+      throw bad_tensor(file, value.get<std::string>(), "appears twice in the header");
     }
     return true;
   };
@@ -82,7 +82,7 @@ uint64_t bytes_of(const SafetensorsEntry& entry,
   }
   for (const int64_t extent : entry.shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) {
-      throw bad_tensor(file, name, "has an impossible shape");
+      throw bad_tensor(file, name, "has an invalid shape");
     }
   }
   return bytes;
@@ -99,7 +99,7 @@ SafetensorsEntry parse_entry(const Json& json, const std::string& name, const os
   entry.end = offsets[1];
   const uint64_t wanted = bytes_of(entry, name, file);
   if (entry.end - entry.begin != wanted) {
-    throw bad_tensor(file, name, "has a size that does not fit its shape")
+    throw bad_tensor(file, name, "has a size that does not match its shape")
         .fact("shape", fmt::format("{} bytes", wanted))
         .fact("data_offsets", fmt::format("{} bytes", entry.end - entry.begin));
   }
@@ -117,7 +117,7 @@ void require_filled(const SafetensorsHeader& header, const os::InputFile& file) 
   uint64_t at = 0;
   for (const auto& [entry, name] : order) {
     if (entry->begin < at) {
-      throw bad_tensor(file, *name, "overlaps another one")
+      throw bad_tensor(file, *name, "overlaps another tensor")
           .fact("begins", fmt::format("byte {}", entry->begin))
           .fact("other ends", fmt::format("byte {}", at));
     }

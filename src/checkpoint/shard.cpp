@@ -37,7 +37,7 @@ uint64_t bytes_of(const TensorPiece& piece) {
   return static_cast<uint64_t>(piece.values.numel()) * piece.values.element_size();
 }
 
-// Wide elements first, so that each lies at a multiple of its width; then by name and offset.
+// Wide types first, so that each element is aligned to its size; then by name and offset.
 std::vector<const TensorPiece*> in_file_order(const std::vector<TensorPiece>& pieces) {
   std::vector<const TensorPiece*> order;
   order.reserve(pieces.size());
@@ -73,7 +73,7 @@ std::string index_json(const TensorTable& table, const ManifestEntry& file) {
       .dump();
 }
 
-// On return the shard is on the disk.
+// Returns after fsync. The checksum is computed from the memory, before any disk can change a byte.
 ManifestEntry write_bytes(const std::filesystem::path& file, const Snapshot& snapshot) {
   constexpr size_t kAtOnce = size_t{4} << 20;
   os::OutputFile out(file);
@@ -126,7 +126,9 @@ std::vector<TensorPiece> share_of(const std::vector<TensorPiece>& pieces, int ra
   std::vector<TensorPiece> share;
   uint64_t at = 0;
   for (const TensorPiece& piece : pieces) {
-    // An element is of the worker in whose stretch its first byte lies.
+    // An element belongs to the rank whose range contains its first byte. `element` rounds up, so
+    // that the ranges of neighbours share no element and leave none out. Tensors without elements
+    // belong to rank 0.
     const uint64_t width = piece.values.element_size();
     const auto element = [&](uint64_t byte) {
       const uint64_t first = byte > at ? (byte - at + width - 1) / width : 0;
@@ -166,7 +168,7 @@ void Snapshot::take(const std::vector<TensorPiece>& pieces) {
                             .second;
     if (!is_new) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot save two tensors under one name, \"{}\"", piece->name));
+                  fmt::format("cannot save two tensors with the same name, \"{}\"", piece->name));
     }
     bytes_ += bytes;
     TensorEntry& entry = table_[piece->name];
@@ -176,7 +178,7 @@ void Snapshot::take(const std::vector<TensorPiece>& pieces) {
   }
   header_ = to_text(header);
   if (!buffer_.defined() || static_cast<uint64_t>(buffer_.numel()) < bytes_) {
-    buffer_ = torch::Tensor();  // not both at once
+    buffer_ = torch::Tensor();  // free the old buffer before the allocation of the new one
     buffer_ = torch::empty({static_cast<int64_t>(bytes_)}, torch::kUInt8);
   }
   uint8_t* to = buffer_.data_ptr<uint8_t>();
@@ -205,10 +207,10 @@ void write_shard(const GangSave& save, const Snapshot& snapshot) {
   } catch (Error& error) {
     explain_space(error, save.root, snapshot.bytes());
     try {
-      os::remove_tree(shard);  // on a full disk this makes room for the words
+      os::remove_tree(shard);  // makes room for the index on a full disk
       os::replace_file(index, Json{{"failed", error.sentence()}}.dump());
     } catch (const Error&) {
-      // Then rank 0 learns it from this worker's exception.
+      // Then the reason reaches rank 0 with the exception of this worker, or rank 0 times out.
     }
     throw;
   }

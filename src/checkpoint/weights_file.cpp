@@ -23,7 +23,7 @@ uint64_t bytes_of(const PieceSource& source, const WeightsItem& item) {
   return bytes;
 }
 
-// Reads tensors one after another, each into the same memory where it fits.
+// Reads tensors one after the other and reuses its buffer if it is large enough.
 class OneByOne {
  public:
   OneByOne(const PieceSource& source,
@@ -37,7 +37,7 @@ class OneByOne {
     memory_ = torch::empty({static_cast<int64_t>(largest_)}, torch::kUInt8);
   }
 
-  // Valid until the next one.
+  // The result is valid until the next call.
   std::string_view read(const WeightsItem& item) {
     const uint64_t bytes = bytes_of(source_, item);
     if (bytes > 0) {
@@ -61,7 +61,7 @@ class OneByOne {
   torch::Tensor memory_;
 };
 
-// A file that takes its name when it is whole.
+// A file that is written under a temporary name and renamed when it is complete.
 class Replacement {
  public:
   explicit Replacement(std::filesystem::path target)
@@ -111,7 +111,8 @@ void write_pt(const std::filesystem::path& file,
   NamedTensors shapes;
   shapes.reserve(items.size());
   for (const WeightsItem& item : items) {
-    // Never touched, so that the system gives it no memory: the pickle needs only its extent.
+    // The pickle needs only type and shape. The memory is never touched, so the kernel provides
+    // none.
     shapes.emplace_back(item.name, torch::empty(source.shape(item.from), item.type));
   }
   std::string pickle;
@@ -126,8 +127,8 @@ void write_pt(const std::filesystem::path& file,
   pickler.stop();
 
   Replacement out(file);
-  // libtorch's writer never learns of a failure: it would go on to write in its destructor, and
-  // throw there.
+  // The callback hides failures from PyTorchStreamWriter: its destructor would try to write again
+  // and throw. check() reports them instead.
   std::exception_ptr failure;
   caffe2::serialize::PyTorchStreamWriter archive([&](const void* bytes, size_t count) {
     try {
@@ -160,7 +161,7 @@ void write_safetensors(const std::filesystem::path& file,
                        const PieceSource& source,
                        const std::vector<WeightsItem>& items,
                        const WriteProgress& progress) {
-  // Wide elements first, so that each lies at a multiple of its width; then by name.
+  // Wide types first, so that each element is aligned to its size; then by name.
   std::vector<WeightsItem> order = items;
   std::ranges::sort(order, [](const WeightsItem& a, const WeightsItem& b) {
     const size_t wide = c10::elementSize(a.type);

@@ -11,22 +11,22 @@
 
 #include "lockstep/checkpoint.h"
 
-// Files for others, written from any source of tensors, one tensor in memory at a time.
+// Weights in common file formats, from any source of tensors. Only one tensor at once is in memory.
 namespace lockstep::checkpoint {
 
 struct WeightsItem {
-  std::string from;  // its name in the source
-  std::string name;  // in the file
+  std::string from;  // name in the source
+  std::string name;  // name in the file
   torch::ScalarType type;
 };
 
-// What a source has under `prefix`, without it.
+// All tensors of a source whose names begin with `prefix`, which is removed from the names.
 std::vector<WeightsItem> items_below(const PieceSource& source, std::string_view prefix);
 
-// Told after each tensor: bytes written, and bytes in all.
+// Called after each tensor with the number of bytes written and the total.
 using WriteProgress = std::function<void(uint64_t, uint64_t)>;
 
-// Each replaces `file` atomically. A dict of tensors for Python's torch.load:
+// Both replace `file` atomically. write_pt() writes a dict of tensors for torch.load of Python:
 void write_pt(const std::filesystem::path& file,
               const PieceSource& source,
               const std::vector<WeightsItem>& items,

@@ -33,7 +33,7 @@ void CheckpointWriter::add(std::string_view part, std::string bytes) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot add the part \"{}\" to a checkpoint: {}",
                             part,
-                            known ? "it has one of that name" : "that is no plain file name"));
+                            known ? "this name is already used" : "not a plain file name"));
   }
   parts_.emplace_back(part, std::move(bytes));
 }

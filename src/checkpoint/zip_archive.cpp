@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-// Numbers and offsets of PKWARE's APPNOTE, sections 4.3.7 to 4.3.16.
+// Signatures and offsets from the PKWARE APPNOTE, sections 4.3.7 to 4.3.16.
 namespace lockstep::checkpoint {
 namespace {
 
@@ -25,10 +25,10 @@ constexpr size_t kEnd64LocatorBytes = 20;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kMaxCommentBytes = 65535;
 constexpr uint64_t kMaxDirectoryBytes = uint64_t{256} << 20;
-constexpr uint64_t kIn64Bits = 0xffffffff;  // the true number is in the entry's zip64 field
+constexpr uint64_t kIn64Bits = 0xffffffff;  // the value is in the zip64 field of the entry
 
 constexpr std::string_view kCutShort =
-    "it ends early: there is no zip directory (cut short while it was copied or written?)";
+    "it ends early: there is no zip directory (truncated while it was copied or written?)";
 
 uint64_t number(std::string_view bytes, size_t at, size_t width) {
   uint64_t value = 0;
@@ -38,12 +38,12 @@ uint64_t number(std::string_view bytes, size_t at, size_t width) {
   return value;
 }
 
-// What Python wrote before version 1.6: a pickle of a magic number, and then more pickles.
+// Before version 1.6, PyTorch wrote a pickle with a magic number, followed by more pickles.
 bool is_legacy(std::string_view head) {
   return head.size() >= 4 && head[0] == '\x80' && head.substr(2, 2) == "\x8a\x0a";
 }
 
-// Takes the numbers that do not fit 32 bits out of an entry's extra field.
+// Reads the values that exceed 32 bits from the zip64 extra field of an entry.
 struct Sizes {
   uint64_t plain = 0;
   uint64_t stored = 0;
@@ -127,7 +127,7 @@ ZipArchive::Directory ZipArchive::find_directory() const {
   }
   if (directory.offset > end_offset || directory.bytes > end_offset - directory.offset ||
       directory.bytes > kMaxDirectoryBytes) {
-    refuse_at(path(), end_offset, "its zip directory lies outside the file");
+    refuse_at(path(), end_offset, "its zip directory is outside the file");
   }
   return directory;
 }
@@ -138,7 +138,7 @@ ZipArchive::Directory ZipArchive::find_directory64(uint64_t end_offset) const {
   file_.read(locator_offset, locator.data(), locator.size());
   const uint64_t offset = number(locator, 8, 8);
   if (offset > locator_offset || locator_offset - offset < kEnd64Bytes) {
-    refuse_at(path(), locator_offset, "its zip directory lies outside the file");
+    refuse_at(path(), locator_offset, "its zip directory is outside the file");
   }
   std::string end(kEnd64Bytes, '\0');
   file_.read(offset, end.data(), end.size());
@@ -157,10 +157,10 @@ void ZipArchive::read_directory(const Directory& directory) {
     at += read_entry(std::string_view(bytes).substr(at), directory.offset + at);
   }
   if (at != bytes.size()) {
-    refuse_at(path(), directory.offset + at, "its zip directory has more than its entries");
+    refuse_at(path(), directory.offset + at, "its zip directory has bytes after its last entry");
   }
 
-  // Records that overlap could ask for far more memory than the file has bytes.
+  // Overlapping records could require far more memory than the size of the file.
   uint64_t total = 0;
   for (const auto& [name, record] : records_) {
     total += record.bytes;
@@ -194,12 +194,12 @@ size_t ZipArchive::read_entry(std::string_view bytes, uint64_t offset) {
   }
   const uint64_t start = data_offset(name, sizes.header_offset);
   if (start > directory_offset_ || sizes.plain > directory_offset_ - start) {
-    refuse_at(path(), offset, fmt::format("its record \"{}\" lies outside the file", name));
+    refuse_at(path(), offset, fmt::format("its record \"{}\" is outside the file", name));
   }
   const ZipRecord record = {
       .offset = start, .bytes = sizes.plain, .crc32 = static_cast<uint32_t>(number(bytes, 16, 4))};
   if (!records_.emplace(name, record).second) {
-    refuse_at(path(), offset, fmt::format("it has the record \"{}\" twice", name));
+    refuse_at(path(), offset, fmt::format("it contains the record \"{}\" twice", name));
   }
   return entry_bytes;
 }
@@ -207,7 +207,7 @@ size_t ZipArchive::read_entry(std::string_view bytes, uint64_t offset) {
 uint64_t ZipArchive::data_offset(const std::string& name, uint64_t header_offset) const {
   const uint64_t header_bytes = kLocalHeaderBytes + name.size();
   if (header_offset > directory_offset_ || directory_offset_ - header_offset < header_bytes) {
-    refuse_at(path(), header_offset, fmt::format("its record \"{}\" lies outside the file", name));
+    refuse_at(path(), header_offset, fmt::format("its record \"{}\" is outside the file", name));
   }
   std::string header(header_bytes, '\0');
   file_.read(header_offset, header.data(), header.size());

@@ -11,19 +11,19 @@
 
 namespace lockstep::checkpoint {
 
-// Throws Error (Io): cannot read `file`, what is wrong, at which byte.
+// Throws Error (Io) with the file, the reason and the byte offset.
 [[noreturn]] void refuse_at(const std::filesystem::path& file, uint64_t byte, std::string_view why);
 
-// A stretch of a file.
+// The position of a record in the file.
 struct ZipRecord {
-  uint64_t offset = 0;  // of the record's first byte in the file
+  uint64_t offset = 0;  // of the first byte of the record
   uint64_t bytes = 0;
   uint32_t crc32 = 0;
 };
 
-// The records of a zip archive as torch.save writes it: stored, not compressed. Every number in the
-// file is checked against the file's size before it is used, so that no file can make a reader
-// look, or ask for memory, beyond it.
+// The records of a zip archive of torch.save: stored, not compressed. Every number from the file is
+// checked against the size of the file before use. Therefore no file can cause a read beyond its
+// end or an allocation larger than the file.
 class ZipArchive {
  public:
   explicit ZipArchive(const std::filesystem::path& file);
@@ -31,7 +31,7 @@ class ZipArchive {
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, ZipRecord>& records() const { return records_; }
 
-  // Copies a record's bytes and checks its CRC-32.
+  // Reads a record and verifies its CRC-32.
   void read(const ZipRecord& record, void* buffer) const;
 
  private:

@@ -3,7 +3,7 @@
 
 namespace lockstep::ckpt {
 
-// lockstep-ckpt, from its command line to its exit code.
+// The main function of lockstep-ckpt; returns the exit code.
 int run(int argc, const char* const* argv);
 
 }  // namespace lockstep::ckpt

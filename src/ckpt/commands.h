@@ -9,31 +9,31 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/error.h"
 
-// What lockstep-ckpt does; each prints to stdout and throws an Error where it cannot.
+// The subcommands of lockstep-ckpt. Each prints to stdout and throws an Error on failure.
 namespace lockstep::ckpt {
 
-// Something that holds tensors: a checkpoint, or a file of somebody.
+// An open source of tensors: a checkpoint or a file.
 struct Opened {
   std::filesystem::path path;
-  std::optional<CheckpointReader> checkpoint;  // none: a file
+  std::optional<CheckpointReader> checkpoint;  // absent: a file
   std::unique_ptr<PieceSource> tensors;
 };
 
 enum class Look { AtAllBytes, AtHeaders };
 
-// A checkpoint, the newest below a run or its checkpoints, a .safetensors, or a file of torch.save
-// (`entry`: the dict in it).
+// Opens a checkpoint, the newest checkpoint of a run, a .safetensors file, or a file of torch.save
+// (`entry` is the dict to read from it).
 Opened open(const std::filesystem::path& path, Look look, const std::string& entry = "");
 
-// The checkpoints' directory of a run, or the path itself.
+// The directory of checkpoints of a run, or the path itself.
 std::filesystem::path find_root(const std::filesystem::path& path);
 
-// What is said of a path that is no checkpoint and has none below it.
+// The error for a path that neither is nor contains a checkpoint.
 Error no_checkpoint(const std::filesystem::path& path);
 
 struct InspectOptions {
   std::filesystem::path path;
-  std::string entry = {};  // of a file of torch.save
+  std::string entry = {};  // dict in a file of torch.save
   bool json = false;
 };
 void inspect(const InspectOptions& options);
@@ -51,9 +51,9 @@ void prune(const PruneOptions& options);
 struct ConvertOptions {
   std::filesystem::path from;
   std::filesystem::path to;
-  std::string only;   // model, optimizer or ema; empty: model of a checkpoint, all of a file
-  std::string dtype;  // fp16, bf16 or fp32; empty: as it is
-  std::string entry;  // of a file of torch.save
+  std::string only;   // model, optimizer or ema; empty: model of a checkpoint, or the entire file
+  std::string dtype;  // fp16, bf16 or fp32; empty: unchanged
+  std::string entry;  // dict in a file of torch.save
 };
 void convert(const ConvertOptions& options);
 

@@ -15,7 +15,7 @@ namespace {
 
 using checkpoint::WeightsItem;
 
-// What DeepSpeed's zero_to_fp32.py writes: a state dict of nothing but float32.
+// The output of zero_to_fp32.py of DeepSpeed: a state dict with only float32 tensors.
 constexpr std::string_view kConsolidated = "pytorch_model.bin";
 
 enum class Format { Safetensors, TorchSave };
@@ -28,8 +28,8 @@ Format format_of(const std::filesystem::path& file) {
   if (extension == ".pt" || extension == ".pth" || extension == ".bin") {
     return Format::TorchSave;
   }
-  throw Error(ExitCode::Usage, fmt::format("cannot tell the format of {}", file.string()))
-      .hint("a name that ends with .safetensors, or with .pt, .pth or .bin for torch.save");
+  throw Error(ExitCode::Usage, fmt::format("unknown file format: {}", file.string()))
+      .hint("use a name that ends with .safetensors, or with .pt, .pth or .bin for torch.save");
 }
 
 std::optional<torch::ScalarType> parse_dtype(const std::string& name) {
@@ -56,7 +56,7 @@ std::vector<WeightsItem> choose(const Opened& opened, const std::string& only) {
   return items;
 }
 
-// A line now and then, for somebody who waits.
+// Rewrites a progress line on stderr once per second, if stderr is a terminal.
 checkpoint::WriteProgress show_progress() {
   using Clock = std::chrono::steady_clock;
   if (!os::find_terminal_columns(2)) {
@@ -80,7 +80,7 @@ void convert(const ConvertOptions& options) {
   const auto type = is_consolidated ? torch::kFloat32 : parse_dtype(options.dtype);
   uint64_t count = 0;
   for (WeightsItem& item : items) {
-    // Counters stay whole numbers, but DeepSpeed makes floats of them too.
+    // Integer counters keep their type, except that zero_to_fp32.py also converts them to float.
     if (type && (is_consolidated || c10::isFloatingType(item.type))) {
       item.type = *type;
     }

@@ -40,7 +40,7 @@ checkpoint::Manifest manifest_of(const CheckpointReader& reader) {
   return checkpoint::parse_manifest(os::read_file(file), file);
 }
 
-// "Adam", where there is an optimizer.
+// The type of the optimizer, for example "Adam", or "none".
 std::string kind_of(const CheckpointReader& reader) {
   const std::string description = checkpoint::find_description(reader);
   return description.empty() ? "none" : Json::parse(description).at("kind").get<std::string>();
@@ -85,7 +85,7 @@ void print_state(const CheckpointReader& reader) {
     bytes += file.bytes;
   }
   fmt::print("checkpoint  {}\n", reader.directory().string());
-  fmt::print("step        {}: {} epochs and {} steps of {} samples\n",
+  fmt::print("step        {}: {} epochs and {} steps, global batch {}\n",
              state.step,
              state.epoch,
              state.step_in_epoch,
@@ -101,14 +101,14 @@ void print_state(const CheckpointReader& reader) {
   fmt::print("files       {}, {}\n", files.size(), format_bytes(bytes));
 }
 
-// One checkpoint of a list.
+// One line of the list.
 struct Listed {
   std::string size;
-  std::string flaw;  // empty: none that a look at its files shows
+  std::string flaw;  // empty: its files exist; checksums are not verified
   Json json;
 };
 
-// Of one that is damaged, what its name tells.
+// For a damaged checkpoint only the values from its name are known.
 Listed look_at(const CheckpointEntry& entry) {
   Json json = {{"step", entry.step}, {"directory", entry.directory.string()}};
   try {
@@ -131,8 +131,7 @@ Listed look_at(const CheckpointEntry& entry) {
             .json = std::move(json)};
   } catch (const Error& error) {
     json["damaged"] = error.what();
-    return {
-        .size = "-", .flaw = "damaged: lockstep-ckpt verify tells more", .json = std::move(json)};
+    return {.size = "-", .flaw = "damaged; see lockstep-ckpt verify", .json = std::move(json)};
   }
 }
 
@@ -169,7 +168,7 @@ void list(const InspectOptions& options) {
   std::error_code unknown;
   if (!std::filesystem::is_directory(options.path, unknown)) {
     throw Error(ExitCode::Io,
-                fmt::format("cannot list {}: it is no directory", options.path.string()));
+                fmt::format("cannot list {}: not a directory", options.path.string()));
   }
   const std::vector<CheckpointEntry> entries = list_checkpoints(find_root(options.path));
   if (entries.empty()) {
@@ -197,7 +196,7 @@ namespace {
 void verify_one(const std::filesystem::path& path) {
   const Opened opened = open(path, Look::AtAllBytes);
   const size_t files = opened.checkpoint ? manifest_of(*opened.checkpoint).size() : 1;
-  fmt::print("{} is sound: {} file{}, {} tensors of {}\n",
+  fmt::print("{} is intact: {} file{}, {} tensors, {}\n",
              opened.path.string(),
              files,
              files == 1 ? "" : "s",
@@ -207,7 +206,7 @@ void verify_one(const std::filesystem::path& path) {
 
 }  // namespace
 
-// Of a run all checkpoints are read, also where one of them is damaged.
+// For a run, verifies all checkpoints, even after a damaged one.
 void verify(const std::filesystem::path& path) {
   std::error_code unknown;
   const std::vector<CheckpointEntry> entries =
@@ -232,7 +231,7 @@ void verify(const std::filesystem::path& path) {
     throw Error(
         ExitCode::Io,
         fmt::format(
-            "cannot use {} of the {} checkpoints in {}", damaged, entries.size(), path.string()));
+            "{} of {} checkpoints in {} are damaged", damaged, entries.size(), path.string()));
   }
 }
 
@@ -246,7 +245,7 @@ void prune(const PruneOptions& options) {
   if (entries.size() <= keep) {
     return;
   }
-  // Throws where the newest is damaged: then nothing is deleted.
+  // Throws if the newest checkpoint is damaged; nothing is deleted then.
   const CheckpointReader newest(entries.back().directory);
   entries.resize(entries.size() - keep);
   std::error_code no_link;

@@ -21,7 +21,7 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
     return path;
   }
   const std::vector<CheckpointEntry> entries = list_checkpoints(find_root(path));
-  // One that was begun and never ended says so itself.
+  // For an incomplete checkpoint the reader throws a better error.
   if (entries.empty() && !std::filesystem::exists(path / "manifest.json", unknown)) {
     throw no_checkpoint(path);
   }
@@ -32,13 +32,13 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
 
 Error no_checkpoint(const std::filesystem::path& path) {
   std::error_code unknown;
-  return Error(ExitCode::Io,
-               fmt::format("cannot use {}: it {}",
-                           path.string(),
-                           std::filesystem::exists(path, unknown)
-                               ? "is no checkpoint and holds no complete one"
-                               : "does not exist"))
-      .hint("the run directory of a training, or its checkpoints below it");
+  return Error(
+             ExitCode::Io,
+             fmt::format("cannot use {}: it {}",
+                         path.string(),
+                         std::filesystem::exists(path, unknown) ? "contains no complete checkpoint"
+                                                                : "does not exist"))
+      .hint("pass a run directory, its directory of checkpoints, or one checkpoint");
 }
 
 std::filesystem::path find_root(const std::filesystem::path& path) {
@@ -51,9 +51,10 @@ Opened open(const std::filesystem::path& path, Look look, const std::string& ent
   std::error_code unknown;
   const bool is_directory = std::filesystem::is_directory(path, unknown);
   if (!entry.empty() && (is_directory || path.extension() == ".safetensors")) {
-    throw Error(ExitCode::Usage, fmt::format("cannot take --entry {} of {}", entry, path.string()))
-        .fact("has entries", "a file of torch.save that holds more than weights")
-        .hint(is_directory ? "--only model, optimizer or ema" : "leave out --entry");
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot read --entry {} from {}", entry, path.string()))
+        .fact("expected", "a file of torch.save that contains more than weights")
+        .hint(is_directory ? "--only model, optimizer or ema" : "drop --entry");
   }
   if (is_directory) {
     CheckpointReader reader = read(find_checkpoint(path), look);

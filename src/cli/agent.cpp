@@ -18,10 +18,10 @@ void add_agent(CLI::App& app, Call& call) {
                                        "Usage:\n"
                                        "  lockstep agent [--stdin]\n"
                                        "\n"
-                                       "lockstep run starts it on other nodes, through srun or "
-                                       "ssh; nobody else needs to.");
+                                       "For internal use: lockstep run starts agents on the "
+                                       "other nodes through srun or ssh.");
   agent->group("");
-  agent->add_flag("--stdin", *from_stdin, "Read from standard input whom to join")->group("Help");
+  agent->add_flag("--stdin", *from_stdin, "Read the rendezvous from standard input")->group("Help");
   agent->callback([from_stdin, &call] {
     const auto code = agent::guard();
     call.exit_code = code ? *code : agent::serve(os::environment(), *from_stdin, doctor::answer);

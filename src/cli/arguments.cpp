@@ -36,7 +36,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// The closest option; failing that, one that begins as the word does, for words cut short.
+// The option with the smallest edit distance, otherwise one with the same beginning: the word can
+// be an abbreviation.
 std::optional<std::string> find_meant(const std::string& word,
                                       const std::vector<std::string>& options) {
   constexpr size_t kLeastCommon = 5;  // "--abc"
@@ -53,7 +54,7 @@ std::optional<std::string> find_meant(const std::string& word,
 
 constexpr int64_t kMostMebibytes = 1 << 20;
 
-// One pass over the words, from the command's own options down to its program.
+// Reads the words in one pass: options of the command, its subcommands, then the program.
 class Reader {
  public:
   Reader(const CLI::App& app, const std::vector<std::string>& words) : words_(words) {
@@ -94,7 +95,7 @@ class Reader {
     }
     const CLI::Option* option = find_option(name);
     if (option == nullptr && !word.starts_with("--")) {
-      // "-r3": the value hangs on the letter, which must have one.
+      // "-r3": the value follows the letter directly. Flags take no value, so "-m3" is unknown.
       option = result_.chosen->get_option_no_throw(word.substr(0, 2));
       value = word.substr(2);
       option = option != nullptr && option->get_expected_max() == 0 ? nullptr : option;
@@ -110,7 +111,7 @@ class Reader {
       result_.words.push_back(name_of(*option));
       return;
     }
-    if (option->get_expected_min() == 0 && !value) {  // only what hangs on it is its value
+    if (option->get_expected_min() == 0 && !value) {  // an optional value must follow '='
       value = option->get_default_str();
     }
     take_value(*option, word.substr(0, equals), std::move(value));
@@ -123,8 +124,7 @@ class Reader {
       value = words_[at_++];
     }
     if (!value || value->empty()) {
-      throw Error(ExitCode::Usage,
-                  fmt::format("cannot understand {}: its value is missing", written))
+      throw Error(ExitCode::Usage, fmt::format("{} requires a value", written))
           .fact("expected", fmt::format("{} {}", written, option.get_type_name()))
           .hint(full_name(*result_.chosen) + " --help");
     }
@@ -132,14 +132,14 @@ class Reader {
     result_.words.push_back(name + (name.starts_with("--") ? "=" : "") + *value);
   }
 
-  // Of a command that takes a program, unless it declares the option itself.
+  // Only `lockstep run` has options that set variables; its declared options have precedence.
   const ForVariable* find_variable(const std::string& name) const {
     const bool is_run = result_.chosen->get_prefix_command();
     return is_run && result_.chosen->get_option_no_throw(name) == nullptr ? find_for_variable(name)
                                                                           : nullptr;
   }
 
-  // As --env NAME=VALUE, which it is.
+  // Rewrites the option to --env NAME=VALUE.
   void take_variable(const ForVariable& option, std::optional<std::string> value) {
     ++at_;
     if (!option.value.empty()) {
@@ -151,8 +151,7 @@ class Reader {
       value = words_[at_++];
     }
     if (!value || value->empty()) {
-      throw Error(ExitCode::Usage,
-                  fmt::format("cannot understand {}: its value is missing", option.name))
+      throw Error(ExitCode::Usage, fmt::format("{} requires a value", option.name))
           .fact("expected", fmt::format("a value for {}", option.variable))
           .hint(full_name(*result_.chosen) + " --help");
     }
@@ -169,7 +168,7 @@ class Reader {
   }
 
   [[noreturn]] static void refuse_value(std::string_view name, const std::string& value) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand {}: it takes no value", name))
+    throw Error(ExitCode::Usage, fmt::format("{} does not take a value", name))
         .fact("found", fmt::format("'{}'", value), "command line")
         .hint(name);
   }
@@ -180,12 +179,12 @@ class Reader {
     }
   }
 
-  // By its name, another launcher's name for it, or the only one that begins so.
+  // Finds an option by its name, by its name in another launcher, or by a unique abbreviation.
   const CLI::Option* find_option(const std::string& name) const {
     if (const CLI::Option* option = result_.chosen->get_option_no_throw(name)) {
       return option;
     }
-    const bool is_run = result_.chosen->get_prefix_command();  // under whatever name
+    const bool is_run = result_.chosen->get_prefix_command();  // also under the name torchrun etc.
     if (const auto alias = find_alias(is_run ? "run" : result_.chosen->get_name(), name)) {
       return result_.chosen->get_option_no_throw(std::string(*alias));
     }
@@ -193,7 +192,7 @@ class Reader {
       return nullptr;
     }
     if (const Foreign* foreign = find_foreign(name)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot honour {}: {}", name, foreign->why))
+      throw Error(ExitCode::Usage, fmt::format("{} is not supported: {}", name, foreign->why))
           .fact("found", fmt::format("an option of {}", foreign->owner), "command line")
           .hint(foreign->instead);
     }
@@ -209,14 +208,14 @@ class Reader {
       }
     }
     if (begun.size() > 1) {
-      throw Error(ExitCode::Usage, fmt::format("cannot understand the option '{}'", name))
-          .fact("found", fmt::format("'{}', which may be any of these", name), "command line")
+      throw Error(ExitCode::Usage, fmt::format("ambiguous option '{}'", name))
+          .fact("found", fmt::format("'{}', which matches several options", name), "command line")
           .hint(join(begun, ", "));
     }
     return begun.empty() ? nullptr : result_.chosen->get_option_no_throw(begun.front());
   }
 
-  // As CLI11 shall see it: long where there is a long one.
+  // The spelling that is passed to CLI11: the long name if there is one.
   static std::string name_of(const CLI::Option& option) {
     return option.get_lnames().empty() ? "-" + option.get_snames().front()
                                        : "--" + option.get_lnames().front();
@@ -236,13 +235,13 @@ class Reader {
     const auto places = std::count_if(options.begin(), options.end(), [](const auto* option) {
       return option->get_positional();
     });
-    // The last place of some commands takes a list.
+    // The last positional argument of some commands is a list.
     const bool is_list = std::any_of(options.begin(), options.end(), [](const auto* option) {
       return option->get_positional() && option->get_items_expected_max() > 1;
     });
     if (plain_words_ >= places && !is_list) {
-      throw Error(ExitCode::Usage, fmt::format("cannot understand '{}'", word))
-          .fact("found", fmt::format("'{}', one word too many", word), "command line")
+      throw Error(ExitCode::Usage, fmt::format("unexpected argument '{}'", word))
+          .fact("found", fmt::format("'{}', one argument too many", word), "command line")
           .hint(full_name(*result_.chosen) + " --help");
     }
     ++plain_words_;
@@ -253,19 +252,20 @@ class Reader {
   void take_subcommand(const std::string& word, const std::vector<const CLI::App*>& choices) {
     std::vector<std::string> names;
     for (const CLI::App* choice : choices) {
-      if (choice->get_name() == word) {
+      if (choice->check_name(word)) {  // its name or an alias
         result_.chosen = choice;
-        result_.words.push_back(word);
+        result_.words.push_back(choice->get_name());
         ++at_;
         return;
       }
-      if (!choice->get_group().empty()) {  // else it is for lockstep's own use
+      if (!choice->get_group().empty()) {  // internal subcommands are not suggested
         names.push_back(choice->get_name());
+        names.insert(names.end(), choice->get_aliases().begin(), choice->get_aliases().end());
       }
     }
     const std::string name = full_name(*result_.chosen);
-    throw Error(ExitCode::Usage, fmt::format("cannot understand '{} {}'", name, word))
-        .fact("there are", join(names, ", "))
+    throw Error(ExitCode::Usage, fmt::format("unknown subcommand '{} {}'", name, word))
+        .fact("available", join(names, ", "))
         .hint(fmt::format("{} {}", name, find_closest(word, names).value_or("--help")));
   }
 
@@ -278,9 +278,10 @@ class Reader {
   [[noreturn]] void refuse_option(const std::string& written, const std::string& name) const {
     const std::string command = full_name(*result_.chosen);
     const auto closest = find_meant(name, option_names(*result_.chosen));
-    throw Error(ExitCode::Usage, fmt::format("cannot understand the option '{}'", written))
-        .fact(
-            "found", fmt::format("'{}', which {} does not have", written, command), "command line")
+    throw Error(ExitCode::Usage, fmt::format("unknown option '{}'", written))
+        .fact("found",
+              fmt::format("'{}', which is not an option of {}", written, command),
+              "command line")
         .hint(closest.value_or(command + " --help"));
   }
 

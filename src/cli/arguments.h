@@ -8,20 +8,20 @@
 
 namespace lockstep::cli {
 
-// A command line, cut into what is for CLI11 and what is not.
+// A command line, split into words for CLI11 and the program with its arguments.
 struct Arguments {
-  std::vector<std::string> words;    // for CLI11: values joined to their options
-  std::vector<std::string> program;  // the program and its arguments, untouched
-  const CLI::App* chosen = nullptr;  // the (sub)command that the words lead to
+  std::vector<std::string> words;    // for CLI11: --option=VALUE, main names only
+  std::vector<std::string> program;  // the program and its arguments, unchanged
+  const CLI::App* chosen = nullptr;  // the selected (sub)command
   bool wants_help = false;
-  bool is_incomplete = false;  // `chosen` needs a subcommand, and none came
+  bool is_incomplete = false;  // `chosen` requires a subcommand, and none was given
 };
 
-// Reads the words as far as their form goes. For a command that takes a program (its name says so
-// to CLI11 through prefix_command), the first word that is no option, or all that follows `--`, is
-// the program; its options may also be cut short where that leaves no doubt, as argparse allows,
-// and have the other launchers' names. Options may be spelt with '_' for '-'. Throws an Error (64)
-// with the closest match for an option or a subcommand that does not exist.
+// Normalizes a command line before CLI11 parses it; values are not checked here. '_' in an option
+// name is read as '-'. For a command that runs a program (marked with CLI11's prefix_command), the
+// program begins at the first word that is not an option, or after `--`. The options of such a
+// command also have unique abbreviations, as in argparse, and the names of other launchers. Throws
+// an Error (64) with the closest match for an unknown option or subcommand.
 Arguments read_arguments(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace lockstep::cli

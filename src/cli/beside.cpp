@@ -29,10 +29,10 @@ std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
   return os::start({.executable = os::own_executable(),
                     .arguments = std::move(arguments),
                     .environment = environment,
-                    .stdout_fd = 2,  // stdout is the workers'
+                    .stdout_fd = 2,  // stdout is for output of the workers
                     .inherited = {},
                     .directory = "",
-                    .has_own_group = true,  // Ctrl-C is for the run
+                    .has_own_group = true,  // Ctrl-C must reach only the run
                     .dies_with_parent = true,
                     .blocked = std::move(blocked)});
 }
@@ -41,14 +41,14 @@ std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
 
 void start_dashboard(const plan::LaunchPlan& plan, const os::Environment& environment) {
   if (plan.way.value == plan::Way::Task) {
-    throw Error(ExitCode::Usage, "cannot show a dashboard from a worker's own task")
-        .fact("found", "one lockstep run per worker")
+    throw Error(ExitCode::Usage, "--dashboard is not available under another launcher")
+        .fact("found", "one lockstep run process per worker")
         .hint(
             fmt::format("lockstep dashboard --wait {}", quote_for_shell(plan.run_directory.value)));
   }
   if (!monitor::has_http_server()) {
     throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
-        .hint("without --dashboard, or a lockstep built with libcpp-httplib-dev");
+        .hint("drop --dashboard, or rebuild lockstep with libcpp-httplib-dev");
   }
   start_beside(plan, environment, {"dashboard", "--wait", plan.run_directory.value});
 }
@@ -58,21 +58,22 @@ std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
                                            const std::string& directory) {
   const std::string& run = plan.run_directory.value;
   if (plan.way.value == plan::Way::Task) {
-    throw Error(ExitCode::Usage, "cannot write for TensorBoard from a worker's own task")
-        .fact("found", "one lockstep run per worker")
+    throw Error(ExitCode::Usage, "--tensorboard is not available under another launcher")
+        .fact("found", "one lockstep run process per worker")
         .hint(fmt::format("lockstep export --format tensorboard --follow --wait {}",
                           quote_for_shell(run)));
   }
   if (!monitor::has_tensorboard()) {
-    throw Error(ExitCode::Unavailable, "cannot write for TensorBoard: built without protobuf")
-        .hint("without --tensorboard, or a lockstep built with libprotobuf-dev");
+    throw Error(ExitCode::Unavailable, "cannot write TensorBoard files: built without protobuf")
+        .hint("drop --tensorboard, or rebuild lockstep with libprotobuf-dev");
   }
   std::vector<std::string> arguments = {
       "export", "--format", "tensorboard", "--follow", "--wait", run};
   if (!directory.empty()) {
     arguments.insert(arguments.end(), {"--output", directory});
   }
-  // The run may have ended before the writer has begun: it then learns so as soon as it listens.
+  // SIGTERM is blocked from the start: a run can end before the writer handles signals, and the
+  // signal then stays pending until it does.
   return start_beside(plan, environment, std::move(arguments), {SIGTERM});
 }
 

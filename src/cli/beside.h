@@ -8,21 +8,23 @@
 #include "os/process.h"
 #include "plan/plan.h"
 
-// What `lockstep run` starts beside a run that is about to begin, if this process leads it:
-// processes of their own, so that whatever becomes of them, training goes on. They end with this
-// process at the latest.
+// Viewers that `lockstep run` starts next to a run, on the node of the leader. They are separate
+// processes, so that their failure does not affect training, and they end with this process at the
+// latest.
 namespace lockstep::cli {
 
-// `lockstep dashboard`. Throws an Error: 64 where nobody leads, 69 where it was not built.
+// Starts `lockstep dashboard`. Throws an Error: 64 if another launcher started the workers, 69 if
+// the dashboard was not built.
 void start_dashboard(const plan::LaunchPlan& plan, const os::Environment& environment);
 
-// `lockstep export --format tensorboard --follow`, into `directory` or, if that is empty, into the
-// run directory. Nothing on nodes that do not lead. Throws an Error as above.
+// Starts `lockstep export --format tensorboard --follow` with output to `directory` or, if that is
+// empty, to the run directory. Returns nothing on nodes without the leader. Throws like
+// start_dashboard.
 std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
                                            const os::Environment& environment,
                                            const std::string& directory);
 
-// Lets it write what is still missing, for some seconds at most.
+// Stops the writer; waits up to 5 seconds until it has written the remaining values.
 void finish_tensorboard(const os::Child& writer);
 
 }  // namespace lockstep::cli

@@ -25,16 +25,17 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kDescription =
-    "Stop a run\n"
+    "Stop a run or a Slurm job\n"
     "\n"
     "Usage:\n"
     "  lockstep cancel [OPTIONS] [RUN | JOBID]\n"
     "\n"
-    "RUN is a run directory, or a name below ./runs; without it, the newest one.\n"
-    "Workers get SIGTERM, and SIGKILL after the grace, as with Ctrl-C. Works on\n"
-    "every node that sees the directory, and returns when the run has ended. JOBID\n"
-    "is a Slurm job: the run in it is stopped so, then the job ends; one without a\n"
-    "run, or with --now, is ended by Slurm.";
+    "RUN is a run directory or a name below ./runs. As with Ctrl-C, workers get\n"
+    "SIGTERM, and SIGKILL after the grace period. The command returns when the run\n"
+    "has ended. It works on every node that can access the run directory.\n"
+    "\n"
+    "JOBID is a Slurm job. A run in the job is stopped first, then the job ends.\n"
+    "Slurm ends the job directly if it has no run, or with --now.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -43,21 +44,22 @@ constexpr const char* kFooter =
     "  lockstep cancel 4711\n"
     "\n"
     "Exit codes:\n"
-    "  0    the run, or job, has ended\n"
-    "  64   there is no such run or job, or the job is not yours\n"
-    "  69   it cannot be reached, or does not end\n"
+    "  0    the run or job has ended\n"
+    "  64   unknown run or job, or the job belongs to another user\n"
+    "  69   the run or job cannot be reached or does not end\n"
     "  74   RUN/cancel cannot be written\n"
     "\n"
     "Files:\n"
-    "  RUN/cancel    the request, which the launcher looks for twice a second\n";
+    "  RUN/cancel    the request; the launcher checks for it twice a second\n";
 
-// Beyond the grace: for the leader to notice, for agents to clean up, for a slow file system.
+// Added to the grace period: the leader polls for the request, agents clean up, and a network file
+// system shows changes late.
 constexpr double kTimeToEnd = 20;
-// A leader that lives answers a request much sooner than that.
+// A live leader reacts to a request in much less time.
 constexpr double kTimeToAnswer = 12;
 constexpr milliseconds kPause(100);
 
-// What to tell when the run is over, if it is.
+// The final message if the run has ended.
 std::optional<std::string> find_end(const Run& run, const contract::RunState& state, double now) {
   switch (contract::sign_of(state, now)) {
     case contract::Sign::Ended: {
@@ -73,9 +75,9 @@ std::optional<std::string> find_end(const Run& run, const contract::RunState& st
   }
 }
 
-// How long to wait for the end of a run in this state.
+// Maximum time to wait for the end of a run in this state.
 double patience_with(const Run& run, const contract::RunState& state, double grace, double now) {
-  // Whose clock differs from ours seems silent, but is heard.
+  // A launcher whose clock is behind looks silent; it is not if it has updated its state since.
   const bool is_silent = contract::sign_of(state, now) == contract::Sign::Silent &&
                          state.updated == run.state->updated;
   return is_silent ? kTimeToAnswer : grace + kTimeToEnd;
@@ -88,12 +90,12 @@ double patience_with(const Run& run, const contract::RunState& state, double gra
   if (contract::sign_of(state, now) == contract::Sign::Silent) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot reach the launcher of {}", run.name))
         .fact("state", state_sentence({run.directory, run.name, state}, now), "state.json")
-        .fact("request", run.directory.cancel().string(), "stays there")
+        .fact("request", run.directory.cancel().string(), "still valid")
         .hint(state.slurm_job.empty()
                   ? fmt::format("ssh {} kill {}", state.host, state.launcher.pid)
                   : fmt::format("scancel {}", state.slurm_job));
   }
-  throw Error(ExitCode::Unavailable, fmt::format("cannot see {} end", run.name))
+  throw Error(ExitCode::Unavailable, fmt::format("timed out waiting for {} to stop", run.name))
       .fact("state", contract::name_of(state.phase), "state.json")
       .hint(wishes.is_now ? fmt::format("ssh {} kill -9 {}", state.host, state.launcher.pid)
                           : fmt::format("lockstep cancel --now {}", run.name));
@@ -105,7 +107,7 @@ void ask(const Run& run, const contract::RunState& state, const CancelWishes& wi
                           .time = now,
                           .is_now = wishes.is_now,
                           .grace_seconds = wishes.grace_seconds});
-  // The signal only spares half a second, and cannot carry a grace.
+  // The signal only saves the half second until the leader polls, and cannot carry a grace period.
   if (!wishes.grace_seconds) {
     os::send_signal(state.launcher, wishes.is_now ? SIGQUIT : SIGTERM);
   }
@@ -120,13 +122,13 @@ void cancel_run(const Run& run,
                 const std::function<void(const std::string&)>& wait) {
   if (!run.state) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot cancel {}", run.name))
-        .fact("found", "no state.json: an older lockstep has started it, or none")
-        .hint("Ctrl-C where it runs");
+        .fact("found", "no state.json: not started by lockstep run, or by an older version")
+        .hint("press Ctrl-C in the terminal of the run");
   }
   contract::RunState state = *run.state;
   const double begin = clock.now();
   if (contract::is_end(state.phase)) {
-    tell(fmt::format("{} has ended before: {}", run.name, contract::name_of(state.phase)));
+    tell(fmt::format("{} has already ended: {}", run.name, contract::name_of(state.phase)));
     return;
   }
   const double grace = wishes.is_now ? 0 : wishes.grace_seconds.value_or(state.grace_seconds);
@@ -154,7 +156,7 @@ namespace {
 
 std::string who_asks() {
   const auto user = os::find_variable(os::environment(), "USER");
-  return fmt::format("{}@{}", user.value_or("somebody"), os::host_name());
+  return fmt::format("{}@{}", user.value_or("unknown"), os::host_name());
 }
 
 std::optional<double> find_grace(const std::optional<std::string>& text) {
@@ -165,7 +167,7 @@ std::optional<double> find_grace(const std::optional<std::string>& text) {
   const double seconds = std::strtod(text->c_str(), &end);
   if (text->empty() || *end != '\0' || !(seconds >= 0)) {
     throw Error(ExitCode::Usage, fmt::format("cannot understand --grace '{}'", *text))
-        .fact("expected", "seconds, for example 10")
+        .fact("expected", "a number of seconds, 0 or more")
         .hint("--grace 10");
   }
   return seconds;
@@ -182,11 +184,11 @@ void add_cancel(CLI::App& app, Call& /*call*/) {
   auto wishes = std::make_shared<Wishes>();
   CLI::App* cancel = app.add_subcommand("cancel", kDescription);
   cancel->footer(kFooter);
-  cancel->add_option("RUN", wishes->run, "The run or job; the newest run below ./runs if left out");
-  cancel->add_flag("--now", wishes->is_now, "Kill the workers at once");
-  cancel->add_option("--grace", wishes->grace, "Time between SIGTERM and SIGKILL")
+  cancel->add_option("RUN", wishes->run, "Run or job to stop [newest run below ./runs]");
+  cancel->add_flag("--now", wishes->is_now, "Kill the workers immediately");
+  cancel->add_option("--grace", wishes->grace, "Grace period: time between SIGTERM and SIGKILL")
       ->type_name("SECONDS")
-      ->default_str("the run's own");
+      ->default_str("grace period of the run");
   cancel->callback([wishes] {
     const CancelWishes asked{
         .is_now = wishes->is_now, .grace_seconds = find_grace(wishes->grace), .who = who_asks()};

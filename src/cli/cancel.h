@@ -11,21 +11,21 @@
 namespace lockstep::cli {
 
 struct CancelWishes {
-  bool is_now = false;  // kill instead of asking
+  bool is_now = false;  // SIGKILL without a grace period
   std::optional<double> grace_seconds;
-  std::string who;  // user@host, for the run's log
+  std::string who;  // user@host, for the log of the run
 };
 
-// How the time goes while a run ends; a test makes it go faster.
+// The clock; tests replace it to make time pass faster.
 struct CancelClock {
   std::function<double()> now;  // seconds since the epoch
   std::function<void(std::chrono::milliseconds)> sleep;
 };
 
-// Asks the run's leader to stop, by RUN/cancel and, on the same machine, by a signal, and waits
-// until it has; `tell` gets a line for the user, `wait` the words of a progress line. Returns when
-// nothing of the run is left, or its launcher is gone. Throws an Error (69) when the run does not
-// end in time or cannot be reached.
+// Requests the leader of the run to stop, through the file RUN/cancel and, on the same machine,
+// also through a signal, and waits for the end. `tell` gets lines for the user, `wait` the text of
+// a progress line. Returns when the run has ended or its launcher no longer exists. Throws an Error
+// (69) if the run does not end in time or cannot be reached.
 void cancel_run(const Run& run,
                 const CancelWishes& wishes,
                 const CancelClock& clock,

@@ -23,7 +23,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Train one model on many processors with one command\n"
+    "Launch and supervise distributed training with one command\n"
     "\n"
     "Usage:\n"
     "  lockstep SUBCOMMAND [OPTIONS]";
@@ -32,19 +32,19 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  lockstep run --nproc-per-node 2 build/bin/mnist -s ddp\n"
     "  salloc -N 2 lockstep run train.py\n"
-    "  lockstep generate-slurm -c slurm_config.yaml --wait\n"
+    "  lockstep submit -c slurm_config.yaml --wait\n"
     "  lockstep data fetch mnist\n"
     "\n"
     "Exit codes:\n"
-    "  0    done\n"
-    "  64   what was asked cannot be done as asked\n"
-    "  69   something that is needed is unavailable\n"
-    "  70   a bug of lockstep\n"
+    "  0    success\n"
+    "  64   invalid or conflicting options\n"
+    "  69   a required resource is unavailable\n"
+    "  70   internal error: a bug in lockstep\n"
     "  74   a file could not be read or written\n"
     "\n"
-    "lockstep SUBCOMMAND --help tells more about each.\n";
+    "lockstep SUBCOMMAND --help describes each subcommand.\n";
 
-// The launcher whose name a link to lockstep has.
+// The launcher that lockstep was called as: a link with its name selects its options.
 plan::Dialect dialect_of(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   for (const plan::Dialect dialect : {plan::Dialect::Torchrun,
@@ -58,7 +58,7 @@ plan::Dialect dialect_of(const std::string& path) {
   return plan::Dialect::Lockstep;
 }
 
-// What messages begin with.
+// The program name at the beginning of every message.
 std::string name_of(plan::Dialect dialect) {
   return dialect == plan::Dialect::Lockstep ? "lockstep" : std::string(plan::command_of(dialect));
 }
@@ -114,7 +114,7 @@ int dispatch(const std::vector<std::string>& words,
   } catch (const CLI::CallForVersion& version) {
     fmt::print("{}\n", version.what());
   } catch (const CLI::ParseError& fault) {
-    throw Error(ExitCode::Usage, "cannot understand the command line")
+    throw Error(ExitCode::Usage, "invalid command line")
         .fact("reason", fault.what())
         .hint(name_of(dialect) + " --help");
   }
@@ -130,8 +130,8 @@ std::string now() {
 
 int run(int argc, const char* const* argv) {
   os::open_missing_streams();
-  os::restore_signal(SIGCHLD);  // where it is ignored, nobody learns how a child has ended
-  os::ignore_signal(SIGXFSZ);   // a file that may grow no more is a full disk
+  os::restore_signal(SIGCHLD);  // while it is ignored, exit statuses of children are lost
+  os::ignore_signal(SIGXFSZ);   // the write then fails with EFBIG, like on a full disk
   const plan::Dialect dialect = dialect_of(argc > 0 ? argv[0] : "lockstep");
   try {
     const int code =
@@ -145,7 +145,7 @@ int run(int argc, const char* const* argv) {
     if (const auto code = os::tell_lost_output(name_of(dialect), fault)) {
       return *code;
     }
-    fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", name_of(dialect), fault.what());
+    fmt::print(stderr, "{}: error: a bug in lockstep: {}\n", name_of(dialect), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The launcher's command line.
+// The command line of the launcher.
 namespace lockstep::cli {
 
-// What main() does: reads the words, does what they ask, tells errors, returns the exit code.
+// The body of main(): parses the command line, runs the subcommand, prints errors to stderr and
+// returns the exit code.
 int run(int argc, const char* const* argv);
 
 }  // namespace lockstep::cli

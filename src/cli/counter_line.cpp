@@ -27,7 +27,7 @@ void CounterLine::show(int64_t done, int64_t of) {
   }
   shown_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const std::string text = fmt::format("lockstep: {}: {} of {}, {:.0f} a second",
+  const std::string text = fmt::format("lockstep: {}: {} of {}, {:.0f} per second",
                                        what_,
                                        format_count(done),
                                        format_count(of),

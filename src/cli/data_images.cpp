@@ -25,14 +25,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMakeDescription =
-    "Draw a data set of images that needs no download\n"
+    "Generate a data set of images; needs no download\n"
     "\n"
     "Usage:\n"
     "  lockstep data make [OPTIONS] tiny-imagenet-like\n"
     "\n"
-    "Ten kinds of shapes in four textures and five colours, at any place and size,\n"
-    "with noise, in the folders of TinyImageNet; --data-dir DIR then finds them as\n"
-    "TinyImageNet. The same options give the same pictures.";
+    "Draws ten kinds of shapes in four textures and five colours, at random positions\n"
+    "and sizes and with noise. The folders have the layout of TinyImageNet: programs\n"
+    "with --data-dir DIR read them as TinyImageNet. Equal options give equal images.";
 
 constexpr const char* kMakeFooter =
     "Examples:\n"
@@ -40,22 +40,22 @@ constexpr const char* kMakeFooter =
     "  lockstep data make tiny-imagenet-like --per-class 20 --size 500x375\n"
     "\n"
     "Exit codes:\n"
-    "  0    the set is there, whole\n"
-    "  64   an option makes no sense, or the folder is there already\n"
+    "  0    the data set is complete\n"
+    "  64   invalid option, or the folder already exists\n"
     "  74   a file could not be written\n"
     "\n"
     "Files:\n"
     "  DIR/tiny-imagenet-like/    wnids.txt, words.txt, train/, val/ and test/\n";
 
 constexpr const char* kPackDescription =
-    "Put the images of a data set into one file per split\n"
+    "Pack the images of a data set into one file per split\n"
     "\n"
     "Usage:\n"
     "  lockstep data pack [OPTIONS] tiny-imagenet|imagenet\n"
     "\n"
-    "A pack is mapped, not opened a million times. Images are copied byte for byte,\n"
-    "but for those that --short-side makes smaller. Where both packs lie in the data\n"
-    "directory they are used instead of the folders.";
+    "A pack is mapped into memory; image files need not be opened one by one. Images\n"
+    "are copied unchanged, except those that --short-side scales down. If both packs\n"
+    "are in the data directory, programs read them instead of the folders.";
 
 constexpr const char* kPackFooter =
     "Examples:\n"
@@ -63,15 +63,15 @@ constexpr const char* kPackFooter =
     "  lockstep data pack imagenet --short-side 256 --output /scratch/images\n"
     "\n"
     "Exit codes:\n"
-    "  0    both packs are there; --short-side names corrupt images that it meets\n"
-    "  64   there is no such set, or an option makes no sense\n"
-    "  74   the set is not there, or a file could not be read or written\n"
+    "  0    both packs are complete; --short-side also prints corrupt images\n"
+    "  64   unknown data set or invalid option\n"
+    "  74   the data set is missing, or a file could not be read or written\n"
     "\n"
     "Files:\n"
     "  DIR/NAME-train.lspack and DIR/NAME-val.lspack\n";
 
 constexpr const char* kCheckDescription =
-    "Decode every image of a data set, and name those that are corrupt\n"
+    "Decode every image of a data set and report corrupt ones\n"
     "\n"
     "Usage:\n"
     "  lockstep data check [OPTIONS] tiny-imagenet|imagenet";
@@ -82,30 +82,30 @@ constexpr const char* kCheckFooter =
     "  lockstep data check imagenet --data-dir /scratch/images\n"
     "\n"
     "Exit codes:\n"
-    "  0    all can be decoded\n"
-    "  1    some are corrupt, a line each on stdout; or none are there to validate\n"
-    "  64   there is no such set, or an option makes no sense\n"
-    "  74   the set is not there\n"
+    "  0    all images can be decoded\n"
+    "  1    corrupt images (one line each on stdout), or no validation images\n"
+    "  64   unknown data set or invalid option\n"
+    "  74   the data set is missing\n"
     "\n"
     "Files:\n"
     "  DIR/NAME/ as distributed, or DIR/NAME-train.lspack and DIR/NAME-val.lspack\n";
 
 constexpr const char* kLike = "tiny-imagenet-like";
-constexpr int kMostPixels = 20000;  // of an edge
+constexpr int kMostPixels = 20000;  // maximum length of an edge
 
 struct ImageWishes {
   image::DrawnOptions drawn;
   std::string size = "64";
   image::PackOptions pack;
   std::optional<std::string> output;
-  int threads = 0;  // 0: one per processor
+  int threads = 0;  // 0: one per core
 };
 
-// A number that must lie in an interval.
+// Throws an Error (64) unless least <= value <= most.
 void require(std::string_view option, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use {} {}", option, value))
-        .fact("it may be", fmt::format("{} to {}", least, most));
+    throw Error(ExitCode::Usage, fmt::format("{} {} is out of range", option, value))
+        .fact("expected", fmt::format("{} to {}", least, most));
   }
 }
 
@@ -121,9 +121,9 @@ void require_name(std::string_view verb,
     return;
   }
   throw Error(ExitCode::Usage,
-              name.empty() ? fmt::format("cannot {}: no data set is named", verb)
-                           : fmt::format("cannot {} '{}': no such data set of images", verb, name))
-      .fact("there are", join(names, ", "))
+              name.empty() ? fmt::format("cannot {}: no data set given", verb)
+                           : fmt::format("cannot {} '{}': unknown image data set", verb, name))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("lockstep data {} {}", verb, find_closest(name, names).value_or(names[0])));
 }
 
@@ -144,8 +144,8 @@ image::Size size_of(const std::string& text) {
     }
   }
   if (edges.empty() || edges.size() > 2 || edges.size() != parts.size()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use --size '{}'", text))
-        .fact("expected", "pixels, or WIDTHxHEIGHT")
+    throw Error(ExitCode::Usage, fmt::format("cannot understand --size '{}'", text))
+        .fact("expected", "PIXELS or WIDTHxHEIGHT")
         .hint("--size 64, or --size 500x375");
   }
   for (const int64_t edge : edges) {
@@ -166,14 +166,14 @@ void make_images(const DataWishes& wishes, const ImageWishes& images) {
   std::error_code ignored;
   if (fs::exists(directory, ignored)) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot make {}: {} is there already", kLike, directory.string()))
+                fmt::format("cannot make {}: {} already exists", kLike, directory.string()))
         .hint(fmt::format("rm -r {}, or another --data-dir", quote_for_shell(directory.string())));
   }
   CounterLine line(fmt::format("drawing {}", kLike));
   image::write_drawn(
       directory, options, [&line](int64_t done, int64_t of) { line.show(done, of); });
   line.clear();
-  fmt::print("{} is here: {}, {} classes of {} images, and {} of each to validate\n",
+  fmt::print("{} generated: {}, {} classes with {} training and {} validation images each\n",
              kLike,
              directory.string(),
              options.classes,
@@ -194,8 +194,7 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
   options.threads = threads_of(images);
   const image::Sets sets = find_sets("pack", wishes, image::Look::FoldersOnly);
   if (sets.train->size() == 0) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot pack {}: there are no images to train on", sets.origin))
+    throw Error(ExitCode::Usage, fmt::format("cannot pack {}: no training images", sets.origin))
         .hint(fmt::format("lockstep data check {}", wishes.name));
   }
   options.source = sets.source;
@@ -211,13 +210,13 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
     const image::PackReport report = image::write_pack(*store, split, file, options);
     line.clear();
     print_problems(report.problems);
-    const std::string looked_at = fmt::format("{} of them made smaller, {} corrupt",
+    const std::string looked_at = fmt::format("{} scaled down, {} corrupt",
                                               format_count(report.shrunk),
                                               format_count(std::ssize(report.problems)));
     fmt::print("{}: {} images, {}, {}\n",
                file.string(),
                format_count(report.images),
-               options.short_side > 0 ? looked_at : "copied as they are, unchecked",
+               options.short_side > 0 ? looked_at : "copied without a check",
                format_bytes(report.bytes));
   }
 }
@@ -235,20 +234,20 @@ void check_images(const DataWishes& wishes, const ImageWishes& images, Call& cal
     print_problems(problems);
     corrupt += problems.size();
   }
-  fmt::print("{}: {} images to train, {} to validate, {} classes, {} corrupt\n",
+  fmt::print("{}: {} training images, {} validation images, {} classes, {} corrupt\n",
              wishes.name,
              format_count(sets.train->size()),
              format_count(sets.test->size()),
              format_count(static_cast<int64_t>(sets.train->classes().size())),
              corrupt);
   const bool can_validate = sets.test->size() > 0;
-  if (!can_validate) {  // without images to train on it is no set
-    fmt::print("nothing to validate with: a training needs --no-validation\n");
+  if (!can_validate) {
+    fmt::print("no validation images: train with --no-validation\n");
   }
   call.exit_code = corrupt > 0 || !can_validate ? 1 : 0;
 }
 
-// An option with a value, shown with what it is without.
+// Declares an option whose default is its current value.
 template <typename Value>
 void add_value(CLI::App& app,
                const std::string& name,
@@ -262,9 +261,9 @@ void add_value(CLI::App& app,
 }
 
 void add_threads(CLI::App& app, ImageWishes& images) {
-  app.add_option("--threads", images.threads, "Threads that decode and encode")
+  app.add_option("--threads", images.threads, "Number of threads")
       ->type_name("COUNT")
-      ->default_str("one per processor")
+      ->default_str("one per core")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
@@ -275,41 +274,45 @@ void add_image_commands(CLI::App& data, const std::shared_ptr<DataWishes>& wishe
 
   CLI::App* making = data.add_subcommand("make", kMakeDescription);
   making->footer(kMakeFooter);
-  making->add_option("NAME", wishes->name, "tiny-imagenet-like");
+  making->add_option("NAME", wishes->name, "Data set: tiny-imagenet-like");
   add_data_directory(*making, *wishes);
-  add_value(*making, "--classes", images->drawn.classes, "COUNT", "Classes, 2 to 200");
-  add_value(
-      *making, "--per-class", images->drawn.per_class, "COUNT", "Images of each class to train on");
-  add_value(
-      *making, "--val-per-class", images->drawn.val_per_class, "COUNT", "And to validate with");
-  add_value(*making, "--size", images->size, "PIXELS", "Pixels of each edge, or WIDTHxHEIGHT");
-  add_value(*making, "--seed", images->drawn.seed, "NUMBER", "Another seed, other pictures");
+  add_value(*making, "--classes", images->drawn.classes, "COUNT", "Number of classes, 2 to 200");
+  add_value(*making, "--per-class", images->drawn.per_class, "COUNT", "Training images per class");
+  add_value(*making,
+            "--val-per-class",
+            images->drawn.val_per_class,
+            "COUNT",
+            "Validation images per class");
+  add_value(*making, "--size", images->size, "PIXELS", "Pixels per edge, or WIDTHxHEIGHT");
+  add_value(*making, "--seed", images->drawn.seed, "NUMBER", "Seed of the random generator");
   add_threads(*making, *images);
   making->callback([wishes, images] { make_images(*wishes, *images); });
 
   CLI::App* packing = data.add_subcommand("pack", kPackDescription);
   packing->footer(kPackFooter);
-  packing->add_option("NAME", wishes->name, "tiny-imagenet or imagenet");
+  packing->add_option("NAME", wishes->name, "Data set: tiny-imagenet or imagenet");
   add_data_directory(*packing, *wishes);
-  packing->add_option("--output", images->output, "Where the packs go")
+  packing->add_option("--output", images->output, "Directory for the packs")
       ->type_name("DIR")
       ->default_str("the data directory")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   packing
-      ->add_option("--short-side",
-                   images->pack.short_side,
-                   "Make images smaller whose short side has more pixels")
+      ->add_option(
+          "--short-side", images->pack.short_side, "Scale down images whose short side is longer")
       ->type_name("PIXELS")
-      ->default_str("leave all as they are")
+      ->default_str("no scaling")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_value(
-      *packing, "--quality", images->pack.quality, "NUMBER", "JPEG quality of those, 1 to 100");
+  add_value(*packing,
+            "--quality",
+            images->pack.quality,
+            "NUMBER",
+            "JPEG quality of scaled images, 1 to 100");
   add_threads(*packing, *images);
   packing->callback([wishes, images] { pack_images(*wishes, *images); });
 
   CLI::App* checking = data.add_subcommand("check", kCheckDescription);
   checking->footer(kCheckFooter);
-  checking->add_option("NAME", wishes->name, "tiny-imagenet or imagenet");
+  checking->add_option("NAME", wishes->name, "Data set: tiny-imagenet or imagenet");
   add_data_directory(*checking, *wishes);
   add_threads(*checking, *images);
   checking->callback([wishes, images, &call] { check_images(*wishes, *images, call); });

@@ -11,7 +11,7 @@ namespace lockstep::cli {
 
 struct Call;
 
-// What subcommands of `lockstep data` have in common.
+// Options that the subcommands of `lockstep data` share.
 struct DataWishes {
   std::string name;
   std::optional<std::string> directory;
@@ -20,10 +20,10 @@ struct DataWishes {
 // Declares --data-dir.
 void add_data_directory(CLI::App& app, DataWishes& wishes);
 
-// Where data sets lie: the option, else the variable, else data/.
+// The data directory: --data-dir, otherwise $LOCKSTEP_DATA_DIR, otherwise data/.
 std::string data_directory(const DataWishes& wishes);
 
-// `lockstep data make`, `pack` and `check`, which are about images.
+// Declares `lockstep data make`, `pack` and `check`.
 void add_image_commands(CLI::App& data, const std::shared_ptr<DataWishes>& wishes, Call& call);
 
 }  // namespace lockstep::cli

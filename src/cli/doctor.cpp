@@ -14,15 +14,15 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Look at everything that training on many nodes depends on\n"
+    "Check everything that multi-node training depends on\n"
     "\n"
     "Usage:\n"
     "  lockstep doctor [OPTIONS]\n"
     "\n"
-    "In a job it looks at all of its nodes at once, started by one srun; elsewhere\n"
-    "at this machine. Each line has a verdict (ok, warning, broken), what was found\n"
-    "and from where, and what to type. It changes nothing, and has no secrets in\n"
-    "it: paste it into a ticket.";
+    "Inside a Slurm job it checks all nodes of the job in parallel, with one srun;\n"
+    "otherwise it checks this machine. Each line shows a verdict (ok, warning or\n"
+    "broken), the value with its source, and a command to try. The check changes\n"
+    "nothing. Its output has no secrets in it and can be pasted into a ticket.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -31,7 +31,7 @@ constexpr const char* kFooter =
     "  lockstep doctor --json >doctor.json\n"
     "\n"
     "Exit codes:\n"
-    "  0    all is ok, or there are warnings only\n"
+    "  0    ok, possibly with warnings\n"
     "  1    something is broken\n";
 
 struct Wishes {
@@ -40,7 +40,7 @@ struct Wishes {
   unsigned patience = 20;
 };
 
-// What Slurm's variables say may be just what is wrong; then the rest is looked at all the same.
+// Invalid Slurm variables are a finding, not a reason to stop: everything else is still checked.
 plan::Surroundings look_around(std::string& fault) {
   try {
     return read_surroundings();
@@ -75,12 +75,11 @@ void add_doctor(CLI::App& app, Call& call) {
   auto wishes = std::make_shared<Wishes>();
   CLI::App* doctor = app.add_subcommand("doctor", kDescription);
   doctor->footer(kFooter);
-  doctor->add_flag("--quick", wishes->is_quick, "Start no other program (but srun, in a job)")
+  doctor->add_flag("--quick", wishes->is_quick, "Start no other programs, except srun in a job")
       ->group("Options");
-  doctor->add_flag("--json", wishes->is_json, "Print every value that was found as JSON")
+  doctor->add_flag("--json", wishes->is_json, "Print all collected values as JSON")
       ->group("Options");
-  doctor
-      ->add_option("--patience", wishes->patience, "How long to wait for nodes to come, in seconds")
+  doctor->add_option("--patience", wishes->patience, "Maximum time to wait for nodes, in seconds")
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group("Options");

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDescription =
-    "Make what programs run in: virtual environments, container images\n"
+    "Build virtual environments and container images\n"
     "\n"
     "Usage:\n"
     "  lockstep env SUBCOMMAND [OPTIONS]";
@@ -33,15 +33,15 @@ constexpr const char* kFooter =
     "  lockstep env build -c torch.yaml\n";
 
 constexpr const char* kBuildDescription =
-    "Build a virtual environment or an Apptainer image, here or as a Slurm job\n"
+    "Build a virtual environment or an Apptainer image, locally or as a Slurm job\n"
     "\n"
     "Usage:\n"
     "  lockstep env build -c FILE [OPTIONS]\n"
     "\n"
-    "FILE says what: modules and Python packages (Horovod too), or a definition file\n"
-    "or docker:// image; docs/environments.md has all keys. The job is followed, and\n"
-    "what it says shown. What fails leaves nothing that looks complete, and what\n"
-    "succeeds is looked at by lockstep doctor, inside.";
+    "FILE describes the build: modules and Python packages (also Horovod), or a\n"
+    "definition file or docker:// image; docs/environments.md lists all keys. A Slurm\n"
+    "job is followed, with its output. A failed build leaves nothing that looks\n"
+    "complete. A successful build is checked with lockstep doctor inside it.";
 
 constexpr const char* kBuildFooter =
     "Examples:\n"
@@ -50,16 +50,16 @@ constexpr const char* kBuildFooter =
     "  lockstep env build -c image.yaml --submit --no-wait\n"
     "\n"
     "Exit codes:\n"
-    "  0    it is built; with --no-wait, the job is submitted\n"
-    "  N    the build has failed with N, and there is nothing\n"
-    "  64   FILE is wrong, or something is there already\n"
-    "  69   Slurm is not here, or does not answer\n"
+    "  0    the build succeeded; with --no-wait, the job was submitted\n"
+    "  N    the build failed with exit code N and left nothing\n"
+    "  64   invalid FILE, or the target already exists\n"
+    "  69   Slurm is not installed or does not respond\n"
     "  74   a file could not be read or written\n"
-    "  130  left with Ctrl-C: a job goes on, a build here does not\n"
+    "  130  interrupted with Ctrl-C: a job continues, a local build stops\n"
     "\n"
     "Files:\n"
-    "  slurm-job-logs/NAME-JOB.out    what the job says\n"
-    "  PATH/lockstep.unfinished       a virtual environment that is not whole yet\n";
+    "  slurm-job-logs/NAME-JOB.out    output of the job\n"
+    "  PATH/lockstep.unfinished       marks an incomplete virtual environment\n";
 
 struct Wishes {
   std::string file;
@@ -70,7 +70,7 @@ struct Wishes {
   bool is_left = false;
 };
 
-// The environment that the script is run or submitted with: this one, and what it must not show.
+// The environment of the script: this one, plus the secrets that the script must not contain.
 os::Environment with_secrets(os::Environment environment, const config::Node& map) {
   for (const auto& [name, value] : slurm::secrets_of_env_build(map)) {
     environment.insert_or_assign(name, value);
@@ -97,19 +97,18 @@ int submit(const Wishes& wishes,
 
 int build_from(const Wishes& wishes) {
   if (wishes.file.empty()) {
-    throw Error(ExitCode::Usage, "cannot build without a file that says what")
-        .hint("lockstep env build -c torch.yaml");
+    throw Error(ExitCode::Usage, "no build file given").hint("lockstep env build -c torch.yaml");
   }
   if (wishes.is_local && wishes.is_submitted) {
-    throw Error(ExitCode::Usage, "cannot build both here and as a job")
-        .hint("--local or --submit, one of them");
+    throw Error(ExitCode::Usage, "--local and --submit contradict each other")
+        .hint("use one of the two");
   }
   const config::Node map = config::parse_yaml(os::read_file(wishes.file), wishes.file);
   slurm::EnvBuild build = slurm::read_env_build(map);
   build.is_submitted = wishes.is_submitted || (build.is_submitted && !wishes.is_local);
   if (wishes.is_left && !build.is_submitted) {
-    throw Error(ExitCode::Usage, "cannot leave a build alone that runs here")
-        .fact("--no-wait", "is for jobs")
+    throw Error(ExitCode::Usage, "--no-wait requires a Slurm job")
+        .fact("found", "a build on this machine")
         .hint("--submit --no-wait");
   }
   const os::Environment environment = os::environment();
@@ -137,14 +136,14 @@ void add_env(CLI::App& app, Call& call) {
   auto wishes = std::make_shared<Wishes>();
   CLI::App* build = env->add_subcommand("build", kBuildDescription);
   build->footer(kBuildFooter);
-  build->add_option("-c,--config", wishes->file, "What to build")
+  build->add_option("-c,--config", wishes->file, "File that describes the build")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  build->add_flag("--local", wishes->is_local, "Build on this machine, whatever FILE says");
-  build->add_flag("--submit", wishes->is_submitted, "Build in a Slurm job, whatever FILE says");
-  build->add_flag("--dry-run", wishes->is_dry, "Print the script and do nothing");
-  build->add_flag("--force", wishes->is_forced, "Replace what is there, once the new one is whole");
-  build->add_flag("--no-wait", wishes->is_left, "Submit the job, print its number and leave");
+  build->add_flag("--local", wishes->is_local, "Build on this machine; overrides FILE");
+  build->add_flag("--submit", wishes->is_submitted, "Build in a Slurm job; overrides FILE");
+  build->add_flag("--dry-run", wishes->is_dry, "Print the build script and do nothing else");
+  build->add_flag("--force", wishes->is_forced, "Replace an existing target if the build succeeds");
+  build->add_flag("--no-wait", wishes->is_left, "Submit the job, print its job id and exit");
   build->callback([wishes, &call] { call.exit_code = build_from(*wishes); });
 }
 

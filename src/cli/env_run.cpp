@@ -15,7 +15,7 @@ namespace lockstep::cli {
 int run_script(const std::string& script, const os::Environment& environment) {
   const auto bash = os::find_program("bash", environment);
   if (!bash) {
-    throw Error(ExitCode::Unavailable, "cannot build here: bash is not in PATH")
+    throw Error(ExitCode::Unavailable, "cannot build on this machine: bash is not in PATH")
         .hint("lockstep env build --submit");
   }
   const os::TemporaryDirectory directory("lockstep-env");

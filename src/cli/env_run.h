@@ -7,8 +7,8 @@
 
 namespace lockstep::cli {
 
-// Runs a script of bash's here to its end, as if it had been typed, and returns its code. A signal
-// that asks us to stop is handed on to all that the script has started.
+// Runs a bash script on this machine with this terminal and returns its exit code. SIGINT, SIGTERM
+// and SIGHUP are forwarded to the process group of the script.
 int run_script(const std::string& script, const os::Environment& environment);
 
 }  // namespace lockstep::cli

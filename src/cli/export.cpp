@@ -20,27 +20,27 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Write a run's curves and events for other programs\n"
+    "Export metrics and events of a run as CSV, JSON or TensorBoard files\n"
     "\n"
     "Usage:\n"
     "  lockstep export [OPTIONS] [RUN | JOBID]\n"
     "\n"
-    "RUN and JOBID as for lockstep watch. Writes what is there now: every series\n"
-    "(loss, learning_rate, rank/3/own_seconds, node/0/gpu/1/utilisation ...) and the\n"
-    "marks: start, restart, checkpoint, evaluation, end. For TensorBoard it goes on\n"
-    "with --follow; there, series of single ranks are written only if --series\n"
-    "names them.";
+    "RUN is a run directory or a name below ./runs, JOBID a Slurm job with a run.\n"
+    "Exports the values so far of every series (loss, learning_rate,\n"
+    "rank/3/own_seconds, node/0/gpu/1/utilisation ...) and the marks: start, restart,\n"
+    "checkpoint, evaluation, end. For TensorBoard, --follow continues until the run\n"
+    "ends, and series of single ranks are written only if --series names them.";
 
 constexpr const char* kFooter =
     "Columns of csv:\n"
-    "  kind    series, or mark\n"
-    "  name    of the series; of the mark its kind\n"
-    "  time    in seconds since 1970\n"
-    "  step    at which the gang was\n"
-    "  mean    the value; of very long series the mean of neighbours\n"
-    "  low     the least of these\n"
-    "  high    the greatest of these\n"
-    "  text    of a mark\n"
+    "  kind    series or mark\n"
+    "  name    name of the series, or kind of the mark\n"
+    "  time    seconds since 1970\n"
+    "  step    step of the run at that time\n"
+    "  mean    value; in very long series the mean of neighbouring values\n"
+    "  low     minimum of these values\n"
+    "  high    maximum of these values\n"
+    "  text    text of a mark\n"
     "\n"
     "Examples:\n"
     "  lockstep export --output run.csv\n"
@@ -48,15 +48,15 @@ constexpr const char* kFooter =
     "  lockstep export --format tensorboard --follow runs/train-a\n"
     "\n"
     "Exit codes:\n"
-    "  0    done\n"
-    "  64   there is no such run, job or series; the message proposes one\n"
-    "  69   Slurm is not here, or does not answer; another lockstep writes to DIR;\n"
-    "       built without protobuf, which TensorBoard's files need\n"
-    "  74   the file cannot be written\n"
+    "  0    success\n"
+    "  64   unknown run, job or series; the message suggests one\n"
+    "  69   Slurm is not installed or does not respond; another lockstep writes to\n"
+    "       DIR; or lockstep was built without protobuf, which TensorBoard files need\n"
+    "  74   the file could not be written\n"
     "\n"
     "Files:\n"
-    "  DIR/events.out.tfevents.*.lockstep    what TensorBoard reads; those of an\n"
-    "                                        earlier export are replaced\n";
+    "  DIR/events.out.tfevents.*.lockstep    files for TensorBoard; replace those of\n"
+    "                                        an earlier export\n";
 
 struct Words {
   std::string run;
@@ -70,17 +70,17 @@ struct Words {
 void check_format(const Words& words) {
   constexpr std::array<std::string_view, 3> kFormats = {"csv", "json", "tensorboard"};
   if (std::find(kFormats.begin(), kFormats.end(), words.format) == kFormats.end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot write the format '{}'", words.format))
+    throw Error(ExitCode::Usage, fmt::format("unknown format '{}'", words.format))
         .fact("expected", "csv, json or tensorboard", "--format")
         .hint("--format csv");
   }
   if (words.is_following && words.format != "tensorboard") {
-    throw Error(ExitCode::Usage, fmt::format("cannot follow a run as {}", words.format))
+    throw Error(ExitCode::Usage, fmt::format("--follow is not available for {}", words.format))
         .fact("asked", fmt::format("--follow with --format {}", words.format), "command line")
-        .hint("--format tensorboard --follow, or without --follow what is there now");
+        .hint("--format tensorboard --follow, or drop --follow");
   }
   if (words.is_waiting && !words.is_following) {
-    throw Error(ExitCode::Usage, "cannot wait for a run without following it")
+    throw Error(ExitCode::Usage, "--wait requires --follow")
         .fact("asked", "--wait without --follow", "command line")
         .hint("--format tensorboard --follow --wait");
   }
@@ -95,7 +95,8 @@ int export_run(const Words& words) {
                                .is_following = words.is_following,
                                .is_waiting = words.is_waiting});
   }
-  // More than a screen needs: a file shall have every value of all but the longest runs.
+  // Larger than the limits of watch and dashboard: a file contains every value of all but the
+  // longest runs.
   constexpr size_t kPoints = size_t{1} << 20;
   constexpr size_t kPointsOfMany = size_t{1} << 14;
   monitor::EventStore store(watched_run(words.run).directory,
@@ -118,19 +119,22 @@ void add_export(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* command = app.add_subcommand("export", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->run, "The run or job; the newest run below ./runs if left out");
-  command->add_option("--format", words->format, "csv, json or tensorboard")
+  command->add_option("RUN", words->run, "Run or job to export [newest run below ./runs]");
+  command->add_option("--format", words->format, "Format: csv, json or tensorboard")
       ->type_name("FORMAT")
       ->default_str("csv");
-  command->add_option("--series", words->series, "Only these, with commas; * is any text")
+  command
+      ->add_option(
+          "--series", words->series, "Series to export, separated by commas; * matches any text")
       ->type_name("NAMES")
       ->default_str("all");
-  command->add_option("--output", words->output, "Where to write it; for TensorBoard a directory")
+  command->add_option("--output", words->output, "Output file; for TensorBoard a directory")
       ->type_name("FILE")
-      ->default_str("stdout; RUN/tensorboard");
+      ->default_str("stdout; TensorBoard: RUN/tensorboard");
   command->add_flag(
-      "--follow", words->is_following, "For TensorBoard: go on writing until the run has ended");
-  command->add_flag("--wait", words->is_waiting, "Follow a RUN that has not begun, when it does");
+      "--follow", words->is_following, "For TensorBoard: continue until the run has ended");
+  command->add_flag(
+      "--wait", words->is_waiting, "With --follow: also accept a RUN that has not started yet");
   command->callback([words, &call] { call.exit_code = export_run(*words); });
 }
 

@@ -28,8 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Each value is taken as it comes: all that the store must remember are steps, by which it knows at
-// which one a node was looked at.
+// Every value is written when it arrives. The store only has to keep steps: they give the step at
+// which a node was sampled.
 monitor::StoreLimits limits_for(const TensorboardWishes& wishes) {
   constexpr size_t kPoints = size_t{1} << 16;
   return {.points = kPoints, .points_of_many = 0, .keeps_news = [&wishes](std::string_view name) {
@@ -38,7 +38,7 @@ monitor::StoreLimits limits_for(const TensorboardWishes& wishes) {
           }};
 }
 
-// Follows one run into one directory.
+// Writes one run to one directory.
 class Exporter {
  public:
   Exporter(Run run, const TensorboardWishes& wishes)
@@ -51,18 +51,18 @@ class Exporter {
   void write_once() {
     store_.poll();
     if (!wishes_.series.empty()) {
-      monitor::choose_series(store_, wishes_.series);  // or an Error that proposes one
+      monitor::choose_series(store_, wishes_.series);  // throws for an unknown series
     }
     write_news();
     finish();
   }
 
-  // Until the run has ended, or a signal says that it should be enough.
+  // Writes new values until the run has ended or a signal arrives.
   void follow(os::SignalFd& signals) {
     constexpr std::chrono::milliseconds kPause(500);
     bool is_stopped = false;
     for (;;) {
-      const bool is_over = is_stopped || is_run_over();  // before the look: nothing is missed
+      const bool is_over = is_stopped || is_run_over();  // before poll(): no last event is lost
       store_.poll();
       write_news();
       if (is_over) {
@@ -78,7 +78,8 @@ class Exporter {
   const fs::path& directory() const { return directory_; }
 
  private:
-  // A run that is still to come may be one more in a directory where one has ended.
+  // With --wait, the directory can contain the state of an earlier run that has ended; the expected
+  // run has a different start time.
   bool is_run_over() const {
     if (wishes_.is_waiting && run_.state) {
       const auto state = contract::find_state(run_.directory);
@@ -89,7 +90,7 @@ class Exporter {
     return has_ended(run_.directory, store_);
   }
 
-  // Makes no run directory before the launcher has.
+  // Does not create the run directory: that is up to the launcher.
   void write_news() {
     std::error_code ignored;
     if (!file_ && !fs::exists(run_.directory.root(), ignored)) {
@@ -119,11 +120,11 @@ class Exporter {
 
 int export_tensorboard(const TensorboardWishes& wishes) {
   if (!monitor::has_tensorboard()) {
-    throw Error(ExitCode::Unavailable, "cannot write for TensorBoard: built without protobuf")
-        .fact("looked for", "protoc and libprotobuf-lite, when lockstep was built")
+    throw Error(ExitCode::Unavailable, "cannot write TensorBoard files: built without protobuf")
+        .fact("missing", "protoc and libprotobuf-lite, when lockstep was built")
         .hint(
-            "install libprotobuf-dev and protobuf-compiler and build again; --format csv needs "
-            "nothing");
+            "install libprotobuf-dev and protobuf-compiler and rebuild; --format csv works without "
+            "them");
   }
   Exporter exporter(
       wishes.is_waiting ? coming_run(wishes.run, fs::current_path()) : watched_run(wishes.run),

@@ -9,12 +9,12 @@ namespace lockstep::cli {
 struct TensorboardWishes {
   std::string run;
   std::string directory;            // empty: in the run directory
-  std::vector<std::string> series;  // patterns; none: all but those of single ranks
+  std::vector<std::string> series;  // patterns; empty: all except series of single ranks
   bool is_following = false;
-  bool is_waiting = false;  // the run need not have begun
+  bool is_waiting = false;  // the run need not have started
 };
 
-// `lockstep export --format tensorboard`: the code with which it ends.
+// `lockstep export --format tensorboard`; returns the exit code.
 int export_tensorboard(const TensorboardWishes& wishes);
 
 }  // namespace lockstep::cli

@@ -30,49 +30,51 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDescription =
-    "Make a Slurm job from a YAML file: show its script, keep it, submit it\n"
+    "Create a Slurm job from a YAML file and submit it\n"
     "\n"
     "Usage:\n"
-    "  lockstep generate-slurm -c FILE [OPTIONS]\n"
+    "  lockstep submit -c FILE [OPTIONS]\n"
     "\n"
-    "Prints the script, keeps a copy and submits it; --no-save-script and\n"
-    "--no-submit-job do without. With -s or -j, or save_script or submit_job in the\n"
-    "file, only what they ask for is done. Every key of the file is an option too,\n"
-    "and counts more there. Nothing is submitted unless partition, nodes, GPUs, time\n"
-    "and files have been found right.";
+    "Prints the batch script, saves a copy and submits it. --no-save-script and\n"
+    "--no-submit-job turn these steps off. With -s or -j, or with save_script or\n"
+    "submit_job in FILE, only the requested steps are done. Every key of FILE is also\n"
+    "an option; options override FILE. The job is submitted only if partition, nodes,\n"
+    "GPUs, time limit and files pass all checks.\n"
+    "\n"
+    "lockstep generate-slurm is an alias of lockstep submit.";
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  lockstep generate-slurm -c slurm_config.yaml --no-save-script --no-submit-job\n"
-    "  lockstep generate-slurm -c slurm_config.yaml --num-nodes 4 --wait\n"
-    "  lockstep generate-slurm --training-cmd 'train.py -s ddp' --dry-run\n"
+    "  lockstep submit -c slurm_config.yaml --no-save-script --no-submit-job\n"
+    "  lockstep submit -c slurm_config.yaml --num-nodes 4 --wait\n"
+    "  lockstep submit --training-cmd 'train.py -s ddp' --dry-run\n"
     "\n"
     "Exit codes:\n"
-    "  0    done; with --wait, every job ended with 0\n"
-    "  N    with --wait: the code of the first job that did not\n"
-    "  64   the file or an option is wrong, or the cluster cannot run such a job\n"
-    "  69   Slurm is not here, or does not answer\n"
+    "  0    success; with --wait, every job exited with code 0\n"
+    "  N    with --wait: exit code of the first job that failed\n"
+    "  64   invalid file or option, or the cluster cannot run the job\n"
+    "  69   Slurm is not installed or does not respond\n"
     "  74   a file could not be read or written\n"
-    "  130  with --wait: left with Ctrl-C, the job goes on; or it was cancelled\n"
+    "  130  with --wait: job cancelled, or wait ended with Ctrl-C (the job continues)\n"
     "\n"
     "Files:\n"
-    "  slurm-scripts/NAME-JOB.sh               the script as it was submitted\n"
-    "  slurm-job-logs/NAME-JOB.out, .err       what the job says\n"
-    "  ~/.config/lockstep/sites/SITE.yaml      what a cluster wants of all its jobs\n";
+    "  slurm-scripts/NAME-JOB.sh               batch script as submitted\n"
+    "  slurm-job-logs/NAME-JOB.out, .err       output of the job\n"
+    "  ~/.config/lockstep/sites/SITE.yaml      site profile: defaults for one cluster\n";
 
 struct Wishes {
   std::optional<std::string> file;
   JobFlags flags;
   std::optional<bool> save;
   std::optional<bool> submit;
-  bool is_picking = false;  // -s or -j: only what is asked for
+  bool is_picking = false;  // -s or -j: only the requested steps
   bool is_dry = false;
   bool is_waiting = false;
   bool is_listing = false;
   bool is_verbose = false;
 };
 
-// What is to be done with the scripts.
+// The steps to do with each batch script.
 struct Doing {
   bool save = true;
   bool submit = true;
@@ -84,14 +86,15 @@ void list_sites() {
     fmt::print("{:<20} {}  ({})\n", site.name, site.description, site.path.string());
   }
   if (sites.empty()) {
-    fmt::print(stderr, "lockstep: there are no site profiles; looked in\n");
+    fmt::print(stderr, "lockstep: no site profiles found in\n");
     for (const fs::path& directory : places_of_sites()) {
       fmt::print(stderr, "  {}\n", directory.string());
     }
   }
 }
 
-// itwinai's first command line did both unless told not to, its second one only what it was told.
+// The first command line of itwinai saved and submitted by default; its second one does only what
+// is requested. Any request of the second kind selects that behaviour.
 Doing read_doing(const Wishes& wishes, const slurm::JobSettings& settings) {
   const bool is_second =
       wishes.is_picking || settings.has("save_script") || settings.has("submit_job");
@@ -124,7 +127,7 @@ std::vector<Script> make_scripts(const Wishes& wishes, const JobLayers& layers) 
   return scripts;
 }
 
-// Shows where every value comes from.
+// Prints the source of every value.
 void explain(const slurm::JobSettings& settings) {
   for (const slurm::Key& key : slurm::keys()) {
     if (settings.has(key.name)) {
@@ -140,10 +143,11 @@ void print_scripts(const std::vector<Script>& scripts) {
     }
     fmt::print("{}", scripts[i].text);
   }
-  os::finish_output();  // before what is said about them
+  os::finish_output();  // before messages about them on stderr
 }
 
-// Problems of a job that is not submitted now: told, and no reason to keep its script back.
+// Checks a job that is not submitted now. Problems are warnings, and its script is saved in spite
+// of them; a dry run returns their exit code.
 int check_preview(const Wishes& wishes,
                   const std::vector<Script>& scripts,
                   const JobLayers& layers) {
@@ -155,7 +159,9 @@ int check_preview(const Wishes& wishes,
     if (client.is_installed()) {
       check_there(client, scripts);
     } else {
-      fmt::print(stderr, "lockstep: no Slurm on this machine, so nothing was asked of it\n");
+      fmt::print(stderr,
+                 "lockstep: Slurm is not installed here; the job was not checked against the "
+                 "cluster\n");
     }
   } catch (const Error& error) {
     fmt::print(stderr, "lockstep: warning: this job would not run: {}\n", error.what());
@@ -166,7 +172,7 @@ int check_preview(const Wishes& wishes,
 
 void keep(const Script& script, const std::string& name) {
   const std::string path = keep_script(script.settings.text("save_dir"), name, script.text);
-  fmt::print(stderr, "lockstep: kept as {}\n", path);
+  fmt::print(stderr, "lockstep: saved as {}\n", path);
 }
 
 std::string submit(const slurm::Client& client, const Script& script) {
@@ -176,7 +182,7 @@ std::string submit(const slurm::Client& client, const Script& script) {
   return id;
 }
 
-// Checks every job before the first is submitted.
+// Checks all jobs before it submits the first one.
 std::vector<std::string> submit_all(const std::vector<Script>& scripts,
                                     const JobLayers& layers,
                                     const Doing& doing) {
@@ -188,7 +194,7 @@ std::vector<std::string> submit_all(const std::vector<Script>& scripts,
   std::vector<std::string> ids;
   for (const Script& script : scripts) {
     if (doing.save) {
-      os::make_directories(script.settings.text("save_dir"));  // fails before, if it does
+      os::make_directories(script.settings.text("save_dir"));  // fails before the submission
     }
     ids.push_back(submit(client, script));
     if (doing.save) {
@@ -216,8 +222,7 @@ int generate(const Wishes& wishes) {
     return 0;
   }
   if (!wishes.file && wishes.flags.empty()) {
-    throw Error(ExitCode::Usage, "cannot make a job from nothing")
-        .hint("lockstep generate-slurm -c slurm_config.yaml");
+    throw Error(ExitCode::Usage, "no job file given").hint("lockstep submit -c slurm_config.yaml");
   }
   const JobLayers layers = read_job_layers(wishes.file, wishes.flags);
   const Doing doing = read_doing(wishes, layers.settings);
@@ -227,7 +232,7 @@ int generate(const Wishes& wishes) {
   }
   print_scripts(scripts);
   if (!layers.settings.has("training_cmd") && scripts.front().job.exec_command.empty()) {
-    fmt::print(stderr, "lockstep: no training_cmd, so the job runs itwinai exec-pipeline\n");
+    fmt::print(stderr, "lockstep: training_cmd is not set; the job runs itwinai exec-pipeline\n");
   }
   if (doing.submit) {
     const std::vector<std::string> ids = submit_all(scripts, layers, doing);
@@ -247,10 +252,11 @@ int generate(const Wishes& wishes) {
 
 void add_generate_slurm(CLI::App& app, Call& call) {
   auto wishes = std::make_shared<Wishes>();
-  CLI::App* command = app.add_subcommand("generate-slurm", kDescription);
+  CLI::App* command = app.add_subcommand("submit", kDescription);
+  command->alias("generate-slurm");
   command->footer(kFooter);
-  const std::string group = "What to do";
-  command->add_option("-c,--config", wishes->file, "The job's file, or its URL")
+  const std::string group = "Actions";
+  command->add_option("-c,--config", wishes->file, "Job file: a path or a URL")
       ->type_name("FILE")
       ->group(group)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -262,18 +268,20 @@ void add_generate_slurm(CLI::App& app, Call& call) {
         };
         command->add_flag_function(names, set, help)->group(group);
       };
-  decide("-s,--save-script", &Wishes::save, true, "Keep the script");
-  decide("--no-save-script", &Wishes::save, false, "Do not keep it");
+  decide("-s,--save-script", &Wishes::save, true, "Save the batch script");
+  decide("--no-save-script", &Wishes::save, false, "Do not save the batch script");
   decide("-j,--submit-job", &Wishes::submit, true, "Submit the job");
-  decide("--no-submit-job", &Wishes::submit, false, "Do not submit it");
-  command->add_flag("--dry-run", wishes->is_dry, "Check and print; keep and submit nothing")
-      ->group(group);
+  decide("--no-submit-job", &Wishes::submit, false, "Do not submit the job");
   command
-      ->add_flag("--wait", wishes->is_waiting, "Follow the job to its end, and leave with its code")
+      ->add_flag("--dry-run",
+                 wishes->is_dry,
+                 "Check the job and print the batch script; save and submit nothing")
       ->group(group);
-  command->add_flag("--debug", wishes->is_verbose, "Show who said what about the job")
+  command->add_flag("--wait", wishes->is_waiting, "Wait for the end of the job; exit with its code")
       ->group(group);
-  command->add_flag("--list-sites", wishes->is_listing, "Show the site profiles that are here")
+  command->add_flag("--debug", wishes->is_verbose, "Print the source of every value of the job")
+      ->group(group);
+  command->add_flag("--list-sites", wishes->is_listing, "List the available site profiles")
       ->group(group);
   add_job_options(*command, wishes->flags);
   command->callback([wishes, &call] { call.exit_code = generate(*wishes); });

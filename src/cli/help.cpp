@@ -18,7 +18,7 @@ struct Entry {
   std::string text;
 };
 
-// Breaks `text` at spaces; lines after the first begin at column `indent`.
+// Wraps `text` at spaces; lines after the first are indented by `indent` columns.
 std::string wrap(const std::string& text, size_t indent) {
   std::string wrapped;
   size_t column = indent;
@@ -81,12 +81,16 @@ std::string help_page(const CLI::App& app) {
     found->second.push_back(std::move(entry));
   };
   for (const CLI::App* choice : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!choice->get_group().empty()) {  // else it is for lockstep's own use
-      add("Subcommands", {choice->get_name(), first_line(choice->get_description())});
+    if (choice->get_group().empty()) {  // internal: started by lockstep itself
+      continue;
+    }
+    add("Subcommands", {choice->get_name(), first_line(choice->get_description())});
+    for (const std::string& alias : choice->get_aliases()) {
+      add("Subcommands", {alias, "Alias of " + choice->get_name()});
     }
   }
   for (const CLI::Option* option : app.get_options()) {
-    const bool is_shown = !option->get_group().empty();  // an opposite is not, as `--no-` is known
+    const bool is_shown = !option->get_group().empty();  // hidden: the opposite of a shown flag
     if (is_shown && option != app.get_help_ptr()) {
       add(option->get_group(), describe(*option));
     }

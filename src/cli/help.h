@@ -7,11 +7,11 @@
 
 namespace lockstep::cli {
 
-// The page that --help shows: one sentence, usage, options by group, examples, exit codes, files.
-// The first line of an app's description is the sentence, its footer follows the options.
+// The page that --help prints: summary, usage, options by group, examples, exit codes, files. The
+// first line of the description of `app` is the summary; its footer follows the options.
 std::string help_page(const CLI::App& app);
 
-// Gives the command and all below it the house's --help.
+// Adds -h and --help to the command and to all its subcommands.
 void polish(CLI::App& app);
 
 }  // namespace lockstep::cli

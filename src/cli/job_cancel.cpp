@@ -14,9 +14,9 @@ namespace {
 using slurm::JobInfo;
 using std::chrono::milliseconds;
 
-// Slurm gives a job KillWait, 30 s unless a site says otherwise, and then clears up.
+// Slurm waits KillWait (30 s by default) between SIGTERM and SIGKILL, then runs its epilog.
 constexpr double kTimeToEnd = 120;
-// What a script may still do behind a run that was stopped.
+// Time for the rest of the batch script after its run was stopped.
 constexpr double kTimeAfterRun = 10;
 constexpr milliseconds kPause(300);
 
@@ -25,12 +25,12 @@ bool is_over(const std::vector<JobInfo>& tasks) {
       tasks.begin(), tasks.end(), [](const JobInfo& task) { return slurm::is_end(task.state); });
 }
 
-// Whether the run's launcher is there to be asked.
+// Whether the launcher of the run is alive and can process a request.
 bool can_be_asked(const Run& run, double now) {
   return run.state && contract::sign_of(*run.state, now) == contract::Sign::Alive;
 }
 
-// Waits until the job is over, at most `seconds`; how it is then.
+// Waits at most `seconds` until the job has ended and returns its last known state.
 std::vector<JobInfo> wait_for_end(const slurm::Client& client,
                                   const Job& job,
                                   double seconds,
@@ -39,7 +39,7 @@ std::vector<JobInfo> wait_for_end(const slurm::Client& client,
   const double begin = voice.clock.now();
   for (double now = begin; now - begin <= seconds; now = voice.clock.now()) {
     std::vector<JobInfo> current = client.find_jobs(job.id);
-    // One that Slurm has forgotten is over, however it was when last seen.
+    // Slurm forgets only jobs that have ended.
     if (current.empty()) {
       return {};
     }
@@ -61,13 +61,13 @@ void cancel_job(const slurm::Client& client,
                 const CancelWishes& wishes,
                 const CancelVoice& voice) {
   if (is_over(job.tasks)) {
-    voice.tell(slurm::end_sentence(job.tasks) + "; nothing was left to cancel");
+    voice.tell(slurm::end_sentence(job.tasks) + "; nothing to cancel");
     return;
   }
   const bool asks_run = job.run && !wishes.is_now && can_be_asked(*job.run, voice.clock.now());
   if (wishes.grace_seconds && !asks_run) {
-    throw Error(ExitCode::Usage, fmt::format("cannot give job {} a grace", job.id))
-        .fact("found", "no run of lockstep's in it; Slurm's own KillWait counts", "runs")
+    throw Error(ExitCode::Usage, fmt::format("--grace has no effect on job {}", job.id))
+        .fact("found", "no lockstep run in the job; the KillWait of Slurm applies", "runs")
         .hint(fmt::format("lockstep cancel {}", job.id));
   }
   std::vector<JobInfo> tasks = job.tasks;
@@ -77,15 +77,15 @@ void cancel_job(const slurm::Client& client,
   }
   if (!is_over(tasks)) {
     client.cancel(job.id);
-    voice.tell(fmt::format("asked Slurm to end job {}", job.id));
+    voice.tell(fmt::format("requested Slurm to cancel job {}", job.id));
     tasks = wait_for_end(client, job, kTimeToEnd, voice);
   }
   if (!is_over(tasks)) {
-    throw Error(ExitCode::Unavailable, fmt::format("cannot see job {} end", job.id))
+    throw Error(ExitCode::Unavailable, fmt::format("timed out waiting for job {} to end", job.id))
         .fact("state", slurm::progress_of(tasks).headline, "scontrol")
         .hint(fmt::format("lockstep status {}", job.id));
   }
-  voice.tell(tasks.empty() ? fmt::format("job {} is gone", job.id) : slurm::end_sentence(tasks));
+  voice.tell(tasks.empty() ? fmt::format("job {} has ended", job.id) : slurm::end_sentence(tasks));
 }
 
 }  // namespace lockstep::cli

@@ -6,17 +6,17 @@
 
 namespace lockstep::cli {
 
-// What ends a job: lines for the user, the words of a progress line, and the clock.
+// Output and clock of cancel_job: `tell` prints a line, `wait` updates the progress line.
 struct CancelVoice {
   CancelClock clock;
   std::function<void(const std::string&)> tell;
   std::function<void(const std::string&)> wait;
 };
 
-// Ends a job. A run of lockstep's in it is asked first, so that its workers may save what they
-// have; when the job does not end by itself soon after that, and where there is no such run, Slurm
-// ends it. Returns when the job is over. Throws an Error (64) for a job that is not the user's, or
-// for a grace that nobody could keep, and (69) when it does not end.
+// Ends a job. A lockstep run in the job is stopped first, so that its workers can save a
+// checkpoint. If the job does not end soon after that, or has no run, Slurm cancels it. Returns
+// when the job has ended. Throws an Error: 64 for a job of another user or for a grace period
+// without a run, 69 if the job does not end.
 void cancel_job(const slurm::Client& client,
                 const Job& job,
                 const CancelWishes& wishes,

@@ -34,7 +34,7 @@ JobLayers read_job_layers(const std::optional<std::string>& file, const JobFlags
   slurm::JobSettings above;
   above.lay(said);
   above.lay(typed);
-  // none: not even a profile that cannot be read stands in the way.
+  // With `site: none` no profile is read, so a broken profile is not an error.
   const std::string name = above.text("site");
   if (name.empty()) {
     layers.site = slurm::find_site_of(os::host_name(), known_sites());

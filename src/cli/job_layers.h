@@ -12,16 +12,17 @@
 
 namespace lockstep::cli {
 
-// What is said of a job: a site's profile, over it the job's file, over it the command line.
+// The settings of a job from three layers: the command line overrides the job file, which overrides
+// the site profile.
 struct JobLayers {
   slurm::JobSettings settings;
   std::optional<slurm::Site> site;
 };
 
-// Throws an Error (64) for a file, key or site that is none.
+// Throws an Error (64) for an unreadable file, an unknown key or an unknown site.
 JobLayers read_job_layers(const std::optional<std::string>& file, const JobFlags& flags);
 
-// Where site profiles are looked for, and those that are there.
+// The directories that are searched for site profiles, and the profiles in them.
 std::vector<std::filesystem::path> places_of_sites();
 std::vector<slurm::Site> known_sites();
 

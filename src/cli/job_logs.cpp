@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 using slurm::JobInfo;
 using std::chrono::milliseconds;
 
-// Where a job writes, each file once. What accounting tells of a job that is over has no files;
-// then it may be Slurm's own name in the job's directory.
+// The output files of a job, without duplicates. sacct does not report the files of a job that has
+// ended; then the default name slurm-ID.out in the directory of the job is tried.
 std::vector<fs::path> files_of(const JobInfo& job) {
   std::vector<fs::path> files;
   for (const std::string& name : {job.output, job.errors}) {
@@ -44,22 +44,22 @@ std::vector<fs::path> files_of(const JobInfo& job) {
   return files;
 }
 
-// A file that grows.
+// Reads a growing file.
 class Tail {
  public:
   Tail(fs::path path, std::optional<size_t> last_lines) : path_(std::move(path)) {
     offset_ = last_lines ? find_last_lines(path_, *last_lines) : 0;
   }
 
-  // Writes what is new.
+  // Writes new content to stdout.
   void write_news() {
     std::error_code fault;
     const uint64_t size = fs::file_size(path_, fault);
     if (fault) {
-      return;  // not there yet, or not seen from here
+      return;  // does not exist yet, or not visible on this node
     }
     if (size < offset_) {
-      offset_ = 0;  // a job that starts again begins its file anew
+      offset_ = 0;  // a requeued job has truncated its file
     }
     constexpr uint64_t kChunkBytes = uint64_t{1} << 16;
     while (offset_ < size) {
@@ -90,8 +90,8 @@ class Tails {
     }
   }
 
-  // Writes what comes within `time`, as Slurm is asked more seldom than files are read; false as
-  // soon as `stop_fd` is readable.
+  // Writes new content for the duration `time`: files are polled more often than Slurm. Returns
+  // false as soon as `stop_fd` is readable.
   bool write_for(milliseconds time, int stop_fd) {
     constexpr milliseconds kLook(200);
     for (milliseconds waited(0); waited < time; waited += kLook) {
@@ -111,8 +111,8 @@ class Tails {
 
 const JobInfo& only_task(const Job& job) {
   if (job.tasks.size() > 1) {
-    throw Error(ExitCode::Usage, fmt::format("cannot show the logs of a whole array, {}", job.id))
-        .fact("it has", fmt::format("{} tasks", job.tasks.size()), "scontrol")
+    throw Error(ExitCode::Usage, fmt::format("cannot show the logs of the whole array {}", job.id))
+        .fact("found", fmt::format("{} tasks", job.tasks.size()), "scontrol")
         .hint(fmt::format("lockstep logs {}", job.tasks.front().id));
   }
   return job.tasks.front();
@@ -122,15 +122,14 @@ const JobInfo& only_task(const Job& job) {
   const std::vector<fs::path> files = files_of(job);
   if (files.empty()) {
     throw Error(ExitCode::Usage, fmt::format("cannot show the logs of job {}", job.id))
-        .fact("its output",
-              job.output.empty() ? "Slurm does not tell where it is any more" : job.output,
+        .fact("output file",
+              job.output.empty() ? "no longer known to Slurm" : job.output,
               "scontrol, sacct")
         .hint(fmt::format("lockstep status {}", job.id));
   }
-  throw Error(ExitCode::Usage,
-              fmt::format("cannot show the logs of job {}: there are none yet", job.id))
+  throw Error(ExitCode::Usage, fmt::format("job {} has no logs yet", job.id))
       .fact("state", slurm::progress_of({&job, 1}).headline, "scontrol")
-      .fact("its output", files.front().string(), "scontrol")
+      .fact("output file", files.front().string(), "scontrol")
       .hint(fmt::format("lockstep logs -f {}, which waits for them", job.id));
 }
 
@@ -165,12 +164,12 @@ std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_l
     if (is_waiting) {
       line.show(progress);
     } else {
-      line.clear();  // its output says how it is doing
+      line.clear();  // the output of the job replaces it
     }
   };
   const auto tell = [&](const std::string& text) {
     line.clear();
-    tails.write_news();  // what was written before the end comes before the words about it
+    tails.write_news();  // output of the job before the message about its end
     line.tell(text);
   };
   const auto code = slurm::follow(
@@ -180,7 +179,7 @@ std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_l
        .now = wall_time,
        .show = show,
        .tell = tell});
-  // What was heard must not come again when the signals are let through.
+  // Consume pending signals, so that they are not delivered when they are unblocked.
   while (signals.find_pending()) {
   }
   return code;

@@ -8,16 +8,16 @@
 
 namespace lockstep::cli {
 
-// Writes what the job has written to its output files; throws an Error (64) when there are none
-// yet, or nobody knows where.
+// Prints the output files of the job. Throws an Error (64) if there are none yet or if their paths
+// are unknown.
 void print_job_logs(const Job& job, std::optional<size_t> last_lines);
 
-// Follows a job to its end: until it starts with a progress line, then with what it writes, on
-// stdout. Its code, or nothing when the user leaves with Ctrl-C.
+// Follows a job to its end: shows a progress line until the job starts, then its output on stdout.
+// Returns the exit code of the job, or nothing after Ctrl-C.
 std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_lines);
 
-// The same for one whose logs are asked for: 0, or 130 when the user leaves. Throws an Error (64)
-// when nobody knows where they are.
+// Like follow_with_logs for `lockstep logs -f`: returns 0, or 130 after Ctrl-C. Throws an Error
+// (64) if the paths of the output files are unknown.
 int follow_job_logs(const Job& job, std::optional<size_t> last_lines);
 
 }  // namespace lockstep::cli

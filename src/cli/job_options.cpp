@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/job_options.h"
 
-#include <fmt/format.h>
+#include <cctype>
+#include <string_view>
 
 #include "slurm/keys.h"
 
@@ -11,17 +12,25 @@ namespace {
 using slurm::Key;
 using slurm::KeyType;
 
-// What --help shows as the default; texts with ${...} are explained by the help itself.
+// The default that --help shows. Defaults with ${...} are not shown: their option texts explain
+// them.
 std::string default_of(const Key& key) {
   const bool is_plain = key.standard.find("${") == std::string_view::npos;
   return is_plain ? std::string(key.standard) : "";
+}
+
+// "Unload all modules" becomes "Do not unload all modules".
+std::string negated(std::string_view help) {
+  std::string text(help);
+  text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
+  return "Do not " + text;
 }
 
 void add_switch(CLI::App& app, const Key& key, JobFlags& flags) {
   const std::string flag = slurm::flag_of(key.name);
   const std::string name(key.name);
   const std::string opposite = "--no-" + flag.substr(2);
-  // What is on by itself is shown by how it is turned off.
+  // A flag that is on by default is shown in its negative form only.
   const bool is_on = key.standard == "true";
   const auto set = [&flags, name](const char* word) {
     return [&flags, name, word](int64_t) {
@@ -30,7 +39,7 @@ void add_switch(CLI::App& app, const Key& key, JobFlags& flags) {
   };
   app.add_flag_function(flag, set("true"), std::string(key.help))
       ->group(is_on ? "" : std::string(slurm::heading_of(key.group)));
-  app.add_flag_function(opposite, set("false"), fmt::format("Not: {}", key.help))
+  app.add_flag_function(opposite, set("false"), negated(key.help))
       ->group(is_on ? std::string(slurm::heading_of(key.group)) : "");
 }
 

@@ -10,11 +10,11 @@
 
 namespace lockstep::cli {
 
-// What the command line says about a job, by key of a job file.
+// Values of job keys that were given on the command line.
 using JobFlags = std::map<std::string, config::Node>;
 
-// Declares a flag for each key of a job file, but for save_script and submit_job, which have short
-// names of their own. `flags` must outlive the parsing.
+// Declares an option for each key of a job file except save_script and submit_job: the caller
+// declares those. `flags` must outlive the parsing.
 void add_job_options(CLI::App& app, JobFlags& flags);
 
 }  // namespace lockstep::cli

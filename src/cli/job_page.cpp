@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep status` tells of a Slurm job.
+// The output of `lockstep status` for a Slurm job.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using slurm::JobInfo;
 
-// Nothing for an empty text.
+// A line of the page; empty for an empty text.
 std::string line(std::string_view label, std::string_view text) {
   return text.empty() ? "" : fmt::format("{:<10} {}\n", label, text);
 }
@@ -35,7 +35,7 @@ std::string state_of(const JobInfo& job) {
     return fmt::format("{}: {}", word, slurm::describe_reason(job.reason));
   }
   if (slurm::is_end(job.state)) {
-    // Its number stands above.
+    // The page shows the job id in another line.
     return slurm::end_sentence({&job, 1}).substr(fmt::format("job {} ", job.id).size());
   }
   return word;
@@ -47,7 +47,7 @@ std::string time_of(const JobInfo& job) {
 
 std::string nodes_of(const JobInfo& job) {
   if (job.nodes.empty()) {
-    return job.node_count == 0 ? "" : fmt::format("{} wanted", job.node_count);
+    return job.node_count == 0 ? "" : fmt::format("{} requested", job.node_count);
   }
   return fmt::format("{}: {}", job.node_count, job.nodes);
 }

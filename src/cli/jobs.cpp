@@ -31,9 +31,9 @@ Job job_named(const slurm::Client& client, const std::string& id, const fs::path
   Job job{.id = id, .tasks = client.find_jobs(id), .run = std::nullopt};
   if (job.tasks.empty()) {
     throw Error(ExitCode::Usage, fmt::format("cannot find the job or run '{}'", id))
-        .fact("Slurm says", "it knows no such job, or not any more", "scontrol, sacct")
+        .fact("Slurm", "job unknown, or no longer in its records", "scontrol, sacct")
         .fact("looked in", (here / "runs").string())
-        .hint("squeue --me, which lists your jobs, or lockstep status, which lists runs");
+        .hint("list your jobs with squeue --me, or runs with lockstep status");
   }
   if (job.tasks.size() == 1) {
     job.run = find_run_of(job.tasks.front(), here);
@@ -74,7 +74,7 @@ std::optional<int> follow_job(const std::string& id) {
                          [&](const std::string& text) {
                            line.tell(text);
                          }});
-  // What was heard must not come again when the signals are let through.
+  // Consume pending signals, so that they are not delivered when they are unblocked.
   while (signals.find_pending()) {
   }
   return code;

@@ -32,15 +32,16 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr const char* kDescription =
-    "Show what the workers of a run have said\n"
+    "Show the output of the workers of a run\n"
     "\n"
     "Usage:\n"
     "  lockstep logs [OPTIONS] [RUN | JOBID]\n"
     "\n"
-    "RUN is a run directory, or a name below ./runs; without it, the newest one.\n"
-    "Lines come as on the console of the run: '[3]: ' before each, identical lines\n"
-    "of many ranks as one. Works on every node that sees the directory. JOBID is a\n"
-    "Slurm job: the logs of the run in it, or else the job's own output files.";
+    "RUN is a run directory or a name below ./runs. Lines look as on the console of\n"
+    "the run: each begins with its rank, '[3]: ', and identical lines of many ranks\n"
+    "are merged into one. The command works on every node that can access the run\n"
+    "directory. JOBID is a Slurm job: shows the logs of its run, or the output files\n"
+    "of the job if it has no run.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -49,18 +50,19 @@ constexpr const char* kFooter =
     "  lockstep logs -f 4711\n"
     "\n"
     "Exit codes:\n"
-    "  0    the logs were shown\n"
-    "  64   there is no such run, job, attempt or rank\n"
-    "  69   Slurm is not here, or does not answer\n"
-    "  74   a log cannot be read\n"
-    "  130  Ctrl-C has ended the waiting for a job, which goes on\n"
+    "  0    success\n"
+    "  64   unknown run, job, attempt or rank\n"
+    "  69   Slurm is not installed or does not respond\n"
+    "  74   a log could not be read\n"
+    "  130  Ctrl-C while waiting for a job; the job continues\n"
     "\n"
     "Files:\n"
     "  RUN/logs/attempt-A/rank-R.log    stdout and stderr of one worker\n";
 
 constexpr size_t kChunkBytes = size_t{1} << 16;
 
-// At most kChunkBytes of a file from `offset` on; nothing when it has no more, or is not there yet.
+// At most kChunkBytes of a file from `offset` on; empty at the end or if the file does not exist
+// yet.
 std::string read_chunk(const fs::path& path, uint64_t offset) {
   std::error_code fault;
   const uint64_t size = fs::file_size(path, fault);
@@ -72,7 +74,7 @@ std::string read_chunk(const fs::path& path, uint64_t offset) {
   return chunk;
 }
 
-// One log, a line at a time.
+// Reads one log line by line.
 class LineReader {
  public:
   LineReader(int rank, fs::path path, uint64_t offset)
@@ -112,7 +114,7 @@ int parse_rank(const std::string& word, const std::string& text) {
   const auto number = find_integer(word);
   if (!number || *number < 0 || *number > std::numeric_limits<int>::max()) {
     throw Error(ExitCode::Usage, fmt::format("cannot understand --rank '{}'", text))
-        .fact("found", fmt::format("'{}', which is no rank", word), "command line")
+        .fact("found", fmt::format("'{}', which is not a rank", word), "command line")
         .hint("--rank 0,4-7");
   }
   return static_cast<int>(*number);
@@ -129,7 +131,7 @@ agent::RankSet parse_ranks(const std::string& text) {
     const int last = dash == std::string::npos ? first : parse_rank(piece.substr(dash + 1), text);
     if (last < first || last - first > kMostRanks) {
       throw Error(ExitCode::Usage, fmt::format("cannot understand --rank '{}'", text))
-          .fact("found", fmt::format("'{}', which is no range", piece), "command line")
+          .fact("found", fmt::format("'{}', which is not a range of ranks", piece), "command line")
           .hint("--rank 0,4-7");
     }
     for (int rank = first; rank <= last; ++rank) {
@@ -142,17 +144,15 @@ agent::RankSet parse_ranks(const std::string& text) {
 LogChoice choose_logs(const Run& run, const LogWishes& wishes) {
   const std::vector<int> attempts = run.directory.find_attempts();
   if (attempts.empty()) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot show the logs of {}: there are none", run.name))
+    throw Error(ExitCode::Usage, fmt::format("{} has no logs", run.name))
         .fact("looked in", (run.directory.root() / "logs").string())
         .hint(fmt::format("lockstep status {}", run.name));
   }
   LogChoice choice{
       .attempt = wishes.attempt.value_or(attempts.back()), .ranks = {}, .world_size = 1};
   if (std::find(attempts.begin(), attempts.end(), choice.attempt) == attempts.end()) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot show attempt {} of {}", choice.attempt, run.name))
-        .fact("there are", fmt::format("attempts {}", fmt::join(attempts, ", ")), "RUN/logs")
+    throw Error(ExitCode::Usage, fmt::format("{} has no attempt {}", run.name, choice.attempt))
+        .fact("available", fmt::format("attempts {}", fmt::join(attempts, ", ")), "RUN/logs")
         .hint(fmt::format("--attempt {}", attempts.back()));
   }
   const std::vector<int> ranks = run.directory.find_logged_ranks(choice.attempt);
@@ -165,8 +165,8 @@ LogChoice choose_logs(const Run& run, const LogWishes& wishes) {
   }
   if (wishes.ranks && choice.ranks.empty()) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot show rank {} of {}", agent::to_string(*wishes.ranks), run.name))
-        .fact("there are", fmt::format("ranks {}", agent::to_string(known)), "RUN/logs")
+                fmt::format("{} has no rank {}", run.name, agent::to_string(*wishes.ranks)))
+        .fact("available", fmt::format("ranks {}", agent::to_string(known)), "RUN/logs")
         .hint(fmt::format("--rank {}", agent::to_string(known)));
   }
   choice.world_size = ranks.empty() ? 1 : ranks.back() + 1;
@@ -189,7 +189,7 @@ uint64_t find_last_lines(const fs::path& path, size_t lines) {
     const uint64_t begin = end - std::min<uint64_t>(end, block.size());
     file.read(begin, block.data(), static_cast<size_t>(end - begin));
     for (uint64_t at = end; at > begin; --at) {
-      // The last line's own end counts for nothing.
+      // A newline at the very end of the file does not begin another line.
       if (block.at(static_cast<size_t>(at - 1 - begin)) == '\n' && at != size && ++ends == lines) {
         return at;
       }
@@ -203,7 +203,8 @@ void print_logs(const contract::RunDirectory& run,
                 const LogChoice& choice,
                 std::optional<size_t> last_lines,
                 const std::function<void(std::string_view)>& write) {
-  constexpr agent::Collapse::Time kNow{};  // time stands still: lines wait until there is no room
+  // The time is constant, so that a line waits for equal lines until the buffer is full.
+  constexpr agent::Collapse::Time kNow{};
   std::vector<LineReader> readers;
   for (const int rank : choice.ranks) {
     const fs::path path = run.log(choice.attempt, rank);
@@ -245,7 +246,7 @@ LogFollower::LogFollower(contract::RunDirectory run,
                          std::optional<size_t> last_lines)
     : run_(std::move(run)), attempt_(attempt), ranks_(std::move(ranks)), last_lines_(last_lines) {
   find_new_logs();
-  last_lines_.reset();  // a log that comes later is new from its beginning
+  last_lines_.reset();  // a log that appears later is read from its beginning
 }
 
 void LogFollower::find_new_logs() {
@@ -287,7 +288,7 @@ void LogFollower::finish(agent::LineSink& sink) {
 
 namespace {
 
-// Lets the reader of our output take its time until no more than `most` bytes wait for it.
+// Blocks until at most `most` bytes wait to be written to stdout and stderr.
 void drain(agent::Display& display, size_t most) {
   display.write_some();
   while (display.waiting_bytes() > most) {
@@ -300,7 +301,7 @@ void drain(agent::Display& display, size_t most) {
   }
 }
 
-// Whether nobody writes any more, as far as one can see.
+// Whether the run has ended or its launcher no longer responds.
 bool is_over(const contract::RunDirectory& run) {
   const auto state = contract::find_state(run);
   return !state || contract::sign_of(*state, wall_time()) != contract::Sign::Alive;
@@ -311,7 +312,7 @@ void pause(const agent::Display& display) {
   std::this_thread::sleep_for(std::min(kPause, display.time_to_next().value_or(kPause)));
 }
 
-// Shows one attempt after another until the run ends.
+// Shows all attempts, one after the other, until the run ends.
 class Follower {
  public:
   Follower(const Run& run, const LogWishes& wishes)
@@ -325,7 +326,7 @@ class Follower {
     }
     begin(choose_logs(read_run(run_.directory.root()), wishes_), wishes_.last_lines);
     for (;;) {
-      // First the question, then the logs: what was written before the end is shown.
+      // Check for the end before reading: output that precedes the end is then always read.
       const bool is_last_look = is_over(run_.directory);
       read_all();
       const auto next = find_next_attempt();
@@ -371,9 +372,10 @@ class Follower {
   void tell_end() {
     const Run now = read_run(run_.directory.root());
     if (now.state && !wishes_.attempt) {
+      const bool is_end = contract::is_end(now.state->phase);
       display_.say(fmt::format("{} {}: {}",
                                now.name,
-                               contract::is_end(now.state->phase) ? "has ended" : "is not followed",
+                               is_end ? "has ended" : "is no longer followed",
                                state_sentence(now, wall_time())));
     }
   }
@@ -388,7 +390,7 @@ int parse_count(const std::string& option, const std::string& text) {
   const auto number = find_integer(text);
   if (!number || *number < 0 || *number > std::numeric_limits<int>::max()) {
     throw Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", option, text))
-        .fact("expected", "a whole number, 0 or more")
+        .fact("expected", "an integer, 0 or more")
         .hint(fmt::format("{} 20", option));
   }
   return static_cast<int>(*number);
@@ -402,14 +404,14 @@ struct Words {
   std::optional<std::string> lines;
 };
 
-// Nobody says in a job's own output which rank has written a line.
+// The output files of a job do not show which rank has written a line.
 void refuse_choice(const Words& words) {
   if (words.ranks || words.attempt) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot choose {} in the output of job {}",
-                            words.ranks ? "ranks" : "an attempt",
+                fmt::format("{} requires a lockstep run, and job {} has none",
+                            words.ranks ? "--rank" : "--attempt",
                             words.run))
-        .fact("found", "no run of lockstep's in it", "runs")
+        .fact("found", "no run of this job", "runs")
         .hint(fmt::format("lockstep logs {}", words.run));
   }
 }
@@ -424,7 +426,7 @@ void show_run(const Run& run, const Words& words, const LogWishes& wishes) {
   });
 }
 
-// The code with which the command ends.
+// Returns the exit code of the command.
 int show_job(const Words& words, const LogWishes& wishes) {
   const slurm::Client client(os::environment());
   const Job job = job_named(client, words.run, fs::current_path());
@@ -464,13 +466,13 @@ void add_logs(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* logs = app.add_subcommand("logs", kDescription);
   logs->footer(kFooter);
-  logs->add_option("RUN", words->run, "The run or job; the newest run below ./runs if left out");
-  logs->add_flag("-f,--follow", words->is_following, "Go on, over all attempts, until it ends");
-  logs->add_option("--rank", words->ranks, "Only these, for example 0,4-7")->type_name("RANKS");
-  logs->add_option("--attempt", words->attempt, "Only this attempt")
+  logs->add_option("RUN", words->run, "Run or job [newest run below ./runs]");
+  logs->add_flag("-f,--follow", words->is_following, "Follow the run or job until it ends");
+  logs->add_option("--rank", words->ranks, "Show only these ranks: 0,4-7")->type_name("RANKS");
+  logs->add_option("--attempt", words->attempt, "Show this attempt")
       ->type_name("NUMBER")
-      ->default_str("the newest");
-  logs->add_option("-n,--lines", words->lines, "Only the last lines of each rank")
+      ->default_str("newest");
+  logs->add_option("-n,--lines", words->lines, "Show only the last lines of each rank")
       ->type_name("COUNT")
       ->default_str("all");
   logs->callback([words, &call] { call.exit_code = show(*words); });

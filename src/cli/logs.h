@@ -15,10 +15,10 @@
 #include "agent/rank_set.h"
 #include "cli/runs.h"
 
-// What `lockstep logs` reads and shows.
+// Reading and printing of logs for `lockstep logs`.
 namespace lockstep::cli {
 
-// "3", "0,2-5"; throws an Error (64) that quotes the text.
+// Parses ranks such as "3" or "0,2-5"; throws an Error (64) with the text.
 agent::RankSet parse_ranks(const std::string& text);
 
 struct LogWishes {
@@ -27,34 +27,35 @@ struct LogWishes {
   std::optional<size_t> last_lines;     // of each rank; absent: all
 };
 
-// Which logs of a run are meant; throws an Error (64) when there is no such attempt or rank.
+// The logs to show; choose_logs throws an Error (64) for an unknown attempt or rank.
 struct LogChoice {
   int attempt = 0;
   std::vector<int> ranks;
-  int world_size = 1;  // of the attempt, whichever ranks are meant
+  int world_size = 1;  // of the attempt, including ranks that are not shown
 };
 LogChoice choose_logs(const Run& run, const LogWishes& wishes);
 
-// Gives `write` the logs as the console has shown them: "[3]: " before each line of a gang,
-// identical lines of many ranks as one. Line by line in turn, as logs have no times.
+// Passes the logs to `write` in the format of the console: "[3]: " before each line if there are
+// several workers, and identical lines of many ranks merged into one. Logs have no timestamps, so
+// the readers take turns line by line.
 void print_logs(const contract::RunDirectory& run,
                 const LogChoice& choice,
                 std::optional<size_t> last_lines,
                 const std::function<void(std::string_view)>& write);
 
-// Reads what logs of one attempt have gained.
+// Follows the growing logs of one attempt.
 class LogFollower {
  public:
-  // Starts `last_lines` before the end of what is there; absent: at the beginning.
+  // Starts `last_lines` lines before the current end of each log; absent: at the beginning.
   LogFollower(contract::RunDirectory run,
               int attempt,
               std::optional<agent::RankSet> ranks,
               std::optional<size_t> last_lines);
 
-  // Reads new bytes of each log once; false when there were none. Whole lines go to the sink.
+  // Reads new bytes of each log once and passes complete lines to the sink; false: nothing new.
   bool read(agent::LineSink& sink);
 
-  // Gives the last lines without '\n', when nobody writes any more.
+  // Passes on last lines without a final newline; to be called after the end of the run.
   void finish(agent::LineSink& sink);
 
   int attempt() const { return attempt_; }
@@ -74,7 +75,7 @@ class LogFollower {
   std::map<int, Log> logs_;  // by rank
 };
 
-// Where the last `lines` lines of a file begin.
+// The offset at which the last `lines` lines of a file begin.
 uint64_t find_last_lines(const std::filesystem::path& path, size_t lines);
 
 }  // namespace lockstep::cli

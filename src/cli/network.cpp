@@ -17,15 +17,15 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Find the network on which all nodes of this job really talk\n"
+    "Find a network that connects all nodes of this job\n"
     "\n"
     "Usage:\n"
     "  lockstep network [OPTIONS]\n"
     "\n"
-    "For job scripts that start other launchers. Prints shell text that exports\n"
-    "MASTER_ADDR, MASTER_PORT and the interface for NCCL, Gloo, Horovod and Open\n"
-    "MPI, as `lockstep run` would set them. Call it in the batch script, before\n"
-    "srun or mpirun. Variables that are set already keep their values.";
+    "For batch scripts that start other launchers. Prints shell commands that export\n"
+    "MASTER_ADDR, MASTER_PORT and the network interface for NCCL, Gloo, Horovod and\n"
+    "Open MPI, with the values that lockstep run would use. Call it in the batch\n"
+    "script before srun or mpirun. Variables that are already set keep their values.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -35,9 +35,9 @@ constexpr const char* kFooter =
     "    --master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py'\n"
     "\n"
     "Exit codes:\n"
-    "  0    found, and printed\n"
-    "  64   asked from inside a step of several tasks\n"
-    "  69   a node did not come, or no network connects them all; stdout is empty\n";
+    "  0    success\n"
+    "  64   called inside a job step with several tasks\n"
+    "  69   a node did not respond, or no network connects all nodes; stdout is empty\n";
 
 struct Wishes {
   std::vector<std::string> interfaces;
@@ -70,12 +70,11 @@ void add_network(CLI::App& app, Call& call) {
   network->footer(kFooter);
   network
       ->add_option(
-          "--interface", wishes->interfaces, "Use no other interface; may be given several times")
+          "--interface", wishes->interfaces, "Try only this network interface; can be repeated")
       ->type_name("NAME")
       ->expected(1)
       ->group("Options");
-  network->add_flag("--json", wishes->is_json, "Print everything that was found as JSON")
-      ->group("Options");
+  network->add_flag("--json", wishes->is_json, "Print all results as JSON")->group("Options");
   network->callback([wishes, &call] { call.exit_code = find(*wishes); });
 }
 

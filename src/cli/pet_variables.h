@@ -6,8 +6,9 @@
 
 namespace lockstep::cli {
 
-// torchrun's PET_NNODES and the like: each stands for the flag of its name where that was not
-// given. An empty one counts as absent. Throws an Error (64) for a switch that is no number.
+// Reads the PET_ variables of torchrun, such as PET_NNODES: each sets the option of its name unless
+// that option was given. An empty variable counts as unset. Throws an Error (64) for a flag that is
+// not a number.
 void read_pet_variables(plan::Request& request, const os::Environment& environment);
 
 }  // namespace lockstep::cli

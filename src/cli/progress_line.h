@@ -8,25 +8,24 @@
 
 namespace lockstep::cli {
 
-// How a job is doing, on stderr: on a terminal one line that is rewritten, elsewhere a line per
-// change.
+// State of a job on stderr: on a terminal one line that is rewritten, otherwise a line per change.
 class ProgressLine {
  public:
   ProgressLine();
-  ~ProgressLine() { clear(); }  // leaves the terminal as it was
+  ~ProgressLine() { clear(); }  // removes the line from the terminal
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void show(const slurm::Progress& progress);
 
-  // A line that stays.
+  // Prints a permanent line.
   void tell(const std::string& text);
 
-  // Before others write to the terminal.
+  // Must be called before other output to the terminal.
   void clear();
 
  private:
-  std::optional<int> columns_;  // absent: no terminal
+  std::optional<int> columns_;  // absent: stderr is not a terminal
   std::string headline_;
   bool is_drawn_ = false;
 };

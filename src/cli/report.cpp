@@ -23,15 +23,15 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Tell how well a run used what it had, and what to do better\n"
+    "Report how well a run used its resources, with advice\n"
     "\n"
     "Usage:\n"
     "  lockstep report [OPTIONS] [RUN | JOBID]\n"
     "\n"
-    "RUN and JOBID as for lockstep watch. Made from the run directory, during the\n"
-    "run and after it, however it ended: what ran where, GPUs, cores and memory\n"
-    "against what was granted, where the time went, speed, energy, restarts, slow\n"
-    "ranks, and advice.";
+    "RUN is a run directory or a name below ./runs, JOBID a Slurm job with a run. The\n"
+    "report shows nodes and workers, utilization of GPUs, cores and memory compared\n"
+    "with the allocation, a breakdown of the time, throughput, energy, restarts,\n"
+    "stragglers and advice. It works during the run and after it, also if it failed.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -40,13 +40,13 @@ constexpr const char* kFooter =
     "  lockstep report --json runs/train-20240131-093000-1a2b\n"
     "\n"
     "Exit codes:\n"
-    "  0    done, whatever the report says\n"
-    "  64   there is no such run or job; the message proposes one\n"
-    "  69   Slurm is not here, or does not answer\n"
-    "  74   the file cannot be written\n"
+    "  0    success, whatever the report shows\n"
+    "  64   unknown run or job; the message suggests one\n"
+    "  69   Slurm is not installed or does not respond\n"
+    "  74   the file could not be written\n"
     "\n"
     "Files:\n"
-    "  RUN/events/    what workers and agents report, docs/events.md\n";
+    "  RUN/events/    events of workers and agents, see docs/events.md\n";
 
 struct Words {
   std::string run;
@@ -63,7 +63,7 @@ report::JobFacts job_facts(const slurm::JobInfo& info) {
   return facts;
 }
 
-// What Slurm says of a run's job, where the run itself cannot say how it ended.
+// Queries Slurm about the job of a run, if the run directory does not show how the run ended.
 report::JobFacts ask_slurm(const Run& run) {
   const bool is_clear = !run.state || run.state->slurm_job.empty() ||
                         run.state->phase == contract::RunPhase::Done ||
@@ -101,10 +101,10 @@ void add_report(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* command = app.add_subcommand("report", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->run, "The run or job; the newest run below ./runs if left out");
-  command->add_option("--html", words->html, "Also write it as one page with curves")
+  command->add_option("RUN", words->run, "Run or job [newest run below ./runs]");
+  command->add_option("--html", words->html, "Also write the report as an HTML page with charts")
       ->type_name("FILE");
-  command->add_flag("--json", words->is_json, "Print it for programs, docs/report.md");
+  command->add_flag("--json", words->is_json, "Print JSON, see docs/report.md");
   command->callback([words, &call] { call.exit_code = report_run(*words); });
 }
 

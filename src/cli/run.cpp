@@ -29,16 +29,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDescription =
-    "Start a gang of workers and watch over it: here, in a Slurm job, over ssh\n"
+    "Run a distributed training program: locally, in a Slurm job or over ssh\n"
     "\n"
     "Usage:\n"
     "  {0} [OPTIONS] [--] PROGRAM [ARGS...]\n"
     "\n"
-    "PROGRAM is any distributed training program: *.py runs under python3, anything\n"
-    "else is executed. What follows it is passed on untouched. The options are those\n"
-    "of torchrun, horovodrun and deepspeed; they may be spelt with _ for -, and\n"
-    "PET_NNODES and the like stand for torchrun's. Inside a Slurm job, or under srun\n"
-    "or mpirun, none is needed: nodes and workers are what was granted.";
+    "Starts one process of PROGRAM per worker, supervises the workers, and stops all\n"
+    "of them if one fails. A PROGRAM named *.py runs under python3, any other program\n"
+    "is executed directly. ARGS are passed to it unchanged.\n"
+    "\n"
+    "Inside a Slurm job, or under srun or mpirun, no options are needed: the run uses\n"
+    "the allocated nodes and tasks. The options of torchrun, horovodrun and deepspeed\n"
+    "are accepted, with - or _ in their names. Environment variables such as\n"
+    "PET_NNODES have the same meaning as for torchrun.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -48,21 +51,23 @@ constexpr const char* kFooter =
     "  {0} --nnodes 2 --node-rank 0 --master-addr host1 train.py\n"
     "\n"
     "Exit codes:\n"
-    "  0      every worker left with 0\n"
-    "  N      the code of the first worker that failed\n"
-    "  128+S  the first worker that failed died by signal S (137: SIGKILL)\n"
-    "  75     stopped at a checkpoint; the same command goes on from there\n"
-    "  130    interrupted (Ctrl-C), 143 terminated, and the workers did not say 75\n"
-    "  64     what was asked cannot be done; 69 a port, a node or a network is not\n"
-    "         to be had\n"
+    "  0      every worker exited with code 0\n"
+    "  N      exit code of the first worker that failed\n"
+    "  128+S  the first worker that failed was killed by signal S (137: SIGKILL)\n"
+    "  75     stopped after saving a checkpoint; the same command resumes the run\n"
+    "  130    interrupted with Ctrl-C, unless the workers exited with 75\n"
+    "  143    terminated by SIGTERM, unless the workers exited with 75\n"
+    "  64     invalid or conflicting options\n"
+    "  69     a port, node or network is unavailable\n"
     "\n"
     "Files:\n"
-    "  RUN/plan.json                  what was started\n"
-    "  RUN/logs/attempt-0/rank-0.log  what a worker said, stdout and stderr\n"
-    "  RUN/failure.json               why the run failed, if it did\n"
-    "  RUN/requeue.json               how often --requeue has put the job back\n"
-    "  RUN/events, RUN/checkpoints    what the workers write\n"
-    "  RUN/tensorboard                the same for TensorBoard, with --tensorboard\n";
+    "  RUN                            run directory, set with --run-dir\n"
+    "  RUN/plan.json                  launch plan: all settings of the run\n"
+    "  RUN/logs/attempt-0/rank-0.log  stdout and stderr of one worker\n"
+    "  RUN/failure.json               failure report, if the run failed\n"
+    "  RUN/requeue.json               number of requeues so far (--requeue)\n"
+    "  RUN/events, RUN/checkpoints    events and checkpoints of the workers\n"
+    "  RUN/tensorboard                metrics for TensorBoard (--tensorboard)\n";
 
 int simulate(const Wishes& wishes, const Call& call) {
   constexpr int64_t kMost = 100'000;
@@ -82,16 +87,16 @@ int simulate(const Wishes& wishes, const Call& call) {
         .hint("--simulate 64x8");
   }
   if (!call.program.empty()) {
-    throw Error(ExitCode::Usage, "cannot simulate a program, only its launch")
+    throw Error(ExitCode::Usage, "--simulate does not run a program")
         .fact("asked",
               fmt::format("--simulate {} with {}", text, call.program.front()),
               "command line")
-        .hint(fmt::format("--simulate {}, alone", text));
+        .hint(fmt::format("--simulate {}, without a program", text));
   }
   return agent::simulate(nodes, workers);
 }
 
-// deepspeed looks for its host file here when nobody names one.
+// The default host file of deepspeed.
 constexpr const char* kDeepspeedHostfile = "/job/hostfile";
 
 void read_hostfile(plan::Request& request) {
@@ -108,13 +113,14 @@ void read_hostfile(plan::Request& request) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot read the host file '{}': no such file", request.hostfile->text))
         .fact("asked", "--hostfile " + request.hostfile->text, "command line")
-        .hint("-H host1:4,host2:4 names the hosts without a file");
+        .hint("-H host1:4,host2:4, which needs no file");
   }
   request.hostfile_text = os::read_file(request.hostfile->text);
 }
 
-// Programs of torch.distributed.launch's time take their local rank as an argument: "--local_rank"
-// before torch 2, "--local-rank" since; most take the old spelling or both.
+// Programs written for torch.distributed.launch take their local rank as an argument: --local_rank
+// before torch 2, --local-rank since then. Most programs declare the old name or both, so the new
+// one is passed only to a program that declares nothing else.
 void read_local_rank_argument(plan::Request& request) {
   if (request.program.empty() || !request.program.front().ends_with(".py") ||
       !fs::is_regular_file(request.program.front()) || !os::is_readable(request.program.front())) {
@@ -152,9 +158,9 @@ int start(Wishes wishes, const Call& call) {
     return simulate(wishes, call);
   }
   if (wishes.is_json && !wishes.is_dry) {
-    throw Error(ExitCode::Usage, "cannot print a run as JSON, only its plan")
+    throw Error(ExitCode::Usage, "--json requires --dry-run")
         .fact("asked", "--json without --dry-run", "command line")
-        .hint("--dry-run --json; a run keeps its plan in RUN/plan.json");
+        .hint("--dry-run --json; the plan of a run is in RUN/plan.json");
   }
   plan::Surroundings here = read_surroundings();
   here.command_time = call.command_time;
@@ -174,7 +180,8 @@ int start(Wishes wishes, const Call& call) {
   if (wishes.tensorboard) {
     tensorboard = start_tensorboard(plan, here.environment, *wishes.tensorboard);
   }
-  // A task becomes the worker itself; whoever started it watches over it.
+  // In launch mode Task this process becomes the worker itself and is supervised by the launcher
+  // that started it. In all other modes a guard process cleans up if this process is killed.
   if (plan.way.value != plan::Way::Task) {
     const auto code = agent::guard([&tensorboard] {
       if (tensorboard) {

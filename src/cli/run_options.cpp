@@ -14,7 +14,7 @@ using plan::Dialect;
 using plan::Request;
 using plan::Wish;
 
-// An option that has a value. `flag` is how messages spell it where that is not its usual name.
+// An option with a value. `flag` is its spelling in messages, if that differs from the first name.
 struct ValueOption {
   const char* names;
   Wish Request::*wish;
@@ -36,28 +36,34 @@ const std::vector<ValueOption>& worker_options() {
        &Request::nproc_per_node,
        "",
        "COUNT",
-       "what Slurm was asked for, else 1",
-       "Workers on each node: a number, cpu (one per granted core), gpu (one per GPU) or auto (gpu "
-       "where there is one, else cpu)"},
+       "as requested from Slurm, otherwise 1",
+       "Workers per node: a number, cpu (one per allocated core), gpu (one per GPU) or auto (gpu "
+       "if there are GPUs, otherwise cpu)"},
       {"--num-gpus",
        &Request::nproc_per_node,
        "--num_gpus",
        "COUNT",
        "",
-       "The same, as deepspeed says it"},
+       "Alias of --nproc-per-node (deepspeed)"},
       {"--num-proc",
        &Request::np,
        "-np",
        "COUNT",
        "",
-       "Workers in all, shared among the nodes; also -np, as horovodrun says it"},
+       "Total number of workers on all nodes; -np is an alias (horovodrun)"},
       {"--bind",
        &Request::bind,
        "",
        "KIND",
-       "core inside a Slurm job, else none",
-       "core: each worker keeps to its share of the granted cores; gpu: each sees one GPU; none"},
-      {"--role", &Request::role, "", "NAME", "default", "What workers are told as ROLE_NAME"},
+       "core inside a Slurm job, otherwise none",
+       "Restrict each worker to its share of the allocated cores (core), to one GPU (gpu) or not "
+       "at all (none)"},
+      {"--role",
+       &Request::role,
+       "",
+       "NAME",
+       "default",
+       "Value of the variable ROLE_NAME in every worker"},
   };
   return kOptions;
 }
@@ -68,14 +74,14 @@ const std::vector<ValueOption>& node_options() {
        &Request::nnodes,
        "",
        "N|MIN:MAX",
-       "all of the job, else 1",
-       "Nodes; with MIN:MAX at least MIN, and others join at the next attempt"},
-      {"--num-nodes", &Request::nnodes, "--num_nodes", "N", "", "The same, as deepspeed says it"},
+       "all nodes of the Slurm job, otherwise 1",
+       "Number of nodes; with MIN:MAX at least MIN, and more can join at the next restart"},
+      {"--num-nodes", &Request::nnodes, "--num_nodes", "N", "", "Alias of --nnodes (deepspeed)"},
   };
   return kOptions;
 }
 
-// Names that differ between horovodrun and deepspeed.
+// Options whose short names differ between horovodrun and deepspeed.
 std::vector<ValueOption> host_options(Dialect dialect) {
   const bool is_deepspeed = dialect == Dialect::Deepspeed;
   return {
@@ -84,33 +90,32 @@ std::vector<ValueOption> host_options(Dialect dialect) {
        is_deepspeed ? "--hosts" : "-H",
        "HOSTS",
        "",
-       "Start agents over ssh on these: host1:4,host2:4, or node[1-4]:4; the number is that of "
-       "workers"},
+       "Hosts to use over ssh, each with its number of workers: host1:4,host2:4 or node[1-4]:4"},
       {is_deepspeed ? "-H,--hostfile" : "--hostfile",
        &Request::hostfile,
        "",
        "FILE",
        "",
-       "The same from a file: a line 'host1 slots=4' for each, or 'host1:4'"},
+       "File with the hosts to use over ssh, one per line: 'host1 slots=4' or 'host1:4'"},
       {is_deepspeed ? "-i,--include" : "--include",
        &Request::include,
        "",
        "HOSTS",
        "",
-       "Only these hosts and GPUs: host1@host2:0,2"},
+       "Use only these hosts and GPUs; host1@host2:0,2 means host1 and GPUs 0 and 2 of host2"},
       {is_deepspeed ? "-e,--exclude" : "--exclude",
        &Request::exclude,
        "",
        "HOSTS",
        "",
-       "All but these"},
-      {"-p,--ssh-port", &Request::ssh_port, "", "PORT", "as ssh is set up", "Where hosts take ssh"},
+       "Do not use these hosts and GPUs; host1@host2:0,2 means host1 and GPUs 0 and 2 of host2"},
+      {"-p,--ssh-port", &Request::ssh_port, "", "PORT", "as configured for ssh", "Port for ssh"},
       {is_deepspeed ? "--ssh-identity-file" : "-i,--ssh-identity-file",
        &Request::ssh_identity,
        "",
        "FILE",
-       "as ssh is set up",
-       "Key for ssh"},
+       "as configured for ssh",
+       "Private key for ssh"},
   };
 }
 
@@ -121,51 +126,59 @@ const std::vector<ValueOption>& meeting_options() {
        "",
        "N",
        "",
-       "Which node this is, when each is started by hand with --nnodes and --master-addr"},
+       "Rank of this node, if this command is started manually on every node; requires --nnodes "
+       "and --master-addr"},
       {"--master-addr",
        &Request::master_addr,
        "",
        "HOST",
-       "found",
-       "Where rank 0 listens; by hand, where the nodes meet"},
-      {"--master-port", &Request::master_port, "", "PORT", "a free one", "Its port"},
+       "detected",
+       "Address at which rank 0 listens; for manually started nodes also the rendezvous address"},
+      {"--master-port", &Request::master_port, "", "PORT", "a free port", "Port for --master-addr"},
       {"--rdzv-endpoint",
        &Request::rdzv_endpoint,
        "",
        "HOST:PORT",
        "",
-       "By hand: where the nodes meet, in the order in which they come"},
-      {"--rdzv-id", &Request::rdzv_id, "", "NAME", "", "By hand: the name that all nodes give"},
+       "Rendezvous address for manually started nodes; without --node-rank, node ranks follow the "
+       "order of arrival"},
+      {"--rdzv-id",
+       &Request::rdzv_id,
+       "",
+       "NAME",
+       "",
+       "Name of the run; must be the same on all manually started nodes"},
       {"--rdzv-backend",
        &Request::rdzv_backend,
        "",
        "NAME",
        "c10d",
-       "c10d or static; both mean that the nodes meet at the first of them"},
+       "Rendezvous backend: c10d or static; with both, all nodes connect to the first node"},
       {"--rdzv-conf",
        &Request::rdzv_conf,
        "",
        "KEY=VALUE,...",
        "",
-       "join_timeout and last_call_timeout in seconds; torchrun's other keys are not needed"},
+       "Rendezvous timeouts in seconds: join_timeout=600,last_call_timeout=30; other keys of "
+       "torchrun are not needed"},
       {"--network-interfaces",
        &Request::network_interfaces,
        "",
        "NAMES",
-       "all are tried",
-       "The only interfaces that may be used: eth0,ib0"},
+       "try all",
+       "Use only these network interfaces: eth0,ib0"},
       {"--local-addr",
        &Request::local_addr,
        "",
        "ADDRESS",
        "any that works",
-       "By which the other nodes shall reach this one"},
+       "Address at which other nodes reach this node"},
       {"--start-timeout",
        &Request::start_timeout,
        "",
        "SECONDS",
-       "120, by hand 600",
-       "Until when all nodes must have come"},
+       "120; 600 for manually started nodes",
+       "Maximum time to wait for all nodes, in seconds"},
   };
   return kOptions;
 }
@@ -177,37 +190,37 @@ const std::vector<ValueOption>& supervision_options() {
        "",
        "DIR",
        "runs/PROGRAM-TIME-ID",
-       "Where plan, logs and checkpoints of this run lie"},
+       "Run directory: plan, logs and checkpoints of the run"},
       {"--grace",
        &Request::grace,
        "",
        "SECONDS",
        "30",
-       "How long workers may take to leave after SIGTERM before they are killed"},
+       "Grace period: time between SIGTERM and SIGKILL when workers are stopped, in seconds"},
       {"--timeout",
        &Request::timeout,
        "",
        "TIME",
        "none",
-       "Stop the run after SECONDS or HH:MM:SS"},
+       "Stop the run after this time: SECONDS or HH:MM:SS"},
       {"--max-restarts",
        &Request::max_restarts,
        "",
        "COUNT",
        "0",
-       "New attempts after a failure, each with the same ranks"},
+       "Maximum number of restarts after failures, each with the same ranks"},
       {"--monitor-interval",
        &Request::monitor_interval,
        "",
        "SECONDS",
        "",
-       "torchrun's; not needed, as the kernel tells of every death"},
+       "Accepted for compatibility with torchrun; ignored"},
       {"--start-method",
        &Request::start_method,
        "",
        "NAME",
        "spawn",
-       "torchrun's; there is spawn only"},
+       "Accepted for compatibility with torchrun; only spawn is supported"},
   };
   return kOptions;
 }
@@ -219,19 +232,20 @@ const std::vector<ValueOption>& requeue_options() {
        "",
        "NAME",
        "USR1",
-       "The signal of #SBATCH --signal=B:NAME@SECONDS: USR1 or USR2"},
+       "Signal that Slurm sends before the time limit: USR1 or USR2, as in #SBATCH "
+       "--signal=B:NAME@SECONDS"},
       {"--max-requeues",
        &Request::max_requeues,
        "",
        "COUNT",
        "no limit",
-       "How often the job may be put back"},
+       "Maximum number of requeues"},
       {"--progress-file",
        &Request::progress_file,
        "",
        "PATH",
-       "RUN/checkpoints alone",
-       "A file or directory that changes whenever PROGRAM has saved something"},
+       "RUN/checkpoints only",
+       "File or directory that changes whenever PROGRAM saves; counts as progress for --requeue"},
   };
   return kOptions;
 }
@@ -243,62 +257,70 @@ const std::vector<ValueOption>& output_options() {
        "",
        "DIR",
        "RUN/streams",
-       "Where --redirects and --tee put their files, beside the logs of the run"},
+       "Directory for the files of --redirects and --tee, in addition to RUN/logs"},
       {"-r,--redirects",
        &Request::redirects,
        "",
        "STREAMS",
        "0",
-       "To files and not to the console: 1 stdout, 2 stderr, 3 both, or by local rank 0:3,1:2"},
-      {"-t,--tee", &Request::tee, "", "STREAMS", "0", "To files as well as to the console"},
+       "Write output of workers to files instead of the console: 0 (none), 1 (stdout), 2 (stderr), "
+       "3 (both) or by local rank, 0:3,1:2"},
+      {"-t,--tee",
+       &Request::tee,
+       "",
+       "STREAMS",
+       "0",
+       "Write output of workers to files and to the console: 0 (none), 1 (stdout), 2 (stderr), 3 "
+       "(both) or by local rank, 0:3,1:2"},
       {"--local-ranks-filter",
        &Request::local_ranks_filter,
        "",
        "RANKS",
        "all",
-       "Show only these on the console: 0,1"},
+       "Show only output of these local ranks on the console: 0,1"},
       {"--output-filename",
        &Request::output_filename,
        "",
        "DIR",
        "",
-       "Also keep each worker's output in DIR/rank.N/stdout and stderr"},
+       "Also write output of each worker to DIR/rank.N/stdout and DIR/rank.N/stderr"},
       {"--sample-every",
        &Request::sample_every,
        "",
        "SECONDS",
        "1",
-       "How often each node's CPU, memory, network and GPUs are looked at; 0: never"},
+       "Interval for measuring CPU, memory, network and GPU use of each node, in seconds; 0 "
+       "disables it"},
   };
   return kOptions;
 }
 
 const std::vector<FlagOption>& program_flags() {
   static const std::vector<FlagOption> kFlags = {
-      {"-m,--module", &Request::is_module, "PROGRAM is a Python module"},
-      {"--no-python", &Request::is_no_python, "Execute PROGRAM even if it is called *.py"},
-      {"--run-path", &Request::is_run_path, "Run PROGRAM under python3, whatever it is called"},
+      {"-m,--module", &Request::is_module, "Run PROGRAM as a Python module, like python3 -m"},
+      {"--no-python", &Request::is_no_python, "Execute PROGRAM directly even if it is named *.py"},
+      {"--run-path", &Request::is_run_path, "Run PROGRAM under python3 whatever its name"},
       {"--pass-local-rank",
        &Request::is_local_rank_passed,
-       "Add --local_rank=N behind PROGRAM, as torch.distributed.launch does; --local-rank where "
-       "PROGRAM says so"},
+       "Pass --local_rank=N to PROGRAM, as torch.distributed.launch does; --local-rank=N if "
+       "PROGRAM declares only that name"},
       {"--use-env",
        &Request::is_use_env,
-       "Do not, as torch.distributed.launch says it; LOCAL_RANK tells"},
-      {"--no-local-rank", &Request::is_no_local_rank, "The same, as deepspeed says it"},
+       "Do not pass --local_rank; PROGRAM reads LOCAL_RANK (torch.distributed.launch)"},
+      {"--no-local-rank", &Request::is_no_local_rank, "Alias of --use-env (deepspeed)"},
   };
   return kFlags;
 }
 
-// Two spellings of one wish may not contradict each other.
+// Two names of one option must not have different values.
 void set(Wish& wish, const std::string& text, const std::string& flag, const std::string& usual) {
   if (wish && wish->text != text) {
-    throw Error(ExitCode::Usage, fmt::format("cannot take both {} and {}", usual, flag))
+    throw Error(ExitCode::Usage, fmt::format("{} and {} contradict each other", usual, flag))
         .fact("asked",
               fmt::format("{} {}", wish->flag.empty() ? usual : wish->flag, wish->text),
               "command line")
         .fact("asked", fmt::format("{} {}", flag, text), "command line")
-        .hint("one of the two");
+        .hint("use one of the two");
   }
   wish = plan::Asked{.text = text, .source = "command line", .flag = flag == usual ? "" : flag};
 }
@@ -353,7 +375,7 @@ class Declarer {
   }
 
  private:
-  // What make_plan calls it when nobody says otherwise.
+  // The name in messages of make_plan, if the command line does not use another one.
   static std::string usual_name(const ValueOption& option) {
     if (option.wish == &Request::nproc_per_node) {
       return "--nproc-per-node";
@@ -368,11 +390,11 @@ class Declarer {
   Wishes& wishes_;
 };
 
-// What shows the run while it runs.
+// Options that show the run while it is running.
 void add_views(CLI::App& app, Wishes& wishes) {
   app.add_flag("--dashboard",
                wishes.has_dashboard,
-               "Show the run in a browser, live, as lockstep dashboard does, while it runs")
+               "Serve a live web page of the run, like lockstep dashboard")
       ->group("Output");
   constexpr const char* kUsualPlace = "RUN/tensorboard";
   app.add_option_function<std::string>(
@@ -380,7 +402,7 @@ void add_views(CLI::App& app, Wishes& wishes) {
          [&wishes](const std::string& text) {
            wishes.tensorboard = text == kUsualPlace ? "" : text;
          },
-         "Write the run's curves for TensorBoard, live, as lockstep export --follow does")
+         "Write live metrics for TensorBoard to DIR")
       ->expected(0, 1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("DIR")
@@ -394,52 +416,61 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
   Request& request = wishes.request;
   Declarer declare(app, wishes);
   declare.add(worker_options(), "Workers");
-  declare.add_list(
-      "--env", request.env, "NAME=VALUE", "A variable for every worker; may be given again");
-  declare.add_list(
-      "-x", request.pass, "NAME[=VALUE]", "The same; without a value, the one that is set here");
-  app.add_flag("--share-gpus", request.may_share_gpus, "Allow more workers than there are GPUs")
+  declare.add_list("--env",
+                   request.env,
+                   "NAME=VALUE",
+                   "Set an environment variable for every worker; can be repeated");
+  declare.add_list("-x",
+                   request.pass,
+                   "NAME[=VALUE]",
+                   "Set an environment variable for every worker; NAME alone passes on its current "
+                   "value; can be repeated");
+  app.add_flag("--share-gpus", request.may_share_gpus, "Allow more workers than GPUs on a node")
       ->group("Workers");
   declare.add(node_options(), "Nodes");
   declare.add(host_options(request.dialect), "Nodes");
-  app.add_flag("--standalone", request.is_standalone, "This machine alone, whatever Slurm says")
+  app.add_flag("--standalone", request.is_standalone, "Use only this machine, even in a Slurm job")
       ->group("Nodes");
-  declare.add(meeting_options(), "Meeting");
+  declare.add(meeting_options(), "Rendezvous");
   declare.add(program_flags(), "Program");
   declare.add(supervision_options(), "Supervision");
   app.add_flag(
          "--requeue",
          request.is_requeue,
-         "In a Slurm batch job: when its time is nearly over, let the workers save, and put "
-         "the job back into the queue, where it goes on; not after two turns without progress")
+         "In a Slurm batch job: shortly before the time limit, let the workers save a checkpoint "
+         "and requeue the job, which then resumes; ends the job after two allocations without "
+         "progress")
       ->group("Time limit");
-  app.add_flag("--no-requeue", request.is_no_requeue, "Do not, whatever else is said")
+  app.add_flag("--no-requeue", request.is_no_requeue, "Disable --requeue; overrides it")
       ->group("Time limit");
   declare.add(requeue_options(), "Time limit");
   declare.add(output_options(), "Output");
   declare.add_list("--metric",
                    request.metrics,
                    "NAME=REGEX",
-                   "A number that workers print, to be kept as NAME: the first group of REGEX in "
-                   "each line that matches; may be given again",
+                   "Record a number from the output of the workers as metric NAME: the first group "
+                   "of REGEX in each matching line; can be repeated",
                    "Output");
-  app.add_flag("--verbose", wishes.is_verbose, "Show the plan before the start")->group("Output");
+  app.add_flag("--verbose", wishes.is_verbose, "Print the launch plan before the start")
+      ->group("Output");
   add_views(app, wishes);
 
-  app.add_flag(
-         "--dry-run", wishes.is_dry, "Print the plan with the source of every value; start nothing")
-      ->group("Help");
-  app.add_flag("--json", wishes.is_json, "With --dry-run: the plan as plan.json has it")
-      ->group("Help");
+  app.add_flag("--dry-run",
+               wishes.is_dry,
+               "Print the launch plan with the source of every value; start nothing")
+      ->group("Diagnostics");
+  app.add_flag("--json", wishes.is_json, "Print the plan of --dry-run as JSON, like plan.json")
+      ->group("Diagnostics");
   app.add_option_function<std::string>(
          "--simulate",
          [&wishes](const std::string& text) {
            wishes.simulate = plan::Asked{.text = text, .source = "command line", .flag = ""};
          },
-         "Bring up so many simulated nodes and workers, and tell how long it took")
+         "Measure the startup time with simulated nodes and simulated workers on each; runs no "
+         "program")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("NODESxWORKERS")
-      ->group("Help");
+      ->group("Diagnostics");
 }
 
 }  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-// What `lockstep run` was asked to do: a request, and what to do with its plan.
+// The options of `lockstep run`: the request for a plan, and the use of the plan.
 struct Wishes {
   plan::Request request;
   plan::Wish simulate;  // NODESxWORKERS
@@ -18,10 +18,10 @@ struct Wishes {
   bool is_json = false;
   bool is_verbose = false;
   bool has_dashboard = false;
-  std::optional<std::string> tensorboard;  // where to; empty: into the run directory
+  std::optional<std::string> tensorboard;  // directory; empty: in the run directory
 };
 
-// Declares the options of `lockstep run` on `app`, with the short names of the request's dialect.
+// Declares the options of `lockstep run` on `app`, with the short names of the dialect in `wishes`.
 // `wishes` must outlive the parsing.
 void add_run_options(CLI::App& app, Wishes& wishes);
 

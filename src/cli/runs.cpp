@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// When a run began, or, where nobody wrote that down, when its directory last changed.
+// The start time of a run, or the time of the last change of its directory if that is unknown.
 double begin_of(const Run& run) {
   if (run.state) {
     return run.state->started;
@@ -50,7 +50,7 @@ std::vector<Run> find_runs(const fs::path& here) {
     try {
       runs.push_back(read_run(entry->path()));
     } catch (const Error& error) {
-      log::warn("cli: {} is left out: {}", entry->path().string(), error.what());
+      log::warn("cli: skipped {}: {}", entry->path().string(), error.what());
     }
   }
   std::sort(runs.begin(), runs.end(), [](const Run& one, const Run& other) {
@@ -67,9 +67,9 @@ Run run_named(const std::string& word, const fs::path& here) {
   }
   const std::vector<Run> runs = find_runs(here);
   if (word.empty() && runs.empty()) {
-    throw Error(ExitCode::Usage, "cannot find a run: there is none below runs")
+    throw Error(ExitCode::Usage, "cannot find a run below ./runs")
         .fact("looked in", (here / "runs").string())
-        .hint("the directory of the run, as lockstep run has told it");
+        .hint("pass the run directory that lockstep run has printed");
   }
   std::vector<std::string> names;
   for (const Run& run : runs) {
@@ -80,7 +80,7 @@ Run run_named(const std::string& word, const fs::path& here) {
   }
   throw Error(ExitCode::Usage, fmt::format("cannot find the run '{}'", word))
       .fact("looked in", fmt::format("{}, {}", (here / word).string(), (here / "runs").string()))
-      .hint(find_closest(word, names).value_or("lockstep status, which lists all runs here"));
+      .hint(find_closest(word, names).value_or("lockstep status, which lists all runs"));
 }
 
 Run coming_run(const std::string& word, const fs::path& here) {

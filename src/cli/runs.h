@@ -10,7 +10,7 @@
 #include "contract/run_directory.h"
 #include "contract/run_state.h"
 
-// Runs as their directories show them, for status, logs and cancel.
+// Finds runs by their run directories, for status, logs, cancel and other subcommands.
 namespace lockstep::cli {
 
 struct Run {
@@ -19,23 +19,23 @@ struct Run {
   std::optional<contract::RunState> state;  // absent: not started by lockstep run, or an older one
 };
 
-// Whether somebody has run something there.
+// Whether the directory contains a run.
 bool is_run(const std::filesystem::path& directory);
 
 Run read_run(const std::filesystem::path& directory);
 
-// All runs below `here`/runs, the newest first. What cannot be read is left out with a warning.
+// All runs below `here`/runs, newest first. Unreadable runs are skipped with a warning.
 std::vector<Run> find_runs(const std::filesystem::path& here);
 
-// The run that a word on the command line means, seen from the directory `here`: a run directory, a
-// name or run id below `here`/runs; an empty word is the newest below `here`/runs. Throws an Error
-// (64) with the closest name if there is none.
+// Finds the run for a command-line argument: a run directory (relative to `here`), or a name or run
+// id below `here`/runs. An empty word means the newest run. Throws an Error (64) with the closest
+// name if there is no such run.
 Run run_named(const std::string& word, const std::filesystem::path& here);
 
-// The same, but a directory that is no run yet may become one.
+// Like run_named, but also accepts the directory of a run that has not started yet.
 Run coming_run(const std::string& word, const std::filesystem::path& here);
 
-// Seconds since the epoch, now.
+// The current time in seconds since the epoch.
 double wall_time();
 
 }  // namespace lockstep::cli

@@ -19,29 +19,30 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Compare runs of different sizes, and predict larger ones\n"
+    "Compare runs of different sizes and predict larger ones\n"
     "\n"
     "Usage:\n"
     "  lockstep scaling [OPTIONS] RUN...\n"
     "  lockstep scaling [OPTIONS] -c FILE\n"
     "\n"
-    "Shows for each strategy how throughput grows with the workers: speed-up and\n"
-    "efficiency against the smallest run, the share of a step that workers wait for\n"
-    "each other, and GPU energy per sample. Runs of one global batch are strong\n"
-    "scaling, runs of one batch per worker are weak scaling. With three sizes or\n"
-    "more a model of the step time predicts larger ones, and says how far it may be\n"
-    "trusted. With -c, the runs are those of the jobs that generate-slurm makes of\n"
-    "FILE with mode: scaling-test.";
+    "Shows for each strategy how throughput grows with the number of workers:\n"
+    "speed-up and scaling efficiency relative to the smallest run, exposed\n"
+    "communication, and GPU energy per sample. Runs with the same global batch are\n"
+    "strong scaling, runs with the same batch per worker are weak scaling. From three\n"
+    "sizes on, a model of the step time predicts larger sizes and shows up to which\n"
+    "size it is reliable. With -c, the runs are those of the jobs that lockstep\n"
+    "submit creates from FILE with mode: scaling-test.";
 
 constexpr const char* kFooter =
     "Columns:\n"
-    "  batch      global: the samples of a step\n"
-    "  runs       how many; model: predicted; guess: too far from what was measured\n"
-    "  samples/s  the median without the first steps; of several runs, of theirs\n"
-    "  +-         how much it varies; of a prediction, how wrong it may be\n"
-    "  effic.     speed-up by how many times the workers\n"
-    "  exposed    share of a step in which a worker waits for the others\n"
-    "  J/sample   what all GPUs of the run take for one sample\n"
+    "  batch      global batch: samples per step\n"
+    "  runs       number of runs; model: prediction; guess: beyond the reliable range\n"
+    "  samples/s  median throughput after the warm-up; for several runs, the median\n"
+    "             of their medians\n"
+    "  +-         variation; for a prediction, its uncertainty\n"
+    "  effic.     scaling efficiency: speed-up divided by the increase in workers\n"
+    "  exposed    fraction of a step in which a worker waits for the others\n"
+    "  J/sample   energy of all GPUs of the run per sample\n"
     "\n"
     "Examples:\n"
     "  lockstep scaling runs\n"
@@ -49,13 +50,13 @@ constexpr const char* kFooter =
     "  lockstep scaling -c slurm_config.yaml --predict 64,32n\n"
     "\n"
     "Exit codes:\n"
-    "  0    done\n"
-    "  64   there is no such run, or nothing to measure or to predict from\n"
-    "  69   Slurm is not here, or does not answer\n"
-    "  74   a file cannot be read or written\n"
+    "  0    success\n"
+    "  64   unknown run, or not enough data for a measurement or a prediction\n"
+    "  69   Slurm is not installed or does not respond\n"
+    "  74   a file could not be read or written\n"
     "\n"
     "Files:\n"
-    "  RUN/events/    what workers and agents report, docs/events.md\n";
+    "  RUN/events/    events of workers and agents, see docs/events.md\n";
 
 struct Words {
   std::vector<std::string> runs;
@@ -74,8 +75,8 @@ report::PredictedSize predicted_size(std::string word) {
   constexpr int64_t kMost = 1'000'000;
   const auto count = find_integer(word);
   if (!count || *count < 1 || *count > kMost) {
-    throw Error(ExitCode::Usage, fmt::format("cannot predict for '{}'", word))
-        .fact("expected", "numbers of workers, or of nodes with an n, and commas", "--predict")
+    throw Error(ExitCode::Usage, fmt::format("cannot understand --predict '{}'", word))
+        .fact("expected", "numbers of workers, or of nodes followed by n, separated by commas")
         .hint("--predict 16,32,8n");
   }
   return {.count = static_cast<int>(*count), .is_nodes = is_nodes};
@@ -91,16 +92,17 @@ std::vector<report::PredictedSize> predicted_sizes(const std::string& words) {
 
 void check_words(const Words& words) {
   if (words.runs.empty() && !words.file) {
-    throw Error(ExitCode::Usage, "cannot compare runs that nobody names")
-        .hint("lockstep scaling runs, for all below ./runs");
+    throw Error(ExitCode::Usage, "no runs given")
+        .hint("lockstep scaling runs, which compares all runs below ./runs");
   }
   if (words.is_json && words.is_csv) {
-    throw Error(ExitCode::Usage, "cannot print both JSON and CSV").hint("one of --json and --csv");
+    throw Error(ExitCode::Usage, "--json and --csv contradict each other")
+        .hint("use one of the two");
   }
   const std::string kind = std::filesystem::path(words.plot).extension().string();
   if (!words.plot.empty() && kind != ".svg" && kind != ".html") {
     throw Error(ExitCode::Usage, fmt::format("cannot plot to '{}'", words.plot))
-        .fact("expected", "a name that ends with .svg or .html", "--plot")
+        .fact("expected", "a file name that ends in .svg or .html", "--plot")
         .hint("--plot scaling.html");
   }
 }
@@ -115,7 +117,7 @@ std::vector<ComparedRun> named_runs(const Words& words) {
     const ScalingTest test = find_scaling_test(*words.file, std::filesystem::current_path());
     runs.insert(runs.end(), test.runs.begin(), test.runs.end());
     if (!test.missing.empty()) {
-      fmt::print(stderr, "lockstep: no run yet of {}\n", join(test.missing, ", "));
+      fmt::print(stderr, "lockstep: no run yet for {}\n", join(test.missing, ", "));
     }
   }
   return runs;
@@ -137,11 +139,11 @@ void require_something(const report::Scaling& scaling) {
   if (!scaling.strategies.empty()) {
     return;
   }
-  Error error(ExitCode::Usage, "cannot measure any of these runs");
+  Error error(ExitCode::Usage, "none of these runs can be measured");
   for (const report::RunMeasure& run : scaling.runs) {
     error.fact(run.name, run.objection);
   }
-  throw std::move(error.hint("runs of ten seconds at least, whose program reports steps"));
+  throw std::move(error.hint("use runs of at least ten seconds whose program reports steps"));
 }
 
 void require_prediction(const report::Scaling& scaling) {
@@ -154,7 +156,7 @@ void require_prediction(const report::Scaling& scaling) {
   for (const report::StrategyScaling& strategy : scaling.strategies) {
     error.fact(strategy.strategy, strategy.no_model);
   }
-  throw std::move(error.hint("the sizes that are missing, or no --predict"));
+  throw std::move(error.hint("run the missing sizes, or drop --predict"));
 }
 
 std::string printed(const report::Scaling& scaling, const Words& words) {
@@ -187,13 +189,15 @@ void add_scaling(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* command = app.add_subcommand("scaling", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->runs, "Runs or jobs, or directories of runs");
-  command->add_option("-c,--config", words->file, "The file of a scaling test's jobs")
-      ->type_name("FILE");
-  command->add_option("--predict", words->predict, "Workers to predict for, or nodes: 16,32,8n")
+  command->add_option("RUN", words->runs, "Runs, jobs or directories that contain runs");
+  command->add_option("-c,--config", words->file, "Job file of a scaling test")->type_name("FILE");
+  command
+      ->add_option("--predict",
+                   words->predict,
+                   "Numbers of workers to predict, or of nodes followed by n: 16,32,8n")
       ->type_name("COUNTS")
-      ->default_str("2, 4 and 8 times the largest");
-  command->add_option("--plot", words->plot, "Draw it as FILE.svg, or with all charts as FILE.html")
+      ->default_str("2, 4 and 8 times the largest run");
+  command->add_option("--plot", words->plot, "Write a chart to FILE.svg or all charts to FILE.html")
       ->type_name("FILE");
   command->add_flag("--json", words->is_json, "Print JSON");
   command->add_flag("--csv", words->is_csv, "Print CSV");

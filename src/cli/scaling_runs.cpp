@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Numbers for variables of Slurm's, anything for others.
+// A regular expression for a name with shell variables: SLURM_ variables match numbers, other
+// variables match anything.
 std::regex regex_of(const std::string& name) {
   static const std::regex kVariable(R"(\$(\{[^}]*\}|\w+))");
   static const std::regex kSpecial(R"([.^$|()\[\]{}*+?\\])");
@@ -53,7 +54,7 @@ std::vector<fs::path> children_like(const fs::path& directory, const std::string
   return found;
 }
 
-// A job of the test, as far as it matters here.
+// The settings of a job of the test that identify its run.
 struct TestedJob {
   std::string name;
   std::string strategy;
@@ -71,9 +72,9 @@ std::vector<TestedJob> jobs_of(slurm::JobSettings settings) {
                     .run_dir = one.text("run_dir"),
                     .run_dir_source = one.source_of("run_dir")});
     if (!places.insert(jobs.back().run_dir).second) {
-      throw Error(ExitCode::Usage, "cannot tell the runs of the scaling test apart")
+      throw Error(ExitCode::Usage, "the jobs of the scaling test share a run directory")
           .fact("run_dir",
-                fmt::format("'{}' of several jobs", jobs.back().run_dir),
+                fmt::format("'{}' for several jobs", jobs.back().run_dir),
                 jobs.back().run_dir_source)
           .hint("run_dir: runs/${job_name}-$SLURM_JOB_ID");
     }
@@ -86,14 +87,14 @@ Error nothing_has_run(const std::string& file,
                       const TestedJob& job,
                       const fs::path& here) {
   Error error(ExitCode::Usage, fmt::format("cannot find a run of the scaling test of {}", file));
-  error.fact("looked for", (here / job.run_dir).string() + " and the like", job.run_dir_source);
+  error.fact("looked for", (here / job.run_dir).string() + " and others", job.run_dir_source);
   const std::string launcher = settings.text("launcher");
   if (launcher != "lockstep") {
     error.fact(
-        "launcher", launcher + ", which leaves no run directory", settings.source_of("launcher"));
+        "launcher", launcher + ", which creates no run directory", settings.source_of("launcher"));
   }
   const bool is_mode = settings.text("mode") == "scaling-test";
-  error.hint(fmt::format("lockstep generate-slurm -c {}{}{}, which submits it",
+  error.hint(fmt::format("lockstep submit -c {}{}{}",
                          quote_for_shell(file),
                          is_mode ? "" : " --mode scaling-test",
                          launcher == "lockstep" ? "" : " --launcher lockstep"));

@@ -20,62 +20,66 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"run", "--host", "--hosts"},
     {"run", "--num-accelerators", "--num-gpus"},
     {"run", "--network-interface", "--network-interfaces"},
-    {"generate-slurm", "-ns", "--no-save-script"},
-    {"generate-slurm", "-nj", "--no-submit-job"},
-    {"generate-slurm", "-ps", "--py-spy"},
-    {"generate-slurm", "-pr", "--profiling-sampling-rate"},
-    {"generate-slurm", "--dist-strat", "--distributed-strategy"},
-    {"generate-slurm", "--pre-exec-cmd", "--pre-exec-command"},
+    {"submit", "-ns", "--no-save-script"},
+    {"submit", "-nj", "--no-submit-job"},
+    {"submit", "-ps", "--py-spy"},
+    {"submit", "-pr", "--profiling-sampling-rate"},
+    {"submit", "--dist-strat", "--distributed-strategy"},
+    {"submit", "--pre-exec-cmd", "--pre-exec-command"},
 });
 
 constexpr std::string_view kTorchrun = "torchrun";
 constexpr std::string_view kHorovodrun = "horovodrun";
 constexpr std::string_view kDeepspeed = "deepspeed";
-constexpr std::string_view kElastic = "a run grows and shrinks by whole nodes";
-constexpr std::string_view kFound = "what a machine has is found when a run starts";
-constexpr std::string_view kOneWay = "the control plane is lockstep's own";
+constexpr std::string_view kElastic = "elastic runs add and remove whole nodes";
+constexpr std::string_view kFound = "features are detected when a run starts";
+constexpr std::string_view kOneWay = "lockstep has its own control plane";
 
 constexpr std::array<Foreign, 36> kForeign = {
-    Foreign{"--shutdown-timeout", kTorchrun, "it has another name here", "--grace SECONDS"},
-    Foreign{"--virtual-local-rank", kTorchrun, "a worker keeps its local rank", "--bind gpu"},
-    Foreign{"--numa-binding", kTorchrun, "workers keep to cores, not to NUMA nodes", "--bind core"},
-    Foreign{"--logs-specs", kTorchrun, "there are no plug-ins", "--log-dir DIR --tee 3"},
-    Foreign{"--event-log-handler", kTorchrun, "there are no plug-ins", "RUN/events has the events"},
+    Foreign{"--shutdown-timeout", kTorchrun, "it has a different name", "--grace SECONDS"},
+    Foreign{"--virtual-local-rank", kTorchrun, "local ranks are not remapped", "--bind gpu"},
+    Foreign{
+        "--numa-binding", kTorchrun, "workers are bound to cores, not NUMA nodes", "--bind core"},
+    Foreign{"--logs-specs", kTorchrun, "lockstep has no plug-ins", "--log-dir DIR --tee 3"},
+    Foreign{"--event-log-handler", kTorchrun, "lockstep has no plug-ins", "read RUN/events"},
     Foreign{"--signals-to-handle",
             kTorchrun,
-            "all that ask to stop are handled",
-            "drop it: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 are"},
+            "all termination signals are handled",
+            "drop it: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 are handled"},
     Foreign{"--min-np", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--max-np", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--min-num-proc", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--max-num-proc", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--host-discovery-script", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--slots-per-host", kHorovodrun, kElastic, "--nproc-per-node COUNT"},
-    Foreign{"--reset-limit", kHorovodrun, "it has another name here", "--max-restarts COUNT"},
-    Foreign{"--mpi", kHorovodrun, "workers meet over Gloo", "mpirun -np 4 lockstep run PROGRAM"},
+    Foreign{"--reset-limit", kHorovodrun, "it has a different name", "--max-restarts COUNT"},
+    Foreign{"--mpi", kHorovodrun, "the rendezvous uses Gloo", "mpirun -np 4 lockstep run PROGRAM"},
     Foreign{
-        "--use-mpi", kHorovodrun, "workers meet over Gloo", "mpirun -np 4 lockstep run PROGRAM"},
-    Foreign{"--mpi-args", kHorovodrun, "no mpirun is started", "mpirun ARGS lockstep run PROGRAM"},
-    Foreign{"--binding-args", kHorovodrun, "no mpirun is started", "--bind core"},
+        "--use-mpi", kHorovodrun, "the rendezvous uses Gloo", "mpirun -np 4 lockstep run PROGRAM"},
+    Foreign{"--mpi-args",
+            kHorovodrun,
+            "lockstep does not start mpirun",
+            "mpirun ARGS lockstep run PROGRAM"},
+    Foreign{"--binding-args", kHorovodrun, "lockstep does not start mpirun", "--bind core"},
     Foreign{"--blacklist-cooldown-range", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--jsrun", kHorovodrun, kOneWay, "jsrun ARGS lockstep run PROGRAM"},
     Foreign{"--check-build", kHorovodrun, kFound, "lockstep doctor"},
     Foreign{"-cb", kHorovodrun, kFound, "lockstep doctor"},
     Foreign{"--disable-cache", kHorovodrun, "nothing is cached", "drop it"},
-    Foreign{"--config-file", kHorovodrun, "options come from the command line", "drop it"},
-    Foreign{"--prefix-timestamp", kHorovodrun, "lines have the rank before them", "drop it"},
-    Foreign{"--launcher", kDeepspeed, kOneWay, "drop it: srun inside a Slurm job, else ssh"},
+    Foreign{"--config-file", kHorovodrun, "options are read from the command line only", "drop it"},
+    Foreign{"--prefix-timestamp", kHorovodrun, "output lines begin with the rank", "drop it"},
+    Foreign{"--launcher", kDeepspeed, kOneWay, "drop it: Slurm jobs use srun, others ssh"},
     Foreign{"--launcher-args", kDeepspeed, kOneWay, "drop it"},
-    Foreign{"--force-multi", kDeepspeed, "a run knows its nodes", "drop it"},
-    Foreign{"--no-ssh", kDeepspeed, "it has another name here", "--node-rank N on each node"},
-    Foreign{"--no-ssh-check", kDeepspeed, "ssh is not tried beforehand", "drop it"},
+    Foreign{"--force-multi", kDeepspeed, "the number of nodes is known", "drop it"},
+    Foreign{"--no-ssh", kDeepspeed, "it has a different name", "--node-rank N on each node"},
+    Foreign{"--no-ssh-check", kDeepspeed, "ssh is not tested beforehand", "drop it"},
     Foreign{"--elastic-training", kDeepspeed, kElastic, "--nnodes MIN:MAX"},
     Foreign{
-        "--enable-each-rank-log", kDeepspeed, "it has another name here", "--log-dir DIR --tee 3"},
-    Foreign{"--autotuning", kDeepspeed, "nothing tries out a ds_config.json", "drop it"},
-    Foreign{"--bind-core-list", kDeepspeed, "a worker has its share of the cores", "--bind core"},
-    Foreign{"--bind-cores-to-rank", kDeepspeed, "it has another name here", "--bind core"},
-    Foreign{"--save-pid", kDeepspeed, "runs are known by their directory", "--run-dir DIR"},
+        "--enable-each-rank-log", kDeepspeed, "it has a different name", "--log-dir DIR --tee 3"},
+    Foreign{"--autotuning", kDeepspeed, "lockstep does not tune ds_config.json", "drop it"},
+    Foreign{"--bind-core-list", kDeepspeed, "workers share the cores equally", "--bind core"},
+    Foreign{"--bind-cores-to-rank", kDeepspeed, "it has a different name", "--bind core"},
+    Foreign{"--save-pid", kDeepspeed, "runs are identified by their directory", "--run-dir DIR"},
     Foreign{"--venv-script", kDeepspeed, "agents inherit the environment", "activate it first"},
 };
 

@@ -30,14 +30,14 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDescription =
-    "Show what runs, and how it is doing\n"
+    "List runs, or show the state of a run or Slurm job\n"
     "\n"
     "Usage:\n"
     "  lockstep status [OPTIONS] [RUN | JOBID]\n"
     "\n"
-    "RUN is a run directory, or a name below ./runs; without it, all runs below\n"
-    "./runs are listed, the newest first. Works on every node that sees the\n"
-    "directory. JOBID is a Slurm job (123, or 123_4 of an array), with the run in it.";
+    "RUN is a run directory or a name below ./runs. Without RUN, lists all runs below\n"
+    "./runs, newest first. The command works on every node that can access the run\n"
+    "directory. JOBID is a Slurm job, 123 or 123_4 of an array; its run is shown too.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -46,23 +46,23 @@ constexpr const char* kFooter =
     "  lockstep status --wait 4711\n"
     "\n"
     "Exit codes:\n"
-    "  0    the state was told, whatever it is\n"
-    "  64   there is no such run or job; the message proposes one\n"
-    "  69   Slurm is not here, or does not answer\n"
-    "  74   state.json cannot be read\n"
+    "  0    success, whatever the state is\n"
+    "  64   unknown run or job; the message suggests one\n"
+    "  69   Slurm is not installed or does not respond\n"
+    "  74   state.json could not be read\n"
     "\n"
     "Exit codes with --wait:\n"
-    "  N    the job's own: its script's, or 128 and the signal that ended it\n"
-    "  69   a node of the job failed, or Slurm is out of reach\n"
-    "  75   it was preempted\n"
-    "  124  it ran out of time\n"
-    "  130  it was cancelled, or Ctrl-C has ended the waiting; the job goes on\n"
-    "  137  it ran out of memory\n"
+    "  N    exit code of the job script, or 128 plus the signal that killed it\n"
+    "  69   a node of the job failed, or Slurm does not respond\n"
+    "  75   the job was preempted\n"
+    "  124  the job reached its time limit\n"
+    "  130  the job was cancelled, or Ctrl-C ended the wait (the job continues)\n"
+    "  137  the job ran out of memory\n"
     "\n"
     "Files:\n"
-    "  RUN/state.json    written by the launcher, every five seconds at least\n";
+    "  RUN/state.json    written by the launcher at least every five seconds\n";
 
-// The end of a file that may be long: enough for many lines.
+// The last 64 KiB of a file, which are enough for many lines.
 std::string read_end(const fs::path& path) {
   constexpr std::streamoff kEnoughBytes = 1 << 16;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -74,7 +74,7 @@ std::string read_end(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// One line of the events' file; none when it is cut, or no step.
+// Parses a line of an event file; nothing for an incomplete line or another event.
 std::optional<Progress> find_step(const std::string& line) {
   try {
     const contract::Event event = contract::parse_event(line);
@@ -90,7 +90,7 @@ std::optional<Progress> find_step(const std::string& line) {
   }
 }
 
-// The number of a line of what --metric has found; none when it is cut, or another's.
+// Parses a line with a metric of --metric; nothing for an incomplete line or another event.
 std::optional<std::pair<std::string, double>> find_metric(const std::string& line) {
   try {
     const contract::Event event = contract::parse_event(line);
@@ -107,7 +107,7 @@ std::optional<std::pair<std::string, double>> find_metric(const std::string& lin
   }
 }
 
-// Of a program that says by its output how far it is.
+// Progress of a program without events, from the metrics that --metric found in its output.
 std::optional<Progress> find_told_progress(const contract::RunDirectory& run) {
   std::map<std::string, double> newest;
   for (const std::string& line : split(read_end(run.output_metrics(0)), '\n')) {
@@ -121,7 +121,7 @@ std::optional<Progress> find_told_progress(const contract::RunDirectory& run) {
   };
   Progress progress{
       .step = {}, .loss = find("loss"), .samples_per_second = find("samples_per_second")};
-  constexpr double kMostSteps = 1e15;  // more is no number of steps
+  constexpr double kMostSteps = 1e15;  // larger values are not step numbers
   if (const auto step = find("step"); step && std::abs(*step) < kMostSteps) {
     progress.step = static_cast<int64_t>(*step);
   }
@@ -133,7 +133,7 @@ double last_sign(const contract::RunState& state, double now) {
   return std::max(0.0, now - state.updated);
 }
 
-// How long it has run, or ran.
+// Run time so far, or total run time.
 double age_of(const contract::RunState& state, double now) {
   return std::max(0.0, state.ended.value_or(now) - state.started);
 }
@@ -219,15 +219,15 @@ std::string state_word(const Run& run, double now) {
 
 std::string state_sentence(const Run& run, double now) {
   if (!run.state) {
-    return "unknown: there is no state.json";
+    return "unknown: no state.json";
   }
   const std::string sign = fmt::format(
-      "host {}, last sign {} ago", run.state->host, format_duration(last_sign(*run.state, now)));
+      "host {}, last update {} ago", run.state->host, format_duration(last_sign(*run.state, now)));
   switch (contract::sign_of(*run.state, now)) {
     case contract::Sign::Gone:
-      return fmt::format("lost: its launcher is gone ({})", sign);
+      return fmt::format("lost: the launcher no longer exists ({})", sign);
     case contract::Sign::Silent:
-      return fmt::format("lost: its launcher is silent ({})", sign);
+      return fmt::format("lost: the launcher does not respond ({})", sign);
     default:
       return std::string(contract::name_of(run.state->phase));
   }
@@ -297,7 +297,7 @@ struct Wishes {
   bool wants_wait = false;
 };
 
-// The code with which the command ends.
+// Returns the exit code of the command.
 int show_job(const Wishes& wishes, const fs::path& here) {
   const slurm::Client client(os::environment());
   if (wishes.wants_wait) {
@@ -330,7 +330,7 @@ int show(const Wishes& wishes) {
     return show_job(wishes, here);
   }
   if (wishes.wants_wait) {
-    throw Error(ExitCode::Usage, "cannot wait for what is no Slurm job")
+    throw Error(ExitCode::Usage, "--wait requires a Slurm job")
         .fact("found", wishes.run.empty() ? "no JOBID" : wishes.run, "command line")
         .hint(wishes.run.empty() ? std::string("lockstep status --wait JOBID")
                                  : fmt::format("lockstep logs -f {}", wishes.run));
@@ -350,9 +350,9 @@ void add_status(CLI::App& app, Call& call) {
   auto wishes = std::make_shared<Wishes>();
   CLI::App* status = app.add_subcommand("status", kDescription);
   status->footer(kFooter);
-  status->add_option("RUN", wishes->run, "The run or job; all runs below ./runs if it is left out");
-  status->add_flag("--json", wishes->wants_json, "Tell it to programs");
-  status->add_flag("--wait", wishes->wants_wait, "Follow the job to its end, and leave as it did");
+  status->add_option("RUN", wishes->run, "Run or job [all runs below ./runs]");
+  status->add_flag("--json", wishes->wants_json, "Print JSON");
+  status->add_flag("--wait", wishes->wants_wait, "Wait for the end of the job; exit with its code");
   status->callback([wishes, &call] { call.exit_code = show(*wishes); });
 }
 

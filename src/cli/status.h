@@ -8,10 +8,10 @@
 
 #include "cli/runs.h"
 
-// What `lockstep status` tells: pure, but for the run directories that it reads.
+// The output of `lockstep status`. The functions only read run directories.
 namespace lockstep::cli {
 
-// The newest step that rank 0 has reported, or that --metric has found in what it says.
+// The newest step of rank 0, from its events or from the metrics that --metric found in its output.
 struct Progress {
   std::optional<int64_t> step;
   std::optional<double> loss;
@@ -22,16 +22,17 @@ std::optional<Progress> find_progress(const contract::RunDirectory& run);
 // "running", "done", "lost" ...
 std::string state_word(const Run& run, double now);
 
-// "lost: its launcher is gone (host node-a, last sign 12.0 s ago)"; for others the word alone.
+// "lost: the launcher no longer exists (host node-a, last update 12.0 s ago)"; otherwise only the
+// word.
 std::string state_sentence(const Run& run, double now);
 
 // One row per run.
 std::string status_table(std::span<const Run> runs, double now);
 
-// All about one run.
+// The state of one run.
 std::string status_page(const Run& run, double now);
 
-// The same for programs: what state.json says, the directory, the word and the progress.
+// JSON with the content of state.json, the directory, the state word and the progress.
 std::string status_json(const Run& run, double now);
 std::string status_json(std::span<const Run> runs, double now);
 

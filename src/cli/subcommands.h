@@ -10,15 +10,15 @@
 
 namespace lockstep::cli {
 
-// What the subcommands share with the command line as a whole.
+// State that subcommands share with the parser of the command line.
 struct Call {
-  std::vector<std::string> program;  // what follows the options of `lockstep run`
-  std::string command_time;          // when the command was typed, in seconds since the epoch
-  int exit_code = 0;                 // left by the subcommand
+  std::vector<std::string> program;  // PROGRAM and ARGS of `lockstep run`
+  std::string command_time;          // start of this process, in seconds since the epoch
+  int exit_code = 0;                 // set by the subcommand
 };
 
-// Each declares its subcommand; what it does runs when the line has been read. `call` must outlive
-// `app`'s parsing.
+// Each function declares one subcommand and its callback, which CLI11 calls after parsing. `call`
+// must outlive the parsing of `app`.
 void add_agent(CLI::App& app, Call& call);
 void add_run(CLI::App& app, Call& call);
 void add_generate_slurm(CLI::App& app, Call& call);
@@ -35,7 +35,7 @@ void add_network(CLI::App& app, Call& call);
 void add_data(CLI::App& app, Call& call);
 void add_env(CLI::App& app, Call& call);
 
-// Makes `app` itself `lockstep run`, under another launcher's name and with its dialect.
+// Turns `app` itself into `lockstep run` under the name and with the options of another launcher.
 void become_run(CLI::App& app, Call& call, plan::Dialect dialect);
 
 }  // namespace lockstep::cli

@@ -23,7 +23,7 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
   }
 }
 
-// The path as the job will have it; what only a task of an array knows stays a word.
+// The path of a log file of the job. The task number of an array is not known yet and becomes TASK.
 std::string log_of(const slurm::Job& job, const char* option, const std::string& id) {
   std::string path = job.directive(option);
   if (!job.is_array) {
@@ -69,7 +69,7 @@ void check_there(const slurm::Client& client, const std::vector<Script>& scripts
 void make_log_directories(const slurm::Job& job) {
   for (const char* option : {"output", "error"}) {
     const fs::path directory = fs::path(job.directive(option)).parent_path();
-    // A directory named after the job can only be made by who knows its number.
+    // A directory with % is named after the job id, which is not known before submission.
     if (!directory.empty() && directory.string().find('%') == std::string::npos) {
       os::make_directories(directory);
     }
@@ -96,16 +96,16 @@ std::string describe_submission(const slurm::Job& job, const std::string& id) {
   std::string text = fmt::format("lockstep: submitted job {} ({}){}: {} worker{} on {} node{}\n",
                                  id,
                                  job.name,
-                                 job.is_array ? ", an array, each task" : "",
+                                 job.is_array ? ", a job array, each task" : "",
                                  job.workers(),
                                  job.workers() == 1 ? "" : "s",
                                  job.nodes,
                                  job.nodes == 1 ? "" : "s");
   text += fmt::format("  log     {}\n", log);
   text += errors.empty() || errors == log ? "" : fmt::format("  errors  {}\n", errors);
-  text += fmt::format("  follow  lockstep status --wait {}\n", id);
-  text += fmt::format("  read    lockstep logs -f {}{}\n", id, job.is_array ? "_TASK" : "");
-  return text + fmt::format("  end     lockstep cancel {}\n", id);
+  text += fmt::format("  wait    lockstep status --wait {}\n", id);
+  text += fmt::format("  logs    lockstep logs -f {}{}\n", id, job.is_array ? "_TASK" : "");
+  return text + fmt::format("  cancel  lockstep cancel {}\n", id);
 }
 
 }  // namespace lockstep::cli

@@ -11,33 +11,33 @@
 
 namespace lockstep::cli {
 
-// A job, and the script that runs it.
+// A job and its batch script.
 struct Script {
   slurm::JobSettings settings;
   slurm::Job job;
   std::string text;
 };
 
-// Slurm's commands, with the secrets that jobs shall find in their environment.
+// A client whose sbatch passes the secrets of the jobs through the environment, so that they do not
+// appear in batch scripts.
 slurm::Client client_for(const std::vector<Script>& scripts);
 
-// What can be said about a job without Slurm: keys that the site requires, files, modules. Throws
-// an Error (64).
+// Checks that need no Slurm: keys that the site requires, files and modules. Throws an Error (64).
 void check_here(const Script& script, const std::optional<slurm::Site>& site);
 
-// What the cluster has, and what sbatch says to it. Throws an Error (64), or (69) where there is no
-// Slurm to ask.
+// Checks the jobs against the cluster and with sbatch --test-only. Throws an Error: 64 for a job
+// that the cluster rejects, 69 if Slurm is not installed.
 void check_there(const slurm::Client& client, const std::vector<Script>& scripts);
 
-// Makes the directories of the job's logs, which Slurm does not.
+// Creates the log directories of the job; Slurm does not.
 void make_log_directories(const slurm::Job& job);
 
-// Keeps the text as DIRECTORY/NAME.sh under a name that is free; its path.
+// Saves the text as DIRECTORY/NAME.sh, or under the next free name, and returns its path.
 std::string keep_script(const std::string& directory,
                         const std::string& name,
                         const std::string& text);
 
-// What was submitted, where it writes, and what to type next.
+// A message with the job id, the log files and the commands to follow and cancel the job.
 std::string describe_submission(const slurm::Job& job, const std::string& id);
 
 }  // namespace lockstep::cli

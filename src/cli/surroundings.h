@@ -5,8 +5,8 @@
 
 namespace lockstep::cli {
 
-// Looks around on this machine: cores, GPUs, the terminal, the clock, and what Slurm or another
-// launcher says.
+// Detects the environment of this process: cores, GPUs, terminal, clock, and the variables of Slurm
+// or another launcher.
 plan::Surroundings read_surroundings();
 
 }  // namespace lockstep::cli

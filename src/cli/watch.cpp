@@ -25,23 +25,23 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Watch a run: a row per rank, live\n"
+    "Watch a run live: one row per rank\n"
     "\n"
     "Usage:\n"
     "  lockstep watch [OPTIONS] [RUN | JOBID]\n"
     "\n"
-    "RUN is a run directory, or a name below ./runs; without it, the newest. JOBID\n"
-    "is a Slurm job with a run in it. Needs nothing but the directory, so it works\n"
-    "on every node that sees it, during the run and after it. Where stdout is no\n"
-    "terminal, the page is printed anew whenever something has changed.";
+    "RUN is a run directory or a name below ./runs, JOBID a Slurm job with a run. The\n"
+    "command only reads the run directory: it works on every node that can access it,\n"
+    "during and after the run. If stdout is not a terminal, the page is printed again\n"
+    "whenever it changes.";
 
 constexpr const char* kFooter =
     "Keys:\n"
     "  q            quit\n"
     "  s            sort by the next column\n"
-    "  /            only rows that contain what is typed; Enter, or Escape for all\n"
+    "  /            show only rows that contain a text; end with Enter, Escape clears\n"
     "  up, down     scroll; also page up, page down, home, end\n"
-    "  ?            what the columns mean\n"
+    "  ?            explain the columns\n"
     "\n"
     "Examples:\n"
     "  lockstep watch\n"
@@ -49,13 +49,13 @@ constexpr const char* kFooter =
     "  lockstep watch --once --filter node-7 runs/train-20240131-093000-1a2b\n"
     "\n"
     "Exit codes:\n"
-    "  0    the viewer has left, or the run has ended (no terminal)\n"
-    "  64   there is no such run or job; the message proposes one\n"
-    "  69   Slurm is not here, or does not answer\n"
+    "  0    quit by the user, or end of the run if stdout is not a terminal\n"
+    "  64   unknown run or job; the message suggests one\n"
+    "  69   Slurm is not installed or does not respond\n"
     "  130  Ctrl-C\n"
     "\n"
     "Files:\n"
-    "  RUN/events/    what workers and agents report, docs/events.md\n";
+    "  RUN/events/    events of workers and agents, see docs/events.md\n";
 
 struct Words {
   std::string run;
@@ -78,7 +78,7 @@ std::vector<monitor::ScreenLine> picture(const monitor::EventStore& store,
   return render_screen(store.snapshot(), loss, state, size, wall_time());
 }
 
-// What a terminal takes for the lines: each from its first column, the rest of it cleared.
+// The lines with escape sequences: each begins in column 1 and clears the rest of its row.
 std::string drawn(const std::vector<monitor::ScreenLine>& lines) {
   using Style = monitor::ScreenLine::Style;
   std::string text = "\x1b[H";
@@ -110,7 +110,7 @@ std::chrono::milliseconds pause_of(const Words& words) {
   return std::chrono::milliseconds(std::lround(words.every * kThousand));
 }
 
-// The signal that ends the view, if one has come.
+// Handles pending signals; returns one that ends the command.
 std::optional<int> heed(os::SignalFd& signals, os::FullScreen& screen) {
   std::optional<int> stopped;
   while (const auto signal = signals.find_pending()) {
@@ -123,7 +123,7 @@ std::optional<int> heed(os::SignalFd& signals, os::FullScreen& screen) {
   return stopped;
 }
 
-// False: nobody can type any more.
+// Returns false at the end of standard input.
 bool press_keys(monitor::ScreenState& state) {
   constexpr size_t kMost = 256;
   std::string bytes;
@@ -136,7 +136,7 @@ bool press_keys(monitor::ScreenState& state) {
   return true;
 }
 
-// Until the viewer leaves; the code with which the command ends.
+// Shows the page until the user quits; returns the exit code.
 int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Words& words) {
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
   os::FullScreen screen(0, 1);
@@ -156,7 +156,7 @@ int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Wor
     if (watches[1].is_ready && !press_keys(state)) {
       break;
     }
-    if (Clock::now() - looked >= pause_of(words)) {  // keys that repeat must not keep it away
+    if (Clock::now() - looked >= pause_of(words)) {  // repeated keys must not delay polling
       store.poll();
       looked = Clock::now();
     }
@@ -165,7 +165,7 @@ int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Wor
   return stopped ? kSignals + *stopped : 0;
 }
 
-// Until the run has ended or nobody reads any more.
+// Prints pages until the run has ended or stdout is closed.
 int watch_plain(monitor::EventStore& store,
                 const monitor::ScreenState& state,
                 const Run& run,
@@ -206,8 +206,8 @@ int watch(const Words& words) {
   constexpr double kLeast = 0.05;
   constexpr double kMost = 3600;
   if (!(words.every >= kLeast && words.every <= kMost)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot look every {} s", words.every))
-        .fact("expected", "0.05 to 3600", "--every")
+    throw Error(ExitCode::Usage, "--every must be between 0.05 and 3600 seconds")
+        .fact("found", fmt::format("{}", words.every), "--every")
         .hint("--every 1");
   }
   const Run run = watched_run(words.run);
@@ -227,15 +227,15 @@ void add_watch(CLI::App& app, Call& call) {
   auto words = std::make_shared<Words>();
   CLI::App* command = app.add_subcommand("watch", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->run, "The run or job; the newest run below ./runs if left out");
-  command->add_flag("--once", words->is_once, "Print the page once, and leave");
-  command->add_option("--sort", words->sort, "By rank, step, loss, gpu, cpu, memory or late")
+  command->add_option("RUN", words->run, "Run or job [newest run below ./runs]");
+  command->add_flag("--once", words->is_once, "Print the page once and exit");
+  command->add_option("--sort", words->sort, "Sort by rank, step, loss, gpu, cpu, memory or late")
       ->type_name("COLUMN")
       ->default_str("rank");
-  command->add_option("--filter", words->filter, "Only rows that contain this")
+  command->add_option("--filter", words->filter, "Show only rows that contain TEXT")
       ->type_name("TEXT")
-      ->default_str("all");
-  command->add_option("--every", words->every, "How often to look")
+      ->default_str("all rows");
+  command->add_option("--every", words->every, "Refresh interval, 0.05 to 3600")
       ->type_name("SECONDS")
       ->default_str("1");
   command->callback([words, &call] { call.exit_code = watch(*words); });

@@ -20,9 +20,9 @@ Run watched_run(const std::string& word) {
   if (!job.run) {
     throw Error(ExitCode::Usage, fmt::format("cannot find a run of job {}", word))
         .fact("found",
-              job.tasks.size() > 1 ? "an array of jobs" : "no run of lockstep's in it, or not yet",
+              job.tasks.size() > 1 ? "a job array" : "no lockstep run in the job, or not yet",
               "runs")
-        .hint(job.tasks.size() > 1 ? fmt::format("{}_1, one job of the array", word)
+        .hint(job.tasks.size() > 1 ? fmt::format("{}_1, one task of the array", word)
                                    : fmt::format("lockstep status {}", word));
   }
   return *job.run;

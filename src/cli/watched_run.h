@@ -8,13 +8,13 @@
 
 namespace lockstep::cli {
 
-// The run that a word of the command line means, as `lockstep status` takes it: a run directory, a
-// name below ./runs, or a Slurm job with a run in it; the newest run for an empty word. Throws an
-// Error (64) when there is none.
+// Finds the run for a command-line argument RUN or JOBID: a run directory, a name below ./runs, or
+// a Slurm job with a run; an empty word means the newest run. Throws an Error (64) if there is
+// none.
 Run watched_run(const std::string& word);
 
-// Whether nothing more will come: its launcher has ended, or is lost. Of a run that lockstep has
-// not started, whether rank 0 has told its end.
+// Whether no more events will arrive: the launcher has ended or is lost. For a run that lockstep
+// did not start: whether rank 0 has written its end event.
 bool has_ended(const contract::RunDirectory& run, const monitor::EventStore& store);
 
 }  // namespace lockstep::cli

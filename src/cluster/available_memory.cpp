@@ -12,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Version 1 says "no limit" with the largest number of whole pages.
+// cgroup version 1 reports "no limit" as the largest number of whole pages.
 constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;
 
-// The number behind `key` in lines of "key number ..."; 0 where there is none.
+// The number after `key` in lines of the form "key number ..."; 0 if there is none.
 int64_t find_value(std::string_view text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     if (line.starts_with(key)) {
@@ -40,7 +40,7 @@ bool is_second_version(const fs::path& folder) {
   return fs::exists(folder / "memory.max");
 }
 
-// What a group's limit leaves; files that the kernel has cached can go.
+// The remaining memory of a cgroup. Cached file pages count as free: the kernel can drop them.
 int64_t left_in(const fs::path& folder) {
   const bool is_second = is_second_version(folder);
   const int64_t limit = limit_of(folder, is_second);

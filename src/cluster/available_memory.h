@@ -7,17 +7,17 @@
 
 namespace lockstep::cluster {
 
-// Bytes that processes of this node can still get: what the kernel calls available, cut to what
-// the limits of this process's cgroups leave.
+// Bytes that processes of this node can still allocate: MemAvailable of the kernel, limited by the
+// remaining memory of the cgroups of this process.
 int64_t available_memory_bytes();
 
-// The same from the texts of /proc/meminfo and /proc/self/cgroup.
+// As above, from the text of /proc/meminfo and /proc/self/cgroup.
 int64_t available_memory_bytes(std::string_view meminfo,
                                std::string_view membership,
                                const std::filesystem::path& mount);
 
-// Bytes that processes of this node may have in all: the machine's, or the least limit of this
-// process's cgroups.
+// Total memory for the processes of this node in bytes: that of the machine, or the smallest limit
+// of the cgroups of this process.
 int64_t memory_limit_bytes(std::string_view meminfo,
                            std::string_view membership,
                            const std::filesystem::path& mount);

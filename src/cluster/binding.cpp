@@ -14,7 +14,7 @@ namespace {
 
 using Wishes = std::vector<std::optional<int>>;
 
-// What is dealt out: a core with its hyperthreads, or one of these.
+// The unit of distribution: a core with its hyperthreads, or one hyperthread.
 struct Unit {
   int numa_node = 0;
   std::vector<int> cpus;
@@ -22,7 +22,7 @@ struct Unit {
 
 enum class Grain { Core, Cpu };
 
-// Neighbours in the list are neighbours in the machine.
+// Sorts by NUMA node, core and number, so that neighbours in the list share hardware.
 std::vector<Unit> make_units(std::vector<Cpu> cpus, Grain grain) {
   std::sort(cpus.begin(), cpus.end(), [](const Cpu& one, const Cpu& other) {
     return std::tie(one.numa_node, one.core, one.number) <
@@ -40,7 +40,7 @@ std::vector<Unit> make_units(std::vector<Cpu> cpus, Grain grain) {
   return units;
 }
 
-// One way to deal the units out.
+// One distribution of the units over the workers.
 class Deal {
  public:
   Deal(const std::vector<Unit>& units, const Wishes& wishes)
@@ -62,7 +62,7 @@ class Deal {
     }
   }
 
-  // Units that are not where their worker wishes.
+  // Number of units that are not on the preferred NUMA node of their worker.
   size_t strangers() const {
     size_t count = 0;
     for (size_t worker = 0; worker < wishes_.size(); ++worker) {
@@ -91,7 +91,7 @@ class Deal {
     return std::abs(wishes_[worker].value_or(units_[unit].numa_node) - units_[unit].numa_node);
   }
 
-  // Nearest first, and not farther than `most`.
+  // Nearest first, at a distance of at most `most`.
   std::vector<size_t> free_units(size_t worker, std::optional<int> most) const {
     std::vector<size_t> free;
     for (size_t unit = 0; unit < units_.size(); ++unit) {

@@ -6,21 +6,22 @@
 
 #include "cluster/topology.h"
 
-// Which processors each worker of a node may use.
+// Assigns processors to the workers of a node.
 namespace lockstep::cluster {
 
-// The processors that this process was granted, shared out: one list per worker, upwards.
-// `gpu_of_worker` holds the number of each worker's GPU among those that this process may use, in
-// the order of the PCI bus; it may be shorter, and negative numbers mean none. Loads the machine's
-// topology, which takes milliseconds.
+// Distributes the processors of this process: one ascending list per worker. `gpu_of_worker`
+// contains the index of each worker's GPU among the GPUs of this process, in PCI bus order. It can
+// be shorter; a negative number means no GPU. Loads the topology of the machine, which takes
+// milliseconds.
 std::vector<std::vector<int>> share_cores(int workers, const std::vector<int>& gpu_of_worker);
 
-// The same from what is known. `wishes` has one entry per worker: the NUMA node that its GPU is at.
+// As above, from known values. `wishes` has one entry per worker: the NUMA node of its GPU.
 //
-// Shares are disjoint, whole cores, and equal but for one core; a core is split where there are
-// fewer cores than workers. A worker gets the node it wishes while there is room for its whole
-// share, else what is nearest by number. Cores that cannot be dealt out evenly stay unused only
-// where they would push a worker from its node. With fewer processors than workers, all get all.
+// Shares are disjoint, consist of whole cores, and differ by at most one core. Cores are split only
+// if there are fewer cores than workers. A worker gets cores on its preferred NUMA node if they
+// suffice for its whole share, else the nearest by number. Cores remain unused only if an uneven
+// distribution would move a worker off its NUMA node. With fewer processors than workers, each
+// worker gets all processors.
 std::vector<std::vector<int>> split_cpus(const std::vector<Cpu>& cpus,
                                          const std::vector<std::optional<int>>& wishes);
 

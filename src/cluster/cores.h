@@ -7,13 +7,13 @@
 
 namespace lockstep::cluster {
 
-// Cores that this process may use: its affinity mask, cut to the CPU quota of its cgroup. At least
-// one; 1.5 cores of quota are one core.
+// Number of cores for this process: its affinity mask, limited by the CPU quota of its cgroup,
+// rounded down, at least one.
 int granted_cores();
 
-// The least quota, in cores, on the way from a process's cgroup up to the root; nothing when none
-// is set. `membership` is the text of /proc/PID/cgroup, `mount` is where cgroups are mounted;
-// versions 1 and 2 are both read.
+// The smallest CPU quota, in cores, from the cgroup of a process up to the root; nothing if none is
+// set. `membership` is the text of /proc/PID/cgroup, `mount` the mount point of cgroups. Versions 1
+// and 2 are supported.
 std::optional<double> find_cpu_quota(std::string_view membership,
                                      const std::filesystem::path& mount);
 

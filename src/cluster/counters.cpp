@@ -20,7 +20,7 @@ std::optional<int64_t> find_count(const fs::path& file) {
 
 std::vector<fs::path> folders_in(const fs::path& directory) {
   std::vector<fs::path> folders;
-  std::error_code fault;  // no such directory: no folders
+  std::error_code fault;  // a missing directory has no folders
   for (fs::directory_iterator entry(directory, fault), last; !fault && entry != last;
        entry.increment(fault)) {
     folders.push_back(entry->path());
@@ -29,8 +29,8 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
   return folders;
 }
 
-// "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...": all but the time in which it waited
-// or another machine had it.
+// "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...": the sum without idle time, I/O wait
+// and the time that the hypervisor gave to other machines.
 double busy_ticks(std::string_view line) {
   double ticks = 0;
   const std::vector<std::string> words = split(line, ' ');
@@ -52,7 +52,7 @@ void add_interfaces(const fs::path& net, std::vector<contract::InterfaceSample>&
 }
 
 void add_adapters(const fs::path& adapters, std::vector<contract::InterfaceSample>& samples) {
-  constexpr int64_t kWordBytes = 4;  // in which InfiniBand counts
+  constexpr int64_t kWordBytes = 4;  // InfiniBand counts words
   for (const fs::path& adapter : folders_in(adapters)) {
     for (const fs::path& port : folders_in(adapter / "ports")) {
       const auto received = find_count(port / "counters" / "port_rcv_data");

@@ -21,7 +21,7 @@ bool is_gpu(std::string_view name) {
   return name.starts_with(kPrefix) && find_integer(name.substr(kPrefix.size())).has_value();
 }
 
-// "Device Minor: \t 3" in what the driver tells of a GPU is the 3 of /dev/nvidia3.
+// "Device Minor: \t 3" in the driver's description of a GPU is the 3 of /dev/nvidia3.
 std::optional<int64_t> find_minor(const fs::path& information) {
   constexpr std::string_view kName = "Device Minor:";
   std::ifstream file(information);
@@ -38,14 +38,14 @@ std::optional<int> find_numa_node(const fs::path& device) {
   std::ifstream file(device / "numa_node");
   int node = -1;
   file >> node;
-  return node >= 0 && file ? std::optional(node) : std::nullopt;  // -1: the machine has but one
+  return node >= 0 && file ? std::optional(node) : std::nullopt;  // -1: only one NUMA node
 }
 
 }  // namespace
 
 int visible_gpus(const os::Environment& environment, const std::filesystem::path& devices) {
   int plugged = 0;
-  std::error_code ignored;  // no such folder means no GPU
+  std::error_code ignored;  // no such directory: no GPU
   for (const auto& entry : std::filesystem::directory_iterator(devices, ignored)) {
     plugged += is_gpu(entry.path().filename().string()) ? 1 : 0;
   }
@@ -53,7 +53,7 @@ int visible_gpus(const os::Environment& environment, const std::filesystem::path
   if (!visible) {
     return plugged;
   }
-  // CUDA stops reading at the first entry that names no device; -1 is the usual way to say none.
+  // CUDA stops at the first entry that is not a device; -1 is the usual way to hide all GPUs.
   const auto names = split(*visible, ',');
   const auto end = std::find_if(names.begin(), names.end(), [](const std::string& name) {
     return name.empty() || name.starts_with('-');
@@ -63,7 +63,7 @@ int visible_gpus(const os::Environment& environment, const std::filesystem::path
 
 std::vector<std::optional<int>> gpu_numa_nodes(const fs::path& root) {
   std::map<std::string, std::optional<int>> by_address;
-  std::error_code ignored;  // no such folder means no GPU
+  std::error_code ignored;  // no such directory: no GPU
   for (const auto& entry :
        fs::directory_iterator(root / "proc" / "driver" / "nvidia" / "gpus", ignored)) {
     const std::string address = entry.path().filename().string();

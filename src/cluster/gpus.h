@@ -9,13 +9,13 @@
 
 namespace lockstep::cluster {
 
-// GPUs that a worker started here could use: the NVIDIA device files under `devices`, cut to
-// CUDA_VISIBLE_DEVICES where it is set. Needs no driver library.
+// Number of GPUs for a worker on this node: the NVIDIA device files in `devices`, limited by
+// CUDA_VISIBLE_DEVICES if it is set. Does not need a driver library.
 int visible_gpus(const os::Environment& environment, const std::filesystem::path& devices = "/dev");
 
-// The NUMA node that each GPU is at, absent where the machine does not tell; in the order of the
-// PCI bus, which is NVML's, and CUDA's among GPUs of one kind. Only GPUs that this process may use:
-// a batch system may have closed the others. `root` is where dev, proc and sys lie.
+// The NUMA node of each GPU, absent if the machine does not report it. The order is that of the PCI
+// bus, which NVML uses, and CUDA among GPUs of one model. Includes only GPUs that this process can
+// open: a batch system may have closed the others. `root` contains dev, proc and sys.
 std::vector<std::optional<int>> gpu_numa_nodes(const std::filesystem::path& root = "/");
 
 }  // namespace lockstep::cluster

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostDigits = 18;
 constexpr int kMostBrackets = 16;
-constexpr size_t kLongestName = 255;  // of the name service
+constexpr size_t kLongestName = 255;  // limit of DNS
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
@@ -39,8 +39,7 @@ std::vector<std::string> expand_ranges(std::string_view text, const HostText& so
     const int64_t last =
         dash == std::string_view::npos ? first : require_index(part.substr(dash + 1), part, source);
     if (last < first) {
-      source.refuse(
-          part, "a range that runs upwards", fmt::format("{}-{}", part.substr(dash + 1), low));
+      source.refuse(part, "an ascending range", fmt::format("{}-{}", part.substr(dash + 1), low));
     }
     require_room(indices.size() + static_cast<size_t>(last - first) + 1, part, source);
     for (int64_t index = first; index <= last; ++index) {
@@ -50,7 +49,8 @@ std::vector<std::string> expand_ranges(std::string_view text, const HostText& so
   return indices;
 }
 
-// Names go to ssh and into file names: only what a host name may hold, and no leading dash.
+// Names are passed to ssh and used in file names: allow only characters of host names, and no
+// leading dash.
 void require_name(std::string_view name, std::string_view part, const HostText& source) {
   if (name.empty() || name.front() == '-' ||
       name.find_first_not_of(kLetters) != std::string_view::npos) {
@@ -58,7 +58,7 @@ void require_name(std::string_view name, std::string_view part, const HostText& 
   }
 }
 
-// "fe80::1%eth0": what follows the % is an interface.
+// "fe80::1%eth0": the part after % is an interface.
 bool is_address(std::string_view text) {
   const size_t percent = text.find('%');
   const std::string_view digits = text.substr(0, percent);
@@ -68,7 +68,7 @@ bool is_address(std::string_view text) {
          !interface.empty() && interface.find_first_not_of(kLetters) == std::string_view::npos;
 }
 
-// "[fd00::1]", which is no range of Slurm's.
+// "[fd00::1]" is an address, not a range of a hostlist.
 bool is_address_in_brackets(std::string_view item) {
   const size_t close = item.find(']');
   return item.starts_with('[') && close != std::string_view::npos &&
@@ -97,7 +97,7 @@ void HostText::refuse(std::string_view part,
 
 void require_room(size_t hosts, std::string_view part, const HostText& source) {
   if (hosts > kMostHosts) {
-    source.refuse(part, fmt::format("at most {} names", kMostHosts), "a shorter range");
+    source.refuse(part, fmt::format("at most {} names", kMostHosts), "use a shorter range");
   }
 }
 
@@ -128,7 +128,7 @@ std::vector<std::string> expand_name(std::string_view item, const HostText& sour
     const size_t close = rest.find(']');
     const std::string_view plain = rest.substr(0, std::min(open, close));
     if (names.front().size() + plain.size() > kLongestName) {
-      source.refuse(item, fmt::format("names of at most {} letters", kLongestName), kListHint);
+      source.refuse(item, fmt::format("names of at most {} characters", kLongestName), kListHint);
     }
     for (std::string& name : names) {
       name += plain;
@@ -137,7 +137,7 @@ std::vector<std::string> expand_name(std::string_view item, const HostText& sour
       break;
     }
     if (open == std::string_view::npos || close == std::string_view::npos || close < open) {
-      source.refuse(item, "brackets in pairs", kListHint);
+      source.refuse(item, "matching brackets", kListHint);
     }
     const std::vector<std::string> indices =
         expand_ranges(rest.substr(open + 1, close - open - 1), source);
@@ -172,7 +172,7 @@ HostItem read_host_item(std::string_view item, const HostText& source, std::stri
     return {expand_name(item, source), std::nullopt};
   }
   if (item.find(':', colon + 1) != std::string_view::npos) {
-    source.refuse(item, "one colon; an IPv6 address stands in brackets", hint);
+    source.refuse(item, "one colon, or an IPv6 address in brackets", hint);
   }
   return {expand_name(item.substr(0, colon), source), item.substr(colon + 1)};
 }

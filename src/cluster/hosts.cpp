@@ -27,7 +27,7 @@ int require_slots(std::string_view text,
   return static_cast<int>(*slots);
 }
 
-// Hosts in the order in which they were named, each once.
+// Hosts in the order of the list, without duplicates.
 class HostSet {
  public:
   void add(const HostItem& item,
@@ -74,7 +74,7 @@ void read_hostfile_line(const std::vector<std::string_view>& words,
   for (size_t i = 1; i < words.size(); ++i) {
     const std::string_view word = words[i];
     if (!word.starts_with(kSlots) || slots) {
-      source.refuse(word, "a host and its slots, told once", kFileHint);
+      source.refuse(word, "a host and at most one number of slots", kFileHint);
     }
     slots = require_slots(word.substr(kSlots.size()), word, source, kFileHint);
   }
@@ -146,7 +146,7 @@ std::vector<Host> parse_hostfile(std::string_view text, std::string_view name) {
     }
   }
   if (hosts.is_empty()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot find a host in {}", name)).hint(kFileHint);
+    throw Error(ExitCode::Usage, fmt::format("{} contains no host", name)).hint(kFileHint);
   }
   return hosts.take();
 }

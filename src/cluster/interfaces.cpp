@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty when the file is not there or the driver refuses to tell, as many do.
+// Empty if the file is missing or the driver does not report the value, as many do.
 std::string read_line(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -26,10 +26,10 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The names in a directory, in an order that does not change between two looks.
+// The names in a directory, sorted, so that the order is stable.
 std::vector<std::string> names_in(const fs::path& directory) {
   std::vector<std::string> names;
-  std::error_code ignored;  // no such directory: no names
+  std::error_code ignored;  // a missing directory has no names
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     names.push_back(entry.path().filename().string());
   }
@@ -39,7 +39,7 @@ std::vector<std::string> names_in(const fs::path& directory) {
 
 int speed_of(const fs::path& interface) {
   const auto told = find_integer(read_line(interface / "speed"));
-  constexpr int64_t kMost = 100'000'000;  // drivers say "unknown" with -1 or 2^32 - 1
+  constexpr int64_t kMost = 100'000'000;  // drivers report "unknown" as -1 or 2^32 - 1
   return told && *told > 0 && *told <= kMost ? static_cast<int>(*told) : 0;
 }
 
@@ -49,7 +49,7 @@ bool has_rdma_device(const fs::path& interface) {
          is_there(interface / "device" / "infiniband");
 }
 
-// A VLAN or a bond has RDMA if what lies beneath it has; a bridge does not pass it on.
+// A VLAN or a bond supports RDMA if the device below it does; a bridge does not forward it.
 bool has_rdma(const fs::path& net, const std::string& name, int depth = 0) {
   constexpr int kMostLayers = 3;  // a VLAN on a bond on a device
   constexpr std::string_view kLower = "lower_";
@@ -66,12 +66,12 @@ bool has_rdma(const fs::path& net, const std::string& name, int depth = 0) {
   });
 }
 
-// sysfs writes every GID out in full: an IPv4 address is 80 bits of zero, then 16 of one.
+// sysfs writes every GID in full: an IPv4 address is 80 zero bits followed by 16 one bits.
 bool is_ipv4_gid(std::string_view gid) {
   return gid.starts_with("0000:0000:0000:0000:0000:ffff:");
 }
 
-// The first entry of one port's table that serves.
+// The first suitable entry in the GID table of a port.
 std::optional<int> find_gid_index_in(const fs::path& port, const std::string& interface) {
   std::optional<int> found;
   for (const std::string& name : names_in(port / "gid_attrs" / "ndevs")) {

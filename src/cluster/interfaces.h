@@ -11,29 +11,29 @@
 
 namespace lockstep::cluster {
 
-// An address by which this machine may be reached, and what is known of the interface that has it.
+// An address of this machine and the properties of its interface.
 struct Address {
   std::string interface;  // "ib0"
   std::string text;       // "10.12.0.1", "fd00::1"
-  int prefix = 0;         // length of the network's part in bits
+  int prefix = 0;         // length of the network prefix in bits
   bool is_v6 = false;
   bool is_loopback = false;
-  int speed_mbps = 0;    // 0: not told
-  bool is_rdma = false;  // InfiniBand or RoCE behind it
+  int speed_mbps = 0;    // 0: unknown
+  bool is_rdma = false;  // the interface is InfiniBand or RoCE
 
   bool operator==(const Address&) const = default;
 };
 
-// Of every interface that is up, in the kernel's order; no link-local ones. `sysfs` is where
-// class/net and class/infiniband lie.
+// Addresses of all interfaces that are up, in kernel order, without link-local addresses. `sysfs`
+// is the directory that contains class/net and class/infiniband.
 std::vector<Address> list_addresses(const std::filesystem::path& sysfs = "/sys");
 
-// The same of addresses that are known already.
+// As above, for known addresses.
 std::vector<Address> describe_addresses(std::span<const os::InterfaceAddress> addresses,
                                         const std::filesystem::path& sysfs = "/sys");
 
-// The index of a RoCE v2 GID with an IPv4 address on the HCA behind `interface`, from sysfs;
-// nothing where the interface is not RoCE or the table holds none.
+// The index of a RoCE v2 GID with an IPv4 address on the HCA of `interface`, from sysfs. Nothing if
+// the interface is not RoCE or the table has no such entry.
 std::optional<int> find_roce_gid_index(const std::string& interface,
                                        const std::filesystem::path& sysfs = "/sys");
 

@@ -35,8 +35,8 @@ NodeSampler::NodeSampler(Options options)
       nvml_(options_.nvml),
       trees_(options_.root / "proc") {}
 
-// Where a quota and not a set of processors is granted, nobody but the cgroup knows what of a
-// processor's time was ours.
+// With a CPU quota instead of a CPU set, the processors are shared with other users. Only the
+// cgroup knows which part of their time this job used.
 double NodeSampler::count_busy_seconds(const std::string& membership) const {
   const auto used = has_quota_
                         ? find_cgroup_cpu_seconds(membership, options_.root / "sys/fs/cgroup")
@@ -82,7 +82,7 @@ void NodeSampler::add_workers(contract::NodeSample& sample,
     const auto before = cpu_before_.find(worker.pid);
     cpu[worker.pid] = use.cpu_seconds;
     if (use.processes == 0) {
-      continue;  // it has ended just now
+      continue;  // it has just ended
     }
     sample.memory_bytes += use.memory_bytes;
     sample.workers.push_back(
@@ -112,7 +112,7 @@ std::vector<int> name_gpus(const std::optional<std::string>& visible,
       return number ? one.index == *number : !word.empty() && one.uuid.starts_with(word);
     });
     if (gpu == gpus.end()) {
-      break;  // CUDA stops reading there
+      break;  // CUDA stops at the first invalid entry
     }
     named.push_back(gpu->index);
   }

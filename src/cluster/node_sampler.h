@@ -14,29 +14,29 @@
 
 namespace lockstep::cluster {
 
-// A worker to look at.
+// A worker to sample.
 struct WatchedWorker {
   int rank = 0;
   int pid = 0;
-  std::optional<std::string> visible_gpus;  // its CUDA_VISIBLE_DEVICES; absent: all
+  std::optional<std::string> visible_gpus;  // CUDA_VISIBLE_DEVICES of the worker; absent: all
 
   bool operator==(const WatchedWorker&) const = default;
 };
 
-// Takes one sample of this node after the other. What cannot be read is 0 or absent: a node is
-// looked at for as long as it runs, whatever it lacks. One thread.
+// Samples this node. Values that cannot be read are 0 or absent: a missing counter must not end the
+// sampling of a run. Not thread-safe.
 class NodeSampler {
  public:
   using Clock = std::chrono::steady_clock;
   struct Options {
-    int node = 0;                      // its number in the gang
-    std::filesystem::path root = "/";  // where proc and sys lie
+    int node = 0;                      // node rank
+    std::filesystem::path root = "/";  // directory that contains proc and sys
     std::string nvml = Nvml::kLibrary;
   };
 
   explicit NodeSampler(Options options);
 
-  // Shares of time are since the call before, and 0 in the first.
+  // Rates cover the time since the previous call; the first call returns 0.
   contract::NodeSample sample(std::span<const WatchedWorker> workers);
 
  private:
@@ -53,10 +53,10 @@ class NodeSampler {
   ProcessTrees trees_;
   std::optional<Clock::time_point> before_;
   double busy_before_ = 0;
-  std::map<int, double> cpu_before_;  // by process
+  std::map<int, double> cpu_before_;  // by process number
 };
 
-// The numbers of the GPUs that CUDA_VISIBLE_DEVICES names, by number or by UUID.
+// The indices of the GPUs in CUDA_VISIBLE_DEVICES, which lists numbers or UUIDs.
 std::vector<int> name_gpus(const std::optional<std::string>& visible,
                            std::span<const contract::GpuSample> gpus);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Count = unsigned long long;
 
-// The functions; null where the library is older than one of them.
+// The functions of the library; null if the installed version lacks one.
 struct Calls {
   explicit Calls(const os::Library& from)
       : init(from.function<decltype(init)>("nvmlInit_v2")),
@@ -66,7 +66,7 @@ struct Calls {
   nvml::Result (*wait)(nvml::EventSet, nvml::EventData*, unsigned);
 };
 
-// What a call leaves in its last argument; nothing where it fails or is not there.
+// The output parameter of a call; nothing if the call fails or the function is missing.
 template <typename Value, typename... Parameters, typename... Arguments>
 std::optional<Value> find(nvml::Result (*call)(Parameters...), Arguments... arguments) {
   Value value{};
@@ -103,7 +103,7 @@ class Nvml::Driver {
     }
   }
 
-  // Why there is nothing to sample; empty when all is well.
+  // Why there are no samples; empty if there are.
   std::string open() {
     if (calls_.init == nullptr || calls_.count == nullptr || calls_.handle == nullptr) {
       return "NVIDIA's management library is too old";
@@ -114,12 +114,12 @@ class Nvml::Driver {
     is_ready_ = true;
     unsigned count = 0;
     if (const nvml::Result result = calls_.count(&count); result != nvml::kSuccess) {
-      return "the driver does not tell how many GPUs there are: " + describe(result);
+      return "the driver does not report the number of GPUs: " + describe(result);
     }
     for (unsigned index = 0; index < count; ++index) {
-      add(static_cast<int>(index));  // one that has fallen off the bus hides no other
+      add(static_cast<int>(index));  // a GPU that has fallen off the bus does not hide the others
     }
-    return gpus_.empty() ? "the driver shows no GPU to this process" : "";
+    return gpus_.empty() ? "this process has no access to a GPU" : "";
   }
 
   std::vector<contract::GpuSample> sample(Clock::time_point now) {
@@ -139,7 +139,7 @@ class Nvml::Driver {
   };
   struct Gpu {
     nvml::Device device = nullptr;
-    contract::GpuSample known;  // what does not change, and the last XID
+    contract::GpuSample known;  // constant values and the last XID
     std::map<unsigned, Counter> counters;
   };
 
@@ -168,7 +168,7 @@ class Nvml::Driver {
     gpus_.push_back(std::move(gpu));
   }
 
-  // Those that wait; a storm of them must not hold us.
+  // Reads pending events; limited, so that a flood of events cannot block the sampler.
   void take_events() {
     constexpr int kMostAtOnce = 64;
     nvml::EventData event{};
@@ -204,7 +204,8 @@ class Nvml::Driver {
     return sample;
   }
 
-  // What programs hold, as nvidia-smi and DCGM count it: without what the driver keeps for itself.
+  // Memory used by programs, as nvidia-smi and DCGM report it: without the share that the driver
+  // reserves.
   void add_memory(nvml::Device device, contract::GpuSample& sample) const {
     nvml::MemoryByUse memory{};
     memory.version = nvml::kMemoryByUse;
@@ -227,8 +228,8 @@ class Nvml::Driver {
         scaled(find_rate(gpu, nvml::kNvlinkReceivedKib, nvml::kAllLinks, now), kKib);
     sample.pcie_sent_bytes_per_second = find_rate(gpu, nvml::kPcieSentBytes, 0, now);
     sample.pcie_received_bytes_per_second = find_rate(gpu, nvml::kPcieReceivedBytes, 0, now);
-    // A driver without these counters measures for 20 ms in each of the calls; one that has them
-    // is not asked twice.
+    // In the calls below, the driver measures for 20 ms each, so they are used only if it does not
+    // have these counters.
     if (!gpu.counters[nvml::kPcieSentBytes].before) {
       constexpr double kKilobyte = 1000;
       sample.pcie_sent_bytes_per_second =
@@ -272,7 +273,7 @@ class Nvml::Driver {
 Nvml::Nvml(const std::string& library) {
   auto found = os::Library::find(library);
   if (!found) {
-    why_not_ = fmt::format("{} is not on this machine: no NVIDIA driver", library);
+    why_not_ = fmt::format("{} was not found: no NVIDIA driver", library);
     return;
   }
   driver_ = std::make_unique<Driver>(std::move(*found));

@@ -10,24 +10,24 @@
 
 namespace lockstep::cluster {
 
-// NVIDIA's management library, where this machine has it: how each GPU is doing. What a GPU or an
-// older driver does not tell is absent from its sample. A sick driver may make a call wait for
-// ever; so this is for a thread of its own.
+// The state of each GPU from NVIDIA's management library, if it is installed. Values that a GPU or
+// an old driver does not report are absent from the sample. A call can block forever if the driver
+// hangs, so use it in a thread of its own.
 class Nvml {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr const char* kLibrary = "libnvidia-ml.so.1";
 
-  // Never throws: where there is no library, no driver or no GPU, why_not() says so.
+  // Never throws. why_not() explains why no library, driver or GPU is available.
   explicit Nvml(const std::string& library = kLibrary);
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
-  // In words, why there is nothing to sample; empty when there are GPUs.
+  // Why there are no samples; empty if there are GPUs.
   const std::string& why_not() const { return why_not_; }
 
-  // Rates are since the call before: absent in the first.
+  // Rates cover the time since the previous call and are absent in the first.
   std::vector<contract::GpuSample> sample(Clock::time_point now = Clock::now());
 
  private:

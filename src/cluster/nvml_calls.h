@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The part of NVIDIA's management library that is used here, as its manual describes it: NVML's
-// header is not needed to build, nor its library. Names are those of the library without "nvml".
+// The declarations of NVIDIA's management library that lockstep uses, according to its manual. They
+// replace NVML's header, so that a build needs neither the header nor the library. Names are those
+// of the library without the prefix "nvml"; layouts must match the C ABI of the library.
 namespace lockstep::cluster::nvml {
 
 using Result = int;
@@ -11,7 +12,7 @@ inline constexpr Result kSuccess = 0;
 using Device = struct DeviceTag*;
 using EventSet = struct EventSetTag*;
 
-// NOLINTBEGIN(modernize-avoid-c-arrays): the layout is NVML's.
+// NOLINTBEGIN(modernize-avoid-c-arrays): the layout of NVML.
 struct PciInfo {
   char legacy_bus_id[16];
   unsigned int domain;
@@ -34,13 +35,13 @@ struct Memory {
   unsigned long long used;
 };
 
-// Younger drivers tell their own share apart.
+// Newer drivers report their own share separately.
 struct MemoryByUse {
   unsigned int version;
   unsigned long long total;
   unsigned long long reserved;
   unsigned long long free;
-  unsigned long long used;  // with what is reserved or without, as the driver's version has it
+  unsigned long long used;  // with or without the reserved part, depending on the driver version
 };
 inline constexpr unsigned int kMemoryByUse = sizeof(MemoryByUse) | (2U << 24U);
 
@@ -80,7 +81,7 @@ inline constexpr int kNarrowValue = 1;  // FieldValue::type of a 32-bit number
 inline constexpr unsigned int kAllLinks = ~0U;
 inline constexpr unsigned int kNvlinkSentKib = 138;
 inline constexpr unsigned int kNvlinkReceivedKib = 139;
-inline constexpr unsigned int kPcieSentBytes = 197;  // younger drivers only
+inline constexpr unsigned int kPcieSentBytes = 197;  // newer drivers only
 inline constexpr unsigned int kPcieReceivedBytes = 198;
 
 }  // namespace lockstep::cluster::nvml

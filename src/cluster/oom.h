@@ -6,13 +6,13 @@
 #include <optional>
 #include <string_view>
 
-// Whether the kernel's OOM killer was the cause of a death, from the kernel's own counters.
+// Detects from kernel counters whether the OOM killer ended a process.
 namespace lockstep::cluster {
 
-// How often the OOM killer has struck; absent where the kernel does not tell.
+// Number of OOM kills; absent if the kernel does not report it.
 struct OomKills {
-  // In this process's cgroup, which is also that of the workers it starts. The kernel counts there
-  // whoever's limit it was, the cgroup's, an ancestor's or the machine's.
+  // In the cgroup of this process, which is also that of its workers. The kernel counts the kill
+  // there, whether the limit of the cgroup, of an ancestor or of the machine was exceeded.
   std::optional<int64_t> group;
   std::optional<int64_t> machine;
 
@@ -23,25 +23,24 @@ OomKills count_oom_kills();
 
 enum class OomVerdict {
   No,
-  Maybe,  // it struck on this machine, or nobody tells
-  Yes,    // it struck in this cgroup
+  Maybe,  // an OOM kill on this machine, or no counter is available
+  Yes,    // an OOM kill in this cgroup
 };
 
-// What has happened between two counts. The kernel counts before it kills, so that a count after a
-// worker's death is late enough.
+// Compares two counts. The kernel counts before it kills, so a count after the death of a worker
+// includes it.
 OomVerdict judge_oom(const OomKills& before, const OomKills& after);
 
-// How often the OOM killer has struck on this machine since it was started; nothing when the kernel
-// does not tell.
+// Number of OOM kills on this machine since boot; nothing if the kernel does not report it.
 std::optional<int64_t> find_oom_kills();
 
-// The same from the text of /proc/vmstat, of a cgroup's memory.events (version 2) or of its
-// memory.oom_control (version 1): all three have a line "oom_kill N".
+// As above, from the text of /proc/vmstat, of memory.events of a cgroup (version 2) or of its
+// memory.oom_control (version 1). All three have a line "oom_kill N".
 std::optional<int64_t> find_oom_kills_in(std::string_view counters);
 
-// Of the nearest cgroup that counts, from a process's own up to the root; in version 2 a cgroup
-// counts for those below it. `membership` is the text of /proc/PID/cgroup, `mount` is where cgroups
-// are mounted.
+// The counter of the nearest cgroup that has one, from that of the process up to the root. In
+// version 2, a cgroup includes the counts of its descendants. `membership` is the text of
+// /proc/PID/cgroup, `mount` the mount point of cgroups.
 std::optional<int64_t> find_group_oom_kills(std::string_view membership,
                                             const std::filesystem::path& mount);
 

@@ -18,28 +18,28 @@ constexpr int kMostWorkers = 1 << 20;
 int require_number(const os::Environment& environment, std::string_view name, int least) {
   const auto value = contract::find_number(environment, name, least, kMostWorkers);
   if (!value) {
-    throw Error(ExitCode::Usage, "cannot find my place in the gang")
-        .fact("found", "some of Open MPI's variables", "environment")
+    throw Error(ExitCode::Usage, "cannot determine the rank of this worker")
+        .fact("found", "some variables of Open MPI", "environment")
         .fact("missing", name, "environment")
         .hint("start the program with mpirun or lockstep run, or unset OMPI_COMM_WORLD_*");
   }
   return *value;
 }
 
-// What only a launcher with a server for MPI can set: Open MPI 4 and older, Open MPI 5, srun with
-// PMIx.
+// Only a launcher with an MPI server sets these: Open MPI 4 and older, Open MPI 5, srun with PMIx.
 bool has_mpi_server(const os::Environment& environment) {
   return environment.contains("OMPI_MCA_ess_base_jobid") || environment.contains("PMIX_NAMESPACE");
 }
 
-// Open MPI's variables may also be our launcher's, for programs that only look up their rank. They
-// outlive RANK and WORLD_SIZE where a worker drops these to run something alone.
+// lockstep also sets the variables of Open MPI, for programs that read their rank from them. They
+// remain set if a worker unsets RANK and WORLD_SIZE to run a program alone.
 bool are_our_own(const os::Environment& environment) {
   return environment.contains(contract::kRunId) && !has_mpi_server(environment);
 }
 
-// Open MPI tells no node number. With its default mapping, by slot, ranks fill one node after the
-// other, so that the node is rank / local size; nothing here may depend on it across nodes.
+// Open MPI does not provide a node number. Its default mapping, by slot, fills one node after the
+// other, so that the node is rank / local size. Other mappings make this value wrong: nothing may
+// depend on it across nodes.
 std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& environment) {
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK";
   constexpr std::string_view kSize = "OMPI_COMM_WORLD_SIZE";
@@ -57,8 +57,8 @@ std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& 
   return place;
 }
 
-// Two steps of one job get different ports, and so do those of neighbouring jobs; below the range
-// from which the kernel serves outgoing connections.
+// Different steps of a job, and of jobs with neighbouring numbers, get different ports. The ports
+// are below the ephemeral port range of the kernel.
 int port_of(const SlurmStep& step) {
   constexpr int64_t kFirst = 15000;
   constexpr int64_t kCount = 16000;
@@ -68,8 +68,8 @@ int port_of(const SlurmStep& step) {
   return static_cast<int>(kFirst + number % kCount);
 }
 
-// A task of plain srun. One that is alone in its step is a gang of one: a shell of `srun --pty`
-// starts such programs.
+// A task of plain srun. A step with one task counts as a single process, because a shell of
+// `srun --pty` starts such programs.
 std::optional<contract::WorkerPlace> find_slurm_place(const os::Environment& environment) {
   const auto step = find_slurm_step(environment);
   if (!step || step->tasks == 1) {
@@ -100,7 +100,7 @@ Placement read_placement(const os::Environment& environment) {
   if (const auto place = find_open_mpi_place(environment)) {
     return {*place, Origin::OpenMpi, true};
   }
-  // What is left of a place within a worker is that worker's own, TF_CONFIG too.
+  // Inside a worker, the remaining variables, including TF_CONFIG, describe that worker.
   if (!environment.contains(contract::kRunId)) {
     if (const auto place = find_tf_config_place(environment)) {
       return {*place, Origin::TfConfig, false};

@@ -6,26 +6,27 @@
 
 namespace lockstep::cluster {
 
-// Who told a worker its place.
+// The launcher that set the rank of a worker.
 enum class Origin { Alone, Launcher, OpenMpi, TfConfig, Slurm };
 
 struct Placement {
   contract::WorkerPlace place;
   Origin origin = Origin::Alone;
-  // Whether MPI can be joined: mpirun, or another that speaks PMIx, started this very process.
-  // Open MPI's variables alone do not say so, as our own launcher sets them too.
+  // Whether MPI_Init works: mpirun, or another launcher with PMIx, started this very process. The
+  // variables of Open MPI do not prove it, because lockstep sets them, too.
   bool is_under_mpi = false;
 
   bool operator==(const Placement&) const = default;
 };
 
-// The place of this worker in its gang: what a launcher's variables say (ours or torchrun's), else
-// what mpirun's say, else what TF_CONFIG says, else what a step of srun with several tasks says,
-// else a gang of one. A program that a worker of ours has started knows only the first two. Throws
-// an Error that names the variable if one does not parse or two contradict each other.
+// The rank of this worker. Sources in order of precedence: the variables of a launcher (lockstep or
+// torchrun), those of mpirun, TF_CONFIG, those of an srun step with several tasks; otherwise a
+// process without peers. A program that a worker of lockstep started uses only the first two.
+// Throws an Error that names the variable if a value is invalid or two values conflict.
 //
-// Under plain srun the gang meets on the step's first node (127.0.0.1 if it has only one), at port
-// 15000 + (16 x job + step) mod 16000; MASTER_ADDR and MASTER_PORT stand above both.
+// Under plain srun, the master address is the first node of the step (127.0.0.1 if it is the only
+// one) and the port is 15000 + (16 x job + step) mod 16000. MASTER_ADDR and MASTER_PORT override
+// both.
 Placement read_placement(const os::Environment& environment);
 
 }  // namespace lockstep::cluster

@@ -8,10 +8,11 @@
 namespace lockstep::cluster {
 namespace {
 
-// A node has thousands of processes that are not ours. A number of a stranger may become that of a
-// worker's child some day; so all are read again now and then.
+// Most processes of a node do not belong to the run and are not read in every sample. Since the
+// kernel reuses process numbers, all are read again at this interval (in samples).
 constexpr int64_t kReadAllAgain = 30;
-// Shares are worth a walk over all pages only now and then, and not in a large process at all.
+// The proportional share of memory requires a walk over all pages: only at this interval, and never
+// in a large process.
 constexpr int64_t kShareAgain = 10;
 constexpr int64_t kMostWalkedBytes = int64_t{16} << 30;
 
@@ -36,7 +37,7 @@ std::map<int, os::ProcessReading> ProcessTrees::read_all() {
   return readings;
 }
 
-// Who is or was below a root, or in its group of processes.
+// The root of the tree to which a process belongs or belonged, or of its process group.
 std::optional<int> ProcessTrees::find_root(std::span<const int> roots,
                                            const os::ProcessReading& reading,
                                            const Readings& readings) const {
@@ -44,7 +45,7 @@ std::optional<int> ProcessTrees::find_root(std::span<const int> roots,
     return std::find(roots.begin(), roots.end(), pid) != roots.end();
   };
   const os::ProcessReading* one = &reading;
-  for (int depth = 0; depth < 100; ++depth) {  // a ring cannot be, unless a number is used anew
+  for (int depth = 0; depth < 100; ++depth) {  // no cycle unless a number is reused
     if (is_root(one->pid)) {
       return one->pid;
     }
@@ -61,7 +62,7 @@ std::optional<int> ProcessTrees::find_root(std::span<const int> roots,
   return before != nullptr && is_root(before->root) ? std::optional(before->root) : std::nullopt;
 }
 
-// The same process at the last look; null: it was not there.
+// The same process in the previous sample; null if it was not there.
 const ProcessTrees::Member* ProcessTrees::find_before(const os::ProcessReading& reading) const {
   const auto before = members_.find(reading.pid);
   const bool is_same = before != members_.end() && before->second.reading.began == reading.began;
@@ -97,7 +98,7 @@ int64_t ProcessTrees::measure_memory(Member& member, bool is_alone) const {
   return static_cast<int64_t>(member.own_share * static_cast<double>(resident));
 }
 
-// What an orphan had used is in nobody's account once it has ended.
+// The kernel credits the use of a dead orphan to no other process, so it is kept here.
 TreeUse ProcessTrees::add_lost(int root, const TreeUse& use) {
   TreeUse& lost = lost_[root];
   TreeUse& seen = seen_[root];

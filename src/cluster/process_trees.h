@@ -13,24 +13,23 @@
 
 namespace lockstep::cluster {
 
-// What a process and all that it has started, and they in turn, have used.
+// Resources used by a process and all its descendants.
 struct TreeUse {
   double cpu_seconds = 0;
-  int64_t memory_bytes = 0;  // resident; what several of them share counts once
+  int64_t memory_bytes = 0;  // resident; shared pages count once
   int64_t read_bytes = 0;
   int64_t written_bytes = 0;
-  int processes = 0;  // that run
+  int processes = 0;  // running processes
 };
 
-// Looks after the trees of some processes of ours, from one look to the next. A process belongs to
-// the tree of its parent, or to that of the leader of its group, or where it was before; it stays
-// when its parent has gone. One thread.
+// Tracks the process trees of workers from sample to sample. A process belongs to the tree of its
+// parent, or to that of its process group leader, or to its previous tree: it stays there after its
+// parent has ended. Not thread-safe.
 class ProcessTrees {
  public:
   explicit ProcessTrees(std::filesystem::path proc = "/proc");
 
-  // In the order of `roots`. Those that have ended in the meantime keep what they had used, but
-  // their memory.
+  // In the order of `roots`. The totals include processes that have ended, except for their memory.
   std::vector<TreeUse> look(std::span<const int> roots);
 
  private:
@@ -38,7 +37,7 @@ class ProcessTrees {
     os::ProcessReading reading;
     int root = 0;
     os::DiskBytes disk;
-    double own_share = 1;  // of its resident memory, when that was last looked at
+    double own_share = 1;  // proportional share of its resident memory, when last measured
     int64_t next_share = 0;
   };
   using Members = std::map<int, Member>;
@@ -55,11 +54,11 @@ class ProcessTrees {
 
   std::filesystem::path proc_;
   int64_t looks_ = 0;
-  std::set<int> strangers_;  // none of ours; not read each time
+  std::set<int> strangers_;  // not part of any tree; not read in every sample
   Members members_;
   std::vector<int> roots_;
-  std::map<int, TreeUse> seen_;  // by root, at the last look
-  std::map<int, TreeUse> lost_;  // by root: of those that have ended and whose end nobody counted
+  std::map<int, TreeUse> seen_;  // by root, in the previous sample
+  std::map<int, TreeUse> lost_;  // by root: use of ended processes that no parent waited for
 };
 
 }  // namespace lockstep::cluster

@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::string_view kSelectionHint = "h0@h1:0,2 for all of h0 and devices 0 and 2 of h1";
 
-// What --include or --exclude say of one host.
+// The part of --include or --exclude about one host.
 struct Selected {
   std::string host;
-  std::optional<std::set<int>> devices;  // absent: all of them
+  std::optional<std::set<int>> devices;  // absent: all
 };
 
 std::set<int> read_devices(std::string_view text, std::string_view part, const HostText& source) {
@@ -56,7 +56,7 @@ std::string names_of(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) {
     if (names.size() == kMost) {
-      names.push_back(fmt::format("... ({} in all)", hosts.size()));
+      names.push_back(fmt::format("... ({} total)", hosts.size()));
       break;
     }
     names.push_back(host.name);
@@ -64,7 +64,7 @@ std::string names_of(const std::vector<Host>& hosts) {
   return join(names, ", ");
 }
 
-// The devices of a host that the list bounds; nothing where it does not say how many there are.
+// The devices of a host, according to the host list; nothing if the list has no slots for it.
 std::optional<std::set<int>> find_devices(const Host& host) {
   std::set<int> devices(host.gpus.begin(), host.gpus.end());
   if (!devices.empty()) {
@@ -79,7 +79,7 @@ std::optional<std::set<int>> find_devices(const Host& host) {
   return devices;
 }
 
-// One of the two flags, and what it says.
+// One of the two flags and its value.
 struct Filter {
   std::string_view flag;
   std::string text;
@@ -92,10 +92,10 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
   });
   const std::string asked = fmt::format("{} {}", filter.flag, quote(filter.text));
   if (host == hosts.end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot find host '{}'", selected.host))
+    throw Error(ExitCode::Usage, fmt::format("unknown host '{}'", selected.host))
         .fact("asked", asked)
         .fact("hosts", names_of(hosts))
-        .hint(fmt::format("{} with names from that list", filter.flag));
+        .hint(fmt::format("use {} with names from that list", filter.flag));
   }
   const auto known = find_devices(*host);
   if (!selected.devices) {
@@ -104,22 +104,22 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
   if (!known && !filter.keeps) {
     throw Error(
         ExitCode::Usage,
-        fmt::format("cannot leave out devices of '{}': nobody says how many it has", selected.host))
+        fmt::format("cannot exclude devices of '{}': their number is not known", selected.host))
         .fact("asked", asked)
-        .hint(fmt::format("its slots in the list of hosts: {}:4", selected.host));
+        .hint(fmt::format("add its slots to the host list: {}:4", selected.host));
   }
   for (const int device : *selected.devices) {
     if (known && !known->contains(device)) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot find device {} on host '{}'", device, selected.host))
+                  fmt::format("unknown device {} on host '{}'", device, selected.host))
           .fact("asked", asked)
-          .fact("devices", fmt::format("{}", fmt::join(*known, ",")), "list of hosts")
+          .fact("devices", fmt::format("{}", fmt::join(*known, ",")), "host list")
           .hint(fmt::format("{} {}:{}", filter.flag, selected.host, *known->begin()));
     }
   }
 }
 
-// What is left of a host; nothing when all of it goes.
+// The remaining part of a host; nothing if all of it is excluded.
 std::optional<Host> filter_host(Host host, const Selected* selected, const Filter& filter) {
   if (selected == nullptr) {
     return filter.keeps ? std::nullopt : std::optional(host);
@@ -159,10 +159,10 @@ std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const Filter& fil
     }
   }
   if (left.empty()) {
-    throw Error(ExitCode::Usage, "cannot run on no host at all")
+    throw Error(ExitCode::Usage, "no host remains")
         .fact("hosts", names_of(hosts))
         .fact("asked", fmt::format("{} {}", filter.flag, quote(filter.text)))
-        .hint("leave at least one device of one host");
+        .hint("keep at least one device of one host");
   }
   return left;
 }
@@ -172,14 +172,14 @@ std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const Filter& fil
 std::vector<Host> select_hosts(std::vector<Host> hosts,
                                const std::optional<std::string>& include,
                                const std::optional<std::string>& exclude) {
-  // deepspeed's own default is an empty text.
+  // The default in deepspeed is an empty string.
   const std::string keep = include.value_or("");
   const std::string drop = exclude.value_or("");
   if (!keep.empty() && !drop.empty()) {
     throw Error(ExitCode::Usage, "cannot use --include and --exclude together")
         .fact("asked", fmt::format("--include {}", quote(keep)))
         .fact("asked", fmt::format("--exclude {}", quote(drop)))
-        .hint("--include alone, with all that shall be used");
+        .hint("use --include only, with all devices to use");
   }
   if (!keep.empty()) {
     return filter_hosts(hosts, {"--include", keep, true});

@@ -17,7 +17,7 @@ namespace lockstep::cluster {
 namespace {
 
 constexpr int kMostTasks = 1 << 24;
-// Above it are Slurm's own steps: batch scripts, interactive shells, the external one.
+// Larger numbers are Slurm's special steps: batch scripts, interactive shells, the external step.
 constexpr int64_t kLastOrdinaryStep = 0xfffffff0;
 
 constexpr std::string_view kJobId = "SLURM_JOB_ID";
@@ -32,7 +32,7 @@ constexpr std::string_view kTask = "SLURM_PROCID";
 constexpr std::string_view kLocalTask = "SLURM_LOCALID";
 constexpr std::string_view kNode = "SLURM_NODEID";
 
-// A variable that has been found, for what is said about it.
+// A variable and its value, for messages.
 struct Told {
   std::string_view name;
   std::string value;
@@ -42,18 +42,17 @@ struct Told {
   throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", told.name, told.value))
       .fact("expected", expected)
       .fact("found", fmt::format("'{}'", told.value), "environment")
-      .hint(
-          fmt::format("unset {} if it is left over; Slurm sets it where it is needed", told.name));
+      .hint(fmt::format("unset {} if it is left over; Slurm sets it if it is needed", told.name));
 }
 
 [[noreturn]] void contradict(const Told& one, const Told& other) {
-  throw Error(ExitCode::Usage, "cannot tell where I am in Slurm: variables contradict")
+  throw Error(ExitCode::Usage, "cannot determine the Slurm job and step: conflicting variables")
       .fact(one.name, one.value, "environment")
       .fact(other.name, other.value, "environment")
       .hint("unset the one that is left over from another job or step");
 }
 
-// SLURM_* as they were found; an empty text and "(null)" are nothing.
+// The SLURM_* variables. An empty value and "(null)" count as unset.
 class Variables {
  public:
   explicit Variables(const os::Environment& environment) : environment_(environment) {}
@@ -77,7 +76,7 @@ class Variables {
     }
     const auto number = find_integer(told->value);
     if (!number || *number < least || *number > most) {
-      refuse(*told, fmt::format("a whole number from {} on", least));
+      refuse(*told, fmt::format("a whole number of at least {}", least));
     }
     return number;
   }
@@ -92,15 +91,15 @@ class Variables {
     return told ? expand_counts(told->value, told->name) : std::vector<int>();
   }
 
-  // Of a step, which is a step only with all of them.
+  // For variables that every step has.
   Told require(std::initializer_list<std::string_view> names) const {
     if (auto told = find(names)) {
       return *std::move(told);
     }
-    throw Error(ExitCode::Usage, "cannot find my task in Slurm's step")
+    throw Error(ExitCode::Usage, "incomplete variables of a Slurm step")
         .fact("found", kStepId, "environment")
         .fact("missing", *names.begin(), "environment")
-        .hint(fmt::format("start with srun, which sets both, or unset {}", kStepId));
+        .hint(fmt::format("start the program with srun, which sets both, or unset {}", kStepId));
   }
 
   int require_number(std::string_view name, int least) const {
@@ -112,7 +111,7 @@ class Variables {
   const os::Environment& environment_;
 };
 
-// "2", "fake:2", "a100:2,h100:1", "a100" (which is one): all of them together.
+// "2", "fake:2", "a100:2,h100:1", "a100" (counts as one): the total.
 int count_gpus(const Told& told) {
   int64_t sum = 0;
   for (const std::string& part : split(told.value, ',')) {
@@ -120,14 +119,14 @@ int count_gpus(const Told& told) {
     const bool is_type = !count.empty() && count.find_first_not_of("0123456789-") == 0;
     const auto number = is_type ? std::optional<int64_t>(1) : find_integer(count);
     if (!number || *number < 0 || *number > kMostTasks) {
-      refuse(told, "COUNT, TYPE:COUNT or several with commas");
+      refuse(told, "COUNT, TYPE:COUNT or several, separated by commas");
     }
     sum += *number;
   }
   return static_cast<int>(std::min<int64_t>(sum, kMostTasks));
 }
 
-// What one task was promised: "cpu=4,gres/gpu=1", "gres/gpu:a100=1", "gres/gpu:1".
+// The resources of one task: "cpu=4,gres/gpu=1", "gres/gpu:a100=1", "gres/gpu:1".
 std::optional<int> find_per_task(const Told& told, std::string_view resource) {
   for (const std::string& part : split(told.value, ',')) {
     if (!part.starts_with(resource)) {
@@ -165,8 +164,8 @@ std::optional<int> find_cpus_per_task(const Variables& variables) {
   return std::nullopt;
 }
 
-// What this node was granted is surer than what was asked, which may be left over from another job.
-// Of --gpus, a sum, nobody but Slurm knows the shares.
+// Prefers the GPUs granted on this node to the requested number, which can be left over from
+// another job. --gpus is a total: only Slurm knows how it is distributed over the nodes.
 std::optional<int> find_gpus_per_node(const Variables& variables, const SlurmJob& job) {
   if (const auto granted = variables.find_number({"SLURM_GPUS_ON_NODE"}, 0)) {
     return granted;
@@ -213,7 +212,7 @@ void require_same_count(const Variables& variables, std::string_view name, const
   }
 }
 
-// Outside a step only: inside one, srun has replaced some of these by the step's.
+// Valid outside a step only: inside one, srun has replaced some of them by those of the step.
 void read_tasks_of_job(const Variables& variables, const Told& nodes, SlurmJob& job) {
   require_same_count(variables, "SLURM_JOB_NUM_NODES", nodes);
   job.tasks_per_node = variables.find_counts(kTasksPerNode);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMostTasks = 1 << 24;
 
-// The value as a part of a file's name: as it is where it may be one, else a number made of it.
+// The value as part of a file name: unchanged if it is valid there, else a hash of it.
 std::string to_name(std::string_view value) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@";
@@ -25,14 +25,14 @@ std::string to_name(std::string_view value) {
   if (value.size() <= kLongest && value.find_first_not_of(kPlain) == std::string_view::npos) {
     return std::string(value);
   }
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, the same on every machine
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: the same on every machine
   for (const char letter : value) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
   }
   return fmt::format("{:016x}", hash);
 }
 
-// "PREFIX-VALUE" of the first of these variables that is set; empty when none is.
+// "PREFIX-VALUE" of the first variable that is set; empty if none is.
 std::string name_run(const os::Environment& environment,
                      std::string_view prefix,
                      std::initializer_list<std::string_view> names) {
@@ -51,14 +51,14 @@ int read_number(const os::Environment& environment, std::string_view name, int l
 
 void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
   if (value >= bound) {
-    throw Error(ExitCode::Usage, "cannot tell my place: an outer launcher's variables contradict")
+    throw Error(ExitCode::Usage, "cannot determine the rank: conflicting launcher variables")
         .fact(name, std::to_string(value), "environment")
         .fact(bound_name, std::to_string(bound), "environment")
         .hint(fmt::format("unset {} if it is left over from another launcher", name));
   }
 }
 
-// Nothing unless all four are there.
+// Nothing unless all four are set.
 std::optional<TaskPlace> find_complete(const os::Environment& environment,
                                        const contract::PlaceNames& names) {
   for (const std::string_view name : {names.rank, names.size, names.local_rank, names.local_size}) {
@@ -85,7 +85,7 @@ std::optional<TaskPlace> find_torchrun(const os::Environment& environment) {
   auto place = is_torchrun ? find_complete(environment, contract::kTorchrunNames) : std::nullopt;
   if (place) {
     place->node = contract::find_number(environment, "GROUP_RANK", 0, kMostTasks);
-    // A restarted worker must not meet those of the attempt before.
+    // A restarted worker must not join workers of the previous attempt.
     place->run = fmt::format("{}-{}-{}",
                              name_run(environment, "torchrun", {"TORCHELASTIC_RUN_ID"}),
                              read_number(environment, "MASTER_PORT", 0),
@@ -97,8 +97,8 @@ std::optional<TaskPlace> find_torchrun(const os::Environment& environment) {
 std::optional<TaskPlace> find_open_mpi(const os::Environment& environment) {
   auto place = find_complete(environment, contract::kOpenMpiNames);
   if (place) {
-    // The first is drawn at random for every mpirun, up to Open MPI 4; the others are short numbers
-    // or names, which two runs on different machines could share.
+    // The first is random for every mpirun, up to Open MPI 4. The others are short numbers or
+    // names, which two runs on different machines could share.
     place->run = name_run(environment,
                           "mpirun",
                           {"OMPI_MCA_orte_precondition_transports",
@@ -109,7 +109,7 @@ std::optional<TaskPlace> find_open_mpi(const os::Environment& environment) {
   return place;
 }
 
-// srun --mpi=pmi2 tells the same as the step does, which knows more.
+// srun --mpi=pmi2 sets the same values as the step, which has more.
 bool is_of_slurm(const os::Environment& environment) {
   const auto find = [&](std::string_view name) {
     return os::find_variable(environment, name);
@@ -162,7 +162,7 @@ bool tells_a_place(std::string_view name) {
           !name.starts_with(contract::kSettingPrefix));
 }
 
-// What our launcher has chosen for one run; the same variable from the user has another value.
+// Removes the interface that the launcher chose for a run, but not a value that the user set.
 void drop_chosen_interface(os::Environment& environment) {
   const auto chosen = os::find_variable(environment, contract::kChosenInterface);
   for (const std::string_view name : contract::kInterfaceVariables) {

@@ -50,10 +50,10 @@ Address parse_address(const Json& value) {
 }
 
 bool is_chief(std::string_view type) {
-  return type == "chief" || type == "master";  // the older name
+  return type == "chief" || type == "master";  // "master" is the old name
 }
 
-// Of the types that train together, how many tasks come before the first of each.
+// The addresses of all tasks in rank order: the chief, if there is one, then the workers.
 struct Cluster {
   std::vector<Address> tasks;
   size_t chiefs = 0;
@@ -64,11 +64,11 @@ Cluster read_cluster(const Json& cluster) {
   std::vector<Address> workers;
   for (const auto& [type, addresses] : cluster.items()) {
     if (!is_chief(type) && type != "worker") {
-      refuse("lockstep trains with chief and worker only, each of which computes",
+      refuse("lockstep supports the task types chief and worker only",
              fmt::format("tasks of type '{}'", type));
     }
     if (!addresses.is_array()) {
-      refuse(fmt::format("the tasks of type '{}' are no list", type), addresses.dump());
+      refuse(fmt::format("the tasks of type '{}' are not a list", type), addresses.dump());
     }
     for (const Json& address : addresses) {
       (is_chief(type) ? all.tasks : workers).push_back(parse_address(address));
@@ -76,13 +76,13 @@ Cluster read_cluster(const Json& cluster) {
   }
   all.chiefs = all.tasks.size();
   if (all.chiefs > 1) {
-    refuse("a cluster has one chief", fmt::format("{} of them", all.chiefs));
+    refuse("it has more than one chief", fmt::format("{} chiefs", all.chiefs));
   }
   all.tasks.insert(all.tasks.end(), workers.begin(), workers.end());
   return all;
 }
 
-// TensorFlow takes "index": "0" too.
+// TensorFlow also accepts "index": "0".
 std::optional<int64_t> find_index(const Json& task) {
   const auto index = task.find("index");
   if (index == task.end()) {
@@ -97,19 +97,19 @@ std::optional<int64_t> find_index(const Json& task) {
 int read_rank(const Json& config, const Cluster& cluster) {
   const auto task = config.find("task");
   if (task == config.end() || !task->is_object()) {
-    refuse("it has a cluster, but no task that says which one this is", config.dump());
+    refuse("it has a cluster, but no task", config.dump());
   }
   const std::string type = task->value("type", Json("")).is_string()
                                ? task->value("type", std::string())
                                : task->at("type").dump();
   if (!is_chief(type) && type != "worker") {
-    refuse("a task of lockstep's is a chief or a worker",
+    refuse("the task type must be chief or worker",
            type.empty() ? "no task type" : fmt::format("task type '{}'", type));
   }
   const auto index = find_index(*task);
   const size_t count = is_chief(type) ? cluster.chiefs : cluster.tasks.size() - cluster.chiefs;
   if (!index || *index < 0 || static_cast<size_t>(*index) >= count) {
-    refuse("the task's index is not that of a task in the cluster",
+    refuse("the cluster has no task with this index",
            fmt::format("task {} of type '{}'; the cluster has {}",
                        index ? std::to_string(*index) : "without an index",
                        type,
@@ -134,7 +134,7 @@ std::optional<contract::WorkerPlace> find_tf_config_place(const os::Environment&
     return std::nullopt;
   }
   if (!named->is_object()) {
-    refuse("its cluster is no JSON object", named->dump());
+    refuse("its cluster is not a JSON object", named->dump());
   }
   const Cluster cluster = read_cluster(*named);
   contract::WorkerPlace place = contract::place_alone(environment);

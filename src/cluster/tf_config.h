@@ -8,13 +8,13 @@
 
 namespace lockstep::cluster {
 
-// The place that TF_CONFIG describes, the variable by which TensorFlow's
-// MultiWorkerMirroredStrategy learns its cluster:
+// The rank described by TF_CONFIG, the variable from which TensorFlow's MultiWorkerMirroredStrategy
+// reads its cluster:
 //   {"cluster": {"chief": ["h0:p"], "worker": ["h1:p", ...]},
 //    "task": {"type": "worker", "index": 0}}
-// The chief comes first, then the workers in their order. Workers of one host name share a node.
-// Rank 0's host and port are where the gang meets. Nothing when the variable is absent or names no
-// cluster. Throws an Error that names TF_CONFIG where it does not make sense.
+// The chief has rank 0, followed by the workers in order. Workers with the same host name share a
+// node. The host and port of rank 0 are the master address. Nothing if the variable is absent or
+// has no cluster. Throws an Error that names TF_CONFIG if it is invalid.
 std::optional<contract::WorkerPlace> find_tf_config_place(const os::Environment& environment);
 
 }  // namespace lockstep::cluster

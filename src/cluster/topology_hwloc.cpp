@@ -13,7 +13,7 @@ struct Destroy {
 };
 using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
-// Cores and memory only; null when hwloc cannot.
+// Cores and memory only; null if hwloc fails.
 Topology load_topology() {
   hwloc_topology_t handle = nullptr;
   if (hwloc_topology_init(&handle) != 0) {
@@ -22,15 +22,15 @@ Topology load_topology() {
   Topology topology(handle);
   hwloc_topology_set_all_types_filter(handle, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(handle, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // Without them, memory would hang on the machine as a whole.
+  // Without packages and groups, hwloc attaches all memory to the machine.
   hwloc_topology_set_type_filter(handle, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(handle, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-  // Visits every processor in turn to learn of its caches, which nobody asks for here.
+  // The x86 component visits every processor to examine its caches, which are not needed here.
   hwloc_topology_set_components(handle, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   return hwloc_topology_load(handle) == 0 ? std::move(topology) : nullptr;
 }
 
-// Processor -> number of the object of this kind that holds it.
+// Maps each processor to the number of the object of this kind that contains it.
 template <typename Number>
 std::map<int, int> map_cpus(hwloc_topology_t topology, hwloc_obj_type_t kind, Number number_of) {
   std::map<int, int> numbers;
@@ -55,7 +55,7 @@ std::vector<Cpu> locate_cpus(const std::vector<int>& numbers) {
     numa_nodes = map_cpus(
         topology.get(), HWLOC_OBJ_NUMANODE, [](hwloc_obj_t node) { return node->os_index; });
   }
-  // What hwloc does not know is a core of its own, numbered where no other is.
+  // A processor that hwloc does not know becomes a core of its own with an unused number.
   constexpr int kUnknown = 1 << 24;
   std::vector<Cpu> cpus;
   cpus.reserve(numbers.size());

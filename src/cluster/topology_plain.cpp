@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Built where hwloc is not.
+// Used in builds without hwloc.
 #include "cluster/topology.h"
 
 namespace lockstep::cluster {

@@ -12,8 +12,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Every store between the two of the version is a release and every load an acquire: a reader that
-// has seen one of the new values sees the odd version too, and reads again.
+// A sequence lock. `version` is odd while the fields are being written:
+//
+//   writer:  version = v + 1;  fields (release);  version = v + 2 (release)
+//   reader:  v1 = version (acquire);  fields (acquire);  v2 = version (acquire)
+//            valid if v1 is even and v1 == v2, otherwise read again
+//
+// The fields are atomics because reader and writer overlap. The store of the odd version may be
+// relaxed: it precedes every release store of a field. A reader that sees one new field therefore
+// also sees the odd version, or a later one, in its second load and retries.
 constexpr auto kStore = std::memory_order_release;
 constexpr auto kLoad = std::memory_order_acquire;
 
@@ -95,7 +102,7 @@ void CallRecord::begin(const CallWords& words) {
 
 void CallRecord::end(bool failed) {
   if (failed) {
-    // What it was stays readable: it may be what the worker dies of.
+    // The description stays readable: this call may be the reason why the worker fails.
     failed_.store(true, std::memory_order_relaxed);
     return;
   }

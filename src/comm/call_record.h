@@ -16,49 +16,55 @@
 
 namespace lockstep::comm {
 
-// The barrier at which run() ends; a worker that is there makes no further call.
+// Name of the barrier at the end of run(). A worker in this barrier makes no further call.
 inline constexpr const char* kEndOfProgram = "the end of the program";
 
-// What a call is. `what` lives for ever.
+// Description of one call. `what` must have static storage duration.
 struct CallWords {
   const char* what = "";
-  int64_t count = -1;  // of elements, or of workers; -1: none
+  int64_t count = -1;  // number of elements or of workers; -1: not applicable
   std::optional<torch::ScalarType> type = std::nullopt;
-  int root = -1;  // -1: none
+  int root = -1;  // -1: the call has no root
 };
 
 // "all-reduce of 1,200 floats", "broadcast of 10 doubles from rank 2".
 std::string to_text(const CallWords& words);
 
-// Where a worker is in its calls, at one moment.
+// Snapshot of the position of a worker in its sequence of calls.
 struct CallView {
-  uint64_t number = 0;  // of calls begun, the last one included
-  std::string call;     // the last one's words
+  uint64_t number = 0;  // calls begun so far, including the current one
+  std::string call;     // description of the last call
   bool in_call = false;
-  std::string scope;  // of the stretch that the worker is in; empty: none
+  std::string scope;  // innermost open CallScope; empty: none
   std::string detail;
-  std::string phase;    // what it does between calls; empty: not told
-  bool failed = false;  // the last call or stretch was left by an exception
-  std::chrono::steady_clock::time_point since = {};  // the last time that a call began or ended
+  std::string phase;    // activity between calls; empty: unknown
+  bool failed = false;  // the last call or scope ended with an exception
+  std::chrono::steady_clock::time_point since = {};  // when the last call or scope began or ended
 
   bool is_inside() const { return in_call || !scope.empty(); }
 };
 
-// The calls of one worker as they come and go. One thread at a time writes, without locks and in
-// some tens of nanoseconds; any thread may read at any time.
+// Record of the calls of one worker. One thread at a time writes it; any thread may read it at any
+// time.
+//
+// The writer uses no lock and needs some tens of nanoseconds per call. It must not wait for the
+// watch thread: a worker that hangs in a call must stay readable. Readers therefore use a sequence
+// lock (see call_record.cpp) and retry if they overlap with a write.
 class CallRecord {
  public:
   CallRecord();
 
-  // A call of a transport: these are numbered, and the numbers of all workers correspond.
+  // A call of a transport. Calls are numbered, and equal numbers on all workers belong to the same
+  // collective.
   void begin(const CallWords& words);
   void end(bool failed);
 
-  // A stretch of several. False, and nothing changes, within another one.
+  // A scope around several calls. Scopes do not nest: enter() returns false and changes nothing if
+  // a scope is already open.
   bool enter(const char* what, std::string_view detail);
   void leave(bool failed);
 
-  // Of the thread that trains.
+  // Called by the training thread; marks it as the thread whose waiting time is counted.
   void set_phase(const char* phase) {
     phase_.store(phase, std::memory_order_relaxed);
     trainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
@@ -67,15 +73,16 @@ class CallRecord {
     }
   }
 
-  // How long the thread that trains has waited for other workers, in calls of its own and for those
-  // of other threads. Calls that are queued on a GPU take no time here, but in stream_waits().
+  // Time that the training thread has waited for other workers, in its own calls and for calls of
+  // other threads. Calls that are queued on a GPU take no host time and are counted in
+  // stream_waits().
   std::chrono::steady_clock::duration waited() const {
     return std::chrono::steady_clock::duration(waited_.load(std::memory_order_relaxed));
   }
 
-  // Something to exchange goes to another thread. Where the thread that trains has come back to
-  // wait for it, all since the last hand_over() was waiting; without one since the last time,
-  // nothing.
+  // hand_over() notes that work was passed to a communication thread. wait_since_hand_over() counts
+  // the time since the last hand_over() as waiting: the training thread has nothing left to
+  // compute. Without a hand_over() since the last call, nothing is counted.
   void hand_over() {
     handed_over_.store(now(), std::memory_order_relaxed);
     if (stream_waits_ != nullptr) {
@@ -95,26 +102,29 @@ class CallRecord {
     waited_.fetch_add(time.count(), std::memory_order_relaxed);
   }
 
-  // Of a transport whose calls are queued on a GPU; null otherwise. Set before the first call.
+  // Only of a transport that queues its calls on a GPU; otherwise null. Must be set before the
+  // first call.
   const std::shared_ptr<StreamWaits>& stream_waits() const { return stream_waits_; }
   void set_stream_waits(std::shared_ptr<StreamWaits> waits) { stream_waits_ = std::move(waits); }
 
   CallView read() const;
 
-  // Whether this call is one of the first, which the workers compare before they make them. Only
-  // the thread that makes calls asks.
+  // Whether this call is among the first kCompared, which the workers compare before they execute
+  // them. Only the calling thread may ask.
   bool is_compared() { return compared_ < kCompared && ++compared_ > 0; }
 
  private:
   static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-  // Mistakes of a program show at once; what a comparison costs shall not.
+  // Most programming errors show within the first calls. Comparing all calls would slow down every
+  // step.
   static constexpr int kCompared = 64;
   static constexpr size_t kDetailWords = 24;
 
-  // Of a stretch; a call may begin and end within it, on another thread.
+  // The open scope. Calls may begin and end within it on another thread, so it has a sequence lock
+  // of its own.
   struct Stretch {
-    std::atomic<uint64_t> version = 0;  // odd: being written
+    std::atomic<uint64_t> version = 0;  // odd while a write is in progress
     std::atomic<const char*> what = nullptr;
     std::atomic<int64_t> since = 0;
     std::array<std::atomic<uint64_t>, kDetailWords> detail = {};
@@ -122,7 +132,7 @@ class CallRecord {
   };
 
   struct Last {
-    std::atomic<uint64_t> version = 0;  // odd: being written
+    std::atomic<uint64_t> version = 0;  // odd while a write is in progress
     std::atomic<uint64_t> number = 0;
     std::atomic<const char*> what = "";
     std::atomic<int64_t> count = -1;
@@ -141,12 +151,12 @@ class CallRecord {
   std::atomic<const char*> phase_ = "";
   std::atomic<std::thread::id> trainer_ = {};
   std::atomic<int64_t> waited_ = 0;
-  std::atomic<int64_t> handed_over_ = 0;  // 0: nothing
+  std::atomic<int64_t> handed_over_ = 0;  // 0: nothing was handed over
   std::shared_ptr<StreamWaits> stream_waits_;
   int compared_ = 0;
 };
 
-// From its beginning to its end the current stream of a GPU waits for messages.
+// RAII: during its lifetime, the current stream of a GPU waits for messages.
 class StreamWaiting {
  public:
   explicit StreamWaiting(const CallRecord& record) : waits_(record.stream_waits()) {
@@ -162,7 +172,7 @@ class StreamWaiting {
         waits_->end();
       }
     } catch (const std::exception&) {
-      // The GPU has failed, and whoever asks it next is told.
+      // The GPU has failed. The next operation on it reports the error.
     }
   }
 
@@ -170,8 +180,8 @@ class StreamWaiting {
   std::shared_ptr<StreamWaits> waits_;
 };
 
-// From its beginning to its end the thread that trains waits for what another thread exchanges, and
-// its stream for what travels in others.
+// RAII: during its lifetime, the training thread waits for another thread, and its stream waits for
+// messages in other streams.
 class Waiting {
  public:
   explicit Waiting(CallRecord& record) : record_(record), stream_(record) {}

@@ -10,7 +10,14 @@
 namespace lockstep::comm {
 namespace {
 
-// kind, type, reduction, root; the rest is the count.
+// Layout of the packed signature:
+//
+//   bit  0      4          12          14        24                    63
+//        | kind | type     | reduction | root    | count               |
+//        | 4    | 8        | 2         | 10      | 40 bits             |
+//
+// The fields do not overlap because SharedBoard::kMostWorkers limits `root` to 256 and a count of
+// 2^40 elements exceeds every memory.
 constexpr unsigned kTypeAt = 4;
 constexpr unsigned kReductionAt = 12;
 constexpr unsigned kRootAt = 14;
@@ -60,9 +67,9 @@ std::string CallSignature::text() const {
 const char* name_of(Reduction reduction) {
   switch (reduction) {
     case Reduction::Max:
-      return "all-reduce (largest)";
+      return "all-reduce (max)";
     case Reduction::Min:
-      return "all-reduce (smallest)";
+      return "all-reduce (min)";
     case Reduction::Sum:
       break;
   }
@@ -78,7 +85,7 @@ Error different_calls(std::span<const std::optional<CallSignature>> calls) {
   std::vector<Doing> all;
   all.reserve(calls.size());
   for (size_t rank = 0; rank < calls.size(); ++rank) {
-    const std::string text = calls[rank] ? calls[rank]->text() : "not there yet";
+    const std::string text = calls[rank] ? calls[rank]->text() : "not arrived yet";
     all.push_back({static_cast<int>(rank), text, text});
   }
   return to_error(different_calls(all));

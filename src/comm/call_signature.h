@@ -14,10 +14,10 @@ namespace lockstep::comm {
 
 class CallRecord;
 
-// How messages call an all-reduce of this kind.
+// Name of an all-reduce with this reduction in messages.
 const char* name_of(Reduction reduction);
 
-// What must be the same on every worker for a call to mean anything.
+// The properties of a call that must be equal on all workers.
 struct CallSignature {
   enum class Kind : uint8_t {
     None,  // no call yet
@@ -38,7 +38,8 @@ struct CallSignature {
 
   bool operator==(const CallSignature&) const = default;
 
-  // In one word, so that comparing costs nothing; and back.
+  // Packed into one word, so that workers compare calls with a single load; and back. See
+  // call_signature.cpp for the layout.
   uint64_t packed() const;
   static CallSignature unpacked(uint64_t word);
 
@@ -46,11 +47,12 @@ struct CallSignature {
   std::string text() const;
 };
 
-// That of a barrier which `record` says has begun.
+// Signature of the barrier that `record` has begun: End for the barrier at the end of the program,
+// otherwise Barrier.
 CallSignature barrier_signature(const CallRecord& record);
 
-// The Error of workers that make different calls; `calls` are theirs in the order of ranks, nothing
-// for one that has not come yet.
+// The Error for workers that make different calls. `calls` is indexed by rank; nullopt is a worker
+// that has not arrived yet.
 Error different_calls(std::span<const std::optional<CallSignature>> calls);
 
 }  // namespace lockstep::comm

@@ -22,12 +22,12 @@ bool reduces_natively(torch::ScalarType type) {
          type == torch::kBFloat16;
 }
 
-// The tensor in the form that a transport takes: on the CPU or on its GPU, contiguous, of a type
-// that it reduces.
+// The tensor in the form that a transport accepts: on the CPU or on the GPU of the transport,
+// contiguous, and of a type that the transport can reduce.
 torch::Tensor staged(const Communicator& transport, const torch::Tensor& tensor, bool reduces) {
   const bool must_convert = reduces && !reduces_natively(tensor.scalar_type());
   const bool may_stay = tensor.device().is_cpu() || transport.device() == tensor.device();
-  // Each step of the general way takes longer than a small message needs.
+  // Fast path: each operation below takes longer than a small message.
   if (may_stay && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
       !tensor.requires_grad() && !must_convert) {
     return tensor;
@@ -57,7 +57,7 @@ std::string tensor_to_bytes(const torch::Tensor& tensor, int64_t count) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<size_t>(count)};
 }
 
-// One call, in the record from its beginning to its end.
+// RAII: records one call from begin to end.
 class Call {
  public:
   Call(comm::CallRecord& record, const comm::CallWords& words)
@@ -103,9 +103,10 @@ void Communicator::set_phase(const char* phase) {
   calls_->set_phase(phase);
 }
 
-// What a transport that does not notice different calls does with them is its secret: it may hang,
-// end the process or give wrong sums. So the first calls of a gang are told to all before they are
-// made.
+// Gloo, MPI and NCCL do not check that all workers make the same call. A mismatch can hang,
+// terminate the process or produce wrong sums. The first calls of a process group are therefore
+// announced to all workers before they are executed. The announcement has a fixed size, so it
+// matches on all workers even if the calls do not.
 void Communicator::compare_calls() {
   constexpr size_t kBytes = 192;
   if (notices_different_calls() || !calls_->is_compared()) {
@@ -166,7 +167,7 @@ void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
     return;
   }
   torch::NoGradGuard no_grad;
-  using Kind = std::pair<torch::ScalarType, bool>;  // the second: whether it is on the CPU
+  using Kind = std::pair<torch::ScalarType, bool>;  // second: whether the tensor is on the CPU
   std::map<Kind, std::vector<torch::Tensor>> by_kind;
   for (const torch::Tensor& tensor : tensors) {
     if (tensor.defined() && tensor.numel() > 0) {
@@ -224,7 +225,7 @@ void Communicator::all_gather_into(torch::Tensor& output, const torch::Tensor& i
 
 torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
   if (tensor.dim() == 0 || tensor.size(0) != size()) {
-    throw Error(ExitCode::Bug, "cannot reduce-scatter: the tensor has no slice for each worker")
+    throw Error(ExitCode::Bug, "reduce-scatter needs one slice of the tensor per worker")
         .fact("workers", std::to_string(size()))
         .fact("slices", tensor.dim() == 0 ? "none" : std::to_string(tensor.size(0)));
   }
@@ -241,7 +242,7 @@ torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor) {
 
 std::unique_ptr<Communicator> Communicator::subset(int count) {
   LOCKSTEP_CHECK(count >= 1 && count <= size());
-  const Call call(*calls_, {.what = "making a group of workers", .count = count});
+  const Call call(*calls_, {.what = "creating a subgroup", .count = count});
   compare_calls();
   return do_subset(count);
 }

@@ -14,7 +14,7 @@
 namespace lockstep::comm {
 namespace {
 
-// One call under way; done when the transport has finished it.
+// One call in progress; complete when the transport has finished it.
 class CallWork final : public c10d::Work {
  public:
   CallWork(int rank,
@@ -27,7 +27,8 @@ class CallWork final : public c10d::Work {
             c10::ListType::create(c10::TensorType::get()),
             side ? std::vector<c10::Device>{side->device()} : std::vector<c10::Device>())) {}
 
-  // Lets what the caller queues on a GPU come after the call.
+  // Also makes the current stream wait, so that GPU work which the caller queues next runs after
+  // the call.
   bool wait(std::chrono::milliseconds timeout) override {
     const bool is_done = c10d::Work::wait(timeout);
     future_->wait();
@@ -63,7 +64,7 @@ Reduction to_reduction(const c10d::ReduceOp& op) {
   if (op == c10d::ReduceOp::MIN) {
     return Reduction::Min;
   }
-  throw Error(ExitCode::Bug, "cannot all-reduce: only sum, max and min exist here");
+  throw Error(ExitCode::Bug, "all-reduce supports only sum, max and min");
 }
 
 class CommunicatorTransport final : public compat::Transport {
@@ -137,7 +138,7 @@ class CommunicatorTransport final : public compat::Transport {
   }
 
   Communicator& communicator_;
-  std::optional<SideStream> side_;  // where calls only queue work on a GPU
+  std::optional<SideStream> side_;  // set if calls only queue work on a GPU
   std::unique_ptr<TaskQueue> queue_;
 };
 

@@ -6,11 +6,11 @@
 
 namespace lockstep::comm {
 
-// Where a group over a Communicator does its work: in the call, or on a thread of its own so that
-// the caller computes meanwhile.
+// Where a process group over a Communicator executes its calls: in the calling thread, or on a
+// thread of its own, so that the caller can compute in the meantime.
 enum class Overlap { None, OwnThread };
 
-// A process group of libtorch that sends each call to `communicator`, which must outlive it.
+// A c10d process group that forwards each call to `communicator`, which must outlive it.
 compat::ProcessGroupPtr make_process_group(Communicator& communicator, Overlap overlap);
 
 }  // namespace lockstep::comm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The one place that knows how libtorch's versions differ (1.13 to 2.14). Differences are found by
-// what the compiler sees, not by version numbers, so that the versions between work too.
+// All differences between the supported versions of libtorch (1.13 to 2.14). They are detected from
+// the declarations that the compiler sees, not from version numbers, so that versions in between
+// work too.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace lockstep::comm::compat {
 using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// From 2.0 on a ProcessGroup sends each call to the Backend of the tensor's device; before, a
+// Since 2.0 a ProcessGroup forwards each call to the Backend of the device of the tensor. In 1.13 a
 // transport was itself a ProcessGroup.
 template <typename Group>
 concept SendsToBackends = requires(Group& group) {
@@ -39,7 +39,7 @@ struct TransportOf<Group> {
   using Type = c10d::Backend;
 };
 
-// What a transport derives from.
+// Base class of a transport.
 using Transport = TransportOf<c10d::ProcessGroup>::Type;
 
 template <typename Kind, typename Group = c10d::ProcessGroup>
@@ -48,8 +48,8 @@ c10::intrusive_ptr<Group> to_process_group(const StorePtr& store,
                                            int size,
                                            c10::intrusive_ptr<Kind> transport) {
   if constexpr (SendsToBackends<Group>) {
-    // Gloo's place is as good as any: the type only labels it. Tensors of a GPU take the same way;
-    // a Communicator brings them through the CPU.
+    // The backend type is only a label here; GLOO exists in all versions. CUDA tensors use the same
+    // backend: a Communicator copies them through the CPU if necessary.
     auto group = c10::make_intrusive<Group>(store, rank, size);
     const c10::intrusive_ptr<c10d::Backend> backend = std::move(transport);
     group->setBackend(c10::DeviceType::CPU, Group::BackendType::GLOO, backend);
@@ -62,7 +62,7 @@ c10::intrusive_ptr<Group> to_process_group(const StorePtr& store,
 }
 
 struct ReducerOptions {
-  // In the order in which their gradients are expected: buckets are cut by it.
+  // In the expected order of the gradients, which determines the buckets.
   std::vector<at::Tensor> parameters;
   std::vector<std::string> names;
   ProcessGroupPtr group;
@@ -71,7 +71,7 @@ struct ReducerOptions {
   bool find_unused = false;
 };
 
-// Newer reducers take no list of bucket limits, and three options more.
+// Newer reducers do not take a list of bucket limits, and have three more options.
 template <typename Reducer = c10d::Reducer>
 std::shared_ptr<Reducer> make_reducer(const ReducerOptions& options) {
   using Indices = std::vector<std::vector<size_t>>;
@@ -122,7 +122,7 @@ std::shared_ptr<Reducer> make_reducer(const ReducerOptions& options) {
   }
 }
 
-// 2.x asks for libuv by default, and throws where it was built without.
+// 2.x uses libuv by default and throws if libtorch was built without it.
 template <typename Options>
 void avoid_libuv(Options& options) {
   if constexpr (requires { options.useLibUV; }) {

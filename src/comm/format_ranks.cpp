@@ -15,7 +15,7 @@ std::string format_ranks(const std::vector<int>& ranks) {
     text += first == 0 ? "" : ", ";
     text += std::to_string(ranks[first]);
     if (last > first) {
-      // Two neighbours read better apart.
+      // Two consecutive ranks are written as "1, 2", not as "1-2".
       text += fmt::format("{}{}", last == first + 1 ? ", " : "-", ranks[last]);
     }
     first = last + 1;

@@ -6,7 +6,7 @@
 
 namespace lockstep::comm {
 
-// Ascending ranks as every message writes them: "rank 3", "ranks 0-5, 7".
+// Formats ascending ranks for messages: "rank 3", "ranks 0-5, 7".
 std::string format_ranks(const std::vector<int>& ranks);
 
 }  // namespace lockstep::comm

@@ -20,10 +20,11 @@
 namespace lockstep::comm {
 namespace {
 
-// Horovod's own variable: 0 asks for an exchange that does not know of nodes.
+// A variable of Horovod: 0 disables the hierarchical all-reduce (node-first).
 constexpr std::string_view kHierarchical = "HOROVOD_HIERARCHICAL_ALLREDUCE";
 
-// Rank 0 keeps the store; whoever still reads from it when it goes would blame the network.
+// Rank 0 serves the store. A worker that still reads from it when rank 0 exits would report a
+// network failure, so rank 0 waits up to 5 s for the others.
 void leave_together(const compat::StorePtr& store, const contract::WorkerPlace& place) {
   constexpr const char* kKey = "leaving";
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -47,7 +48,7 @@ std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
     }
     if (options.transport == "node-first") {
       leave_together(store, place);
-      throw Error(ExitCode::Usage, "cannot go node by node in this gang")
+      throw Error(ExitCode::Usage, "cannot use --transport node-first for these workers")
           .fact("found", joined.obstacle)
           .hint(place.nodes == 1 ? "--transport shared-memory" : "--transport gloo");
     }
@@ -55,20 +56,20 @@ std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
   if (options.transport != "gloo" && place.nodes == 1) {
     auto shared = join_shared_memory(*store, place.rank, place.world_size, options.timeout);
     if (shared != nullptr) {
-      // Whoever serves the store must stay until all have read it.
+      // The server of the store must not exit before all workers have read it.
       shared->barrier();
       return shared;
     }
   }
   if (options.transport == "shared-memory") {
-    throw Error(ExitCode::Usage, "cannot use shared memory for this gang")
-        .fact("found", "workers on several machines, or no room in /dev/shm")
+    throw Error(ExitCode::Usage, "cannot use --transport shared-memory for these workers")
+        .fact("found", "workers on several machines, or not enough space in /dev/shm")
         .hint("--transport gloo");
   }
   return join_gloo(store, place, options.timeout);
 }
 
-// On the way to each other, before GPUs come into it.
+// Joins the transport between the hosts, without NCCL.
 Joined join_hosts(const cluster::Placement& placement, const JoinOptions& options);
 
 }  // namespace
@@ -77,14 +78,14 @@ Joined join_gang_and_store(const cluster::Placement& placement, const JoinOption
   const std::vector<std::string> names = {
       "auto", "shared-memory", "gloo", "node-first", "mpi", "nccl"};
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use transport '{}'", options.transport))
-        .fact("there are", join(names, ", "))
+    throw Error(ExitCode::Usage, fmt::format("unknown transport '{}'", options.transport))
+        .fact("available", join(names, ", "))
         .hint(
             fmt::format("--transport {}", find_closest(options.transport, names).value_or("auto")));
   }
   const bool insists = options.transport == "nccl";
   if (insists && !options.device.is_cuda()) {
-    throw Error(ExitCode::Usage, "cannot use NCCL: it joins GPUs, and this worker trains on a CPU")
+    throw Error(ExitCode::Usage, "cannot use NCCL: it needs GPUs, but this worker trains on a CPU")
         .fact("asked", "--transport nccl, or --collective nccl")
         .fact("device", options.device.str(), fmt::format("rank {}", placement.place.rank))
         .hint("--transport auto");
@@ -95,7 +96,7 @@ Joined join_gang_and_store(const cluster::Placement& placement, const JoinOption
   JoinOptions below = options;
   below.transport = insists ? "auto" : options.transport;
   Joined joined = join_hosts(placement, below);
-  // By what all workers have in common: each may have another device.
+  // The condition must be equal on all workers, so it must not depend on the device of this one.
   if (insists || (options.transport == "auto" && has_nccl())) {
     joined.communicator = join_nccl(std::move(joined.communicator), options.device, insists);
   }
@@ -105,7 +106,7 @@ Joined join_gang_and_store(const cluster::Placement& placement, const JoinOption
 namespace {
 
 Joined join_hosts(const cluster::Placement& placement, const JoinOptions& options) {
-  // Our own launcher may run under mpirun, and its workers still meet by its store.
+  // `lockstep run` may itself run under mpirun. Its workers still use the store of lockstep.
   const bool is_mpis = placement.origin == cluster::Origin::OpenMpi ||
                        (placement.origin == cluster::Origin::Slurm && placement.is_under_mpi);
   if (options.transport == "mpi" || (options.transport == "auto" && is_mpis)) {

@@ -12,7 +12,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A handler takes no argument, so what it needs is global.
+// A terminate handler takes no argument, so its state must be global.
 std::atomic<Witness*> witness_of_process = nullptr;
 std::atomic<std::terminate_handler> previous_handler = nullptr;
 

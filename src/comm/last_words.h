@@ -6,30 +6,31 @@
 
 #include "lockstep/error.h"
 
-// Gloo notices that workers make different calls when a message is longer than the one that it
-// waits for, and some versions of it throw on a thread of their own, where nobody can catch that.
-// The handler of std::terminate is the last that can say why.
+// Some versions of Gloo throw on a thread of their own if a message is longer than the receiver
+// expects, which is the sign of mismatched calls. No caller can catch this exception. The handler
+// of std::terminate is the last place that can report the reason.
 namespace lockstep::comm {
 
-// The Error that such an exception stands for; nothing for any other.
+// The Error for such an exception; nullopt for any other exception.
 std::optional<Error> find_different_calls(const std::exception& fault);
 
-// Who can find out more than the exception tells, by asking the other workers.
+// Finds out more than the exception contains, by asking the other workers.
 class Witness {
  public:
   virtual ~Witness() = default;
 
-  // Says why, and ends the process; returns if it knows nothing.
+  // Prints the reason and exits. Returns if the reason is unknown.
   virtual void tell_and_end() noexcept = 0;
 };
 
-// From now on this process says why when it is terminated by different calls.
+// Installs the handler: a process that is terminated by mismatched calls prints the reason.
 void speak_at_the_end();
 
-// The same, and asks `witness` first. There is one at a time: later ones are not asked.
+// Installs the handler and registers `witness`, which is asked first. Only one witness can be
+// registered; further ones are ignored.
 void add_witness(Witness& witness);
 
-// Before it goes; nothing happens if it is not the one.
+// Must be called before `witness` is destroyed. Does nothing if another witness is registered.
 void remove_witness(Witness& witness);
 
 }  // namespace lockstep::comm

@@ -28,7 +28,7 @@ void throw_if_lost_peer(std::string_view call, const std::exception& fault) {
   const std::string text = fault.what();
   for (const std::string_view sign : kSigns) {
     if (text.find(sign) != std::string::npos) {
-      throw Error(ExitCode::TryAgain, fmt::format("cannot finish {}: a peer is gone", call))
+      throw Error(ExitCode::TryAgain, fmt::format("cannot finish {}: lost another worker", call))
           .fact("reason", text.substr(0, text.find('\n')), "libtorch");
     }
   }

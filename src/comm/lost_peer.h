@@ -6,8 +6,8 @@
 
 namespace lockstep::comm {
 
-// libtorch and Gloo report a lost or silent peer as a plain text. Throws the Error that it stands
-// for (ExitCode::TryAgain); returns if `fault` is something else.
+// libtorch and Gloo report a lost or silent peer only as text. Throws the corresponding Error
+// (ExitCode::TryAgain); returns if `fault` is something else.
 void throw_if_lost_peer(std::string_view call, const std::exception& fault);
 
 }  // namespace lockstep::comm

@@ -21,7 +21,7 @@ bool has_mpi() {
 #if LOCKSTEP_HAVE_MPI
 namespace {
 
-// MPI counts in int; longer tensors go in pieces.
+// MPI uses int for counts, so longer tensors are sent in pieces.
 constexpr int64_t kMostElements = 1 << 30;
 
 void check(int status, std::string_view call) {
@@ -76,21 +76,22 @@ void in_pieces(void* data, int64_t total, int64_t width, const Body& body) {
 
 class MpiRank final : public Communicator {
  public:
-  // The whole of mpirun's gang; MPI is left when it goes.
+  // All processes of mpirun. The destructor calls MPI_Finalize.
   MpiRank() : owns_mpi_(true) {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_), "starting MPI");
     comm_ = MPI_COMM_WORLD;
     look_around();
   }
 
-  // A part of it.
+  // A subgroup.
   MpiRank(MPI_Comm comm, int threads) : comm_(comm), threads_(threads) { look_around(); }
 
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
 
   ~MpiRank() override {
-    // After a failure the others may not come to MPI_Finalize; MPI_Abort is run()'s business then.
+    // After a failure the other workers may never reach MPI_Finalize, which would block. run() then
+    // calls MPI_Abort.
     if (std::uncaught_exceptions() > 0) {
       return;
     }
@@ -177,10 +178,12 @@ class MpiRank final : public Communicator {
   }
 
   std::unique_ptr<Communicator> do_subset(int count) override {
-    // Two threads would be in MPI at once.
+    // The second communicator is used by another thread, so two threads would call MPI
+    // concurrently.
     if (threads_ < MPI_THREAD_MULTIPLE && count == size_) {
-      throw Error(ExitCode::Unavailable, "cannot make a second channel: this MPI allows no threads")
-          .fact("MPI_Init_thread gave", std::to_string(threads_), "MPI")
+      throw Error(ExitCode::Unavailable,
+                  "cannot create a second communicator: MPI lacks thread support")
+          .fact("MPI_Init_thread returned", std::to_string(threads_), "MPI")
           .hint("start with lockstep run, or drop --transport mpi");
     }
     MPI_Comm part = MPI_COMM_NULL;
@@ -227,7 +230,7 @@ std::unique_ptr<Communicator> join_mpi() {
 #else
 
 std::unique_ptr<Communicator> join_mpi() {
-  throw Error(ExitCode::Usage, "cannot join mpirun's gang: this build of lockstep has no MPI")
+  throw Error(ExitCode::Usage, "cannot use MPI: this build of lockstep does not support it")
       .hint("install libopenmpi-dev and build again, or start the program with lockstep run");
 }
 

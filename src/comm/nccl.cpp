@@ -61,28 +61,29 @@ ncclRedOp_t to_op(Reduction reduction) {
   return ncclSum;
 }
 
-// Watches, on a thread of its own, whether the others still live: a GPU that waits for one that is
-// gone would wait for ever, and whoever waits for that GPU, too. Gives up the connection then.
+// An NCCL communicator, and a thread that watches the other workers. A GPU kernel that waits for a
+// worker which has exited would wait forever, and every thread that synchronizes with this GPU too.
+// If a worker is lost, the thread aborts the NCCL communicator, which ends the kernel.
 class Connection {
  public:
-  // All workers of the gang make one at the same time.
+  // All workers must construct theirs together.
   Connection(Communicator& host, torch::Device device) : device_(device) {
     const c10::cuda::CUDAGuard guard(device_);
     ncclUniqueId id{};
     if (host.rank() == 0) {
-      require(ncclGetUniqueId(&id), "making an address to meet at");
+      require(ncclGetUniqueId(&id), "the rendezvous");
     }
     const std::string bytes = host.broadcast_bytes(std::string(id.internal, sizeof(id.internal)));
     std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
     find_neighbours(host);
     ncclComm_t made = nullptr;
-    require(ncclCommInitRank(&made, host.size(), id, host.rank()), "connecting the gang");
+    require(ncclCommInitRank(&made, host.size(), id, host.rank()), "connecting the workers");
     comm_ = made;
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }
 
-  // The last messages of this worker must be through before it goes: others wait for them. A worker
-  // that has failed does not wait for anybody.
+  // Other workers may still wait for the last messages of this worker, so it synchronizes with its
+  // GPU first. A worker that has failed does not wait.
   ~Connection() {
     const c10::cuda::CUDAGuard guard(device_);
     const bool has_failed = std::uncaught_exceptions() > exceptions_;
@@ -136,7 +137,7 @@ class Connection {
 
   std::string find_loss() {
     if (const auto ended = peers_.find_ended()) {
-      return fmt::format("rank {} has ended", ranks_[static_cast<size_t>(*ended)]);
+      return fmt::format("rank {} has exited", ranks_[static_cast<size_t>(*ended)]);
     }
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) == ncclSuccess &&
@@ -146,11 +147,12 @@ class Connection {
     return ncclGetErrorString(state);
   }
 
-  // Kernels that wait end, and with them whoever waits for the GPU.
+  // Ends the waiting kernels, and with them the threads that wait for the GPU.
   void give_up(const std::string& reason) {
     reason_ = reason;
     is_lost_ = true;
-    // A call under way may itself wait for the peer, and only this ends it.
+    // A call in progress holds mutex_ and may itself wait for the lost worker; only the abort ends
+    // it. So the lock is tried for one second and then ignored.
     std::unique_lock lock(mutex_, std::defer_lock);
     for (int i = 0; i < 100 && !lock.try_lock(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -161,9 +163,9 @@ class Connection {
 
   void throw_if_lost(std::string_view call) const {
     if (is_lost_) {
-      throw Error(ExitCode::TryAgain, fmt::format("cannot finish {}: a worker is gone", call))
-          .fact("reason", reason_, "NCCL's watch")
-          .hint("look at what the other worker said");
+      throw Error(ExitCode::TryAgain, fmt::format("cannot finish {}: lost another worker", call))
+          .fact("reason", reason_, "NCCL watch thread")
+          .hint("check the output of the other worker");
     }
   }
 
@@ -176,17 +178,17 @@ class Connection {
     throw Error(is_peers ? ExitCode::TryAgain : ExitCode::Unavailable,
                 fmt::format("cannot finish {} over NCCL", call))
         .fact("reason", ncclGetErrorString(result), "NCCL")
-        .fact("more", trim(ncclGetLastError(comm_)).empty() ? "none" : ncclGetLastError(comm_))
-        .hint("NCCL_DEBUG=INFO for what it did; --transport auto, gloo or mpi goes without it");
+        .fact("details", trim(ncclGetLastError(comm_)).empty() ? "none" : ncclGetLastError(comm_))
+        .hint("set NCCL_DEBUG=INFO for details, or use --transport auto, gloo or mpi");
   }
 
   torch::Device device_;
   int exceptions_ = std::uncaught_exceptions();
-  std::atomic<ncclComm_t> comm_ = nullptr;  // the watch takes it away
+  std::atomic<ncclComm_t> comm_ = nullptr;  // null after give_up()
   os::PeerWatch peers_;
-  std::vector<int> ranks_;  // of peers_
-  std::mutex mutex_;        // of the calls
-  std::string reason_;      // before is_lost_ is true
+  std::vector<int> ranks_;  // ranks of the processes in peers_
+  std::mutex mutex_;        // held during a call
+  std::string reason_;      // must be set before is_lost_
   std::atomic<bool> is_lost_ = false;
   std::jthread watch_;
 };
@@ -208,8 +210,8 @@ class NcclRank final : public Communicator {
  protected:
   bool notices_different_calls() const override { return false; }
 
-  // What the stream that computes does next waits for each of these calls, as does whoever fills
-  // it for those over the host.
+  // Each of these calls delays the compute stream: work queued later waits for it. Calls through
+  // the host also block the thread that fills the stream. Both are counted as waiting.
   void do_barrier() override {
     const StreamWaiting waiting(*call_record());
     host_->barrier();
@@ -289,12 +291,13 @@ class NcclRank final : public Communicator {
  private:
   static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
 
-  // Whoever drops the tensor does not give its memory away before the message is through.
+  // Keeps the memory of the tensor from being reused before the message is sent, even if the caller
+  // releases the tensor.
   void keep(const torch::Tensor& tensor) const {
     tensor.record_stream(c10::cuda::getCurrentCUDAStream(device_.index()).unwrap());
   }
 
-  // Made when it is first needed: many a gang beside the first exchanges words alone.
+  // Created on first use: many process groups exchange only small CPU messages and never need NCCL.
   Connection& connection() {
     if (connection_ == nullptr) {
       connection_ = std::make_unique<Connection>(*host_, device_);
@@ -307,7 +310,7 @@ class NcclRank final : public Communicator {
   std::unique_ptr<Connection> connection_;
 };
 
-// Empty for a CPU.
+// Identifies a physical GPU across processes; empty for a CPU.
 std::string identity_of(torch::Device device) {
   if (!device.is_cuda()) {
     return "";
@@ -316,12 +319,13 @@ std::string identity_of(torch::Device device) {
   if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device.index()) !=
       cudaSuccess) {
     throw Error(ExitCode::Unavailable,
-                fmt::format("cannot use {}: CUDA does not know it", device.str()));
+                fmt::format("cannot use {}: unknown CUDA device", device.str()));
   }
   return fmt::format("{} {}", os::machine_identity(), bus.data());
 }
 
-// NCCL goes by this name when it looks for two workers on one GPU.
+// NCCL rejects two workers on one GPU of one host, and identifies a host by NCCL_HOSTID. A
+// different identifier for each worker passes this check.
 void pretend_to_be_apart(int rank, bool on_one_machine) {
   const os::Environment environment = os::environment();
   const auto set = [&](const std::string& name, const std::string& value) {
@@ -360,7 +364,7 @@ std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
   if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
     if (!insist) {
       if (host->rank() == 0) {
-        log::info("workers share a GPU: gradients travel by {}, not by NCCL", host->kind());
+        log::info("workers share a GPU: using {} instead of NCCL", host->kind());
       }
       return host;
     }

@@ -11,14 +11,14 @@ namespace lockstep::comm {
 // Whether this build has NCCL.
 bool has_nccl();
 
-// A gang whose tensors on `device` travel by NCCL, each on the stream that is current where it is
-// asked for; all else, and what it takes to meet, goes over `host`. All workers call it, each with
-// the GPU it trains on.
+// Returns a communicator that sends tensors on `device` through NCCL, on the current stream of the
+// caller. Everything else, including the NCCL rendezvous, uses `host`. All workers call it
+// together, each with the GPU that it trains on.
 //
-// NCCL wants a GPU for each worker. Where some share one, `host` itself comes back; with `insist`
-// NCCL is told that they are on different nodes, and exchanges over sockets: right, and slow. May
-// then change this process's environment. Where a worker has no GPU `host` comes back, or with
-// `insist` an Error is thrown.
+// NCCL needs one GPU per worker. If workers share a GPU, `host` is returned. With `insist`, NCCL is
+// instead made to believe that these workers are on different nodes and exchanges through sockets,
+// which is correct but slow; this may change the environment of the process. If a worker has no
+// GPU, `host` is returned, or with `insist` an Error is thrown.
 std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
                                         torch::Device device,
                                         bool insist);

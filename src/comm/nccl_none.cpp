@@ -12,7 +12,7 @@ std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
                                         torch::Device /*device*/,
                                         bool insist) {
   if (insist) {
-    throw Error(ExitCode::Usage, "cannot use NCCL: this build of lockstep has none")
+    throw Error(ExitCode::Usage, "cannot use NCCL: this build of lockstep does not support it")
         .hint("build with a CUDA libtorch and nccl.h, or --transport auto");
   }
   return host;

@@ -12,8 +12,8 @@
 namespace lockstep::comm {
 namespace {
 
-// Rank 0 hears every worker's word and passes on the first that is not empty: all get the same, by
-// messages that grow with the gang and not with its square.
+// Agrees on one reason, or on none. Rank 0 reads the text of every worker and publishes the first
+// that is not empty. The number of messages grows with the number of workers, not with its square.
 std::string agree(c10d::Store& store,
                   const std::string& matter,
                   const contract::WorkerPlace& place,
@@ -39,7 +39,7 @@ std::string find_obstacle(const contract::WorkerPlace& place) {
     return "all workers are on one node";
   }
   if (!has_gloo()) {
-    return "this build of lockstep has no gloo";
+    return "this build of lockstep does not support Gloo";
   }
   if (place.local_world_size == 1) {
     return fmt::format("node {} has one worker", place.node_rank);
@@ -52,7 +52,7 @@ std::string find_obstacle(const contract::WorkerPlace& place) {
                        place.nodes);
   }
   if (place.rank != place.node_rank * place.local_world_size + place.local_rank) {
-    return fmt::format("rank {} is worker {} of node {}: ranks do not go node by node",
+    return fmt::format("rank {} has local rank {} on node {}: ranks are not numbered node by node",
                        place.rank,
                        place.local_rank,
                        place.node_rank);
@@ -78,7 +78,7 @@ NodeFirst join_node_first(const compat::StorePtr& store,
       place,
       inner != nullptr
           ? ""
-          : fmt::format("node {} is not one machine, or has no room in /dev/shm", place.node_rank));
+          : fmt::format("node {} is not one machine, or lacks space in /dev/shm", place.node_rank));
   if (!obstacle.empty()) {
     return {.gang = nullptr, .obstacle = obstacle};
   }
@@ -91,7 +91,7 @@ NodeFirst join_node_first(const compat::StorePtr& store,
                          timeout);
   auto gang = make_two_level(
       std::move(inner), std::move(outer), place.rank, place.world_size, "node-first");
-  // Whoever serves the store must stay until all have read it.
+  // The server of the store must not exit before all workers have read it.
   gang->barrier();
   return {.gang = std::move(gang), .obstacle = ""};
 }

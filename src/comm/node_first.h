@@ -11,14 +11,16 @@
 
 namespace lockstep::comm {
 
-// A gang over several nodes, and why it is not there if it is not; the same on all workers.
+// The communicator, or the reason why node-first is not possible. The result is equal on all
+// workers.
 struct NodeFirst {
   std::unique_ptr<Communicator> gang;
   std::string obstacle;
 };
 
-// Joins the workers of each node by shared memory and those of equal local rank by Gloo, so that
-// one copy of the gradients leaves a node and not one per worker.
+// Connects the workers of each node through shared memory and workers with equal local rank through
+// Gloo (hierarchical all-reduce). One copy of the gradients leaves a node, instead of one per
+// worker.
 NodeFirst join_node_first(const compat::StorePtr& store,
                           const contract::WorkerPlace& place,
                           std::chrono::milliseconds timeout);

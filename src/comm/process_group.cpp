@@ -44,7 +44,7 @@ c10d::ReduceOp to_reduce_op(Reduction reduction) {
   return c10d::ReduceOp::SUM;
 }
 
-// A gang over a process group of libtorch.
+// A Communicator over a c10d process group.
 class ProcessGroupRank final : public Communicator {
  public:
   ProcessGroupRank(compat::ProcessGroupPtr group,
@@ -64,10 +64,12 @@ class ProcessGroupRank final : public Communicator {
   bool overlaps() const override { return true; }
 
  protected:
-  // It sees a message that is too long, not one that is too short or of another call.
+  // Gloo detects a message that is too long, but not one that is too short or that belongs to
+  // another call.
   bool notices_different_calls() const override { return false; }
 
-  // Gloo's own barrier may rethrow the error of an earlier call; a sum of one number does not.
+  // The barrier of Gloo may rethrow the error of an earlier call; an all-reduce of one number does
+  // not.
   void do_barrier() override {
     torch::Tensor one = torch::ones({1}, torch::kInt64);
     do_all_reduce(one, Reduction::Sum);
@@ -103,7 +105,7 @@ class ProcessGroupRank final : public Communicator {
     });
   }
 
-  // Gloo has no reduce-scatter before 2.6.
+  // Gloo has no reduce-scatter before libtorch 2.6.
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
     reduce_scatter_by_parts(output, input, size_, ways());
   }
@@ -160,17 +162,17 @@ std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPla
     const std::vector<std::string> names = os::interface_names();
     if (std::find(names.begin(), names.end(), place.interface) == names.end()) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot use the network interface '{}'", place.interface))
+                  fmt::format("network interface '{}' does not exist", place.interface))
           .fact("asked", place.interface, "LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME")
-          .fact("there are", join(names, ", "), fmt::format("this node, rank {}", place.rank))
-          .hint("name one of these, or unset the variable");
+          .fact("available", join(names, ", "), fmt::format("this node, rank {}", place.rank))
+          .hint("set the variable to one of these, or unset it");
     }
     return c10d::ProcessGroupGloo::createDeviceForInterface(place.interface);
   }
   const std::string peer = place.nodes == 1 ? "127.0.0.1" : place.master_addr;
   const auto address = os::find_local_address_towards(peer);
   if (!address) {
-    throw Error(ExitCode::Unavailable, fmt::format("cannot find a route to {}", peer))
+    throw Error(ExitCode::Unavailable, fmt::format("no route to {}", peer))
         .fact("rank 0 is at", place.master_addr, "MASTER_ADDR")
         .hint("set LOCKSTEP_INTERFACE to the interface that reaches the other nodes");
   }
@@ -197,7 +199,7 @@ std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
         place,
         timeout);
   } catch (const std::exception& fault) {
-    throw_if_lost_peer("connecting the gang", fault);
+    throw_if_lost_peer("connecting the workers", fault);
     throw;
   }
 }
@@ -207,7 +209,7 @@ std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& /*store*/,
                                         const contract::WorkerPlace& /*place*/,
                                         std::chrono::milliseconds /*timeout*/) {
-  throw Error(ExitCode::Usage, "cannot use gloo: this build of lockstep has none")
+  throw Error(ExitCode::Usage, "cannot use Gloo: this build of lockstep does not support it")
       .hint("install libgloo-dev and build again, or start the program with mpirun");
 }
 

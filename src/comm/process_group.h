@@ -11,18 +11,19 @@
 
 namespace lockstep::comm {
 
-// Whether this build has the gloo transport (libtorch's wheels ship none of its headers).
+// Whether this build has the Gloo transport. The wheels of libtorch do not include its headers.
 bool has_gloo();
 
-// Joins the gang over c10d's Gloo. The interface is the place's; without one it is loopback on one
-// node, else the interface of the route to master_addr. Throws an Error if it does not exist.
+// Joins the process group through c10d's Gloo, on the interface of `place`. Without one, it uses
+// loopback on a single node, otherwise the interface of the route to master_addr. Throws an Error
+// if the interface does not exist.
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
                                         const contract::WorkerPlace& place,
                                         std::chrono::milliseconds timeout);
 
-// The group that libtorch's reducer needs. Sends each call to `communicator`, which must outlive
-// it; on a thread of its own where that overlaps with the computation, and then nobody else may use
-// `communicator` until the calls under way have ended.
+// The process group for libtorch's reducer. Forwards each call to `communicator`, which must
+// outlive it. If the transport can overlap with computation, calls run on a thread of their own; no
+// other thread may use `communicator` until they have completed.
 compat::ProcessGroupPtr process_group_over(Communicator& communicator);
 
 }  // namespace lockstep::comm

@@ -7,7 +7,8 @@
 
 #include "base/check.h"
 
-// The loops below read and write the same index only, so pointers that are equal do no harm.
+// Each iteration of the loops below reads and writes one index only. Equal pointers are therefore
+// harmless, and the compiler may vectorize.
 #if defined(__clang__)
 #define LOCKSTEP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -17,7 +18,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A block of sums stays in the first cache.
+// A block of partial sums fits into the L1 cache.
 constexpr size_t kBlock = 512;
 
 template <typename T>

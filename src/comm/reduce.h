@@ -10,9 +10,9 @@
 
 namespace lockstep::comm {
 
-// into[i] = from[0][i] (reduction) from[1][i] ..., in this order; `type` is one that Communicator
-// lets through. `into` may be one of `from`. Half and bfloat16 are added as floats and rounded
-// once.
+// Computes into[i] = from[0][i] (reduction) from[1][i] ..., in this order. `type` is one that
+// Communicator passes to transports. `into` may be one of `from`. Half and bfloat16 are added as
+// floats and rounded once.
 void reduce_all(void* into,
                 std::span<const void* const> from,
                 size_t count,

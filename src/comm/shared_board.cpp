@@ -19,8 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Small chunks stay in the caches of two workers. More workers than that may have to share cores,
-// and a larger chunk means fewer hand-overs; but a large gang may not fill /dev/shm.
+// For two workers, small chunks stay in their caches. More workers may have to share cores, and
+// larger chunks mean fewer context switches. The total is limited so that many workers do not fill
+// /dev/shm.
 size_t choose_chunk_bytes(int size) {
   constexpr size_t kLeast = 128U << 10U;
   constexpr size_t kMost = 512U << 10U;
@@ -28,7 +29,7 @@ size_t choose_chunk_bytes(int size) {
   return size == 2 ? kLeast : std::clamp(kAllWorkers / static_cast<size_t>(size), kLeast, kMost);
 }
 
-// The processors that the workers may use, all together.
+// Set of the processors that any of the workers may use, one bit each.
 struct alignas(64) Processors {
   std::array<std::atomic<uint64_t>, 16> words;
 
@@ -50,7 +51,7 @@ struct alignas(64) Processors {
 
 void relax() {
 #if defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // `yield` does nothing on most cores
+  asm volatile("isb" ::: "memory");  // `yield` has no effect on most cores
 #elif defined(__x86_64__)
   asm volatile("pause" ::: "memory");
 #endif
@@ -84,13 +85,15 @@ SharedBoard::SharedBoard(int rank,
       timeout_(timeout),
       progress_(reinterpret_cast<Progress*>(memory_.data() + sizeof(Processors))),
       slots_(memory_.data() + head_bytes(size)) {
-  // Whoever spins keeps the core from the peer that it waits for, if there are too few of them.
+  // If there are fewer processors than workers, a spinning worker occupies the core that its peer
+  // needs.
   const int processors = reinterpret_cast<Processors*>(memory_.data())->count();
   spins_ = processors >= size_ ? 1000 : 20;
 }
 
 SharedBoard::~SharedBoard() {
-  // One that fails is missed; one that ends well while others wait made other calls than they.
+  // Peers report a failed worker as lost. A worker that ends normally while others wait has made
+  // other calls than they did; has_left distinguishes these cases.
   if (std::uncaught_exceptions() == 0) {
     progress_[rank_].has_left.store(1, std::memory_order_release);
   }
@@ -102,6 +105,8 @@ void SharedBoard::begin_call(const CallSignature& call) {
 }
 
 uint64_t SharedBoard::open_chunk() {
+  // No worker may still read chunk `chunk` - kSlots from the slots that are reused. See kAhead: a
+  // worker that has published chunk `least` has finished with chunk `least` - kAhead.
   const uint64_t chunk = last_ + 1;
   if (chunk + kAhead > kSlots) {
     const uint64_t least = chunk + kAhead - kSlots;
@@ -123,6 +128,7 @@ uint64_t SharedBoard::open_chunk() {
 
 void SharedBoard::lay_out(uint64_t chunk) {
   Progress& mine = progress_[rank_];
+  // The release store of laid_out also publishes the signature, which can be relaxed.
   mine.signature[chunk % kSlots].store(signature_, std::memory_order_relaxed);
   mine.laid_out.store(chunk, std::memory_order_release);
 }
@@ -148,7 +154,7 @@ void SharedBoard::check(int peer, uint64_t chunk) const {
 }
 
 void SharedBoard::throw_different_calls(uint64_t chunk) const {
-  // Those who are on their way shall be in the message too.
+  // Waits a moment for late workers, so that the message shows their calls too.
   const auto patience = Clock::now() + std::chrono::milliseconds(300);
   std::vector<std::optional<CallSignature>> calls;
   for (int peer = 0; peer < size_; ++peer) {
@@ -170,8 +176,8 @@ void SharedBoard::throw_different_calls(uint64_t chunk) const {
   throw different_calls(calls);
 }
 
-// Spins first, because a peer is mostly microseconds away; then gives its core to the others, for
-// there may be more workers than cores; then sleeps, and looks whether the peers live.
+// Spins first, because a peer usually arrives within microseconds. Then yields, because there may
+// be more workers than cores. Then sleeps, and checks whether the peers are alive.
 void SharedBoard::wait_for(const std::atomic<uint64_t>& number, uint64_t least, int peer) const {
   constexpr int kYields = 2000;
   for (int i = 0; i < spins_ + kYields; ++i) {
@@ -201,7 +207,8 @@ void SharedBoard::wait_long_for(const std::atomic<uint64_t>& number,
     next_look = now + std::chrono::milliseconds(5);
     const bool has_left = progress_[peer].has_left.load(std::memory_order_acquire) != 0;
     const auto ended = peers_.find_ended();
-    // A peer may lay out its last chunk and end; look once more before giving up.
+    // A peer may publish its last chunk and exit between the two loads, so the number is read again
+    // after the liveness check.
     if (number.load(std::memory_order_acquire) >= least) {
       return;
     }
@@ -211,12 +218,12 @@ void SharedBoard::wait_long_for(const std::atomic<uint64_t>& number,
     if (ended) {
       const int lost = *ended < rank_ ? *ended : *ended + 1;
       throw Error(ExitCode::TryAgain,
-                  fmt::format("cannot finish {}: rank {} is gone", call_name(), lost))
+                  fmt::format("cannot finish {}: rank {} has exited", call_name(), lost))
           .fact("waiting for", fmt::format("rank {}", peer), "shared memory");
     }
     if (now - start > timeout_) {
       throw Error(ExitCode::TryAgain,
-                  fmt::format("cannot finish {}: rank {} did not come within {}",
+                  fmt::format("cannot finish {}: rank {} did not arrive within {}",
                               call_name(),
                               peer,
                               format_duration(std::chrono::duration<double>(timeout_).count())));

@@ -14,24 +14,50 @@
 
 namespace lockstep::comm {
 
-// Where the workers of one machine lay out what they have for each other: a piece of shared memory
-// in which each of them has slots, used in turn for one chunk after the other, and a word on how
-// far it has come. Knows no collective.
+// Chunked exchange between the workers of one machine through a segment of shared memory. Knows no
+// collective: shared_collectives.cpp builds them on it.
 //
-// Every chunk bears the call that it belongs to, and a worker that finds another call than its own
-// throws an Error that says what each of them does. A lost peer is an Error with
+// Layout of the segment, for W workers:
+//
+//   +------------+-----------------------+---------+------------------------------------------+
+//   | Processors | Progress x W          | padding | slots                                    |
+//   | 128 bytes  | 128 bytes each        | to 4096 | kSlots x W x chunk_bytes                 |
+//   +------------+-----------------------+---------+------------------------------------------+
+//   slot(w, c) = slots + ((c % kSlots) * W + w) * chunk_bytes
+//
+// Data moves in chunks. Chunks are numbered from 1, and equal numbers on all workers belong to the
+// same part of the same call. Chunk c of worker w is stored in slot(w, c), so a slot is reused
+// every kSlots chunks.
+//
+// Who may write, and when:
+// - Worker w alone writes Progress[w] and its slots. Every other worker only reads them. The
+//   exception is Processors, a set that all workers extend with atomic operations before they meet.
+// - Worker w writes slot(w, c) between open_chunk(), which returns c, and lay_out(c). open_chunk()
+//   waits until no worker still reads chunk c - kSlots from this slot.
+// - After lay_out(c), worker w may still write a part of slot(w, c) that no other worker reads
+//   before mark_reduced(c). The all-reduce in parts stores its sums there.
+//
+// Memory ordering: lay_out() and mark_reduced() publish the data with a release store of the chunk
+// number; await() and await_reduced() read this number with an acquire load. A reader that sees
+// number >= c therefore sees the content of slot(w, c). The opposite direction, reads of a slot
+// before its reuse, is ordered in the same way: a peer publishes chunk c - 1 only after it has
+// finished reading chunk c - 4 (kAhead).
+//
+// Every chunk carries the packed signature of its call. A worker that finds a signature other than
+// its own throws an Error that shows the call of each worker. A lost peer is an Error with
 // ExitCode::TryAgain.
 class SharedBoard {
  public:
   static constexpr int kMostWorkers = 256;
 
-  // Of the memory for so many workers.
+  // Size of the segment for `size` workers.
   static size_t needed_bytes(int size);
 
-  // Tells the others which processors this worker may use; each does so before all have met.
+  // Adds the processors that this worker may use to the shared set. Every worker must do so before
+  // any worker constructs its board, because the constructor counts the set.
   static void announce_processors(const os::SharedMemory& memory);
 
-  // `peers`: all but this worker, in the order of ranks.
+  // `peers`: all workers except this one, in the order of ranks.
   SharedBoard(int rank,
               int size,
               os::SharedMemory memory,
@@ -45,29 +71,32 @@ class SharedBoard {
   int size() const { return size_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
-  // What a slot holds.
+  // Capacity of a slot.
   size_t chunk_bytes() const { return chunk_bytes_; }
 
-  // The chunks from now on belong to this call.
+  // Starts a call: the following chunks carry its signature.
   void begin_call(const CallSignature& call);
 
-  // The newest chunk so far; they are numbered alike on all workers.
+  // Number of the newest chunk; equal on all workers at the same point of the program.
   uint64_t last_chunk() const { return last_; }
 
-  // Begins the next chunk, when all have finished with what lies in its slot.
+  // Opens the next chunk. Blocks until all workers have finished with the previous content of its
+  // slots.
   uint64_t open_chunk();
 
-  // Shows this worker's slot to the others.
+  // Publishes the slot of this worker. Its content must be complete.
   void lay_out(uint64_t chunk);
 
-  // Returns when `peer` has laid out this chunk, of the same call as ours.
+  // Blocks until `peer` has published this chunk, and checks that it belongs to the same call.
   void await(int peer, uint64_t chunk);
 
-  // This worker has reduced its part of the chunk; and returns when `peer` has.
+  // Publishes that this worker has reduced its part of the chunk, and blocks until `peer` has done
+  // the same.
   void mark_reduced(uint64_t chunk);
   void await_reduced(int peer, uint64_t chunk) const;
 
-  // Nobody has looked at what the others do in the newest chunk; the next one will.
+  // Defers the signature check of the newest chunk to the next open_chunk(). For calls that do not
+  // wait for every peer, such as a broadcast.
   void check_later() { unchecked_ = last_; }
 
   std::byte* slot(int peer, uint64_t chunk) const {
@@ -76,22 +105,30 @@ class SharedBoard {
   }
 
  private:
-  // A worker that has laid out chunk c has finished with chunk c - 3: it lays out one, reduces the
-  // one before and collects the one before that.
+  // A worker that has published chunk c has finished with chunk c - 3: the deepest pipeline, the
+  // all-reduce in parts, publishes one chunk, reduces the one before and collects the one before
+  // that. Before a worker writes chunk n, which reuses the slot of chunk n - kSlots, it waits until
+  // all workers have published chunk n - kSlots + kAhead. kSlots must therefore be larger than
+  // kAhead: otherwise a worker would wait for a chunk that it has not written itself.
   static constexpr uint64_t kSlots = 4;
   static constexpr uint64_t kAhead = 3;
 
-  // How far a worker has come: the number of the chunk that it has laid out, with the call that it
-  // belongs to, and of the chunk whose part it has reduced. A cache line each, so that waiting on
-  // one disturbs no other.
+  // Progress of one worker; only this worker writes it. laid_out and reduced are in different cache
+  // lines, so that spinning on one does not slow down stores to the other.
+  //
+  //   byte 0    laid_out      number of the newest published chunk
+  //        8    signature[4]  packed signature of chunk c at index c % kSlots
+  //        40   has_left      1: the worker has ended normally and makes no further call
+  //        64   reduced       number of the newest chunk whose part is reduced
   struct alignas(64) Progress {
     std::atomic<uint64_t> laid_out;
-    std::array<std::atomic<uint64_t>, kSlots> signature;  // by the number of the chunk
+    std::array<std::atomic<uint64_t>, kSlots> signature;  // index: chunk % kSlots
     std::atomic<uint32_t> has_left;
     alignas(64) std::atomic<uint64_t> reduced;
   };
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
   static_assert(sizeof(Progress) == 128);
+  static_assert(kSlots > kAhead);
 
   static size_t head_bytes(int size);
 
@@ -111,9 +148,9 @@ class SharedBoard {
   std::byte* slots_;
   int spins_ = 0;
   uint64_t last_ = 0;
-  uint64_t unchecked_ = 0;       // a chunk whose call nobody has compared yet; 0: none
-  uint64_t next_signature_ = 0;  // of this call
-  uint64_t signature_ = 0;       // of the newest chunk's call
+  uint64_t unchecked_ = 0;       // chunk with a deferred signature check; 0: none
+  uint64_t next_signature_ = 0;  // signature of the current call
+  uint64_t signature_ = 0;       // signature of the call of the newest chunk
   bool is_first_chunk_ = false;
 };
 

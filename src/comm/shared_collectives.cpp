@@ -13,13 +13,13 @@ namespace {
 
 using Kind = CallSignature::Kind;
 
-// Up to here every worker computes the whole sum, which saves a round; two workers always do.
+// Up to this size every worker computes the whole sum, which saves a round. Two workers always do.
 constexpr size_t kOneRoundBytes = 16U << 10U;
-// Copying the next chunk and adding this one take turns at this grain: one waits for memory, the
-// other for the peer's cache.
+// Copying the next chunk and adding the current one alternate in pieces of this size: the first
+// waits for main memory, the second for the cache of the peer.
 constexpr size_t kGrainBytes = 1U << 10U;
 
-// What an all-reduce works on.
+// The elements of an all-reduce.
 struct Elements {
   std::byte* bytes;
   size_t count;
@@ -28,7 +28,7 @@ struct Elements {
   Reduction reduction;
 };
 
-// What reduce_all() reads, in the order of ranks.
+// The inputs of reduce_all(), in the order of ranks.
 class Sources {
  public:
   explicit Sources(const SharedBoard& board) : count_(static_cast<size_t>(board.size())) {}
@@ -46,8 +46,8 @@ struct Part {
   size_t end;
 };
 
-// Each of two workers computes the whole sum: a + b is the same on both. While it adds up one
-// chunk it lays out the next.
+// Each of two workers computes the whole sum: a + b is equal on both. While it adds one chunk, it
+// copies the next one into its slot.
 void all_reduce_of_two(SharedBoard& board, const Elements& all) {
   const int peer = 1 - board.rank();
   const size_t most = board.chunk_bytes() / all.width;
@@ -97,7 +97,7 @@ void all_reduce_in_one_round(SharedBoard& board, const Elements& all) {
   reduce_all(all.bytes, sources.all(), all.count, all.type, all.reduction);
 }
 
-// Of `count` elements, those that `peer` reduces.
+// The part of `count` elements that `peer` reduces.
 Part part_of(const SharedBoard& board, int peer, size_t count) {
   const auto index = static_cast<size_t>(peer);
   const auto parts = static_cast<size_t>(board.size());
@@ -134,7 +134,7 @@ void reduce_my_part(SharedBoard& board, const Elements& piece, uint64_t chunk) {
 }
 
 void collect_parts(SharedBoard& board, const Elements& piece, uint64_t chunk) {
-  // Each begins with its neighbour, lest all read from one.
+  // Each worker starts with its neighbour, so that not all read from the same worker.
   for (int step = 1; step < board.size(); ++step) {
     const int peer = (board.rank() + step) % board.size();
     board.await_reduced(peer, chunk);
@@ -145,9 +145,15 @@ void collect_parts(SharedBoard& board, const Elements& piece, uint64_t chunk) {
   }
 }
 
-// Per chunk: everyone lays out what the others need; worker r reduces the r-th part in the order
-// of ranks, and leaves it in its slot, where that part is free; everyone collects the parts of
-// the others. The three steps of three chunks are under way at once.
+// For each chunk:
+// - every worker publishes the parts that the others reduce;
+// - worker r reduces part r in the order of ranks, and stores the sum in part r of its own slot,
+//   which it has not published and no worker reads before mark_reduced();
+// - every worker collects the reduced parts of the others.
+//
+// The loop overlaps the three steps: in iteration i it publishes chunk i, reduces chunk i - 1 and
+// collects chunk i - 2. This is why a worker finishes with a chunk only three chunks later
+// (SharedBoard::kAhead).
 void all_reduce_in_parts(SharedBoard& board, const Elements& all) {
   const size_t most = board.chunk_bytes() / all.width;
   const size_t chunks = (all.count + most - 1) / most;
@@ -214,7 +220,7 @@ void broadcast(SharedBoard& board, torch::Tensor& tensor, int root) {
       std::memcpy(bytes + done, board.slot(root, chunk), count);
     }
   }
-  // Nobody has looked at what the others do; the next call will.
+  // Only the slot of the root was awaited. The next call checks the signatures of the others.
   board.check_later();
 }
 
@@ -235,7 +241,8 @@ void all_gather(SharedBoard& board, torch::Tensor& output, const torch::Tensor& 
   }
 }
 
-// Per chunk, a slot holds a piece of each worker's part; worker r adds up the r-th pieces.
+// In each chunk, a slot holds a piece of the part of every worker; worker r adds the pieces of part
+// r.
 void reduce_scatter(SharedBoard& board, torch::Tensor& output, const torch::Tensor& input) {
   board.begin_call(
       {.kind = Kind::ReduceScatter, .type = input.scalar_type(), .count = input.numel()});

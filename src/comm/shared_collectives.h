@@ -6,11 +6,12 @@
 #include "comm/shared_board.h"
 #include "lockstep/communicator.h"
 
-// Collectives over a board that all workers of a gang share; each adds up in the order of ranks.
-// Tensors are as transports take them: contiguous, on the CPU, of a type that is reduced.
+// Collectives over a SharedBoard. Each adds in the order of ranks, so the result is equal on all
+// workers to the bit. Tensors must be contiguous, on the CPU and of a type that reduce_all()
+// supports.
 namespace lockstep::comm {
 
-// Returns when all have called it.
+// A barrier: returns when all workers have called it.
 void meet(SharedBoard& board, const CallSignature& call);
 
 void all_reduce(SharedBoard& board, torch::Tensor& tensor, Reduction reduction);

@@ -21,7 +21,7 @@ std::string new_name() {
 
 class SharedMemoryRank final : public Communicator {
  public:
-  // All workers have announced their processors.
+  // All workers must have called announce_processors() before.
   SharedMemoryRank(int rank,
                    int size,
                    os::SharedMemory memory,
@@ -80,7 +80,7 @@ class SharedMemoryRank final : public Communicator {
       os::SharedMemory::remove_name(name);
     }
     if (all_well.item<int64_t>() == 0) {
-      throw Error(ExitCode::Unavailable, "cannot make a second channel of shared memory")
+      throw Error(ExitCode::Unavailable, "cannot create a second shared-memory communicator")
           .fact("needed", format_bytes(SharedBoard::needed_bytes(count)), "/dev/shm")
           .hint("--transport gloo");
     }
@@ -104,7 +104,7 @@ std::string get_text(c10d::Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Watches every other worker; nothing if one runs on another machine.
+// A watch on all other workers; nullopt if one runs on another machine.
 std::optional<os::PeerWatch> find_peers(c10d::Store& store, int rank, int size) {
   const std::string here = os::machine_identity();
   store.set(fmt::format("shm/who/{}", rank),
@@ -147,7 +147,7 @@ std::unique_ptr<Communicator> join_shared_memory(c10d::Store& store,
   if (memory) {
     SharedBoard::announce_processors(*memory);
   }
-  // All of them, or none: one that cannot join takes the others with it.
+  // Either all workers join or none: a worker that cannot join makes all others return null too.
   store.set(fmt::format("shm/ok/{}", rank), to_bytes(peers && memory ? "yes" : "no"));
   bool all_joined = true;
   for (int peer = 0; peer < size; ++peer) {

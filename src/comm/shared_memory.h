@@ -9,11 +9,11 @@
 
 namespace lockstep::comm {
 
-// Joins the gang of all workers of one machine through a piece of shared memory, over 3x the
-// bandwidth of Gloo and 1/100 of its latency. `store` is used to find each other only.
+// Joins all workers of one machine through a segment of shared memory: more than 3 times the
+// bandwidth of Gloo and 1/100 of its latency. `store` is used only for the rendezvous.
 //
-// Returns null, on all workers alike, when they do not all run on one machine or when it has no
-// room for the memory.
+// Returns null on all workers if they do not all run on one machine, or if the machine has not
+// enough space for the segment.
 std::unique_ptr<Communicator> join_shared_memory(c10d::Store& store,
                                                  int rank,
                                                  int size,

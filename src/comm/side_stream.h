@@ -10,8 +10,8 @@
 
 namespace lockstep::comm {
 
-// A queue of work on a GPU beside the one that this thread fills, so that messages travel while
-// something is computed. Speaks to the device through libtorch alone: compiles without CUDA.
+// A second stream of a GPU for messages, so that they overlap with the computation in the current
+// stream. Uses only device-independent interfaces of libtorch and compiles without CUDA.
 class SideStream {
  public:
   explicit SideStream(torch::Device device)
@@ -22,21 +22,21 @@ class SideStream {
   torch::Device device() const { return device_; }
   c10::Stream stream() const { return stream_; }
 
-  // What is queued here from now on begins when all that this thread has queued so far is done.
+  // Work queued on this stream from now on starts after all work that the current stream holds now.
   void follow() const {
     c10::Event event(device_.type());
     event.record(current());
     event.block(stream_);
   }
 
-  // What this thread queues from now on begins when all that is queued here so far is done.
+  // Work queued on the current stream from now on starts after all work that this stream holds now.
   void let_follow() const {
     c10::Event event(device_.type());
     event.record(stream_);
     event.block(current());
   }
 
-  // While the result lives, this thread queues here.
+  // This stream is current during the lifetime of the result.
   [[nodiscard]] c10::StreamGuard enter() const { return c10::StreamGuard(stream_); }
 
  private:
@@ -48,8 +48,8 @@ class SideStream {
   c10::Stream stream_;
 };
 
-// While it lives, this thread queues on another stream, after all that it has queued before; what
-// it queues later comes after all that is queued here.
+// RAII: makes `side` the current stream. Its work starts after the work queued before; work queued
+// after the end of the lifetime starts after the work queued within it.
 class OnSideStream {
  public:
   explicit OnSideStream(const SideStream& side) : side_(side) {
@@ -63,7 +63,7 @@ class OnSideStream {
     try {
       side_.let_follow();
     } catch (const std::exception&) {
-      // The GPU has failed, and whoever asks it next is told.
+      // The GPU has failed. The next operation on it reports the error.
     }
   }
 

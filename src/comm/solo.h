@@ -5,7 +5,7 @@
 
 namespace lockstep::comm {
 
-// A gang of one: every collective is the identity.
+// A process group of one worker: every collective is the identity.
 class Solo final : public Communicator {
  public:
   int rank() const override { return 0; }

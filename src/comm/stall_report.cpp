@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostNamed = 4;
 
-// Texts are ours or names of tensors; a line end in one would only spoil a message.
+// The texts are constants or names of tensors. A line break in a name would break the format.
 std::string on_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -23,7 +23,7 @@ std::string format_wait(double seconds) {
   return seconds < 60 ? fmt::format("{:.0f} s", std::max(0.0, seconds)) : format_duration(seconds);
 }
 
-// "all-reduce of 4 floats #7 (fc1.weight)"; within a stretch, that comes first.
+// "all-reduce of 4 floats #7 (fc1.weight)"; inside a scope, the name of the scope comes first.
 std::string describe_place(const Seen& seen) {
   std::string text = seen.scope;
   if (seen.in_call) {
@@ -48,8 +48,8 @@ std::string describe_last(const Seen& seen, double now) {
              : fmt::format("{} for {}, after {} #{}", what, wait, seen.call, seen.number);
 }
 
-// Whether `other` keeps `mine` waiting. Calls are numbered alike on all workers; stretches are not
-// numbered, and belong after the call before them.
+// Whether `other` keeps `mine` waiting. Calls have equal numbers on all workers. Scopes have no
+// number; a scope belongs after the last call before it.
 bool is_missing(const Seen& mine, const Seen& other) {
   if (mine.in_call) {
     return other.number < mine.number;
@@ -84,7 +84,7 @@ std::optional<Mistake> find_different_calls(const GangView& gang) {
   return differ ? std::optional(different_calls(calls)) : std::nullopt;
 }
 
-// Some have ended, and others wait in a stretch that needs all.
+// Some workers have reached the end of the program while others wait in a scope that needs all.
 std::optional<Mistake> ended_early(const GangView& gang) {
   std::vector<int> ended;
   std::vector<int> waiting;
@@ -100,7 +100,9 @@ std::optional<Mistake> ended_early(const GangView& gang) {
     if (!seen || seen->is_end) {
       continue;
     }
-    // One call before: a record that is old by a second may show a call that has ended since.
+    // The end barrier has number `number`, so a worker that waits in a scope has completed one call
+    // less. A published position may be a second old and show a call that has ended since; such
+    // workers are ignored.
     if (seen->in_call ? seen->number == number
                       : !seen->scope.empty() && seen->number + 1 == number) {
       waiting.push_back(static_cast<int>(rank));
@@ -110,12 +112,12 @@ std::optional<Mistake> ended_early(const GangView& gang) {
     return std::nullopt;
   }
   return Mistake{
-      .sentence = fmt::format("cannot go on: {} ended before the others", format_ranks(ended)),
+      .sentence = fmt::format("{} finished before the others", format_ranks(ended)),
       .facts = {list_calls(ended, describe_place(*gang[static_cast<size_t>(ended.front())])),
                 list_calls(waiting, describe_place(*gang[static_cast<size_t>(waiting.front())]))},
       .hint =
           "give all workers the same number of batches, or set StrategyOptions::uneven and call "
-          "Strategy::join() where a worker has no more"};
+          "Strategy::join() on a worker without batches"};
 }
 
 }  // namespace
@@ -174,12 +176,11 @@ Mistake different_calls(const std::vector<Doing>& calls) {
     }
     group->ranks.push_back(each.rank);
   }
-  Mistake mistake{
-      .sentence = "cannot go on: the workers make different calls",
-      .facts = {},
-      .hint =
-          "make the same calls on every worker; for one that runs out of data before the "
-          "others: StrategyOptions::uneven and Strategy::join()"};
+  Mistake mistake{.sentence = "workers made different collective calls",
+                  .facts = {},
+                  .hint =
+                      "make the same calls on every worker; if a worker has fewer batches, use "
+                      "StrategyOptions::uneven and Strategy::join()"};
   mistake.facts.reserve(groups.size());
   for (const Group& group : groups) {
     mistake.facts.push_back(list_calls(group.ranks, group.first->words));
@@ -221,7 +222,7 @@ std::optional<std::string> find_missing(const GangView& gang, int me, double now
   if (missing.empty()) {
     return std::nullopt;
   }
-  std::string text = fmt::format("{} {} not come to {} for {}",
+  std::string text = fmt::format("{} {} been missing from {} for {}",
                                  format_ranks(missing),
                                  missing.size() == 1 ? "has" : "have",
                                  describe_place(mine),
@@ -244,7 +245,7 @@ std::optional<std::string> find_missing(const GangView& gang, int me, double now
 std::string describe_hang(const GangView& gang, int me, double now) {
   const Seen& mine = *gang[static_cast<size_t>(me)];
   return fmt::format(
-      "no worker is missing, but rank {} is in {} for {}: the transport may hang, or it is slow",
+      "no rank is missing, but rank {} has been in {} for {}: the transport hangs or is slow",
       me,
       describe_place(mine),
       format_wait(now - mine.since));

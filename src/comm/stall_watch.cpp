@@ -30,16 +30,19 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr auto kTick = milliseconds(250);
-// Between two words of a worker about itself: a store takes thousands a second.
+// Minimum time between two publications of a worker. A store handles thousands of writes per
+// second.
 constexpr double kPublishEvery = 2;  // seconds
-// In a call for so long, a worker says again and again that it is still there.
+// A worker that has been in a call for longer than this publishes repeatedly, to show that it is
+// alive.
 constexpr auto kLong = std::chrono::seconds(1);
 constexpr auto kStoreTimeout = std::chrono::seconds(10);
-// For the watching thread to end; it may wait for a store that does not answer.
+// Maximum time to wait for the watch thread, which may be blocked on a store that does not respond.
 constexpr auto kPatience = std::chrono::seconds(2);
-// For the others to come, before the store that they come to may go.
+// Maximum time that rank 0 keeps the store for the last publication of the others.
 constexpr auto kStay = std::chrono::seconds(1);
-// All are inside, and nobody comes out: that may be slow work of theirs, so it is told later.
+// If all workers are inside the same call, it may simply be slow, so a hang is reported later than
+// a missing rank.
 constexpr double kHangFactor = 6;
 
 double wall_time() {
@@ -62,13 +65,17 @@ std::string find_text(c10d::Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Where the store is to be found: any of these addresses.
+// Addresses of the store; any of them may be reachable.
 struct Meeting {
   std::vector<std::string> hosts;
   int port = 0;
 };
 
-// What the watching thread uses; it may outlive the watch by a store that does not answer.
+// State of the watch thread. Shared with it, because the thread may outlive the watch if the store
+// does not respond.
+//
+// Threads: the fields from store_ to next_shutdown_ belong to the watch thread until is_done_ is
+// set. Afterwards explain() may use them on another thread; mutex_ orders the two.
 class Watcher {
  public:
   Watcher(std::shared_ptr<CallRecord> record,
@@ -85,31 +92,31 @@ class Watcher {
 
   void request_stop() { stop_.request_stop(); }
 
-  // The foot of the thread. Without a store, a gang trains as well; only nobody watches.
+  // Thread function. A failure ends only the watch: training does not need it.
   void run() noexcept {
     try {
       if (connect()) {
         watch(stop_.get_token());
-        // The last word: where this worker ended.
+        // The final position of this worker, which the others may need for their explanation.
         publish(look());
         stay_for_the_others();
       }
     } catch (const std::exception& fault) {
       const std::string reason = fault.what();
-      log::debug("the watch for workers that hang ends: {}", reason.substr(0, reason.find('\n')));
+      log::debug("stall watch stopped: {}", reason.substr(0, reason.find('\n')));
     }
     const std::lock_guard lock(mutex_);
     is_done_ = true;
     changed_.notify_all();
   }
 
-  // False if the thread is still there: it waits for a store that does not answer.
+  // Returns false if the thread is still blocked on a store that does not respond.
   bool wait_until_done(milliseconds timeout) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, timeout, [this] { return is_done_; });
   }
 
-  // Only when the thread is done.
+  // Must be called only after the thread is done.
   std::optional<Explanation> explain(milliseconds patience) {
     const CallView view = record_->read();
     if (!store_ || !(view.failed || view.is_inside())) {
@@ -120,7 +127,9 @@ class Watcher {
     for (const auto start = Clock::now(); Clock::now() - start < patience;) {
       GangView gang = read_all();
       for (size_t rank = 0; rank < gang.size(); ++rank) {
-        // A worker that says the same again is there; the last word of another may be an old one.
+        // Only current positions count. A position is current if its beat has grown since the first
+        // read, or if the worker has failed and therefore no longer publishes. Any other position
+        // may be outdated and would produce a wrong explanation.
         const bool is_true =
             static_cast<int>(rank) == place_.rank ||
             (gang[rank] &&
@@ -138,7 +147,7 @@ class Watcher {
  private:
   bool connect() {
     contract::WorkerPlace place = place_;
-    place.has_agent_store = true;  // somebody serves it already
+    place.has_agent_store = true;  // the store exists already; connect only
     place.master_port = meeting_.port;
     for (const std::string& host : meeting_.hosts) {
       if (os::wait_for_port(host, meeting_.port, std::chrono::seconds(3))) {
@@ -149,12 +158,13 @@ class Watcher {
         return true;
       }
     }
-    log::debug("nobody watches for workers that hang: the store is not to be reached");
+    log::debug("stall watch disabled: cannot reach the store");
     return false;
   }
 
-  // Rank 0 serves the store, and may be about to end. A client of libtorch 1.13 whose connection is
-  // reset while it is being made ends its process; so nobody may be on the way any more.
+  // Rank 0 serves the store and may be about to exit. A client of libtorch 1.13 terminates its
+  // process if the connection is reset while it is being established. So rank 0 waits until all
+  // others have published, and no client connects any more.
   void stay_for_the_others() {
     if (place_.rank != 0) {
       return;
@@ -193,7 +203,8 @@ class Watcher {
     }
     if (view.since != waiting_since_) {
       waiting_since_ = view.since;
-      // The lowest of those that wait speaks, so the others come a little later.
+      // A small delay that grows with the rank: the lowest waiting rank claims the report before
+      // the others try.
       next_word_ = options_.warning + 0.02 * std::min(place_.rank, 40);
       next_shutdown_ = options_.shutdown;
     }
@@ -244,7 +255,8 @@ class Watcher {
     return gang;
   }
 
-  // One word for the gang in each period, whoever comes first.
+  // Elects one rank per warning period. The first compareSet on the value that was read wins; all
+  // others see a changed value.
   bool claim_word() {
     const std::string last = find_text(*store_, "word");
     const double now = wall_time();
@@ -281,19 +293,20 @@ class Watcher {
     publish(view);
     const GangView gang = read_all();
     if (const auto text = find_missing(gang, place_.rank, wall_time())) {
-      end(Error(ExitCode::TryAgain, fmt::format("cannot go on: {}", *text))
+      end(Error(ExitCode::TryAgain, fmt::format("stalled: {}", *text))
               .fact("waited",
                     format_duration(seconds(Clock::now() - view.since)),
                     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"));
     }
   }
 
-  // The thread that makes the call sits in a library that nothing can throw out of; so this one
-  // ends the process.
+  // The calling thread is blocked in a library that cannot be interrupted by an exception, so this
+  // thread ends the process.
   [[noreturn]] void end(const Error& error) { end({error, claim_mistake()}); }
 
  public:
-  // One worker speaks; the others leave time for that, and for the launcher to end them.
+  // The elected worker prints the error. The others wait, so that its output comes first and the
+  // launcher can stop them.
   [[noreturn]] static void end(const Explanation& known) {
     const Error& error = known.error;
     if (known.speaks) {
@@ -308,13 +321,13 @@ class Watcher {
 
  private:
   std::shared_ptr<CallRecord> record_;
-  compat::StorePtr served_;  // rank 0 keeps it for the others
+  compat::StorePtr served_;  // keeps the server alive on rank 0
   Meeting meeting_;
   contract::WorkerPlace place_;
   StallOptions options_;
   std::string host_;
 
-  compat::StorePtr store_;  // a connection of its own: one that waits blocks no other
+  compat::StorePtr store_;  // own connection: a blocked request delays no other user
   CallView published_;
   Clock::time_point published_at_;
   uint64_t beat_ = 0;
@@ -346,7 +359,7 @@ class ThreadedWatch final : public StallWatch, private Witness {
   std::optional<Explanation> explain() override { return stop() ? ask() : std::nullopt; }
 
  private:
-  // On any thread: it only asks the watching one to end.
+  // Called on any thread. Only requests the watch thread to stop.
   void tell_and_end() noexcept override {
     watcher_->request_stop();
     if (!watcher_->wait_until_done(kPatience)) {
@@ -361,13 +374,14 @@ class ThreadedWatch final : public StallWatch, private Witness {
     try {
       return watcher_->explain(milliseconds(4500));
     } catch (const std::exception& fault) {
-      // The store went with rank 0; what is known already must do.
+      // The store was served by rank 0, which has exited. Nothing more can be found out.
       log::debug("cannot ask the other workers: {}", fault.what());
       return std::nullopt;
     }
   }
 
-  // A store whose machine is gone may never answer; a process that ends must not wait for it.
+  // A store on a lost machine may never respond. An ending process must not wait for it, so the
+  // thread is detached.
   bool stop() {
     watcher_->request_stop();
     if (!thread_.joinable()) {
@@ -387,7 +401,7 @@ class ThreadedWatch final : public StallWatch, private Witness {
   std::thread thread_;
 };
 
-// mpirun's workers met without a store: rank 0 serves one, on a port that the kernel chooses.
+// Workers of mpirun have no store. Rank 0 serves one on a port chosen by the kernel.
 compat::StorePtr serve_store(int world_size, Meeting& meeting) {
   c10d::TCPStoreOptions options;
   options.port = 0;
@@ -406,7 +420,7 @@ compat::StorePtr serve_store(int world_size, Meeting& meeting) {
   return store;
 }
 
-// All workers call it.
+// Called by all workers together.
 compat::StorePtr meet_by(Communicator& communicator,
                          const contract::WorkerPlace& place,
                          Meeting& meeting) {
@@ -417,7 +431,7 @@ compat::StorePtr meet_by(Communicator& communicator,
       served = serve_store(communicator.size(), meeting);
       text = fmt::format("{}\n{}", meeting.port, join(meeting.hosts, "\n"));
     } catch (const std::exception& fault) {
-      log::debug("nobody watches for workers that hang: {}", fault.what());
+      log::debug("stall watch disabled: {}", fault.what());
     }
   }
   const std::vector<std::string> lines = split(communicator.broadcast_bytes(text), '\n');

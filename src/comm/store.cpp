@@ -26,18 +26,18 @@ compat::StorePtr connect(const contract::WorkerPlace& place,
   return c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
 }
 
-// torchrun's agent keeps one store for all attempts.
+// The agent of torchrun keeps one store for all attempts, so keys must contain the attempt.
 std::string in_attempt(const contract::WorkerPlace& place, std::string_view name) {
   return fmt::format("attempt-{}/{}", place.attempt, name);
 }
 
-// What a worker writes when it has come.
+// Key that marks the arrival of a rank.
 std::string here(const contract::WorkerPlace& place, int rank) {
   return in_attempt(place, fmt::format("here-{}", rank));
 }
 
-// Who has not come; nobody where the store tells no more. Through a line of its own: the one that
-// has waited may still get its answer.
+// Ranks that have not arrived; empty if the store no longer responds. Uses a connection of its own,
+// because a late response to the timed-out request may still arrive on the first one.
 std::vector<int> find_missing(const contract::WorkerPlace& place) {
   std::vector<int> missing;
   try {
@@ -48,7 +48,7 @@ std::vector<int> find_missing(const contract::WorkerPlace& place) {
       }
     }
   } catch (const std::exception& fault) {
-    log::warn("cannot find out who is missing: {}", fault.what());
+    log::warn("cannot determine the missing ranks: {}", fault.what());
   }
   return missing;
 }
@@ -60,23 +60,25 @@ compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::mil
   const bool serves = place.rank == 0 && !place.has_agent_store;
   if (serves && !os::is_port_free("0.0.0.0", place.master_port)) {
     throw Error(ExitCode::Unavailable,
-                fmt::format("cannot serve the gang on {}: the port is in use", endpoint))
+                fmt::format("cannot start the rendezvous on {}: the port is in use", endpoint))
         .fact("port", std::to_string(place.master_port), "MASTER_PORT")
         .hint("start with lockstep run, which finds a free port, or set another MASTER_PORT");
   }
-  // A client of libtorch that comes before the server listens sleeps a whole second; wait here.
+  // A client of libtorch that connects before the server listens sleeps for a whole second, so wait
+  // for the port here.
   if (!serves && !os::wait_for_port(place.master_addr, place.master_port, timeout)) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot reach rank 0 on {}", endpoint))
         .fact("waited",
               format_duration(std::chrono::duration<double>(timeout).count()),
               fmt::format("rank {}", place.rank))
-        .hint("check that rank 0 runs, and that MASTER_ADDR is an address that this node reaches");
+        .hint("check that rank 0 is running and that this node can reach MASTER_ADDR");
   }
   try {
     return connect(place, serves, timeout);
   } catch (const std::exception& fault) {
     const std::string reason = fault.what();
-    throw Error(ExitCode::Unavailable, fmt::format("cannot join the gang's store on {}", endpoint))
+    throw Error(ExitCode::Unavailable,
+                fmt::format("cannot connect to the rendezvous on {}", endpoint))
         .fact("reason", reason.substr(0, reason.find('\n')), "libtorch's TCPStore");
   }
 }
@@ -99,12 +101,12 @@ void await_all(const compat::StorePtr& store,
     reason.resize(std::min(reason.find('\n'), reason.size()));
   }
   if (std::chrono::steady_clock::now() - begun < timeout * 9 / 10) {
-    throw Error(ExitCode::Unavailable, "cannot bring the gang together: its store is gone")
+    throw Error(ExitCode::Unavailable, "rendezvous failed: lost the connection to the store")
         .fact("reason", reason, "libtorch's TCPStore")
-        .hint(place.has_agent_store ? "look at what torchrun said last"
-                                    : "look at what rank 0 said last");
+        .hint(place.has_agent_store ? "check the last output of torchrun"
+                                    : "check the last output of rank 0");
   }
-  Error error(ExitCode::Unavailable, "cannot bring the gang together: not all workers came");
+  Error error(ExitCode::Unavailable, "rendezvous timed out: not all workers arrived");
   if (const std::vector<int> missing = find_missing(place); !missing.empty()) {
     error.fact("missing", fmt::format("{} of {}", format_ranks(missing), place.world_size));
   } else {
@@ -114,7 +116,7 @@ void await_all(const compat::StorePtr& store,
       .fact("waited",
             format_duration(std::chrono::duration<double>(timeout).count()),
             fmt::format("--timeout, rank {}", place.rank))
-      .hint("look at what these workers do before they join, or give them a longer --timeout");
+      .hint("check what these workers do before they join, or increase --timeout");
 }
 
 }  // namespace lockstep::comm

@@ -8,13 +8,13 @@
 
 namespace lockstep::comm {
 
-// The store through which the workers of a gang find each other: rank 0, or torchrun's agent,
-// serves it on master_addr:master_port. Throws an Error if the port is taken or nobody answers in
+// Connects to the store of the rendezvous. Rank 0 or the agent of torchrun serves it on
+// master_addr:master_port. Throws an Error if the port is in use or the server does not respond in
 // time.
 compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::milliseconds timeout);
 
-// Waits until all workers of the gang have called this. Throws an Error that names those who did
-// not come in time.
+// Blocks until all workers have called this. Throws an Error that names the ranks that did not
+// arrive in time.
 void await_all(const compat::StorePtr& store,
                const contract::WorkerPlace& place,
                std::chrono::milliseconds timeout);

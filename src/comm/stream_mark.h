@@ -7,14 +7,15 @@
 
 namespace lockstep::comm {
 
-// Whether libtorch can say how long a GPU took from one mark to another.
+// Whether this libtorch can measure the time between two events on a GPU.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 6)
 inline constexpr bool kHasStreamTimes = true;
 #else
 inline constexpr bool kHasStreamTimes = false;
 #endif
 
-// A moment in the stream that is current where it is made; the GPU passes it when it gets there.
+// A position in the current stream, recorded at construction. The GPU passes it when it has done
+// all work queued before.
 class StreamMark {
  public:
   explicit StreamMark(torch::Device device)
@@ -24,7 +25,7 @@ class StreamMark {
 
   bool is_passed() const { return event_.query(); }
 
-  // Both are passed; kHasStreamTimes.
+  // Both marks must have been passed. Returns 0 unless kHasStreamTimes.
   double seconds_since([[maybe_unused]] const StreamMark& earlier) const {
     if constexpr (kHasStreamTimes) {
       return elapsed(earlier.event_, event_) / 1000;
@@ -33,7 +34,7 @@ class StreamMark {
   }
 
  private:
-  // A template, so that a libtorch that has no such times is not asked.
+  // A template, so that it is not instantiated with a libtorch without elapsedTime().
   template <typename Event>
   static double elapsed(const Event& from, const Event& to) {
     return from.elapsedTime(to);

@@ -12,35 +12,35 @@
 
 namespace lockstep::comm {
 
-// How long the stream in which a worker computes has stood still for messages of the gang. Begin
-// and end of each wait are marks in it, looked at when the GPU has passed them: nobody waits for
-// that. Any thread may call.
+// Time that the compute stream of a worker has waited for messages. Begin and end of each wait are
+// marks in the stream, which are evaluated after the GPU has passed them; no thread waits for the
+// GPU. Thread-safe.
 class StreamWaits {
  public:
-  // Of a step: forward and backward, and the update. What is waited for elsewhere is not counted.
+  // Parts of a step: forward and backward, and the update. Waits elsewhere are not counted.
   enum Part : size_t { Gradients, Update, Elsewhere };
   static constexpr size_t kParts = 2;
   using Seconds = std::array<double, kParts>;
 
   explicit StreamWaits(torch::Device device) : device_(device) {}
 
-  // The stream that is current is the one that computes.
+  // Declares the current stream to be the compute stream.
   void set_home();
 
-  // What begins from here on belongs to this part.
+  // Waits that begin from here on belong to this part.
   void set_part(Part part);
 
-  // Around whatever lets the current stream wait. One within another counts once; in any other
-  // stream than home, not at all.
+  // Around operations that make the current stream wait. Nested pairs count once. Streams other
+  // than the compute stream are ignored.
   void begin();
   void end();
 
-  // Something goes out; where the stream has come to wait for it, all since the last such moment
-  // was waiting. Without one since the last time, nothing.
+  // hand_over() marks that a message was started. wait_since_hand_over() counts the time since the
+  // last such mark as waiting, or nothing without a mark since the last call.
   void hand_over();
   void wait_since_hand_over();
 
-  // Of the waits that the GPU has passed since the last call.
+  // Returns and resets the waits that the GPU has passed.
   Seconds take();
 
  private:

@@ -9,7 +9,7 @@
 
 namespace lockstep::comm {
 
-// Does one thing after another on a thread of its own.
+// Executes tasks in order on a thread of its own. The destructor executes the queued tasks first.
 class TaskQueue {
  public:
   TaskQueue() : thread_([this](const std::stop_token& stop) { loop(stop); }) {}

@@ -21,14 +21,14 @@ namespace {
 
 using Kind = CallSignature::Kind;
 
-// What the threads share: a meeting point that a failed thread can break, and the tensors that each
-// has laid out for the others.
+// State that the threads share: a barrier that a failed thread can break, and the tensors that each
+// rank offers to the others.
 class Meeting {
  public:
   explicit Meeting(int size)
       : offers_(static_cast<size_t>(size)), calls_(static_cast<size_t>(size)), size_(size) {}
 
-  // Lays out this rank's tensor and waits until all have, for the same call.
+  // Offers the tensor of this rank and waits until all ranks have done so for the same call.
   void lay_out(int rank, const CallSignature& call, const torch::Tensor& tensor = {}) {
     std::unique_lock lock(mutex_);
     offers_[static_cast<size_t>(rank)] = tensor;
@@ -38,7 +38,7 @@ class Meeting {
 
   const torch::Tensor& offer(int rank) const { return offers_[static_cast<size_t>(rank)]; }
 
-  // Waits until all have finished with what was laid out.
+  // Waits until all ranks have finished reading the offered tensors.
   void finish() {
     std::unique_lock lock(mutex_);
     arrive(lock);
@@ -57,7 +57,7 @@ class Meeting {
     }
   }
 
-  // This rank makes no more calls; those who still wait for it made others than it.
+  // This rank makes no further calls. Ranks that still wait for it have made different calls.
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
     calls_[static_cast<size_t>(rank)] = CallSignature{.kind = Kind::End};
@@ -65,7 +65,7 @@ class Meeting {
     all_here_.notify_all();
   }
 
-  // A meeting of the first `count` ranks; all ranks of this one call it.
+  // The shared state of the first `count` ranks. All ranks of this one call it.
   std::shared_ptr<Meeting> split(int rank, int count) {
     if (rank == 0) {
       const std::lock_guard lock(mutex_);
@@ -106,21 +106,21 @@ class Meeting {
       throw Error(*quarrel_);
     }
     if (first_failure_ != nullptr) {
-      throw Error(ExitCode::TryAgain, "cannot go on: another worker of this gang has failed");
+      throw Error(ExitCode::TryAgain, "another worker of this process has failed");
     }
   }
 
   std::mutex mutex_;
   std::condition_variable all_here_;
   std::vector<torch::Tensor> offers_;
-  std::vector<std::optional<CallSignature>> calls_;  // of this round, in the order of ranks
+  std::vector<std::optional<CallSignature>> calls_;  // calls of this round, indexed by rank
   std::vector<std::weak_ptr<Meeting>> children_;
   std::shared_ptr<Meeting> newest_child_;
   std::exception_ptr first_failure_;
   uint64_t round_ = 0;
   int arrived_ = 0;
-  bool has_left_ = false;         // a rank has come to its end
-  std::optional<Error> quarrel_;  // the ranks made different calls; what each of them says
+  bool has_left_ = false;         // a rank has ended normally
+  std::optional<Error> quarrel_;  // the ranks made different calls
   int size_;
 };
 
@@ -136,7 +136,8 @@ class ThreadRank final : public Communicator {
  protected:
   void do_barrier() override { meeting_.lay_out(rank_, barrier_signature(*call_record())); }
 
-  // Each rank reduces one part in the order of ranks, and writes it to all.
+  // Each rank reduces one part in the order of ranks and writes it into the tensors of all ranks.
+  // Parts do not overlap, so no lock is needed between lay_out() and finish().
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
     meeting_.lay_out(rank_,
                      {.kind = Kind::AllReduce,

@@ -7,10 +7,11 @@
 
 namespace lockstep::comm {
 
-// Runs `body` on `size` threads of this process, each with its own Communicator of one gang.
+// Runs `body` on `size` threads of this process, each with a Communicator of the same process
+// group.
 //
-// Returns when all have ended. If one throws, the others' next collective throws too, and the first
-// exception is rethrown here.
+// Returns when all have ended. If one throws, the next collective of the others throws too, and the
+// first exception is rethrown here.
 void run_thread_gang(int size, const std::function<void(Communicator&)>& body);
 
 }  // namespace lockstep::comm

@@ -8,11 +8,12 @@
 namespace lockstep::comm {
 namespace {
 
-// Who speaks with the other neighbourhoods: each worker for its share, or the first one for all.
+// Which workers communicate with other neighbourhoods: each worker for its share, or the first one
+// for all.
 enum class Bridge { Each, Leader };
 
-// What a gang of gangs is made of. Only the last neighbourhood may have fewer than `full` workers,
-// and then the bridge is the leader's.
+// The parts of a hierarchical group. Only the last neighbourhood may have fewer than `full`
+// workers; the bridge must then be Leader.
 struct Levels {
   Communicator* inner = nullptr;
   Communicator* outer = nullptr;
@@ -31,7 +32,8 @@ class TwoLevelRank final : public Communicator {
                                                 levels_.outer->size() == neighbourhoods()));
   }
 
-  // Destroys the channels with the gang: the outer one, which may wait for peers, first.
+  // Takes ownership of both groups. kept_outer_ is declared after kept_inner_ and therefore
+  // destroyed first: it may still wait for peers.
   void keep(std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> outer) {
     kept_inner_ = std::move(inner);
     kept_outer_ = std::move(outer);
@@ -67,8 +69,8 @@ class TwoLevelRank final : public Communicator {
     all_reduce_by_shares(tensor, reduction);
   }
 
-  // Across among those of the root's inner rank, then within; a leader first needs it from the
-  // root.
+  // First between the neighbourhoods, among the workers with the inner rank of the root, then
+  // within each. With Bridge::Leader, the leader first receives the tensor from the root.
   void do_broadcast(torch::Tensor& tensor, int root) override {
     const int home = root / levels_.full;
     const int place = root % levels_.full;
@@ -134,8 +136,8 @@ class TwoLevelRank final : public Communicator {
     output.copy_(rows[inner_.rank()]);
   }
 
-  // Whole neighbourhoods stay as they are. If one is cut in two its workers have no counterparts,
-  // and leaders speak for all.
+  // Complete neighbourhoods stay as they are. If one is cut in two, its workers lack counterparts
+  // in other neighbourhoods, so the leaders act for all.
   std::unique_ptr<Communicator> do_subset(int count) override {
     const int whole = count / levels_.full;
     const int rest = count % levels_.full;
@@ -165,7 +167,8 @@ class TwoLevelRank final : public Communicator {
   int neighbourhoods() const { return (size_ + levels_.full - 1) / levels_.full; }
   bool speaks() const { return levels_.bridge == Bridge::Each || inner_.rank() == 0; }
 
-  // Each worker sums its share within, then across; then they hand each other the sums.
+  // Each worker reduces its share within the neighbourhood (reduce-scatter), then across
+  // neighbourhoods (all-reduce); then the neighbourhood gathers the shares.
   void all_reduce_by_shares(torch::Tensor& tensor, Reduction reduction) {
     torch::Tensor flat = tensor.view({-1});
     const int64_t total = flat.numel();
@@ -185,7 +188,7 @@ class TwoLevelRank final : public Communicator {
     flat.copy_(inner_.all_gather(mine).view({-1}).narrow(0, 0, total));
   }
 
-  // `rows` with zeros up to `count` of them.
+  // `rows`, padded with zeros to `count` rows.
   static torch::Tensor padded(const torch::Tensor& rows, int64_t count) {
     if (rows.size(0) == count) {
       return rows;
@@ -204,7 +207,7 @@ class TwoLevelRank final : public Communicator {
   std::unique_ptr<Communicator> kept_outer_;
 };
 
-// Those who do not speak with other neighbourhoods learn from their leader how it is done.
+// Workers without an outer group learn from the leader of their neighbourhood which bridge is used.
 Levels agree_on_levels(Communicator& inner, Communicator* outer) {
   const torch::Tensor words = torch::tensor(
       {outer != nullptr ? 1 : 0, outer != nullptr && outer->overlaps() ? 1 : 0}, torch::kInt32);
@@ -220,7 +223,7 @@ Levels agree_on_levels(Communicator& inner, Communicator* outer) {
 std::unique_ptr<TwoLevelRank> join_levels(
     Communicator& inner, Communicator* outer, int rank, int size, std::string kind) {
   LOCKSTEP_CHECK(size % inner.size() == 0 && rank >= 0 && rank < size);
-  // One neighbourhood has nobody to speak with.
+  // A single neighbourhood needs no outer group.
   return std::make_unique<TwoLevelRank>(
       agree_on_levels(inner, size == inner.size() ? nullptr : outer), rank, size, std::move(kind));
 }

@@ -8,18 +8,19 @@
 
 namespace lockstep::comm {
 
-// A gang of gangs: `inner` joins workers that are near each other (threads of a process, processes
-// of a node), `outer` joins those of several such neighbourhoods. Most bytes then stay near.
+// A hierarchical process group: `inner` connects workers that are close to each other (threads of a
+// process, processes of a node), `outer` connects several such neighbourhoods. Most bytes then stay
+// within a neighbourhood.
 //
 // `rank` == neighbourhood * inner.size() + inner.rank(); every neighbourhood has inner.size()
-// workers. `outer` is either there on every worker and joins those of equal inner rank, each of
-// which brings its share across; or on those of inner rank 0 only, which speak for the others, and
-// null elsewhere. Its ranks are the neighbourhoods. All workers call this together. `inner` and
-// `outer` must outlive the result; `kind` is what kind() says.
+// workers. `outer` either exists on every worker and connects workers of equal inner rank, each of
+// which transfers its share; or it exists only on workers of inner rank 0, which act for the
+// others, and is null elsewhere. The ranks of `outer` are the neighbourhoods. All workers call this
+// together. `inner` and `outer` must outlive the result. `kind` is the result of kind().
 std::unique_ptr<Communicator> make_two_level(
     Communicator& inner, Communicator* outer, int rank, int size, std::string kind);
 
-// The same, and the result keeps both.
+// As above, but the result owns both.
 std::unique_ptr<Communicator> make_two_level(std::unique_ptr<Communicator> inner,
                                              std::unique_ptr<Communicator> outer,
                                              int rank,

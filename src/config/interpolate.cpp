@@ -19,13 +19,12 @@ bool is_key(std::string_view name) {
 }
 
 Error unknown(const Node& node, const std::string& name, std::span<const std::string> known) {
-  Error error(ExitCode::Usage,
-              fmt::format("cannot replace ${{{}}}: there is no key '{}'", name, name));
+  Error error(ExitCode::Usage, fmt::format("cannot replace ${{{}}}: unknown key '{}'", name, name));
   error.fact("where", describe(node.place));
   if (const auto closest = find_closest(name, known)) {
     error.hint(fmt::format("${{{}}}", *closest));
   }
-  error.hint(fmt::format("$${{{}}} if the shell shall replace it", name));
+  error.hint(fmt::format("$${{{}}} if the shell is to replace it", name));
   return error;
 }
 

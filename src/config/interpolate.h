@@ -11,12 +11,12 @@
 
 namespace lockstep::config {
 
-// What a name in ${name} stands for; nothing: it is not ours.
+// The value of a name in ${name}; nothing if the name is unknown.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Puts values for ${name} in a text. What is written like a key (small letters, digits, _) must be
-// known; what is not (${SLURM_JOB_ID}, ${x:-y}) is the shell's and stays. $${name} is a literal
-// ${name}. `known` proposes the closest. Throws an Error (64) with the place of `node`.
+// Replaces ${name} in a text. A name in the form of a key (small letters, digits, _) must be known;
+// others (${SLURM_JOB_ID}, ${x:-y}) are left to the shell. $${name} becomes a literal ${name}.
+// `known` provides suggestions. Throws an Error (64) with the place of `node`.
 std::string interpolate(const Node& node, const Lookup& lookup, std::span<const std::string> known);
 
 }  // namespace lockstep::config

@@ -101,7 +101,7 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const Node& node,
   std::vector<std::pair<std::string, std::string>> pairs;
   if (node.kind == Node::Kind::Map) {
     for (const Entry& entry : node.entries) {
-      // An empty value is an empty text here: `NAME:` sets it to nothing.
+      // An empty value sets the variable to an empty text: `NAME:`.
       const bool is_empty = entry.value.kind == Node::Kind::Nothing;
       pairs.emplace_back(
           entry.key,

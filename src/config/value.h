@@ -10,11 +10,11 @@
 #include "config/yaml.h"
 #include "lockstep/error.h"
 
-// What a node means. Each throws an Error (64) that names the key, the place, what was expected and
-// what is there.
+// Conversions of a node. Each throws an Error (64) with the key, the place, the expected and the
+// actual value.
 namespace lockstep::config {
 
-// "cannot understand KEY 'TEXT'", with place and expectation; the caller may add a hint.
+// "cannot understand KEY 'TEXT'", with place and expectation; the caller can add a hint.
 Error not_understood(const Node& node, std::string_view key, std::string_view expected);
 
 std::string read_text(const Node& node, std::string_view key);
@@ -25,16 +25,16 @@ struct Bounds {
 };
 int64_t read_whole(const Node& node, std::string_view key, Bounds bounds);
 
-// true, yes, on, 1 and their opposites, in any case.
+// true, yes, on, 1 and their opposites, in upper or lower case.
 bool read_flag(const Node& node, std::string_view key);
 
-// A list of scalars, or one text with the pieces between commas; blanks around a piece are dropped.
+// A list of scalars, or one text split at commas; trims each piece.
 std::vector<std::string> read_list(const Node& node, std::string_view key);
 
-// A list of scalars, or one text that is the only line; nothing is cut.
+// A list of scalars, or one text as the only line, unchanged.
 std::vector<std::string> read_lines(const Node& node, std::string_view key);
 
-// A map of scalars; as a list, NAME=VALUE each.
+// A map of scalars, or a list of NAME=VALUE.
 std::vector<std::pair<std::string, std::string>> read_pairs(const Node& node, std::string_view key);
 
 }  // namespace lockstep::config

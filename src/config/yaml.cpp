@@ -13,9 +13,9 @@
 namespace lockstep::config {
 namespace {
 
-constexpr int kDeepest = 32;  // deeper is no configuration but an attack, or a mistake
+constexpr int kDeepest = 32;  // deeper nesting is a mistake or an attack, not a configuration
 
-// yaml-cpp counts from 0, and says -1 where it does not know.
+// yaml-cpp counts from 0, and returns -1 for an unknown position.
 Place place_of(const YAML::Mark& mark, const std::string& file) {
   return {.file = file, .line = std::max(mark.line, 0) + 1, .column = std::max(mark.column, 0) + 1};
 }
@@ -25,18 +25,18 @@ Error not_read(const std::string& why, const Place& place) {
       .fact("where", describe(place));
 }
 
-// What to do about a fault of the syntax, by yaml-cpp's own words.
+// A hint for a syntax error, selected by the English message of yaml-cpp.
 const char* advice_on(const std::string& fault) {
   if (fault.find("tab") != std::string::npos) {
-    return "blanks in place of tabs";
+    return "use spaces instead of tabs";
   }
   if (fault.find("end of sequence flow") != std::string::npos) {
-    return "']' at the end of the list";
+    return "close the list with ']'";
   }
   if (fault.find("end of map flow") != std::string::npos) {
-    return "'}' at the end; a value with '{' in it wants quotes";
+    return "close it with '}', or quote a value that contains '{'";
   }
-  return "values with ': ', '#', '{' or '*' want quotes";
+  return "quote values that contain ': ', '#', '{' or '*'";
 }
 
 class Converter {
@@ -81,9 +81,9 @@ class Converter {
     }
     for (const Entry& earlier : map.entries) {
       if (earlier.key == key.Scalar()) {
-        throw not_read(fmt::format("'{}' is there twice", earlier.key), place)
+        throw not_read(fmt::format("duplicate key '{}'", earlier.key), place)
             .fact("first", describe(earlier.place))
-            .hint("leave one of them");
+            .hint("remove one of them");
       }
     }
     map.entries.push_back({key.Scalar(), place, std::move(value)});
@@ -109,8 +109,8 @@ Node parse_yaml(std::string_view text, const std::string& file) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
     if (documents.size() > 1) {
-      throw not_read("it has more than one part", place_of(documents[1].Mark(), file))
-          .hint("a file for each, and no line '---' between");
+      throw not_read("it has more than one document", place_of(documents[1].Mark(), file))
+          .hint("use one file for each, without the line '---'");
     }
     return documents.empty() ? Node() : Converter(file).convert(documents.front(), 0);
   } catch (const YAML::Exception& fault) {
@@ -132,7 +132,7 @@ void require_known(const Node& map, std::span<const std::string> known) {
       continue;
     }
     Error error(ExitCode::Usage,
-                fmt::format("cannot read {}: there is no key '{}'", entry.place.file, entry.key));
+                fmt::format("cannot read {}: unknown key '{}'", entry.place.file, entry.key));
     error.fact("where", describe(entry.place));
     if (const auto closest = find_closest(entry.key, known)) {
       error.hint(*closest);

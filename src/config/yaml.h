@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-// A strict reader of YAML (and so of JSON): everything remembers where it was written, so that a
-// refusal can say it, and what nobody knows is refused with the closest known word.
+// A strict YAML (and therefore JSON) parser. Every node has its position, so that messages can
+// report it. Unknown keys are rejected with the closest known key.
 namespace lockstep::config {
 
-// Where something was written: a file with line and column from 1, or, without a line, "command
-// line" and the like.
+// The position of a node: a file with line and column, both from 1, or without a line a source such
+// as "command line".
 struct Place {
   std::string file;
   int line = 0;
@@ -29,12 +29,12 @@ struct Node {
   enum class Kind { Nothing, Scalar, List, Map };
 
   Kind kind = Kind::Nothing;
-  std::string text;            // of a scalar, as it was written, without quotes
+  std::string text;            // of a scalar, as written, without quotes
   std::vector<Node> items;     // of a list
-  std::vector<Entry> entries;  // of a map, in their order
+  std::vector<Entry> entries;  // of a map, in order
   Place place;
 
-  // The value of `key` in a map; nullptr where there is none.
+  // The value of `key` in a map; nullptr if there is none.
   const Node* find(std::string_view key) const;
 };
 
@@ -44,14 +44,14 @@ struct Entry {
   Node value;
 };
 
-// The one document of `text`; `file` is the name that messages use. Throws an Error (64) with line
-// and column for what is no YAML, has a key twice, or a key that is no plain word.
+// Parses the only document of `text`; `file` is the name in messages. Throws an Error (64) with
+// line and column for invalid YAML, a duplicate key, or a key that is not a plain word.
 Node parse_yaml(std::string_view text, const std::string& file);
 
-// A scalar that somebody typed.
+// A scalar from another source than a file.
 Node scalar(std::string text, const std::string& where = "command line");
 
-// Throws an Error (64) that names place and closest key for an entry of `map` that is not in
+// Throws an Error (64) with the position and the closest key if an entry of `map` is not in
 // `known`.
 void require_known(const Node& map, std::span<const std::string> known);
 

@@ -12,11 +12,11 @@
 namespace lockstep::contract {
 namespace {
 
-// Builds an event while its line is read: a viewer reads millions of them. Fields that are no
-// number and no text are left alone, as later versions may have some.
+// SAX parser that builds an event directly: a viewer reads millions of lines. Skips fields that are
+// neither numbers nor strings, because later versions may add some.
 class EventReader : public nlohmann::json::json_sax_t {
  public:
-  bool null() override {  // as which JSON writes what is no number
+  bool null() override {  // JSON writes NaN and infinity as null
     return add(std::numeric_limits<double>::quiet_NaN());
   }
   bool boolean(bool /*value*/) override { return is_object(); }
@@ -90,14 +90,14 @@ class EventReader : public nlohmann::json::json_sax_t {
 
   Event event_;
   std::string key_;
-  std::string fault_ = "no object";
+  std::string fault_ = "not an object";
   int depth_ = 0;
   bool has_kind_ = false;
   bool has_time_ = false;
   bool has_rank_ = false;
 };
 
-// What JSON has no number for, as metrics of a worker's output write it.
+// JSON has no NaN and infinity; the metrics of a worker's output write them as strings.
 std::optional<double> find_written(std::string_view text) {
   if (text == "nan") {
     return std::numeric_limits<double>::quiet_NaN();

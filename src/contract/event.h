@@ -11,7 +11,7 @@
 
 namespace lockstep::contract {
 
-// What a worker reports of its training: one JSON line, docs/events.md.
+// One event of a worker, a JSON line; see docs/events.md.
 struct Event {
   using Value = std::variant<int64_t, double, std::string>;
 
@@ -25,10 +25,10 @@ struct Event {
 
 std::string to_json(const Event& event);
 
-// Throws an Error that quotes the line if it is no event.
+// Throws an Error that quotes the line if it is not an event.
 Event parse_event(std::string_view line);
 
-// The field of that name, whole or not.
+// The numeric field `name`, integer or floating point.
 std::optional<double> find_number(const Event& event, std::string_view name);
 
 }  // namespace lockstep::contract

@@ -8,33 +8,34 @@
 
 #include "os/environment.h"
 
-// Loading libtorch costs half a second per process. A program built with lockstep can pay it once
-// per node: the agent starts one process (the seed), which loads, forks every worker of the node
-// before its first call of libtorch, tells the agent their process numbers, and leaves.
+// Loading libtorch takes half a second per process. A program built with lockstep can do it once
+// per node: the agent starts one process, the fork server, which loads libtorch, forks all workers
+// of the node before its first call into libtorch, reports their process numbers to the agent, and
+// exits.
 //
-// The agent sets kForkOffer to "IN,OUT", two inherited descriptors: IN holds the offer as JSON (a
-// file at its beginning), on OUT the seed writes one line "RANK PID" per worker. The workers become
-// the agent's children, because the agent is their subreaper, as soon as the seed has left.
+// The agent sets kForkOffer to "IN,OUT", two inherited descriptors. IN contains the offer as JSON
+// (a file, positioned at its beginning). On OUT, the fork server writes one line "RANK PID" per
+// worker. The agent is a subreaper, so the workers become its children when the fork server exits.
 namespace lockstep::contract {
 
 inline constexpr std::string_view kForkOffer = "LOCKSTEP_FORK_OFFER";
 
-// A program that takes an offer carries an ELF note (section .note.lockstep) of this name and type.
+// A program that accepts an offer has an ELF note (section .note.lockstep) of this name and type.
 inline constexpr std::string_view kForkNoteName = "lockstep";
 inline constexpr int kForkNoteType = 1;
 
-// What the seed must do for one worker between fork and going on.
+// What the fork server does for one worker after fork.
 struct ForkedWorker {
   int rank = 0;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  os::Environment variables;  // added to the seed's own
+  os::Environment variables;  // added to the environment of the fork server
 
   bool operator==(const ForkedWorker&) const = default;
 };
 
 struct ForkOffer {
-  int agent_pid = 0;  // the process that must become each worker's parent
+  int agent_pid = 0;  // the process that becomes the parent of each worker
   std::vector<ForkedWorker> workers;
 
   bool operator==(const ForkOffer&) const = default;

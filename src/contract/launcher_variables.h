@@ -4,12 +4,12 @@
 #include <array>
 #include <string_view>
 
-// The variables by which launchers, ours and others, tell a process its place: for whoever reads a
-// foreign launcher's, and for whoever starts new processes and must not hand the old ones on.
-// Settings of the user's (NCCL_*, OMPI_MCA_*, HOROVOD_CYCLE_TIME ...) are none of them.
+// The variables with which launchers, lockstep and others, set the rank of a process. Used to read
+// the variables of another launcher, and to remove old variables from the environment of new
+// processes. User settings (NCCL_*, OMPI_MCA_*, HOROVOD_CYCLE_TIME ...) are not included.
 namespace lockstep::contract {
 
-// One launcher's names of the same four numbers.
+// The names that one launcher uses for the same four numbers.
 struct PlaceNames {
   std::string_view launcher;
   std::string_view rank;
@@ -21,7 +21,7 @@ struct PlaceNames {
 inline constexpr PlaceNames kTorchrunNames = {
     "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
-// What torchrun alone sets beside these.
+// Additional variables of torchrun only.
 inline constexpr std::array<std::string_view, 3> kTorchrunMarks = {
     "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"};
 
@@ -31,7 +31,7 @@ inline constexpr PlaceNames kOpenMpiNames = {"Open MPI",
                                              "OMPI_COMM_WORLD_LOCAL_RANK",
                                              "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
-// The local rank comes from MPICH's and Intel's mpiexec, or from Cray's.
+// The local rank is set by mpiexec of MPICH and Intel, or by that of Cray.
 inline constexpr std::array<PlaceNames, 2> kPmiNames = {
     PlaceNames{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     PlaceNames{"PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}};
@@ -48,7 +48,7 @@ inline constexpr PlaceNames kJsmNames = {"jsrun",
                                          "JSM_NAMESPACE_LOCAL_RANK",
                                          "JSM_NAMESPACE_LOCAL_SIZE"};
 
-// The interface that our launcher has chosen, and the others by which it hands on the same choice.
+// The interface chosen by the launcher, and the variables of other libraries with the same value.
 inline constexpr std::string_view kChosenInterface = "LOCKSTEP_INTERFACE";
 inline constexpr std::array<std::string_view, 4> kInterfaceVariables = {
     "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"};
@@ -89,7 +89,7 @@ inline constexpr std::array kPlaceVariables = std::to_array<std::string_view>({
     "HOROVOD_ELASTIC",
     // TensorFlow
     "TF_CONFIG",
-    // Open MPI; with those of mpirun's own that would make MPI_Init look for its server.
+    // Open MPI, including variables of mpirun that would make MPI_Init search for its server.
     "OMPI_UNIVERSE_SIZE",
     "OMPI_APP_CTX_NUM_PROCS",
     "OMPI_NUM_APP_CTX",
@@ -120,11 +120,11 @@ inline constexpr std::array kPlaceVariables = std::to_array<std::string_view>({
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",
     "HYDI_CONTROL_FD",
-    // With one of these, and without PMI, Open MPI takes a process for srun's own task, and its
-    // MPI_Init gives up; the other SLURM_* are the job's, or do no harm.
+    // With one of these and without PMI, Open MPI regards the process as a task of srun, and
+    // MPI_Init fails. The other SLURM_* variables belong to the job or are harmless.
     "SLURM_STEP_ID",
     "SLURM_STEPID",
-    // ours
+    // lockstep
     "LOCKSTEP_RUN_ID",
     "LOCKSTEP_RUN_DIR",
     "LOCKSTEP_INTERFACE",
@@ -144,7 +144,7 @@ inline constexpr std::array kPlacePrefixes = std::to_array<std::string_view>({
     "JSM_NAMESPACE_",
 });
 
-// Which of all these MPI_Init reads to find the server that started the process.
+// The variables among these from which MPI_Init finds the server that started the process.
 inline constexpr std::array kMpiPrefixes = std::to_array<std::string_view>({
     "OMPI_",
     "PRTE_",
@@ -158,7 +158,7 @@ inline constexpr std::array kMpiPrefixes = std::to_array<std::string_view>({
     "SLURM_STEP",
 });
 
-// Settings of the user's that begin like one of these prefixes.
+// User settings that begin with one of these prefixes.
 inline constexpr std::string_view kSettingPrefix = "PMIX_MCA_";
 
 }  // namespace lockstep::contract

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kKind = "node";
 
-// Calls visit(name, field) for every optional field of a GPU: one list for both ways.
+// Calls visit(name, field) for every optional field of a GPU: one list for reading and writing.
 template <typename Gpu, typename Visit>
 void visit_optional(Gpu& gpu, Visit visit) {
   visit("utilisation", gpu.utilisation);
@@ -133,7 +133,7 @@ NodeSample parse_node_sample(std::string_view line) {
   try {
     const Json json = Json::parse(line);
     if (json.at("event") != kKind) {
-      throw Error(ExitCode::Io, "cannot read a node's sample: the line is of another kind")
+      throw Error(ExitCode::Io, "cannot read a node sample: the line is not a node event")
           .fact("line", line);
     }
     return {.time = json.at("time"),
@@ -148,7 +148,7 @@ NodeSample parse_node_sample(std::string_view line) {
             .no_gpus = json.value("no_gpus", ""),
             .workers = read_list(json, "workers", worker_of)};
   } catch (const nlohmann::json::exception& reason) {
-    throw Error(ExitCode::Io, "cannot read a node's sample: the line is not what it should be")
+    throw Error(ExitCode::Io, "cannot read a node sample: the line is invalid")
         .fact("line", line)
         .fact("reason", reason.what());
   }

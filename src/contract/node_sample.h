@@ -9,15 +9,15 @@
 
 namespace lockstep::contract {
 
-// How a GPU is doing. What its driver does not tell is absent.
+// The state of a GPU. Values that its driver does not report are absent.
 struct GpuSample {
-  int index = 0;  // as nvidia-smi counts them
+  int index = 0;  // as in nvidia-smi
   std::string uuid = {};
   std::string name = {};
   std::string bus_id = {};
-  std::optional<double> utilisation = {};  // 0 to 1: the share of time in which a kernel ran
+  std::optional<double> utilisation = {};  // 0 to 1: fraction of time in which a kernel ran
   std::optional<double> memory_utilisation =
-      {};  // 0 to 1: the share of time in which memory was used
+      {};  // 0 to 1: fraction of time in which memory was accessed
   std::optional<int64_t> memory_bytes = {};
   std::optional<int64_t> memory_total_bytes = {};
   std::optional<double> power_watts = {};
@@ -29,13 +29,13 @@ struct GpuSample {
   std::optional<double> pcie_sent_bytes_per_second = {};
   std::optional<double> nvlink_received_bytes_per_second = {};
   std::optional<double> nvlink_sent_bytes_per_second = {};
-  std::optional<int64_t> ecc_errors = {};  // not corrected, since the last reset
-  std::optional<int64_t> xid = {};         // the last error of the driver, if there was one
+  std::optional<int64_t> ecc_errors = {};  // uncorrected, since the last reset
+  std::optional<int64_t> xid = {};         // the last driver error, if any
 
   bool operator==(const GpuSample&) const = default;
 };
 
-// Bytes since the node was started.
+// Bytes since boot.
 struct InterfaceSample {
   std::string name = {};
   int64_t received_bytes = 0;
@@ -44,32 +44,32 @@ struct InterfaceSample {
   bool operator==(const InterfaceSample&) const = default;
 };
 
-// A worker and all that it has started.
+// A worker and all its descendants.
 struct WorkerSample {
   int rank = 0;
   int64_t pid = 0;
-  double cores = 0;  // busy ones, since the sample before
+  double cores = 0;  // busy cores since the previous sample
   int64_t memory_bytes = 0;
-  int64_t read_bytes = 0;  // from disks, since it began
+  int64_t read_bytes = 0;  // from disks, since its start
   int64_t written_bytes = 0;
-  std::vector<int> gpus = {};  // GpuSample::index of those that it may use
+  std::vector<int> gpus = {};  // GpuSample::index of the GPUs that it can use
 
   bool operator==(const WorkerSample&) const = default;
 };
 
-// How a node is doing, as its agent sees it: one JSON line in RUN/events/node-N.jsonl,
+// The state of a node, sampled by its agent: one JSON line in RUN/events/node-N.jsonl; see
 // docs/events.md.
 struct NodeSample {
   double time = 0;  // seconds since the epoch
-  int node = 0;     // its number in the gang
+  int node = 0;     // node rank
   std::string host = {};
-  double cores = 0;          // busy ones of those that the run was granted, since the sample before
-  int granted = 0;           // cores
+  double cores = 0;          // busy cores of the granted ones, since the previous sample
+  int granted = 0;           // granted cores
   int64_t memory_bytes = 0;  // of all workers
   int64_t memory_limit_bytes = 0;
   std::vector<InterfaceSample> interfaces = {};
   std::vector<GpuSample> gpus = {};
-  std::string no_gpus = {};  // why `gpus` is empty, in words
+  std::string no_gpus = {};  // why `gpus` is empty
   std::vector<WorkerSample> workers = {};
 
   bool operator==(const NodeSample&) const = default;
@@ -77,7 +77,7 @@ struct NodeSample {
 
 std::string to_json(const NodeSample& sample);
 
-// Throws an Error that quotes the line if it is none. Fields that it does not know are left alone.
+// Throws an Error that quotes the line if it is not a sample. Ignores unknown fields.
 NodeSample parse_node_sample(std::string_view line);
 
 }  // namespace lockstep::contract

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLastOnes = 10;
 
-// Nothing for a line that a killed worker has left unfinished.
+// Nothing for the incomplete line of a killed worker.
 std::optional<Event> find_event(const std::string& line) {
   try {
     return parse_event(line);
@@ -49,7 +49,7 @@ class Measure {
     if (!checkpoints_.empty()) {
       pace.checkpoint_seconds = *std::max_element(checkpoints_.begin(), checkpoints_.end());
     }
-    // A run that was started again goes back a few steps.
+    // After a restart, a run repeats some steps.
     if (before_ && last_->step > before_->step && last_->time > before_->time) {
       pace.step_seconds = (last_->time - before_->time) / (last_->step - before_->step);
     }
@@ -67,7 +67,7 @@ class Measure {
 Pace find_pace(const RunDirectory& run) {
   Measure measure;
   std::ifstream file(run.events(0));
-  // Days of training are millions of lines: only those that may tell are parsed.
+  // Days of training produce millions of lines: parse only those of the relevant kinds.
   for (std::string line; std::getline(file, line);) {
     const std::string_view head = std::string_view(line).substr(0, 24);
     if (head.find("\"checkpoint\"") != head.npos || head.find("\"step\"") != head.npos) {

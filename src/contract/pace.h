@@ -7,15 +7,15 @@
 
 namespace lockstep::contract {
 
-// How fast a run was, as its events tell it (docs/events.md).
+// The speed of a run, from its events (docs/events.md).
 struct Pace {
-  std::optional<double> checkpoint_seconds;  // the longest of the last ten
-  std::optional<double> step_seconds;        // between the last two events of steps
+  std::optional<double> checkpoint_seconds;  // maximum of the last ten
+  std::optional<double> step_seconds;        // between the last two step events
 
   bool operator==(const Pace&) const = default;
 };
 
-// Empty where there are no events, or none that tell.
+// Fields are empty if no event provides them.
 Pace find_pace(const RunDirectory& run);
 
 }  // namespace lockstep::contract

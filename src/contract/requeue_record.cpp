@@ -45,7 +45,7 @@ RequeueRecord parse_requeue_record(std::string_view text) {
             .is_again = json.at("requeued").get<bool>(),
             .text = json.at("text").get<std::string>()};
   } catch (const nlohmann::json::exception& fault) {
-    throw Error(ExitCode::Io, "cannot read how often the job was put back")
+    throw Error(ExitCode::Io, "cannot read the requeue record")
         .fact("reason", fault.what(), "requeue.json");
   }
 }
@@ -58,7 +58,7 @@ RequeueRecord find_requeue_record(const RunDirectory& run, const std::string& jo
         return record;
       }
     } catch (const Error& error) {
-      log::warn("{}; counting begins anew", error.sentence());
+      log::warn("{}; starting a new count", error.sentence());
     }
   }
   RequeueRecord fresh;
@@ -74,7 +74,7 @@ void write_requeue_record(const RunDirectory& run, const RequeueRecord& record) 
 long long find_saved_step(const RunDirectory& run) {
   constexpr std::string_view kPrefix = "step-";
   long long newest = 0;
-  std::error_code ignored;  // no such folder: no checkpoint yet
+  std::error_code ignored;  // no such directory: no checkpoint yet
   for (const auto& entry : fs::directory_iterator(run.checkpoints(), ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(kPrefix) && fs::exists(entry.path() / "COMPLETE", ignored)) {

@@ -12,7 +12,7 @@
 namespace lockstep::contract {
 namespace {
 
-// The numbers N of what is called `begin`N`end` in a directory.
+// The numbers N of all names `begin`N`end` in a directory.
 std::vector<int> find_numbers(const std::filesystem::path& directory,
                               std::string_view begin,
                               std::string_view end) {

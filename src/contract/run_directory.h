@@ -8,19 +8,19 @@
 
 namespace lockstep::contract {
 
-// Where the files of one run lie. Both towers name them through this class only.
+// The paths of the files of a run. Launcher and training code get them from this class only.
 //
-//   RUN/plan.json                    what was started
-//   RUN/state.json                   how it is doing, contract/run_state.h
-//   RUN/cancel                       somebody wants it to stop
-//   RUN/requeue.json                 how often its job was put back, contract/requeue_record.h
-//   RUN/logs/attempt-0/rank-3.log    what a worker said (stdout and stderr)
-//   RUN/logs/attempt-0/rank-3.error  the exception of a Python worker that reports one, as JSON
-//   RUN/events/rank-3.jsonl          what a worker reports: one JSON line per event
-//   RUN/events/output-3.jsonl        what --metric has found in a worker's output
-//   RUN/events/node-1.jsonl          how a node is doing: one JSON line per sample
-//   RUN/tensorboard/                 the same for TensorBoard, where somebody wants it
-//   RUN/failure.json                 why the run failed, if it did
+//   RUN/plan.json                    launch plan
+//   RUN/state.json                   current state, contract/run_state.h
+//   RUN/cancel                       request to stop
+//   RUN/requeue.json                 number of requeues, contract/requeue_record.h
+//   RUN/logs/attempt-0/rank-3.log    output of a worker (stdout and stderr)
+//   RUN/logs/attempt-0/rank-3.error  exception of a Python worker that reports one, as JSON
+//   RUN/events/rank-3.jsonl          events of a worker, one JSON line each
+//   RUN/events/output-3.jsonl        metrics that --metric found in the output of a worker
+//   RUN/events/node-1.jsonl          samples of a node, one JSON line each
+//   RUN/tensorboard/                 the same data for TensorBoard, if requested
+//   RUN/failure.json                 failure report, if the run failed
 //   RUN/checkpoints/step-00000100/   complete only with its COMPLETE marker
 class RunDirectory {
  public:
@@ -42,11 +42,10 @@ class RunDirectory {
   std::filesystem::path output_metrics(int rank) const;
   std::filesystem::path node_samples(int node) const;
 
-  // Whether somebody reports there, lockstep run or a program that was started without it.
+  // Whether the directory contains events of lockstep run or of a program started without it.
   bool has_events() const;
 
-  // What is there now, ascending: the attempts that have logs, and the ranks that have one in an
-  // attempt.
+  // The existing attempts with logs, and the ranks with a log in one attempt, in ascending order.
   std::vector<int> find_attempts() const;
   std::vector<int> find_logged_ranks(int attempt) const;
 

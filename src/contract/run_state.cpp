@@ -173,7 +173,7 @@ std::optional<CancelRequest> find_cancel(const RunDirectory& run) {
     return parse_cancel_request(os::read_file(run.cancel()));
   } catch (const Error& error) {
     return CancelRequest{
-        .who = "somebody", .time = 0, .is_now = false, .grace_seconds = std::nullopt};
+        .who = "an unknown user", .time = 0, .is_now = false, .grace_seconds = std::nullopt};
   }
 }
 

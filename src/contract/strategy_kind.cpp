@@ -51,7 +51,7 @@ StrategyKind parse_strategy(std::string_view name) {
   }
   const std::vector<std::string> names = strategy_names();
   const auto closest = find_closest(name, names);
-  throw Error(ExitCode::Usage, fmt::format("cannot train with strategy '{}'", name))
+  throw Error(ExitCode::Usage, fmt::format("unknown strategy '{}'", name))
       .fact("asked", fmt::format("-s {}", name), "command line")
       .fact("there are", join(names, ", "))
       .hint(fmt::format("-s {}", closest.value_or("ddp")));

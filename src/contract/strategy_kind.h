@@ -7,15 +7,15 @@
 
 namespace lockstep::contract {
 
-// The names that may follow -s.
+// The strategies that -s accepts.
 enum class StrategyKind { Single, Ddp, Horovod, Deepspeed, Mirrored };
 
 std::string_view name_of(StrategyKind kind);
 
-// Every name, in the order of the help text.
+// All names, in the order of the help text.
 std::vector<std::string> strategy_names();
 
-// Throws an Error that lists the names, and the closest one, if `name` is none of them.
+// Throws an Error that lists all names and suggests the closest one if `name` is unknown.
 StrategyKind parse_strategy(std::string_view name);
 
 }  // namespace lockstep::contract

@@ -28,7 +28,7 @@ constexpr std::string_view kRunDirectory = "LOCKSTEP_RUN_DIR";
 constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 constexpr int kMostWorkers = 1 << 20;
-// execve refuses a single string of more than 128 KiB; a gang too large for that is told nothing.
+// execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
 constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
 
 std::string text_or(const os::Environment& environment,
@@ -39,14 +39,14 @@ std::string text_or(const os::Environment& environment,
 
 void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
   if (value >= bound) {
-    throw Error(ExitCode::Usage, "cannot find my place in the gang: variables contradict")
+    throw Error(ExitCode::Usage, "cannot determine the rank of this worker: conflicting variables")
         .fact(name, std::to_string(value), "environment")
         .fact(bound_name, std::to_string(bound), "environment")
         .hint("lockstep run sets both; unset the one that is left over from another launcher");
   }
 }
 
-// Fills one set of variables.
+// Sets variables in one environment.
 class Setter {
  public:
   explicit Setter(os::Environment& variables) : variables_(variables) {}
@@ -56,7 +56,7 @@ class Setter {
   }
   void operator()(std::string_view name, int value) const { (*this)(name, std::to_string(value)); }
 
-  // Sets nothing where there is nothing to tell.
+  // Does nothing for an empty value.
   void if_any(std::string_view name, const std::string& value) const {
     if (!value.empty()) {
       (*this)(name, value);
@@ -67,7 +67,7 @@ class Setter {
   os::Environment& variables_;
 };
 
-// torchrun's; torch.distributed.launch's are among them.
+// The variables of torchrun, which include those of torch.distributed.launch.
 void tell_torch(const WorkerPlace& place, const Setter& set) {
   set(kRank, place.rank);
   set(kWorldSize, place.world_size);
@@ -78,13 +78,13 @@ void tell_torch(const WorkerPlace& place, const Setter& set) {
   set(kMasterAddr, place.master_addr);
   set(kMasterPort, place.master_port);
   set("ROLE_NAME", place.role);
-  // A run has one role, so that a worker's number in it is its rank.
+  // A run has one role, so that the role rank of a worker is its rank.
   set("ROLE_RANK", place.rank);
   set("ROLE_WORLD_SIZE", place.world_size);
   set(kTorchRunId, place.run_id.empty() ? "none" : place.run_id);
   set(kAttempt, place.attempt);
   set(kMaxRestarts, place.max_restarts);
-  // Workers make their own store on MASTER_ADDR:MASTER_PORT; there is no agent's store to join.
+  // Workers create their own store on MASTER_ADDR:MASTER_PORT; the agent does not provide one.
   set(kAgentStore, place.has_agent_store ? "True" : "False");
   set.if_any("TORCHELASTIC_ERROR_FILE", place.error_file);
 }
@@ -103,26 +103,27 @@ void tell_horovod(const WorkerPlace& place, const Setter& set) {
   }
 }
 
-// Beside torch.distributed.launch's.
+// In addition to those of torch.distributed.launch.
 void tell_deepspeed(const WorkerPlace& place, const Setter& set) {
   set("LOCAL_SIZE", place.local_world_size);
   set("CROSS_RANK", place.cross_rank);
   set("CROSS_SIZE", place.cross_size);
 }
 
-// For programs that read them to find their rank; MPI itself goes by what only mpirun can set.
+// For programs that read their rank from these. MPI_Init uses other variables, which only mpirun
+// sets.
 void tell_open_mpi(const WorkerPlace& place, const Setter& set) {
   set("OMPI_COMM_WORLD_RANK", place.rank);
   set("OMPI_COMM_WORLD_SIZE", place.world_size);
   set("OMPI_COMM_WORLD_LOCAL_RANK", place.local_rank);
   set("OMPI_COMM_WORLD_LOCAL_SIZE", place.local_world_size);
-  // Among all processes of mpirun's on the node; with one run there, the local rank.
+  // Among all processes of mpirun on the node. Since one run uses the node, the local rank.
   set("OMPI_COMM_WORLD_NODE_RANK", place.local_rank);
   set("OMPI_UNIVERSE_SIZE", place.world_size);
 }
 
 std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
-  // Counted before it is built: every worker of a gang far too large would build it in vain.
+  // Check the size first: otherwise every worker of a large run would build the text in vain.
   size_t bytes = 0;
   for (const std::string& worker : place.tensorflow_cluster) {
     bytes += worker.size() + 3;
@@ -178,10 +179,10 @@ os::Environment to_environment(const WorkerPlace& place) {
 os::Environment gentle_environment(const WorkerPlace& place) {
   os::Environment variables;
   const Setter set(variables);
-  // A collective that fails ends its worker instead of blocking it for ever; torchrun does so too.
+  // A failed collective ends its worker instead of blocking it forever, as in torchrun.
   set("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   if (!place.interface.empty()) {
-    // NCCL takes a bare name for the beginning of one: "ib0" would also be "ib0.8001".
+    // NCCL treats a name without "=" as a prefix: "ib0" would also match "ib0.8001".
     set("NCCL_SOCKET_IFNAME", "=" + place.interface);
     set(kGlooInterface, place.interface);
     set("TP_SOCKET_IFNAME", place.interface);
@@ -192,7 +193,7 @@ os::Environment gentle_environment(const WorkerPlace& place) {
   if (place.horovod_port != 0) {
     set("HOROVOD_CONTROLLER", "gloo");
     set("HOROVOD_CPU_OPERATIONS", "gloo");
-    // Without a name Horovod takes the address that the host name resolves to.
+    // Without an interface name, Horovod uses the address of the host name.
     set.if_any("HOROVOD_GLOO_IFACE",
                place.interface.empty() && place.nodes == 1 ? "lo" : place.interface);
   }
@@ -228,10 +229,10 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment) {
     return std::nullopt;
   }
   if (!rank || !world_size) {
-    throw Error(ExitCode::Usage, "cannot find my place in the gang")
+    throw Error(ExitCode::Usage, "cannot determine the rank of this worker")
         .fact("found", rank ? kRank : kWorldSize, "environment")
         .fact("missing", rank ? kWorldSize : kRank, "environment")
-        .hint("start the program with lockstep run, or unset both for one process");
+        .hint("start the program with lockstep run, or unset both to run a single process");
   }
   WorkerPlace place = place_alone(environment);
   place.rank = *rank;

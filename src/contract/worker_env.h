@@ -7,10 +7,11 @@
 
 #include "os/environment.h"
 
-// What the launcher tells a worker, and a worker reads: the names of the variables exist here only.
+// The variables that the launcher sets for a worker and that the worker reads. Their names exist
+// here only.
 namespace lockstep::contract {
 
-// A worker's place in its gang.
+// The rank of a worker and what it needs to join its process group.
 struct WorkerPlace {
   int rank = 0;
   int world_size = 1;
@@ -20,78 +21,78 @@ struct WorkerPlace {
   int nodes = 1;
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
-  bool has_agent_store = false;  // torchrun's agent serves the store there, not rank 0
-  // The network interface of the gang's traffic; empty: 127.0.0.1 on one node, else the route to
-  // master_addr.
+  bool has_agent_store = false;  // the agent of torchrun serves the store there, not rank 0
+  // The network interface for traffic between workers. Empty: 127.0.0.1 on one node, otherwise the
+  // interface of the route to master_addr.
   std::string interface;
   std::string run_id;
-  // Where plan, logs, events and checkpoints lie; empty when nobody gave one.
+  // Directory of plan, logs, events and checkpoints; empty if there is none.
   std::string run_directory;
   int attempt = 0;
   int max_restarts = 0;
   std::string role = "default";
-  // Among the nodes that have a worker of this local rank: this one's number, and how many.
+  // Rank and number of nodes among those that have a worker with this local rank.
   int cross_rank = 0;
   int cross_size = 1;
-  std::string node;        // the machine's name
-  std::string error_file;  // where a Python worker may leave its exception; empty: nowhere
-  // Where Horovod's workers meet, and all workers' host:port for TensorFlow; empty: not given.
+  std::string node;        // host name
+  std::string error_file;  // file for the exception of a Python worker; empty: none
+  // Address of Horovod's rendezvous, and host:port of all workers for TensorFlow; empty: not set.
   std::string horovod_addr;
   int horovod_port = 0;
   std::vector<std::string> tensorflow_cluster;
-  // Which GID of a RoCE adapter carries the gang's traffic; absent: not RoCE, or NCCL's own choice.
+  // GID index of the RoCE adapter for this traffic; absent: not RoCE, or chosen by NCCL.
   std::optional<int> roce_gid_index;
 
   bool operator==(const WorkerPlace&) const = default;
 };
 
-// The variables that tell a worker its place, in every dialect that training programs read:
-// torchrun's, torch.distributed.launch's, horovodrun's, deepspeed's, Open MPI's, TensorFlow's and
-// ours. They differ from worker to worker, so they replace whatever was there before.
+// The rank variables of a worker in the dialects of torchrun, torch.distributed.launch, horovodrun,
+// deepspeed, Open MPI, TensorFlow and lockstep. They differ between workers, so they replace
+// existing values.
 os::Environment to_environment(const WorkerPlace& place);
 
-// Advice that a worker gets only where nobody has said otherwise: which network interface to use,
-// how Horovod shall talk, how NCCL tells errors. It does not tell one worker from another, and a
-// user or a site that has set such a variable knows why. The caller adds it with
-// `environment.merge(gentle_environment(place))`, which keeps what is there.
+// Settings that a worker gets only if they are not set already: the network interface, the
+// transport of Horovod, the error handling of NCCL. They are equal for all workers, and a user or a
+// site that sets such a variable has a reason. The caller adds them with
+// `environment.merge(gentle_environment(place))`, which keeps existing values.
 os::Environment gentle_environment(const WorkerPlace& place);
 
-// Every name that to_environment() may set, for whoever refuses or removes them.
+// All names that to_environment() can set, for callers that reject or remove them.
 std::vector<std::string> place_variables();
 
-// The place that torchrun's variables describe (set by us or by torchrun); nothing when RANK and
-// WORLD_SIZE are both absent. Reads what workers of ours use; fields that only speak to others'
-// programs (role, cross ranks, Horovod's and TensorFlow's) keep their defaults. Throws an Error
-// that names the variable if one does not parse or two contradict each other.
+// The rank from the variables of torchrun (set by lockstep or torchrun); nothing if both RANK and
+// WORLD_SIZE are absent. Reads only the fields that lockstep workers use; those for other programs
+// (role, cross ranks, Horovod, TensorFlow) keep their defaults. Throws an Error that names the
+// variable if a value is invalid or two values conflict.
 std::optional<WorkerPlace> find_place(const os::Environment& environment);
 
-// A gang of one, with what the environment says of address, interface and run directory. A
-// GLOO_SOCKET_IFNAME of the user's stands above what the launcher has chosen.
+// A single process, with address, interface and run directory from the environment. A
+// GLOO_SOCKET_IFNAME set by the user overrides the choice of the launcher.
 WorkerPlace place_alone(const os::Environment& environment);
 
-// Reads one whole number in [least, most]; throws an Error that names the variable.
+// Reads a whole number in [least, most]; throws an Error that names the variable.
 std::optional<int> find_number(const os::Environment& environment,
                                std::string_view name,
                                int least,
                                int most);
 
-// Set for every worker of ours, even where the run has no name: whoever has it is one, or was
-// started by one.
+// Set for every worker of lockstep, even if the run has no name. A process that has it is a worker
+// or a descendant of one.
 inline constexpr std::string_view kRunId = "LOCKSTEP_RUN_ID";
-// Columns of the terminal that shows the gang's output; absent when there is none.
+// Width of the terminal that shows the output, in columns; absent without a terminal.
 inline constexpr std::string_view kTerminalColumns = "LOCKSTEP_TERMINAL_COLUMNS";
-// Where data sets lie.
+// Directory of data sets.
 inline constexpr std::string_view kDataDirectory = "LOCKSTEP_DATA_DIR";
-// Least level of the log: debug, info, warn, error.
+// Minimum log level: debug, info, warn, error.
 inline constexpr std::string_view kLogLevel = "LOCKSTEP_LOG_LEVEL";
-// Moment at which the command was typed, in seconds since the epoch, for start-up times.
+// Time at which the command was entered, in seconds since the epoch, for start-up times.
 inline constexpr std::string_view kCommandTime = "LOCKSTEP_COMMAND_TIME";
 
-// How an agent that srun has started finds its leader, and with which keys; never left to workers.
+// Address of the leader and keys, for an agent that srun started; never passed to workers.
 inline constexpr std::string_view kMeeting = "LOCKSTEP_MEETING";
-// Where processes that somebody else has started leave word for each other.
+// Directory in which processes started by another launcher publish the address of the leader.
 inline constexpr std::string_view kMeetingDirectory = "LOCKSTEP_MEETING_DIR";
-// Known to all nodes of a run by hand that share no home directory; keys are made from it.
+// Shared secret of the nodes of a manual run without a common home directory; derives the keys.
 inline constexpr std::string_view kSecret = "LOCKSTEP_SECRET";
 
 }  // namespace lockstep::contract

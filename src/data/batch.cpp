@@ -15,7 +15,7 @@ Batch Batch::to(torch::Device device, bool non_blocking) const {
 Batch Batch::slice(int64_t begin, int64_t end) const {
   if (begin < 0 || end < begin || end > size()) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot take samples {} to {} of a batch of {}", begin, end, size()));
+                fmt::format("invalid range {} to {} in a batch of {} samples", begin, end, size()));
   }
   return {input.narrow(0, begin, end - begin), target.narrow(0, begin, end - begin)};
 }

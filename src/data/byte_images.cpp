@@ -9,8 +9,8 @@
 namespace lockstep::data {
 namespace {
 
-// What each byte becomes: the float32 arithmetic that PyTorch's ToTensor and Normalize do, so that
-// a batch is the same to the bit.
+// The normalized value of each byte. Uses the float32 arithmetic of ToTensor and Normalize in
+// PyTorch, so that batches are identical bit by bit.
 using Table = std::array<float, 256>;
 
 Table normalised_bytes() {

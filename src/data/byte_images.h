@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-// A data set of images kept as bytes, in the format that lockstep/datasets.h promises for mnist().
+// A data set of images stored as bytes; samples are in the format of mnist(), lockstep/datasets.h.
 DatasetPtr byte_images(LabelledImages images);
 
 }  // namespace lockstep::data

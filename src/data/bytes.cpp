@@ -15,7 +15,7 @@
 namespace lockstep::data {
 namespace {
 
-// No data set of ours is larger; what unpacks to more is not one, or was made to hurt.
+// No supported data set is larger. Protects against damaged files and decompression bombs.
 constexpr size_t kMostUnpacked = size_t{1} << 30;
 
 [[noreturn]] void refuse(const std::filesystem::path& path, size_t offset, std::string_view why) {
@@ -28,7 +28,7 @@ bool begins_as_gzip(std::span<const uint8_t> bytes) {
   return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-// One pass of zlib over a file in memory.
+// Decompresses a file in memory with zlib.
 class Unpacker {
  public:
   Unpacker(std::span<const uint8_t> packed, const std::filesystem::path& path)
@@ -50,7 +50,9 @@ class Unpacker {
         return unpacked;
       }
       if (filled == kMostUnpacked) {
-        refuse(path_, consumed_, fmt::format("it holds more than {}", format_bytes(kMostUnpacked)));
+        refuse(path_,
+               consumed_,
+               fmt::format("it unpacks to more than {}", format_bytes(kMostUnpacked)));
       }
       if (filled == unpacked.size()) {
         unpacked.resize(std::min(2 * filled, kMostUnpacked));
@@ -59,10 +61,10 @@ class Unpacker {
   }
 
  private:
-  // A gzip file ends with its size; one byte more lets zlib see the end without another round.
+  // A gzip file ends with its unpacked size. One more byte lets zlib reach the end in one call.
   size_t first_guess() const {
     constexpr size_t kSmall = size_t{1} << 16;
-    constexpr size_t kBestRatio = 1032;  // deflate packs no better
+    constexpr size_t kBestRatio = 1032;  // maximum compression ratio of deflate
     if (packed_.size() < 4) {
       return kSmall;
     }
@@ -73,9 +75,9 @@ class Unpacker {
     return std::min({size, packed_.size() * kBestRatio, kMostUnpacked - 1}) + 1;
   }
 
-  // Returns how many bytes of `room` it filled.
+  // Returns the number of bytes written to `room`.
   size_t inflate_into(std::span<uint8_t> room) {
-    constexpr size_t kMostAtOnce = size_t{1} << 30;  // zlib counts in 32 bits
+    constexpr size_t kMostAtOnce = size_t{1} << 30;  // zlib has 32-bit sizes
     const size_t offered = std::min(packed_.size() - consumed_, kMostAtOnce);
     stream_.next_in = const_cast<uint8_t*>(packed_.data() + consumed_);
     stream_.avail_in = static_cast<uInt>(offered);
@@ -88,12 +90,12 @@ class Unpacker {
     } else if (status == Z_BUF_ERROR && consumed_ == packed_.size() && stream_.avail_out > 0) {
       refuse(path_, consumed_, "it ends too early");
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      refuse(path_, consumed_, stream_.msg != nullptr ? stream_.msg : "zlib gave up");
+      refuse(path_, consumed_, stream_.msg != nullptr ? stream_.msg : "zlib failed");
     }
     return room.size() - stream_.avail_out;
   }
 
-  // A gzip file may be several, one behind the other.
+  // A gzip file can have several members, one after the other.
   void end_member() {
     const auto rest = packed_.subspan(consumed_);
     if (rest.empty()) {
@@ -101,7 +103,7 @@ class Unpacker {
     } else if (begins_as_gzip(rest)) {
       LOCKSTEP_CHECK(inflateReset(&stream_) == Z_OK);
     } else {
-      refuse(path_, consumed_, "something else follows the compressed data");
+      refuse(path_, consumed_, "there is other data after the compressed data");
     }
   }
 

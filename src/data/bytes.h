@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-// Bytes together with what keeps them alive: a mapped file or memory of our own.
+// Bytes and their owner: a mapped file or allocated memory.
 struct Bytes {
   std::shared_ptr<const void> owner;
   std::span<const uint8_t> span;
@@ -19,17 +19,17 @@ struct Bytes {
 
 Bytes own_bytes(std::vector<uint8_t> bytes);
 
-// What `path` holds, and whether it lay there compressed.
+// The content of a file, and whether the file was compressed.
 struct FileContent {
   Bytes bytes;
   bool was_compressed = false;
 };
 
-// Maps the file as it is.
+// Maps the file without decompression.
 Bytes map_content(const std::filesystem::path& path);
 
-// Maps the file; unpacks it if it begins as gzip does, whatever its name. Throws an Error with the
-// offset in the compressed file where unpacking stopped.
+// Maps the file, and unpacks it if it begins with the magic number of gzip, regardless of its name.
+// Throws an Error with the offset in the compressed file at which unpacking failed.
 FileContent read_content(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

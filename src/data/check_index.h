@@ -8,11 +8,11 @@
 
 namespace lockstep::data {
 
-// Refuses a sample that a data set of `size` samples does not have.
+// Throws an Error unless 0 <= index < size.
 inline void check_index(int64_t index, int64_t size) {
   if (index < 0 || index >= size) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot give sample {}: the data set has {}", index, size));
+                fmt::format("sample {} does not exist: the data set has {} samples", index, size));
   }
 }
 

@@ -40,7 +40,7 @@ class ConcatDataset : public Dataset {
     return parts_[part]->example(index - begins_[part]);
   }
 
-  // One batch of each data set that has a part in it, then put in the order that was asked for.
+  // Reads one batch per data set, then restores the requested order.
   Batch batch(std::span<const int64_t> indices) const override {
     std::vector<std::vector<int64_t>> theirs(parts_.size());
     std::vector<std::vector<int64_t>> places(parts_.size());
@@ -71,7 +71,7 @@ class ConcatDataset : public Dataset {
   }
 
  private:
-  // Parts of a batch, with the place of each sample in it.
+  // Parts of a batch, with the position of each sample in the batch.
   struct Pieces {
     std::vector<torch::Tensor> inputs;
     std::vector<torch::Tensor> targets;
@@ -83,7 +83,7 @@ class ConcatDataset : public Dataset {
       Batch some = from.batch(indices);
       const bool is_whole = some.size() == static_cast<int64_t>(indices.size());
       if (!is_whole && indices.size() > 1) {
-        // It left samples out; one by one they tell which.
+        // The data set omitted samples. Single reads show which ones.
         for (size_t i = 0; i < indices.size(); ++i) {
           add(from, indices.subspan(i, 1), places.subspan(i, 1));
         }
@@ -122,7 +122,7 @@ DatasetPtr concat(std::vector<DatasetPtr> datasets) {
   const bool has_empty = std::any_of(
       datasets.begin(), datasets.end(), [](const DatasetPtr& each) { return each->size() == 0; });
   if (datasets.empty() || has_empty) {
-    throw Error(ExitCode::Usage, "cannot put data sets together: none are given, or one is empty")
+    throw Error(ExitCode::Usage, "cannot concatenate data sets: none given, or one is empty")
         .fact("data sets", std::to_string(datasets.size()));
   }
   return std::make_shared<ConcatDataset>(std::move(datasets));

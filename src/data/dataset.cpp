@@ -59,7 +59,7 @@ class TensorDataset : public Dataset {
   torch::Tensor target_;
 };
 
-// Samples of another data set, which were read once, with the way to read those of another epoch.
+// The samples of another data set in memory. in_epoch() reads them again from that data set.
 class KeptDataset : public TensorDataset {
  public:
   KeptDataset(DatasetPtr base, torch::Tensor input, torch::Tensor target)
@@ -105,7 +105,7 @@ class BatchMappedDataset : public Dataset {
   Example example(int64_t index) const override {
     const Batch one = batch(std::span(&index, 1));
     if (one.size() == 0) {
-      return base_->example(index);  // left out: says why
+      return base_->example(index);  // omitted from the batch; throws the reason
     }
     return {one.input[0], one.target[0]};
   }
@@ -118,7 +118,7 @@ class BatchMappedDataset : public Dataset {
     }
     Batch changed = change_(std::move(given));
     if (changed.size() != count) {
-      throw Error(ExitCode::Usage, "cannot map batches: the function changed their size")
+      throw Error(ExitCode::Usage, "cannot map batches: the function changed the batch size")
           .fact("given", std::to_string(count))
           .fact("returned", std::to_string(changed.size()));
     }
@@ -135,7 +135,7 @@ class BatchMappedDataset : public Dataset {
   std::function<Batch(Batch)> change_;
 };
 
-// Some samples of another data set under new numbers: a batch is one batch there.
+// Samples of another data set under new numbers. A batch remains a single batch of the base.
 class ReindexedDataset : public Dataset {
  public:
   explicit ReindexedDataset(DatasetPtr base) : base_(std::move(base)) {}
@@ -167,7 +167,8 @@ class ReindexedDataset : public Dataset {
 
  private:
   virtual int64_t base_index(int64_t index) const = 0;
-  virtual DatasetPtr with_base(DatasetPtr base) const = 0;  // the same numbers of another one
+  virtual DatasetPtr with_base(
+      DatasetPtr base) const = 0;  // the same selection from another data set
 
   DatasetPtr base_;
 };
@@ -179,7 +180,7 @@ class StridedDataset : public ReindexedDataset {
 
   int64_t size() const override { return size_; }
 
-  // The first samples of a data set come from its first files; every n-th sample, from all of them.
+  // The first samples come from the first files. Every n-th sample comes from all files.
   std::vector<int64_t> files() const override {
     if (first_ != 0 || stride_ != 1) {
       return {0};
@@ -218,7 +219,7 @@ class ShuffledDataset : public ReindexedDataset {
   Order order_;
 };
 
-// Apart from the epochs of a DistributedSampler, which count from 0.
+// Differs from the streams of DistributedSampler, which are the epochs from 0 on.
 constexpr uint64_t kShuffleStream = ~uint64_t{0};
 
 int64_t rows(const torch::Tensor& tensor) {
@@ -229,8 +230,9 @@ int64_t rows(const torch::Tensor& tensor) {
 
 DatasetPtr tensors(torch::Tensor input, torch::Tensor target) {
   if (rows(input) < 1 || rows(input) != rows(target)) {
-    throw Error(ExitCode::Usage,
-                "cannot make a data set of tensors with no rows, or not as many each")
+    throw Error(
+        ExitCode::Usage,
+        "cannot make a data set of tensors that are empty or have different numbers of rows")
         .fact("input", std::to_string(rows(input)))
         .fact("target", std::to_string(rows(target)));
   }
@@ -241,7 +243,7 @@ DatasetPtr on_device(DatasetPtr dataset, torch::Device device) {
   if (dataset == nullptr || dataset->device() == device) {
     return dataset;
   }
-  // In parts: what a batch is made of may be larger than the batch.
+  // In parts, because the intermediate data of a batch can be larger than the batch.
   constexpr int64_t kPart = 4096;
   std::vector<torch::Tensor> inputs;
   std::vector<torch::Tensor> targets;
@@ -259,7 +261,7 @@ DatasetPtr on_device(DatasetPtr dataset, torch::Device device) {
   }
   if (inputs.empty()) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot keep samples on {}: there are none", device.str()));
+                fmt::format("cannot store samples on {}: the data set is empty", device.str()));
   }
   return std::make_shared<KeptDataset>(std::move(dataset), torch::cat(inputs), torch::cat(targets));
 }
@@ -274,19 +276,19 @@ DatasetPtr map_batches(DatasetPtr dataset, std::function<Batch(Batch)> change) {
 
 DatasetPtr take(DatasetPtr dataset, int64_t count) {
   if (count < 0 || count > dataset->size()) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot take {} samples: the data set has {}", count, dataset->size()));
+    throw Error(
+        ExitCode::Usage,
+        fmt::format("cannot take {} samples: the data set has {} samples", count, dataset->size()));
   }
   return std::make_shared<StridedDataset>(std::move(dataset), 0, 1, count);
 }
 
 DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count) {
   if (index < 0 || index >= count) {
-    throw Error(
-        ExitCode::Usage,
-        fmt::format("cannot give part {} of {} of a data set: parts count from 0", index, count));
+    throw Error(ExitCode::Usage,
+                fmt::format("invalid part {} of {}: parts are numbered from 0", index, count));
   }
-  // Samples index, index + count ... below size: one for every whole `count` after `index`.
+  // The number of samples index, index + count, ... below size.
   const int64_t size = (dataset->size() - index + count - 1) / count;
   return std::make_shared<StridedDataset>(std::move(dataset), index, count, size);
 }

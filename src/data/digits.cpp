@@ -15,28 +15,28 @@
 #include "lockstep/datasets.h"
 #include "lockstep/error.h"
 
-// All arithmetic is in whole numbers: floating point differs in the last bit between compilers
-// (fused multiply-add) and C libraries (sin, cos), and a data set must not.
+// All arithmetic uses integers. Floating-point results differ in the last bit between compilers
+// (fused multiply-add) and C libraries (sin, cos), but the data set must be the same everywhere.
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kPixel = 256;     // lengths are in parts of a pixel
-constexpr int64_t kOne = 1024;      // factors are in parts of one
-constexpr int64_t kBox = 20;        // pixels that a glyph of 100 units is high and wide
-constexpr int64_t kSoftEdge = 150;  // half the width over which a stroke fades
+constexpr int64_t kPixel = 256;     // unit of lengths: 1/256 of a pixel
+constexpr int64_t kOne = 1024;      // unit of factors: 1/1024
+constexpr int64_t kBox = 20;        // size of a glyph of 100 units in pixels
+constexpr int64_t kSoftEdge = 150;  // half of the width in which the edge of a stroke fades
 constexpr int64_t kFullInk = 255;
 
-// A hand: how one image differs from the glyph it is drawn after.
+// The random deviations of one image from its glyph.
 struct Hand {
-  std::array<int64_t, 4> matrix;  // row by row, in parts of one
+  std::array<int64_t, 4> matrix;  // row by row, in units of 1/kOne
   Point centre;
-  int64_t pen;     // half the width of a stroke
-  int64_t ink;     // at its darkest
-  int64_t noise;   // at most, up or down
-  int64_t tremor;  // how far a point of the glyph may lie off, in glyph units
+  int64_t pen;     // half of the width of a stroke
+  int64_t ink;     // maximum darkness
+  int64_t noise;   // maximum deviation of a pixel
+  int64_t tremor;  // maximum displacement of a point, in glyph units
 };
 
-// Turn by a small angle t: cos t = 1 - t^2/2 and sin t = t are near enough, and exact here.
+// Rotation by a small angle t, with the approximations cos t = 1 - t^2/2 and sin t = t.
 std::array<int64_t, 4> turn_and_stretch(int64_t turn,
                                         int64_t slant,
                                         int64_t width,
@@ -64,7 +64,7 @@ Hand choose_hand(Random& random) {
           .tremor = 7};
 }
 
-// Cuts the corners of a line, twice: what is left is close to a smooth curve (Chaikin 1974).
+// Smooths a line by cutting its corners twice (Chaikin, 1974).
 std::vector<Point> smooth(std::vector<Point> line, bool is_closed) {
   const auto between = [](Point a, Point b) {
     return Point{(3 * a.x + b.x) / 4, (3 * a.y + b.y) / 4};
@@ -87,12 +87,12 @@ std::vector<Point> smooth(std::vector<Point> line, bool is_closed) {
   return line;
 }
 
-// One image on its way.
+// An image that is being drawn.
 class Canvas {
  public:
   explicit Canvas(std::span<uint8_t> pixels) : pixels_(pixels) {}
 
-  // Darkens what lies within `pen` of the straight line from `a` to `b`.
+  // Darkens all pixels within `pen` of the straight line from `a` to `b`.
   void draw(Point a, Point b, int64_t pen, int64_t ink) {
     const int64_t reach = pen + kSoftEdge;
     const int64_t core = std::max<int64_t>(pen - kSoftEdge, 0);
@@ -103,7 +103,7 @@ class Canvas {
     const int64_t bottom = clamp_pixel((std::max(a.y, b.y) + reach) / kPixel);
     for (int64_t y = clamp_pixel((std::min(a.y, b.y) - reach) / kPixel); y <= bottom; ++y) {
       for (int64_t x = left; x <= right; ++x) {
-        // From the nearest point of the line to the middle of the pixel.
+        // Distance from the nearest point of the line to the centre of the pixel.
         const Point from_a = {x * kPixel + kPixel / 2 - a.x, y * kPixel + kPixel / 2 - a.y};
         const int64_t foot =
             std::clamp<int64_t>(from_a.x * along.x + from_a.y * along.y, 0, length2);
@@ -118,7 +118,7 @@ class Canvas {
     }
   }
 
-  // Adds up to `most` to each pixel, or takes it away.
+  // Adds a random value from -most to most to each pixel.
   void add_noise(int64_t most, Random& random) {
     uint64_t bits = 0;
     for (size_t i = 0; i < pixels_.size(); ++i) {
@@ -154,7 +154,7 @@ void draw_stroke(Canvas& canvas, const Stroke& stroke, const Hand& hand, Random&
   }
 }
 
-// A short stray stroke somewhere, in one image of four.
+// A short stroke at a random position, in one of four images.
 void draw_scratch(Canvas& canvas, const Hand& hand, Random& random) {
   if (random.below(4) != 0) {
     return;
@@ -167,7 +167,7 @@ void draw_scratch(Canvas& canvas, const Hand& hand, Random& random) {
   canvas.draw(a, b, hand.pen, hand.ink);
 }
 
-// Draws into `pixels`, which are zero, and returns which digit it is.
+// Draws into `pixels`, which must be zero, and returns the digit.
 uint8_t draw_digit(std::span<uint8_t> pixels, Random random) {
   const auto digit = random.below(kClasses);
   const std::span<const Glyph> styles = glyphs(digit);

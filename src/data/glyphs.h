@@ -12,7 +12,7 @@ struct Point {
   int64_t y;
 };
 
-// One line of the pen, in a box of 100 x 100 with y downwards.
+// A line without lifting the pen, in a box of 100 x 100 units with y downwards.
 struct Stroke {
   enum class Kind { Straight, Curve, Loop };
 
@@ -22,7 +22,7 @@ struct Stroke {
 
 using Glyph = std::vector<Stroke>;
 
-// The ways in which people write `digit`, 0 to 9; at least one.
+// The variants of `digit`, 0 to 9; at least one.
 std::span<const Glyph> glyphs(uint64_t digit);
 
 }  // namespace lockstep::data

@@ -15,13 +15,13 @@ namespace {
 
 constexpr uint8_t kUnsignedByte = 8;
 
-// What a file of one kind must look like.
+// The expected format of a file.
 struct Layout {
   std::string_view what;           // "images"
   std::string_view each;           // "image"
   std::string_view shape;          // " of 28 x 28"
-  uint8_t dimensions;              // the number of samples is the first
-  std::span<const int64_t> sides;  // the others
+  uint8_t dimensions;              // the first is the number of samples
+  std::span<const int64_t> sides;  // the other dimensions
 
   size_t header_bytes() const { return 4 + 4 * size_t{dimensions}; }
 
@@ -38,7 +38,7 @@ constexpr std::array kSides = {kImageSide, kImageSide};
 constexpr Layout kImages = {"images", "image", " of 28 x 28", 3, kSides};
 constexpr Layout kLabels = {"labels", "label", "", 1, {}};
 
-// One file on its way from bytes to values.
+// Parses one file.
 class Reader {
  public:
   Reader(const std::filesystem::path& path, const Layout& layout)
@@ -57,7 +57,7 @@ class Reader {
              fmt::format("byte {}, the end of {}", end, samples));
     }
     if (bytes().size() > end) {
-      refuse(fmt::format("it goes on after its last {}", layout_.each),
+      refuse(fmt::format("there is data after its last {}", layout_.each),
              end,
              fmt::format("{} more bytes", bytes().size() - end),
              fmt::format("the end of {}", samples));
@@ -104,7 +104,7 @@ class Reader {
              fmt::format("type {:02x}", kUnsignedByte));
     }
     if (magic.size() == 4 && magic[3] != layout_.dimensions) {
-      refuse(fmt::format("it does not hold {}", layout_.what),
+      refuse(fmt::format("it does not contain {}", layout_.what),
              3,
              fmt::format("dimensions: {}", magic[3]),
              fmt::format("dimensions: {}", layout_.dimensions));
@@ -130,7 +130,7 @@ class Reader {
     }
     const int64_t count = dimension(0);
     if (count == 0) {
-      refuse(fmt::format("it holds no {}", layout_.what), 4, "0", "at least 1");
+      refuse(fmt::format("it contains no {}", layout_.what), 4, "0", "at least 1");
     }
     return count;
   }
@@ -151,7 +151,7 @@ Bytes read_idx_labels(const std::filesystem::path& path) {
   Bytes labels = reader.read();
   const auto wrong = std::ranges::find_if(labels.span, [](uint8_t it) { return it >= kClasses; });
   if (wrong != labels.span.end()) {
-    reader.refuse("it holds a label above 9",
+    reader.refuse("it contains a label above 9",
                   kLabels.header_bytes() + static_cast<size_t>(wrong - labels.span.begin()),
                   fmt::format("label {}", *wrong),
                   "0 to 9");
@@ -164,7 +164,7 @@ LabelledImages read_idx_pair(const std::filesystem::path& images,
   LabelledImages pair = {read_idx_images(images), read_idx_labels(labels)};
   const size_t image_count = pair.pixels.span.size() / kImagePixels;
   if (image_count != pair.labels.span.size()) {
-    throw Error(ExitCode::Io, "cannot pair images with labels: their numbers differ")
+    throw Error(ExitCode::Io, "the numbers of images and labels differ")
         .fact("images", std::to_string(image_count), images.string())
         .fact("labels", std::to_string(pair.labels.span.size()), labels.string())
         .hint("lockstep data fetch mnist");

@@ -19,7 +19,7 @@
 namespace lockstep::data {
 namespace {
 
-// What a thread needs to make samples.
+// The decoder and buffers of one thread.
 struct Workspace {
   explicit Workspace(const image::Recipe& recipe) : maker(recipe) {}
 
@@ -27,13 +27,13 @@ struct Workspace {
   std::vector<std::byte> file;
 };
 
-// Workspaces that wait for the next batch: as many as threads made batches at once. Any thread may
-// call.
+// Workspaces that are not in use. There are never more of them than threads that created batches at
+// the same time. Thread-safe.
 class Workspaces {
  public:
   explicit Workspaces(const image::Recipe& recipe) : recipe_(recipe) {}
 
-  // The use of one, which then comes back.
+  // Borrows a workspace; the destructor returns it.
   class Lease {
    public:
     explicit Lease(Workspaces& owner) : owner_(owner), mine_(owner.take()) {}
@@ -71,7 +71,7 @@ class Workspaces {
   std::vector<std::unique_ptr<Workspace>> idle_;
 };
 
-// Which samples turned out to be no images. Any thread may call.
+// The samples that could not be decoded. Thread-safe.
 class DamagedSamples {
  public:
   bool has(int64_t index) {
@@ -79,7 +79,7 @@ class DamagedSamples {
     return known_.contains(index);
   }
 
-  // Warns of a sample that is not known yet.
+  // Adds a sample; logs a warning the first time.
   void add(int64_t index, const std::string& name, const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (known_.insert(index).second) {
@@ -92,7 +92,7 @@ class DamagedSamples {
   std::set<int64_t> known_;
 };
 
-// What a data set has in common with itself in other epochs.
+// The state that the views of a data set for different epochs share.
 struct Source {
   Source(image::StorePtr from, const ImageFilesOptions& with)
       : store(std::move(from)), options(with), workspaces(with.recipe) {}
@@ -119,10 +119,11 @@ class ImageFiles : public Dataset, public PinnedSource {
   Example example(int64_t index) const override {
     const Batch one = batch(std::span(&index, 1));
     if (one.size() == 0) {
-      throw Error(ExitCode::Io,
-                  fmt::format("cannot give {}: it is no image", source_->store->name(index)))
+      throw Error(
+          ExitCode::Io,
+          fmt::format("cannot read {}: it is not a valid image", source_->store->name(index)))
           .fact("sample", std::to_string(index))
-          .hint("map_batches() instead of map(): batches leave such samples out");
+          .hint("use map_batches() instead of map(): batches omit such samples");
     }
     return {one.input[0], one.target[0]};
   }
@@ -160,10 +161,10 @@ class ImageFiles : public Dataset, public PinnedSource {
     return {pixels.narrow(0, 0, made).permute({0, 3, 1, 2}), labels.narrow(0, 0, made)};
   }
 
-  // Writes the pixels of sample `asked`. Returns whose they are, or nothing for a sample that is
-  // left out.
+  // Writes the pixels of sample `asked` or of its replacement. Returns the index of the sample that
+  // was written, or nothing for an omitted sample.
   std::optional<int64_t> make(int64_t asked, Workspace& workspace, uint8_t* output) const {
-    // Two steps, so that no sum of epoch and sample is another pair's.
+    // Two steps: a sum of epoch and index would give equal keys to different pairs.
     const uint64_t of_epoch = Random(source_->options.seed, static_cast<uint64_t>(epoch_)).next();
     const uint64_t key = Random(of_epoch, static_cast<uint64_t>(asked)).next();
     for (int64_t i = 0; i < size(); ++i) {
@@ -175,9 +176,9 @@ class ImageFiles : public Dataset, public PinnedSource {
         return std::nullopt;
       }
     }
-    throw Error(ExitCode::Io, "cannot train: not one file is an image")
+    throw Error(ExitCode::Io, "cannot train: no file is a valid image")
         .fact("files", std::to_string(size()))
-        .fact("the first", source_->store->name(0));
+        .fact("first", source_->store->name(0));
   }
 
   bool try_to_make(int64_t index, uint64_t key, Workspace& workspace, uint8_t* output) const {
@@ -192,7 +193,7 @@ class ImageFiles : public Dataset, public PinnedSource {
       if (source_->options.damaged == Damaged::Refuse) {
         throw Error(ExitCode::Io, fmt::format("cannot decode {}: it {}", name, corrupt.what()))
             .fact("sample", std::to_string(index))
-            .hint("--corrupt skip, to go on without such files");
+            .hint("--corrupt skip, to continue without such files");
       }
       source_->damaged.add(index, name, corrupt.what());
       return false;

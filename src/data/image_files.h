@@ -9,11 +9,11 @@
 
 namespace lockstep::data {
 
-// What becomes of a file that is no image.
+// The handling of files that cannot be decoded.
 enum class Damaged {
-  Refuse,   // an Error that names it
-  Replace,  // the next sample that can be read takes its place
-  LeaveOut  // a batch is smaller by it
+  Refuse,   // throws an Error with the name of the file
+  Replace,  // uses the next readable sample instead
+  LeaveOut  // the batch has one sample less
 };
 
 struct ImageFilesOptions {
@@ -22,8 +22,8 @@ struct ImageFilesOptions {
   Damaged damaged = Damaged::Refuse;
 };
 
-// A data set of images that are decoded when they are asked for, in the format that
-// lockstep/datasets.h promises. Sample i is made with a key of seed, epoch and i alone.
+// A data set of images that are decoded when a batch is created, in the format of
+// lockstep/datasets.h. The augmentation of sample i depends only on seed, epoch and i.
 DatasetPtr image_files(image::StorePtr store, const ImageFilesOptions& options);
 
 }  // namespace lockstep::data

@@ -13,17 +13,17 @@ namespace {
 void check(const ImageOptions& options) {
   constexpr int64_t kLargest = 4096;
   if (options.size < 0 || options.size > kLargest) {
-    throw Error(ExitCode::Usage, fmt::format("cannot make images of {} pixels", options.size))
-        .fact("wanted", fmt::format("1 to {}; 0: as is usual for the data set", kLargest));
+    throw Error(ExitCode::Usage, fmt::format("invalid image size of {} pixels", options.size))
+        .fact("expected", fmt::format("1 to {}; 0: default of the data set", kLargest));
   }
   if (options.corrupt != "refuse" && options.corrupt != "skip") {
-    throw Error(ExitCode::Usage, fmt::format("cannot use --corrupt {}", options.corrupt))
-        .fact("wanted", "refuse or skip")
+    throw Error(ExitCode::Usage, fmt::format("invalid --corrupt '{}'", options.corrupt))
+        .fact("expected", "refuse or skip")
         .hint("--corrupt skip");
   }
 }
 
-// `training` is what a training's images are made by if they are augmented, `plain` all others.
+// `training` is the recipe of augmented training images, `plain` of all others.
 DatasetPair make_pair(const image::Sets& sets,
                       const ImageOptions& options,
                       image::Recipe training,
@@ -57,9 +57,9 @@ DatasetPair tiny_imagenet(const std::filesystem::path& data_dir, const ImageOpti
   const int size = options.size > 0 ? static_cast<int>(options.size) : 64;
   image::Recipe plain;
   plain.size = size;
-  plain.resize = size;  // an image of 64 pixels stays as it is
+  plain.resize = size;  // images of 64 pixels are not scaled
   image::Recipe training = plain;
-  training.min_area = 0.25;  // of 64 pixels a twelfth would show next to nothing
+  training.min_area = 0.25;  // the usual 0.08 shows too little of 64 x 64 pixels
   return make_pair(image::find_tiny_imagenet(data_dir), options, training, plain);
 }
 

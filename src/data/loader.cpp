@@ -32,17 +32,17 @@ void require(bool is_true, std::string_view what, int64_t found, std::string_vie
 }
 
 int threads_of(const LoaderOptions& options) {
-  // One core is for the thread that trains.
+  // One core remains for the training thread.
   return options.threads == kByCores ? std::max(1, os::usable_processors() - 1) : options.threads;
 }
 
-// Every thread makes one, and two are ready or about to be taken: batches of images are large.
+// One batch per thread in progress and two ready. Not more, because batches of images are large.
 int batches_ahead(const LoaderOptions& options) {
   constexpr int kLeast = 4;
   return options.prefetch > 0 ? options.prefetch : std::max(kLeast, threads_of(options) + 2);
 }
 
-// The data set in that epoch; itself where it is the same in all.
+// The data set for this epoch, or the data set itself if it does not depend on the epoch.
 DatasetPtr in_epoch(DatasetPtr dataset, int64_t epoch) {
   DatasetPtr then = dataset->in_epoch(epoch);
   return then == nullptr ? dataset : then;
@@ -57,18 +57,18 @@ void check(const LoaderOptions& options, int64_t steps) {
   require(options.threads >= kByCores,
           "the number of threads",
           options.threads,
-          "0 or more; -1: by the cores");
+          "0 or more; -1: number of cores");
   require(options.prefetch >= 0,
-          "the number of batches ahead",
+          "the number of prefetched batches",
           options.prefetch,
-          "1 or more; 0: by the threads");
+          "1 or more; 0: from the number of threads");
   if (options.pin_memory && !torch::cuda::is_available()) {
     throw Error(ExitCode::Usage, "cannot pin memory: libtorch finds no GPU")
         .hint("LoaderOptions{.pin_memory = false}");
   }
 }
 
-// The GPU that is current on this thread, if memory is to be pinned for one.
+// The current GPU of this thread, if memory should be pinned.
 std::optional<c10::Device> find_pinning_device(bool pin_memory) {
   if (!pin_memory) {
     return std::nullopt;
@@ -78,12 +78,13 @@ std::optional<c10::Device> find_pinning_device(bool pin_memory) {
 
 }  // namespace
 
-// A ring of as many places as batches are made ahead; step s lives in place s % prefetch.
+// A ring buffer with one place per prefetched batch; step s is in place s % prefetch.
 //
-// Steps [taken_, claimed_) are in the ring, being made or ready. A maker claims the next step while
-// the ring has room for it; next() takes them in order. Both sides sleep on condition variables,
-// and a wake-up, which costs more than a small batch, is kept rare: makers are woken when half of
-// the ring is free, the taker only if it really waits.
+// Invariant: steps [taken_, claimed_) are in the ring, in progress or ready, and claimed_ - taken_
+// is at most the size of the ring. A loader thread claims the next step if the ring has room;
+// next() takes the steps in order. Both sides wait on condition variables. A wake-up costs more
+// than a small batch and is therefore kept rare: loader threads are woken when half of the ring is
+// free, and the consumer only if it waits.
 class Loader::Pipeline {
  public:
   Pipeline(DatasetPtr dataset, int64_t steps, IndexSource indices, const LoaderOptions& options)
@@ -95,7 +96,7 @@ class Loader::Pipeline {
         claimed_(options.first_step),
         taken_(options.first_step),
         ring_(static_cast<size_t>(batches_ahead(options))) {
-    // What comes off a GPU is queued there by the thread that asks, in the order of its other work.
+    // Batches of a data set on a GPU are created by the consumer, in the order of its CUDA stream.
     const int threads = dataset_->device().is_cpu() ? threads_of(options) : 0;
     for (int i = 0; i < threads; ++i) {
       threads_.emplace_back([this, i](const std::stop_token& stop) {
@@ -122,7 +123,7 @@ class Loader::Pipeline {
     if (!mine.is_ready) {
       wait_for(mine, lock);
     }
-    // A failed step stays where it is, so that asking again fails again.
+    // A failed step stays in the ring, so that the next call throws again.
     if (mine.failure) {
       std::rethrow_exception(mine.failure);
     }
@@ -198,7 +199,8 @@ class Loader::Pipeline {
   }
 
   const DatasetPtr dataset_;
-  const data::PinnedSource* const pinned_source_;  // the same; null: it is none
+  const data::PinnedSource* const
+      pinned_source_;  // dataset_, or null if it cannot create pinned batches
   const IndexSource indices_;
   const int64_t steps_;
   const std::optional<c10::Device> pins_for_;
@@ -210,7 +212,7 @@ class Loader::Pipeline {
   int64_t taken_;
   bool is_waited_for_ = false;
   std::vector<Place> ring_;
-  std::vector<std::jthread> threads_;  // last: they use all of the above until they are joined
+  std::vector<std::jthread> threads_;  // last member: joined before the others are destroyed
 };
 
 Loader::Loader(DatasetPtr dataset, int64_t steps, IndexSource indices, LoaderOptions options) {

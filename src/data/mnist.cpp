@@ -22,7 +22,7 @@ constexpr std::array kFiles = {"train-images-idx3-ubyte",
                                "t10k-images-idx3-ubyte",
                                "t10k-labels-idx1-ubyte"};
 
-// What one directory has of the four files, plain ones first.
+// The four files in one directory; uncompressed files have precedence.
 struct Shelf {
   std::vector<fs::path> found;
   std::vector<std::string> missing;
@@ -31,7 +31,7 @@ struct Shelf {
 Shelf look_in(const fs::path& directory) {
   Shelf shelf;
   for (const std::string file : kFiles) {
-    std::error_code ignored;  // what cannot be looked at is not there
+    std::error_code ignored;  // an inaccessible file counts as missing
     if (fs::exists(directory / file, ignored)) {
       shelf.found.push_back(directory / file);
     } else if (fs::exists(directory / (file + ".gz"), ignored)) {
@@ -51,7 +51,7 @@ std::string describe(const Shelf& shelf, const fs::path& directory) {
   if (shelf.found.empty()) {
     return "none of the four files";
   }
-  return fmt::format("without {}", join(shelf.missing, ", "));
+  return fmt::format("missing {}", join(shelf.missing, ", "));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ DatasetPair mnist(const fs::path& data_dir) {
   }
   nowhere.hint(
       fmt::format("lockstep data fetch mnist --data-dir {}", quote_for_shell(data_dir.string())));
-  nowhere.hint("--generated-digits, to train on drawn digits without any data");
+  nowhere.hint("--generated-digits, to train on generated digits without a download");
   throw nowhere;
 }
 

@@ -8,13 +8,13 @@
 
 namespace lockstep::data {
 
-// What a data set is beside, if it can make a batch in pinned memory at once. Others are copied
-// there by the Loader.
+// Interface of data sets that can create a batch directly in pinned memory. For other data sets the
+// Loader copies each batch into pinned memory.
 class PinnedSource {
  public:
   virtual ~PinnedSource() = default;
 
-  // Dataset::batch() in memory that is pinned for the GPU which is current on this thread.
+  // Like Dataset::batch(), in memory that is pinned for the current GPU of this thread.
   virtual Batch pinned_batch(std::span<const int64_t> indices) const = 0;
 };
 

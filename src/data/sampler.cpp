@@ -13,24 +13,24 @@
 namespace lockstep {
 namespace {
 
-// The first of `total` things that belong to `rank`, when rank r of W has the things
-// [total * r / W, total * (r + 1) / W).
+// The first of `total` items of `rank`: rank r of W has the items [total * r / W,
+// total * (r + 1) / W). The shares differ by at most one.
 int64_t part_begin(int64_t total, int rank, int world_size) {
   return total * rank / world_size;
 }
 
 void require_place(int rank, int world_size) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
-    throw Error(ExitCode::Usage, "cannot share out samples: no such place in a gang")
+    throw Error(ExitCode::Usage, "cannot distribute samples: invalid rank")
         .fact("rank", std::to_string(rank))
-        .fact("workers", std::to_string(world_size));
+        .fact("world size", std::to_string(world_size));
   }
 }
 
 void require_step(int64_t step, int64_t steps) {
   if (step < 0 || step >= steps) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot give samples for step {}: there are {} steps", step, steps));
+                fmt::format("step {} does not exist: the epoch has {} steps", step, steps));
   }
 }
 
@@ -45,25 +45,26 @@ void require_samples(const SamplerOptions& options) {
   if (options.global_batch < 1) {
     throw Error(ExitCode::Usage, "cannot train with an empty batch")
         .fact("global batch", batch)
-        .hint("a batch size of at least 1");
+        .hint("use a batch size of at least 1");
   }
   if (options.dataset_size < options.world_size) {
     throw Error(ExitCode::Usage, "cannot train: more workers than samples")
         .fact("workers", workers)
         .fact("samples", samples)
-        .hint(fmt::format("at most {} workers", samples));
+        .hint(fmt::format("use at most {} workers", samples));
   }
   if (options.global_batch < options.world_size) {
-    throw Error(ExitCode::Usage, "cannot train: the global batch is smaller than the gang")
+    throw Error(ExitCode::Usage, "cannot train: the global batch is smaller than the world size")
         .fact("global batch", batch)
         .fact("workers", workers)
-        .hint(fmt::format("a global batch of at least {}, or at most {} workers", workers, batch));
+        .hint(fmt::format(
+            "use a global batch of at least {}, or at most {} workers", workers, batch));
   }
   if (options.tail == Tail::Drop && options.dataset_size < options.global_batch) {
     throw Error(ExitCode::Usage, "cannot train: the data set does not fill one global batch")
         .fact("samples", samples)
         .fact("global batch", batch)
-        .hint(fmt::format("a global batch of at most {}, or pad the last batch (--tail pad)",
+        .hint(fmt::format("use a global batch of at most {}, or pad the last batch (--tail pad)",
                           samples));
   }
 }
@@ -74,19 +75,19 @@ void require_files(const SamplerOptions& options) {
       !files.empty() && files.front() == 0 && files.back() < options.dataset_size &&
       std::adjacent_find(files.begin(), files.end(), std::greater_equal<>()) == files.end();
   if (!in_order) {
-    throw Error(ExitCode::Usage, "cannot share out files: the data set does not say where they are")
-        .fact("expected", "rising numbers of samples, the first 0")
+    throw Error(ExitCode::Usage, "cannot distribute files: invalid file boundaries of the data set")
+        .fact("expected", "ascending sample numbers, the first 0")
         .hint("--auto-shard data");
   }
   if (static_cast<int>(files.size()) < options.world_size) {
-    throw Error(ExitCode::Usage, "cannot share out files: there are fewer files than workers")
+    throw Error(ExitCode::Usage, "cannot distribute files: fewer files than workers")
         .fact("files", std::to_string(files.size()), "data set")
         .fact("workers", std::to_string(options.world_size))
         .hint("--auto-shard data");
   }
 }
 
-// Worker r of W has files r, r + W, r + 2 W ...
+// Rank r of W gets the files r, r + W, r + 2 W, ...
 std::vector<int64_t> samples_of_files(const SamplerOptions& options, int rank) {
   std::vector<int64_t> samples;
   for (size_t file = static_cast<size_t>(rank); file < options.files.size();
@@ -104,7 +105,7 @@ int64_t steps_for(int64_t samples, int64_t batch, Tail tail) {
   return tail == Tail::Drop ? samples / batch : (samples - 1) / batch + 1;
 }
 
-// The steps that all workers can fill, or that the longest needs.
+// With Tail::Drop the steps that all workers can fill, otherwise those of the longest share.
 int64_t common_steps(const SamplerOptions& options) {
   int64_t steps = -1;
   for (int rank = 0; rank < options.world_size; ++rank) {
@@ -119,9 +120,10 @@ int64_t common_steps(const SamplerOptions& options) {
                                          : std::max(steps, mine);
   }
   if (steps == 0) {
-    throw Error(ExitCode::Usage, "cannot train: one worker's files do not fill its part of a batch")
+    throw Error(ExitCode::Usage,
+                "cannot train: the files of a worker do not fill its share of a batch")
         .fact("global batch", std::to_string(options.global_batch))
-        .hint("a smaller batch, --tail pad, or --auto-shard data");
+        .hint("use a smaller batch, --tail pad, or --auto-shard data");
   }
   return steps;
 }
@@ -132,8 +134,8 @@ DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_
   require_place(options.rank, options.world_size);
   require_samples(options);
   if (options.tail != Tail::Drop && options.tail != Tail::Pad) {
-    throw Error(ExitCode::Usage, "cannot share out samples: no choice made for the last batch")
-        .hint("SamplerOptions{.tail = Tail::Drop} or Tail::Pad");
+    throw Error(ExitCode::Usage, "cannot distribute samples: Tail is not set")
+        .hint("SamplerOptions{.tail = Tail::Drop}, or Tail::Pad");
   }
   switch (options.sharding) {
     case Sharding::Data:
@@ -148,20 +150,21 @@ DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_
       steps_ = common_steps(options);
       break;
   }
-  options_.files.clear();  // copies of a sampler need them no more
+  options_.files.clear();  // no longer needed; keeps copies of the sampler small
   set_epoch(0);
 }
 
 void DistributedSampler::set_epoch(int64_t epoch) {
   if (epoch < 0) {
-    throw Error(ExitCode::Usage, fmt::format("cannot go to epoch {}: epochs count from 0", epoch));
+    throw Error(ExitCode::Usage,
+                fmt::format("invalid epoch {}: epochs are numbered from 0", epoch));
   }
   epoch_ = epoch;
   if (!options_.shuffle) {
     order_ = own_;
     return;
   }
-  // An order of one's own has a seed of its own, far from those that people type.
+  // With a separate order per rank, each rank needs its own seed, far from typical user seeds.
   const uint64_t seed =
       options_.sharding == Sharding::Data
           ? options_.seed

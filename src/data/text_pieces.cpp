@@ -11,9 +11,9 @@
 namespace lockstep::data {
 namespace {
 
-// GPT-2's pattern. White space is that of JavaScript, which the package of its vocabulary is
-// written in: PCRE2 would count U+0085 and U+180E among it, and U+FEFF, which begins many a file,
-// not.
+// The pattern of GPT-2. White space is defined as in JavaScript, because the reference is a
+// JavaScript package. \s of PCRE2 differs: it includes U+0085 and U+180E, and excludes U+FEFF (byte
+// order mark).
 constexpr const char* kPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^WHITE\p{L}\p{N}]+|[WHITE]+(?![^WHITE])|[WHITE]+)";
 constexpr const char* kWhite =
@@ -50,7 +50,7 @@ Cutter::Cutter() : pattern_(std::make_unique<Pattern>()) {
                                      &where,
                                      nullptr));
   LOCKSTEP_CHECK(pattern_->code != nullptr);
-  // Slower without, and no less right.
+  // An error is ignored: matching without JIT gives the same result, more slowly.
   static_cast<void>(pcre2_jit_compile(pattern_->code.get(), PCRE2_JIT_COMPLETE));
   pattern_->match.reset(pcre2_match_data_create_from_pattern(pattern_->code.get(), nullptr));
 }
@@ -58,7 +58,7 @@ Cutter::Cutter() : pattern_(std::make_unique<Pattern>()) {
 Cutter::~Cutter() = default;
 
 void Cutter::cut(std::string_view text, const std::function<void(std::string_view)>& take) const {
-  uint32_t options = 0;  // the first match looks at all of the text whether it is UTF-8
+  uint32_t options = 0;  // the first match validates the entire text as UTF-8
   for (size_t at = 0; at < text.size();) {
     const int found = pcre2_match(pattern_->code.get(),
                                   reinterpret_cast<PCRE2_SPTR>(text.data()),
@@ -68,8 +68,8 @@ void Cutter::cut(std::string_view text, const std::function<void(std::string_vie
                                   pattern_->match.get(),
                                   nullptr);
     if (found <= PCRE2_ERROR_UTF8_ERR1 && found >= PCRE2_ERROR_UTF8_ERR21) {
-      throw Error(ExitCode::Io, "cannot make tokens of a text that is not UTF-8")
-          .fact("first wrong byte", std::to_string(pcre2_get_startchar(pattern_->match.get())))
+      throw Error(ExitCode::Io, "cannot tokenize: the text is not valid UTF-8")
+          .fact("first invalid byte", std::to_string(pcre2_get_startchar(pattern_->match.get())))
           .hint("iconv -f latin1 -t utf-8 FILE");
     }
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(pattern_->match.get());

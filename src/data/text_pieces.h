@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-// Cuts text where GPT-2 does: no token reaches from one piece into the next.
+// Splits text into pieces with the pattern of GPT-2. No token spans two pieces.
 class Cutter {
  public:
   Cutter();
@@ -15,7 +15,7 @@ class Cutter {
   Cutter(const Cutter&) = delete;
   Cutter& operator=(const Cutter&) = delete;
 
-  // All pieces of `text` in order, without gap. Throws an Error for what is not UTF-8.
+  // All pieces of `text` in order, without gaps. Throws an Error if the text is not valid UTF-8.
   void cut(std::string_view text, const std::function<void(std::string_view)>& take) const;
 
  private:

@@ -13,7 +13,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr uint32_t kMagic = 20240520;
-constexpr uint32_t kWideMagic = 20240801;  // of llm.c, for larger vocabularies
+constexpr uint32_t kWideMagic = 20240801;  // 32-bit tokens of llm.c, for larger vocabularies
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 256 * 4;
 constexpr int32_t kMostTokens = 65536;
@@ -41,15 +41,15 @@ uint32_t number_at(std::span<const uint8_t> bytes, size_t index) {
       .fact("at byte", std::to_string(byte))
       .fact("found", found)
       .fact("expected", expected)
-      .hint("lockstep-tokens TEXT --output PREFIX writes some");
+      .hint("lockstep-tokens TEXT --output PREFIX, to create token files");
 }
 
 }  // namespace
 
 void write_tokens(const std::filesystem::path& path, std::span<const int32_t> tokens) {
   if (tokens.size() > std::numeric_limits<uint32_t>::max()) {
-    throw Error(ExitCode::Usage, "cannot write so many tokens into one file")
-        .fact("at most", std::to_string(std::numeric_limits<uint32_t>::max()), "llm.c's header");
+    throw Error(ExitCode::Usage, "too many tokens for one file")
+        .fact("maximum", std::to_string(std::numeric_limits<uint32_t>::max()), "header of llm.c");
   }
   std::string bytes;
   bytes.reserve(kHeaderBytes + tokens.size() * 2);
@@ -71,7 +71,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(map_content(pat
   const std::span<const uint8_t> all = bytes_.span;
   if (all.size() >= 4 && number_at(all, 0) == kWideMagic) {
     refuse(path,
-           "its tokens are numbers of 32 bits, of another vocabulary than GPT-2's",
+           "it contains 32-bit tokens, which do not belong to the GPT-2 vocabulary",
            0,
            std::to_string(kWideMagic),
            std::to_string(kMagic));
@@ -79,14 +79,14 @@ TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(map_content(pat
   if (all.size() >= 4 && number_at(all, 0) == kMagic) {
     if (all.size() < kHeaderBytes) {
       refuse(path,
-             "it ends within its header",
+             "it ends inside its header",
              all.size(),
              fmt::format("{} bytes", all.size()),
              fmt::format("{} bytes and the tokens", kHeaderBytes));
     }
     if (number_at(all, 1) != kVersion) {
       refuse(path,
-             "it is of another version",
+             "it has an unsupported version",
              4,
              std::to_string(number_at(all, 1)),
              std::to_string(kVersion));
@@ -94,7 +94,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(map_content(pat
     const size_t end = kHeaderBytes + size_t{number_at(all, 2)} * 2;
     if (all.size() != end) {
       refuse(path,
-             all.size() < end ? "it ends too early" : "it goes on after its last token",
+             all.size() < end ? "it ends too early" : "there is data after its last token",
              std::min(all.size(), end),
              fmt::format("{} bytes", all.size()),
              fmt::format("{} bytes, for {} tokens", end, number_at(all, 2)));
@@ -104,7 +104,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : bytes_(map_content(pat
   }
   if (all.empty() || all.size() % 2 != 0) {
     refuse(path,
-           "it is no file of 16-bit tokens",
+           "it is not a file of 16-bit tokens",
            0,
            fmt::format("{} bytes", all.size()),
            "an even number of bytes, or the header of llm.c");

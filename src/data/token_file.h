@@ -9,18 +9,24 @@
 
 #include "data/bytes.h"
 
-// Tokens in a file, as llm.c writes them: 256 numbers of 32 bits (magic 20240520, version 1, the
-// count of tokens, zeros), then each token as 16 bits, all with the lowest byte first. Files of
-// nanoGPT are the same without the header, and are read too.
+// Token files of llm.c, little-endian:
+//
+//   byte 0     magic number 20240520, 32 bits
+//   byte 4     version 1, 32 bits
+//   byte 8     number of tokens, 32 bits
+//   byte 12    zeros
+//   byte 1024  tokens, 16 bits each
+//
+// Files of nanoGPT have no header, and are also read.
 namespace lockstep::data {
 
-// Writes one, all of it or nothing.
+// Writes a file with header atomically.
 void write_tokens(const std::filesystem::path& path, std::span<const int32_t> tokens);
 
 // The tokens of a file, mapped into memory.
 class TokenFile {
  public:
-  // Throws an Error that names the byte at which the file is not what it should be.
+  // Throws an Error with the offset of the first wrong byte.
   explicit TokenFile(const std::filesystem::path& path);
 
   int64_t size() const { return static_cast<int64_t>(bytes_.span.size() / 2); }

@@ -15,7 +15,7 @@ class TokenWindows final : public Dataset {
   TokenWindows(const std::vector<std::filesystem::path>& files, int64_t length) : length_(length) {
     if (length < 1) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot cut texts into windows of {} tokens", length))
+                  fmt::format("cannot split texts into windows of {} tokens", length))
           .fact("expected", "at least 1");
     }
     for (const std::filesystem::path& path : files) {
@@ -30,11 +30,11 @@ class TokenWindows final : public Dataset {
     if (size_ == 0) {
       throw Error(
           ExitCode::Usage,
-          fmt::format("cannot cut texts into windows of {} tokens: none is so long", length))
+          fmt::format("cannot split texts into windows of {} tokens: all are shorter", length))
           .fact("files",
                 files.empty() ? "none" : files.front().string(),
                 files.size() > 1 ? "and more" : "")
-          .hint("a smaller context, or more text");
+          .hint("use a smaller context or more text");
     }
   }
 
@@ -71,10 +71,10 @@ class TokenWindows final : public Dataset {
   int64_t length_;
   int64_t size_ = 0;
   std::vector<data::TokenFile> files_;
-  std::vector<int64_t> starts_;  // the first window of each file
+  std::vector<int64_t> starts_;  // number of the first window of each file
 };
 
-// PREFIX_PART_000000.bin, 000001 and so on.
+// The files PREFIX_PART_000000.bin, PREFIX_PART_000001.bin, ...
 std::vector<std::filesystem::path> find_files(const std::filesystem::path& prefix,
                                               const char* part) {
   std::vector<std::filesystem::path> files;
@@ -95,9 +95,9 @@ DatasetPair texts(const std::filesystem::path& prefix, int64_t length) {
   const auto train = find_files(prefix, "train");
   const auto test = find_files(prefix, "val");
   if (train.empty()) {
-    throw Error(ExitCode::Usage, "cannot train: there are no tokens")
+    throw Error(ExitCode::Usage, "cannot train: no token files")
         .fact("looked for", prefix.string() + "_train_000000.bin")
-        .hint("lockstep-tokens TEXT --output PREFIX, which writes some");
+        .hint("lockstep-tokens TEXT --output PREFIX, to create token files");
   }
   return {.train = token_windows(train, length),
           .test = test.empty() ? nullptr : token_windows(test, length),

@@ -13,14 +13,15 @@
 namespace lockstep {
 namespace {
 
-// Words come back: most of a text is a few thousand of them. All are forgotten at this many.
+// Size of the cache of encoded pieces. Most texts consist of a few thousand different words. The
+// cache is cleared when it is full.
 constexpr size_t kMostKnown = 1'000'000;
 constexpr size_t kLongestKnown = 64;
 
 }  // namespace
 
 struct Tokenizer::State {
-  // A piece's letters find it without being copied.
+  // Allows a lookup by string_view without a copy.
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -31,7 +32,8 @@ struct Tokenizer::State {
   std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> known;
   std::vector<int32_t> work;
 
-  // The pair that goes first becomes one token, everywhere in the piece, until none is left.
+  // Byte pair encoding: merges all occurrences of the pair with the lowest rank, until none is
+  // left.
   void merge(std::string_view piece) {
     work.clear();
     for (const char letter : piece) {
@@ -99,7 +101,7 @@ std::string Tokenizer::decode(const std::vector<int32_t>& tokens) const {
   for (const int32_t token : tokens) {
     if (token < 0 || token >= vocabulary_size()) {
       throw Error(ExitCode::Usage, fmt::format("cannot decode token {}", token))
-          .fact("there are", fmt::format("0 to {}", vocabulary_size() - 1));
+          .fact("available", fmt::format("0 to {}", vocabulary_size() - 1));
     }
     text += state_->vocabulary.bytes[static_cast<size_t>(token)];
   }

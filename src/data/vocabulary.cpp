@@ -33,13 +33,13 @@ Files find_files(const std::filesystem::path& folder) {
       return files;
     }
   }
-  throw Error(ExitCode::Io, fmt::format("cannot read a vocabulary: {} has none", folder.string()))
-      .fact("looked for", "encoder.json and vocab.bpe, vocab.json and merges.txt")
+  throw Error(ExitCode::Io, fmt::format("cannot find a vocabulary in {}", folder.string()))
+      .fact("looked for", "encoder.json and vocab.bpe, or vocab.json and merges.txt")
       .hint("lockstep data fetch gpt2");
 }
 
-// GPT-2 writes bytes that are no printable Latin-1 character as the code points from 256 on, in
-// their order.
+// In vocabulary files of GPT-2, bytes that are not printable Latin-1 characters are written as the
+// code points from 256 on, in ascending order (bytes_to_unicode() in its encoder.py).
 std::array<char32_t, 256> code_points() {
   std::array<char32_t, 256> points{};
   char32_t next = 256;
@@ -50,7 +50,7 @@ std::array<char32_t, 256> code_points() {
   return points;
 }
 
-// Code points below 2048 to the bytes that they stand for; nothing if one stands for none.
+// Converts code points below 2048 back to bytes; nothing if a code point represents no byte.
 class Unwrap {
  public:
   Unwrap() {
@@ -92,12 +92,12 @@ class Unwrap {
 nlohmann::json parse(const std::filesystem::path& file) {
   nlohmann::json words = nlohmann::json::parse(os::read_file(file), nullptr, false);
   if (!words.is_object() || words.empty()) {
-    refuse(file, "it is no JSON object of tokens and their numbers", words.type_name());
+    refuse(file, "it is not a JSON object of tokens and ids", words.type_name());
   }
   return words;
 }
 
-// The numbers must be 0 to n-1, each once.
+// The ids must be 0 to n - 1, each exactly once.
 std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path& file,
                                                     Vocabulary& vocabulary) {
   const Unwrap unwrap;
@@ -109,7 +109,7 @@ std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path&
     if (!number.is_number_unsigned() || number.get<uint64_t>() >= words.size() ||
         seen[number.get<size_t>()]) {
       refuse(file,
-             fmt::format("tokens must be numbered from 0 to {}, each once", words.size() - 1),
+             fmt::format("token ids must be 0 to {}, each exactly once", words.size() - 1),
              fmt::format("'{}': {}", word, number.dump()));
     }
     const auto token = number.get<int32_t>();
@@ -121,7 +121,7 @@ std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path&
     }
     const std::optional<std::string> bytes = unwrap(word);
     if (!bytes) {
-      refuse(file, "a token has a character that stands for no byte", fmt::format("'{}'", word));
+      refuse(file, "a token has a character that represents no byte", fmt::format("'{}'", word));
     }
     vocabulary.bytes[static_cast<size_t>(token)] = *bytes;
     numbers.emplace(*bytes, token);
@@ -132,7 +132,7 @@ std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path&
   for (size_t byte = 0; byte < vocabulary.of_byte.size(); ++byte) {
     const auto found = numbers.find(std::string(1, static_cast<char>(byte)));
     if (found == numbers.end()) {
-      refuse(file, "a byte has no token of its own", fmt::format("byte {}", byte));
+      refuse(file, "a byte has no token", fmt::format("byte {}", byte));
     }
     vocabulary.of_byte.at(byte) = found->second;
   }
@@ -171,7 +171,7 @@ void read_merges(const std::filesystem::path& file,
                                     : numbers.end();
     if (both == numbers.end()) {
       refuse(file,
-             "a line must be two tokens that make a third",
+             "a line must contain two tokens whose concatenation is a token",
              fmt::format("'{}'", line),
              fmt::format("line {}", number));
     }

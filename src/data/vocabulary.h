@@ -10,14 +10,14 @@
 
 namespace lockstep::data {
 
-// Two tokens that stand side by side become one.
+// A rule that merges two adjacent tokens into one.
 struct Merge {
-  int32_t rank;  // lower goes first
+  int32_t rank;  // merges with a lower rank are applied first
   int32_t token;
 };
 
 struct Vocabulary {
-  std::vector<std::string> bytes;  // of each token
+  std::vector<std::string> bytes;  // by token id
   std::array<int32_t, 256> of_byte{};
   std::unordered_map<uint64_t, Merge> merges;  // by merge_key()
   int32_t end_of_text = -1;

@@ -12,7 +12,7 @@
 namespace lockstep::deepspeed {
 namespace {
 
-// Reads values of a tree that the schema has passed.
+// Reads values of a tree that has passed the schema.
 class Reader {
  public:
   Reader(const Node& root, const std::string& source) : root_(root), source_(source) {}
@@ -67,7 +67,7 @@ class Reader {
   const std::string& source_;
 };
 
-// The name of `known` that is written like `word` in any case.
+// The entry of `known` that equals the type in the file, ignoring case.
 std::string require_type(const Reader& file,
                          std::string_view path,
                          const std::vector<std::string>& known,
@@ -75,7 +75,7 @@ std::string require_type(const Reader& file,
   const Node* node = file.find(path);
   const std::string section(path.substr(0, path.find('.')));
   if (node == nullptr) {
-    throw file.refuse(section, "it has no type")
+    throw file.refuse(section, "the section has no type")
         .hint(fmt::format(R"("type": "{}")", known.front()));
   }
   const auto is_same = [&](const std::string& name) {
@@ -86,10 +86,9 @@ std::string require_type(const Reader& file,
   }
   const bool is_refused = std::any_of(refused.begin(), refused.end(), is_same);
   throw file
-      .refuse(
-          path,
-          is_refused ? "lockstep has no such thing" : fmt::format("there is no such {}", section))
-      .fact("there are", join(known, ", "))
+      .refuse(path,
+              is_refused ? "lockstep does not support it" : fmt::format("unknown {}", section))
+      .fact("available", join(known, ", "))
       .hint(fmt::format(
           R"("type": "{}")",
           is_refused ? known.front() : find_closest(node->text, known).value_or(known.front())));
@@ -117,7 +116,8 @@ std::string require_scheduler_type(const Reader& file) {
                       {});
 }
 
-// Before anything is said of parameters that an unknown type would have.
+// Types are checked first: an unknown type would otherwise be reported as an error of its
+// parameters.
 void require_known_types(const Reader& file) {
   const auto is_text = [&file](const char* path) {
     const Node* type = file.find(path);
@@ -147,7 +147,7 @@ void read_betas(const Reader& file, OptimizerConfig& optimizer) {
   }
 }
 
-// DeepSpeed's Adam is AdamW unless it is told otherwise.
+// DeepSpeed's Adam is AdamW by default.
 void read_decay_mode(const Reader& file, OptimizerConfig& optimizer, Config& config) {
   if (optimizer.type != "Adam" && optimizer.type != "AdamW") {
     return;
@@ -157,8 +157,8 @@ void read_decay_mode(const Reader& file, OptimizerConfig& optimizer, Config& con
     optimizer.decoupled_decay = true;
   } else if (optimizer.decoupled_decay) {
     config.remarks.emplace_back(
-        "optimizer Adam decays weights as AdamW does, as in DeepSpeed; \"adam_w_mode\": false puts "
-        "the decay into the gradient");
+        "optimizer Adam uses the weight decay of AdamW, as in DeepSpeed; \"adam_w_mode\": false "
+        "adds the decay to the gradient");
   }
 }
 
@@ -183,11 +183,11 @@ void read_optimizer(const Reader& file, Config& config) {
   read_decay_mode(file, optimizer, config);
   const bool has_rate = optimizer.lr.is_given() || optimizer.lr.is_auto;
   if (!optimizer.bias_correction && optimizer.type != "Lamb") {
-    throw file.refuse("optimizer.params.bias_correction", "Adam without it is not to be had")
+    throw file.refuse("optimizer.params.bias_correction", "Adam without it is not supported")
         .hint("true");
   }
   if (optimizer.type == "SGD" && !has_rate) {
-    throw file.refuse("optimizer.type", "SGD has no learning rate of its own")
+    throw file.refuse("optimizer.type", "SGD has no default learning rate")
         .hint(R"("lr": 0.1 in optimizer.params, or "lr": "auto")");
   }
 }
@@ -241,7 +241,7 @@ void read_scheduler(const Reader& file, Config& config) {
   read("lr_range_test_staircase", scheduler.lr_range_test_staircase);
 }
 
-// One name for each type of number.
+// Canonical name of a number type.
 std::string short_type(const std::string& name) {
   if (name.empty()) {
     return name;
@@ -269,25 +269,25 @@ void read_precision(const Reader& file, Config& config) {
   file.read("fp16.min_loss_scale", scale.least);
   constexpr int64_t kMostPower = 127;  // of a float
   if (scale.initial_scale_power > kMostPower) {
-    throw file.refuse("fp16.initial_scale_power", "2 to this power is no float")
+    throw file.refuse("fp16.initial_scale_power", "2 to this power exceeds the range of float")
         .hint("16, DeepSpeed's default");
   }
   file.read("communication_data_type", config.communication_type);
   file.read("data_types.grad_accum_dtype", config.accumulation_type);
   config.accumulation_type = short_type(config.accumulation_type);
   if (!config.accumulation_type.empty() && config.accumulation_type != "fp32") {
-    throw file.refuse("data_types.grad_accum_dtype", "lockstep adds micro-batches up in fp32")
-        .hint(R"("grad_accum_dtype": "fp32", or leave it out)");
+    throw file.refuse("data_types.grad_accum_dtype", "lockstep accumulates gradients in fp32")
+        .hint(R"("grad_accum_dtype": "fp32", or remove it)");
   }
 }
 
-// Whether `section`.device, or the older flag, asks for the CPU.
+// Whether `section`.device or the older flag requests the CPU.
 bool read_offload(const Reader& file, std::string_view section, std::string_view old_flag) {
   const std::string path = fmt::format("zero_optimization.{}.device", section);
   std::string device = "none";
   file.read(path, device);
   if (device == "nvme") {
-    throw file.refuse(path, "lockstep has no such thing").hint(R"("device": "cpu")");
+    throw file.refuse(path, "lockstep does not support it").hint(R"("device": "cpu")");
   }
   bool is_old = false;
   file.read(fmt::format("zero_optimization.{}", old_flag), is_old);
@@ -303,9 +303,9 @@ void read_zero(const Reader& file, Config& config) {
   int64_t stage = 0;
   file.read("zero_optimization.stage", stage);
   if (stage < 0 || stage > 3) {
-    throw file.refuse("zero_optimization.stage", "there is no such stage")
-        .fact("there are",
-              "0 (nothing shared out), 1 (optimizer state), 2 (and gradients), 3 (and parameters)")
+    throw file.refuse("zero_optimization.stage", "unknown stage")
+        .fact("available",
+              "0 (nothing partitioned), 1 (optimizer state), 2 (and gradients), 3 (and parameters)")
         .hint(stage < 0 ? "0" : "3");
   }
   zero.stage = static_cast<int>(stage);
@@ -326,7 +326,7 @@ void read_zero(const Reader& file, Config& config) {
   if (zero.offload_optimizer && zero.stage == 0) {
     throw file
         .refuse(path_of("zero_optimization.offload_optimizer", "zero_optimization.cpu_offload"),
-                "stage 0 has no optimizer state of its own to move to the CPU")
+                "stage 0 does not partition the optimizer state")
         .hint(R"("stage": 1, 2 or 3)");
   }
   if (zero.offload_param && zero.stage != 3) {
@@ -380,7 +380,7 @@ Config parse_config(std::string_view text, const std::string& source) {
   file.read("dump_state", config.dump_state);
   if (!config.gradient_clipping.is_given() && !config.gradient_clipping.is_auto) {
     config.remarks.emplace_back(
-        "gradient_clipping is off, as in DeepSpeed's code; its documentation says 1.0");
+        "gradient_clipping is off, as in DeepSpeed's code; its documentation states 1.0");
   }
   return config;
 }

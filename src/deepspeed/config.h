@@ -10,10 +10,10 @@
 
 #include "deepspeed/json_tree.h"
 
-// DeepSpeed's configuration file, read strictly. Defaults are those of DeepSpeed's code.
+// Strict reader of DeepSpeed's configuration file. Defaults are those of DeepSpeed's code.
 namespace lockstep::deepspeed {
 
-// A value that the file may leave open: absent, "auto", or given.
+// A value that the file can leave open: absent, "auto" or given.
 template <typename T>
 struct Setting {
   std::optional<T> value = {};
@@ -26,7 +26,7 @@ struct Setting {
 struct OptimizerConfig {
   std::string type;  // Adam, AdamW, SGD or Lamb
   Setting<double> lr;
-  Setting<double> beta1;  // with beta2 the key betas
+  Setting<double> beta1;  // beta1 and beta2 are the key betas
   Setting<double> beta2;
   Setting<double> eps;
   Setting<double> weight_decay;
@@ -34,7 +34,7 @@ struct OptimizerConfig {
   double dampening = 0;
   bool nesterov = false;
   bool bias_correction = true;
-  bool decoupled_decay = true;  // adam and adamw: weight decay beside the gradient, not in it
+  bool decoupled_decay = true;  // adam and adamw: decay the weights, not the gradient
   double max_coeff = 10;        // lamb
   double min_coeff = 0.01;
   bool eps_inside_sqrt = false;
@@ -55,7 +55,7 @@ struct SchedulerConfig {
   double cycle_max_lr = 0;
   double decay_lr_rate = 0;
   int64_t cycle_first_step_size = 2000;
-  std::optional<int64_t> cycle_second_step_size;  // absent: as the first
+  std::optional<int64_t> cycle_second_step_size;  // absent: as cycle_first_step_size
   int64_t decay_step_size = 0;
   bool cycle_momentum = true;
   double cycle_min_mom = 0.8;
@@ -78,7 +78,7 @@ struct LossScaleConfig {
   double least = 1;
 };
 
-// Sizes are numbers of elements, as DeepSpeed's are.
+// Sizes are numbers of elements, as in DeepSpeed.
 struct ZeroConfig {
   int stage = 0;
   Setting<int64_t> reduce_bucket_size;
@@ -93,7 +93,7 @@ struct ZeroConfig {
 };
 
 struct Config {
-  std::string source;  // the file, for messages
+  std::string source;  // name of the file, for messages
   Setting<int64_t> train_batch_size;
   Setting<int64_t> micro_batch_size;  // train_micro_batch_size_per_gpu
   Setting<int64_t> accumulation_steps;
@@ -105,23 +105,23 @@ struct Config {
   Setting<bool> bf16;
   LossScaleConfig loss_scale;
   std::string communication_type;  // fp32, fp16 or bf16; empty: that of the gradients
-  std::string accumulation_type;   // the same for sums over micro-batches
+  std::string accumulation_type;   // type of sums over micro-batches
   ZeroConfig zero;
   Setting<bool> recompute;
   std::optional<int64_t> steps_per_print;
   bool wall_clock_breakdown = false;
   bool dump_state = false;
 
-  // What a reader of DeepSpeed's documentation would not expect; to be said once.
+  // Notes on behaviour that differs from the documentation of DeepSpeed; printed once.
   std::vector<std::string> remarks;
 };
 
-// Throws an Error: Io if the file cannot be read, else Usage with line and column.
+// Throws an Error: Io if the file cannot be read, otherwise Usage with line and column.
 Config read_config(const std::filesystem::path& path);
 Config parse_config(std::string_view text, const std::string& source);
 
-// The configuration as DeepSpeed would write it, for dump_state and logs. What it prints is read
-// back as the same configuration.
+// The configuration in the format of DeepSpeed, for dump_state and logs. Parsing the result
+// produces the same configuration.
 std::string to_json(const Config& config);
 
 }  // namespace lockstep::deepspeed

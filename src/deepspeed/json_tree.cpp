@@ -15,7 +15,7 @@
 namespace lockstep::deepspeed {
 namespace {
 
-constexpr size_t kDeepest = 32;  // deeper is no configuration but a mistake
+constexpr size_t kDeepest = 32;  // deeper nesting is an error, not a configuration
 
 Place place_at(std::string_view text, size_t offset) {
   const std::string_view before = text.substr(0, std::min(offset, text.size()));
@@ -25,7 +25,7 @@ Place place_at(std::string_view text, size_t offset) {
           .column = static_cast<int>(before.size() - line_start) + 1};
 }
 
-// The parser tells no places; it is seen how far it has read instead.
+// The parser does not provide positions. This iterator counts the characters that it has read.
 class CountingIterator {
  public:
   // NOLINTBEGIN(readability-identifier-naming): the standard library's names.
@@ -56,20 +56,21 @@ class CountingIterator {
   size_t* read_;
 };
 
-// What to do about a fault of the syntax that begins with `rest`, after `before`.
+// A hint for a syntax error. `rest` begins with the offending token, `before` is the text before
+// it.
 std::string advice_on(std::string_view before, std::string_view rest) {
   const std::string_view done = trim(before);
   if (rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with("#")) {
-    return "JSON without comments";
+    return "remove the comment: JSON has none";
   }
   if (done.ends_with(',') && (rest.starts_with("}") || rest.starts_with("]"))) {
-    return "no comma after the last entry";
+    return "remove the comma after the last entry";
   }
   if (rest.starts_with("'")) {
-    return "double quotes: \"...\"";
+    return "use double quotes: \"...\"";
   }
   if (rest.starts_with("True") || rest.starts_with("False") || rest.starts_with("None")) {
-    return "true, false or null, as JSON spells them";
+    return "write true, false or null";
   }
   return "";
 }
@@ -94,7 +95,8 @@ size_t token_end(std::string_view text, size_t start) {
   return end;
 }
 
-// Where the token begins that has the character at `offset`: the parser only says how far it read.
+// Start of the token that contains the character at `offset`. The parser only reports how far it
+// has read.
 size_t token_start(std::string_view text, size_t offset) {
   size_t start = 0;
   while (start < text.size()) {
@@ -111,12 +113,12 @@ size_t token_start(std::string_view text, size_t offset) {
   return text.size();
 }
 
-// "unexpected '}'; expected string literal" of nlohmann's long sentence. What it has read last is
-// of no help, and may have line ends in it.
+// Extracts "unexpected '}'; expected string literal" from the long message of nlohmann. Omits the
+// text that was read last: it does not help, and can contain line breaks.
 std::string reason_of(const std::string& sentence, std::string_view token) {
   const size_t cut = sentence.find(" - ");
   if (cut == std::string::npos) {
-    return fmt::format("'{}' is beyond what a number can be", token);
+    return fmt::format("number '{}' is out of range", token);
   }
   const size_t last_read = sentence.find("; last read: ");
   if (last_read == std::string::npos) {
@@ -128,7 +130,7 @@ std::string reason_of(const std::string& sentence, std::string_view token) {
   return expected == std::string::npos ? reason : reason + sentence.substr(expected);
 }
 
-// Builds the tree from the parser's calls.
+// Builds the tree from the callbacks of the parser.
 class Builder {
  public:
   Builder(std::string_view text, const std::string& source, const size_t& read)
@@ -158,7 +160,7 @@ class Builder {
     Node node;
     node.kind = Node::Kind::Number;
     node.number = value;
-    // 5e8 is how people write a whole number.
+    // Numbers such as 5e8 are commonly used for integers.
     constexpr double kMostExact = 9007199254740992.0;
     if (value > -kMostExact && value < kMostExact &&
         value == static_cast<double>(static_cast<int64_t>(value))) {
@@ -181,15 +183,15 @@ class Builder {
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
-    // The parser stands behind the closing quote of the key.
+    // The parser has read up to the closing quote of the key.
     const size_t opening = text_.rfind('"', read_ - 2);
     place_ = place_at(text_, opening == std::string_view::npos ? 0 : opening);
     names_.back() = name;
     for (const Entry& earlier : open_.back().entries) {
       if (earlier.key == name) {
-        throw not_read(fmt::format("'{}' is there twice", join(names_, ".")), place_)
+        throw not_read(fmt::format("duplicate key '{}'", join(names_, ".")), place_)
             .fact("first", describe(source_, earlier.value.place))
-            .hint("leave one of them");
+            .hint("remove one of them");
       }
     }
     return true;
@@ -260,7 +262,7 @@ class Builder {
   Node root_;
   Place place_ = {.line = 1, .column = 1};
   std::vector<Node> open_;
-  std::vector<std::string> names_;  // of the entry that is being read, in each open map
+  std::vector<std::string> names_;  // key of the current entry, in each open map
 };
 
 }  // namespace
@@ -289,7 +291,7 @@ std::string Node::describe_value() const {
     case Kind::Number:
       return fmt::format("{}", number);
     case Kind::Text:
-      return fmt::format("the text '{}'", text);
+      return fmt::format("the string '{}'", text);
     case Kind::List:
       return "a list";
     case Kind::Map:
@@ -301,9 +303,9 @@ std::string Node::describe_value() const {
 Node parse_json(std::string_view text, const std::string& source) {
   size_t read = 0;
   Builder builder(text, source, read);
-  // An empty file would be "unexpected end of input", which helps nobody.
+  // The parser would report an empty file as "unexpected end of input", which is less clear.
   if (trim(text).empty()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot read {}: it is empty", source))
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: the file is empty", source))
         .hint(R"({"train_batch_size": 32})");
   }
   const CountingIterator begin(text.data(), &read);

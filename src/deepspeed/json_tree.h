@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-// JSON that remembers where each key was written, so that a refusal can say it.
+// JSON with the position of each key, so that errors can show it.
 namespace lockstep::deepspeed {
 
-// Line and column from 1; of an entry those of its key.
+// Line and column, starting at 1. The place of an entry is that of its key.
 struct Place {
   int line = 0;
   int column = 0;
@@ -28,16 +28,16 @@ struct Node {
   Kind kind = Kind::Null;
   bool flag = false;
   int64_t whole = 0;
-  double number = 0;  // of a whole number too
+  double number = 0;  // also set for whole numbers
   std::string text;
   std::vector<Node> items;     // of a list
-  std::vector<Entry> entries;  // of a map, in their order
+  std::vector<Entry> entries;  // of a map, in the order of the file
   Place place;
 
-  // The value of `key` in a map; nullptr where there is none, or where it is null.
+  // The value of `key` in a map; nullptr if it is missing or null.
   const Node* find(std::string_view key) const;
 
-  // For messages: "the text 'two'", "2", "a list".
+  // For messages: "the string 'two'", "2", "a list".
   std::string describe_value() const;
 };
 
@@ -46,9 +46,8 @@ struct Entry {
   Node value;
 };
 
-// The document of `text`; `source` is the name that messages use. Throws an Error (64) with line
-// and column for what is no JSON (comments and a comma after the last entry are not), and for a key
-// that is there twice.
+// Parses `text`; `source` is its name in messages. Throws an Error (64) with line and column for
+// invalid JSON, including comments and trailing commas, and for duplicate keys.
 Node parse_json(std::string_view text, const std::string& source);
 
 }  // namespace lockstep::deepspeed

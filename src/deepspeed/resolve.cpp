@@ -15,25 +15,22 @@ std::string text_of(const T& value) {
   return fmt::format("{}", value);
 }
 
-// "--lr 0.1 against optimizer.params.lr 0.001 in ds_config.json:5".
+// "--lr 0.1 conflicts with optimizer.params.lr 0.001 in ds_config.json:5".
 Error conflict(const Config& config,
                std::string_view flag,
                std::string_view key,
                std::string_view in_file,
                Place place) {
   const std::string_view name = flag.substr(0, flag.find(' '));
-  return Error(ExitCode::Usage,
-               fmt::format("cannot take {} against {} {} in {}:{}",
-                           flag,
-                           key,
-                           in_file,
-                           config.source,
-                           place.line))
+  return Error(
+             ExitCode::Usage,
+             fmt::format(
+                 "{} conflicts with {} {} in {}:{}", flag, key, in_file, config.source, place.line))
       .fact(name, flag.substr(flag.find(' ') + 1), "command line")
       .fact(key, in_file, describe(config.source, place))
       .hint(key.ends_with(".type")
-                ? fmt::format("leave out {}, or the section of {} in {}", name, key, config.source)
-                : fmt::format("leave out {}, or write \"auto\" in {}", name, config.source));
+                ? fmt::format("omit {}, or the section of {} in {}", name, key, config.source)
+                : fmt::format("omit {}, or write \"auto\" in {}", name, config.source));
 }
 
 template <typename T>
@@ -50,14 +47,14 @@ void require_agreement(const Config& config,
   }
 }
 
-// Where settings are settled, and what is told about it.
+// Configuration and list of decisions, for settle().
 struct Settling {
   const Config& config;
   Decisions& decisions;
 };
 
-// Fills in `setting`: from what is said, else `otherwise` (DeepSpeed's own default), unless the
-// file has it. What the program alone says counts for "auto" only.
+// Resolves `setting` unless the file has a value: with `said`, otherwise with `otherwise`, the
+// default of DeepSpeed. A value that only the program has set is used for "auto" only.
 template <typename T>
 void settle(const Settling& all,
             std::string_view key,
@@ -91,7 +88,7 @@ std::string arithmetic(int64_t train, int64_t micro, int64_t accumulation, int w
 Error batch_does_not_fit(
     const Config& config, int64_t train, int64_t micro, int64_t accumulation, int world) {
   Error error(ExitCode::Usage,
-              fmt::format("cannot share out the batch of {}: {}",
+              fmt::format("batch sizes in {} do not match: {}",
                           config.source,
                           arithmetic(train, micro, accumulation, world)));
   const auto tell = [&](std::string_view key, const Setting<int64_t>& setting, int64_t value) {
@@ -109,7 +106,7 @@ Error batch_does_not_fit(
   return error;
 }
 
-// The three numbers while they are being found; 0: not known.
+// The three batch sizes during inference; 0: unknown.
 struct Batch {
   int64_t train = 0;
   int64_t micro = 0;
@@ -180,7 +177,7 @@ void require_batch_agreement(const Config& config, const Known& known, const Bat
 Decisions resolve_batch(Config& config, const Known& known) {
   Batch batch = read_batch(config, known);
   if (batch.train == 0 && batch.micro == 0) {
-    throw Error(ExitCode::Usage, fmt::format("cannot find a batch size in {}", config.source))
+    throw Error(ExitCode::Usage, fmt::format("no batch size in {}", config.source))
         .fact("expected", "train_batch_size or train_micro_batch_size_per_gpu")
         .hint(R"("train_batch_size": 32, or --global-batch 32)");
   }
@@ -199,7 +196,7 @@ Decisions resolve_batch(Config& config, const Known& known) {
       decisions.push_back(fmt::format("{}: auto -> {} ({})",
                                       key,
                                       value,
-                                      source.empty() ? "from the others" : "from " + source));
+                                      source.empty() ? "from the other sizes" : "from " + source));
     }
     setting.value = value;
   };
@@ -257,7 +254,7 @@ Decisions resolve_precision(Config& config, const Known& known) {
 
 Decisions resolve_clipping(Config& config, const Known& known) {
   Decisions decisions;
-  // Where the file says nothing, the program's own choice stands.
+  // Without a value in the file, the choice of the program stays in effect.
   const double own = known.clip.value.value_or(0);
   settle({config, decisions}, "gradient_clipping", config.gradient_clipping, known.clip, own);
   return decisions;
@@ -318,14 +315,14 @@ Decisions resolve_scheduler(Config& config, const Known& known) {
   take("warmup_num_steps", scheduler.warmup_num_steps, known.warmup_steps, int64_t{1000});
   if (type != "WarmupCosineLR") {
     take("warmup_min_lr", scheduler.warmup_min_lr, Said<double>{}, 0.0);
-    // A flag for the rate itself is no flag for this one, but "auto" means the same rate.
+    // --lr does not conflict with warmup_max_lr, but "auto" takes its value.
     const Said<double> rate{.value = known.lr.value, .source = known.lr.source};
     take("warmup_max_lr", scheduler.warmup_max_lr, rate, 1e-3);
   }
   if (type != "WarmupLR") {
     const Said<int64_t> total{.value = known.total_steps.value, .source = known.total_steps.source};
     if (!scheduler.total_num_steps.is_given() && !total.value) {
-      return decisions;  // the length of the training is not known yet
+      return decisions;  // the length of the training is still unknown
     }
     take("total_num_steps", scheduler.total_num_steps, total, int64_t{1});
   }
@@ -337,7 +334,7 @@ Decisions resolve_zero(Config& config) {
   ZeroConfig& zero = config.zero;
   const auto take = [&](const char* name, Setting<int64_t>& setting) {
     if (setting.is_auto) {
-      decisions.push_back(fmt::format("zero_optimization.{}: auto -> lockstep's own", name));
+      decisions.push_back(fmt::format("zero_optimization.{}: auto -> lockstep's default", name));
       setting.is_auto = false;
     }
   };

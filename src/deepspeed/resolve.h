@@ -10,18 +10,18 @@
 
 namespace lockstep::deepspeed {
 
-// What the trainer knows of a value beside the file.
+// A value that is known from outside the file.
 template <typename T>
 struct Said {
   std::optional<T> value = {};
   std::string source = {};  // "--lr", "the program"
-  bool is_typed = false;    // by the user: the file must not say otherwise
+  bool is_typed = false;    // given by the user: the file must not contradict it
 };
 
 struct Known {
   int world_size = 1;
   Said<int64_t> global_batch = {};
-  Said<int64_t> batch_per_worker = {};  // of a whole step
+  Said<int64_t> batch_per_worker = {};  // samples of a worker per step
   Said<int64_t> accumulate = {};
   Said<double> clip = {};
   Said<std::string> precision = {};  // fp32, bf16 or fp16
@@ -37,12 +37,12 @@ struct Known {
   Said<int64_t> total_steps = {};
 };
 
-// What was decided where the file leaves it open: "gradient_clipping: auto -> 1 (from --clip)".
+// Values that were chosen for "auto": "gradient_clipping: auto -> 1 (from --clip)".
 using Decisions = std::vector<std::string>;
 
-// Each fills in what the file leaves open ("auto", or nothing) in its part of the configuration.
-// Throws an Error (64) that names both where the file and a flag say different things, and one that
-// shows the arithmetic where batch sizes do not fit.
+// Each function resolves the open values ("auto" or absent) of its part of the configuration.
+// Throws an Error (64) that shows both values if the file and a flag conflict, and one that shows
+// the arithmetic if batch sizes do not match.
 Decisions resolve_batch(Config& config, const Known& known);
 Decisions resolve_precision(Config& config, const Known& known);
 Decisions resolve_clipping(Config& config, const Known& known);
@@ -55,7 +55,7 @@ struct Resolved {
   Decisions decisions;
 };
 
-// All of the above.
+// Calls all of the above.
 Resolved resolve(Config config, const Known& known);
 
 }  // namespace lockstep::deepspeed

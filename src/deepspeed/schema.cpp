@@ -23,7 +23,7 @@ std::string join_path(std::string_view parent, std::string_view leaf) {
   return parent.empty() ? std::string(leaf) : fmt::format("{}.{}", parent, leaf);
 }
 
-// "bfloat16.enabled" is found under its own name, and so are the sections above an alias.
+// Aliases are complete paths: "bfloat16.enabled" and its section "bfloat16" each have an entry.
 const Key* find_key(std::string_view path) {
   const auto found = std::find_if(keys().begin(), keys().end(), [path](const Key& key) {
     return key.path == path || (!key.alias.empty() && key.alias == path);
@@ -36,7 +36,7 @@ bool has_word(std::string_view words, std::string_view word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
-// Keys of the level `parent`, as one types them there.
+// Names of the keys below `parent`, including aliases.
 std::vector<std::string> names_below(std::string_view parent) {
   std::vector<std::string> names;
   for (const Key& key : keys()) {
@@ -49,7 +49,7 @@ std::vector<std::string> names_below(std::string_view parent) {
   return names;
 }
 
-// Where a key of that name belongs, if that is one place below the top.
+// The section of a key with this name, if there is exactly one below the top level.
 std::string find_home(std::string_view leaf) {
   std::string home;
   for (const Key& key : keys()) {
@@ -57,7 +57,7 @@ std::string find_home(std::string_view leaf) {
       continue;
     }
     if (!home.empty() && home != parent_of(key.path)) {
-      return "";  // "enabled" is at home in many
+      return "";  // ambiguous, such as "enabled"
     }
     home = parent_of(key.path);
   }
@@ -96,22 +96,21 @@ class Checker {
     Error error(
         ExitCode::Usage,
         parent.empty()
-            ? fmt::format("cannot read {}: there is no key '{}'", source_, entry.key)
-            : fmt::format(
-                  "cannot read {}: there is no key '{}' in {}", source_, entry.key, parent));
+            ? fmt::format("cannot read {}: unknown key '{}'", source_, entry.key)
+            : fmt::format("cannot read {}: unknown key '{}' in {}", source_, entry.key, parent));
     error.fact("where", describe(source_, entry.value.place));
     const std::vector<std::string> names = names_below(parent);
     const std::string home = find_home(entry.key);
     if (!home.empty()) {
-      error.fact("but", fmt::format("'{}' belongs under {}", entry.key, home));
+      error.fact("note", fmt::format("'{}' is a key of {}", entry.key, home));
       error.hint(fmt::format("{}.{}", home, entry.key));
     } else if (const Key* top = find_key(entry.key); top != nullptr) {
-      error.fact("but", fmt::format("'{}' belongs at the top", entry.key));
+      error.fact("note", fmt::format("'{}' is a top-level key", entry.key));
       error.hint(fmt::format("{}, outside of {}", entry.key, parent));
     } else if (const auto closest = find_closest(entry.key, names)) {
       error.hint(join_path(parent, *closest));
     } else {
-      error.fact("known", join(names, ", "));
+      error.fact("known keys", join(names, ", "));
     }
     throw Error(error);
   }
@@ -125,7 +124,7 @@ class Checker {
           fmt::format("cannot read {}: '{}' and '{}' are the same key", source_, first, entry.key))
           .fact("first", describe(source_, other->place))
           .fact("second", describe(source_, entry.value.place))
-          .hint("leave one of them");
+          .hint("remove one of them");
     }
   }
 
@@ -133,7 +132,7 @@ class Checker {
     require_owner(node, path, key);
     if (node.kind == Node::Kind::Text && node.text == "auto" && key.type != Key::Type::Text) {
       if (!key.may_be_auto) {
-        throw wrong(node, path, fmt::format("{}; \"auto\" means nothing here", expected(key)));
+        throw wrong(node, path, fmt::format("{}; \"auto\" is not allowed", expected(key)));
       }
       return;
     }
@@ -145,15 +144,15 @@ class Checker {
     }
   }
 
-  // "momentum" is a parameter of SGD and of nobody else.
+  // Some parameters belong to certain types only, such as "momentum" to SGD.
   void require_owner(const Node& node, const std::string& path, const Key& key) const {
     const std::string& type = path.starts_with("optimizer.") ? optimizer_ : scheduler_;
     if (key.of.empty() || type.empty() || has_word(key.of, type)) {
       return;
     }
     throw not_usable(node, path, source_, fmt::format("{} has no such parameter", type))
-        .fact("it belongs to", join(split(key.of, ' '), ", "))
-        .hint(fmt::format("leave out {}", leaf_of(path)));
+        .fact("parameter of", join(split(key.of, ' '), ", "))
+        .hint(fmt::format("remove {}", leaf_of(path)));
   }
 
   static std::string expected(const Key& key) {
@@ -166,9 +165,9 @@ class Checker {
       case Key::Type::Number:
         return fmt::format("a number, at least {}", key.least);
       case Key::Type::Text:
-        return key.choices.empty() ? "a text" : join(split(key.choices, ' '), ", ");
+        return key.choices.empty() ? "a string" : join(split(key.choices, ' '), ", ");
       case Key::Type::Pair:
-        return "a list of two numbers from 0 to below 1";
+        return "a list of two numbers, at least 0 and below 1";
       case Key::Type::Section:
         return "a section: {...}";
       case Key::Type::Any:
@@ -178,7 +177,7 @@ class Checker {
   }
 
   Error wrong(const Node& node, const std::string& path, const std::string& wanted) const {
-    return Error(ExitCode::Usage, fmt::format("cannot understand {} in {}", path, source_))
+    return Error(ExitCode::Usage, fmt::format("invalid value of {} in {}", path, source_))
         .fact("expected", wanted)
         .fact("found", node.describe_value(), describe(source_, node.place));
   }
@@ -248,7 +247,7 @@ class Checker {
   }
 
   void require_off(const Node& node, const std::string& path, const Key& key) const {
-    // 0 and 1 both mean one group, -1 and 0 none at all.
+    // 0 and 1 both mean one group, -1 and 0 no group.
     const bool is_zero = node.kind == Node::Kind::Whole && node.whole == 0;
     const bool counts_groups = path.ends_with("hpz_partition_size") || path.ends_with("shard_size");
     if (asks_for_nothing(node, key) || (is_zero && counts_groups)) {
@@ -256,7 +255,7 @@ class Checker {
     }
     const std::string value = key.type == Key::Type::Section ? "" : " " + node.describe_value();
     throw Error(ExitCode::Usage,
-                fmt::format("cannot use {}{}: lockstep has no such thing", path, value))
+                fmt::format("cannot use {}{}: lockstep does not support it", path, value))
         .fact("asked", path, describe(source_, node.place))
         .hint(key.instead);
   }
@@ -270,7 +269,7 @@ class Checker {
 
 void require_schema(const Node& root, const std::string& source) {
   if (root.kind != Node::Kind::Map) {
-    throw Error(ExitCode::Usage, fmt::format("cannot read {}: it is not a JSON object", source))
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: not a JSON object", source))
         .fact("expected", "{...}")
         .fact("found", root.describe_value(), describe(source, root.place));
   }

@@ -41,17 +41,17 @@ std::string count_text(int64_t count) {
 void check_cores(Findings& findings, const LimitFacts& limits) {
   std::string text = fmt::format("{} of {} usable", limits.cores_usable, limits.cores_online);
   if (limits.cores_granted > 0) {
-    text += fmt::format(", Slurm granted {}", limits.cores_granted);
+    text += fmt::format(", Slurm allocated {}", limits.cores_granted);
   }
   Finding finding = of_limits(Verdict::Ok, "cores", text, "affinity, cgroup, SLURM_CPUS_ON_NODE");
   if (limits.cores_granted > 0 && limits.cores_usable < limits.cores_granted) {
     finding.verdict = Verdict::Warning;
-    finding.text += ": this process is bound to fewer than the job has";
+    finding.text += ": this process is bound to fewer cores than the job has";
     finding.advice.emplace_back("srun --cpu-bind=none, or unset ${!SLURM_CPU_BIND*} before srun");
   } else if (limits.cores_granted > 0 && limits.cores_usable > limits.cores_granted) {
-    finding.text += " (this Slurm does not bind)";
+    finding.text += " (Slurm does not bind processes to cores here)";
   } else if (limits.cores_granted < 0 && limits.cores_usable * 2 <= limits.cores_online) {
-    finding.text += " (bound, or limited by a cgroup)";
+    finding.text += " (limited by affinity or a cgroup)";
   }
   findings.push_back(std::move(finding));
 }
@@ -67,8 +67,8 @@ void check_memory(Findings& findings, const LimitFacts& limits) {
       "cgroup");
   if (limits.memory_limit < kGiB) {
     finding.verdict = Verdict::Warning;
-    finding.text += ": too little for a training; the kernel will kill workers";
-    finding.advice.emplace_back("sbatch --mem=16G, or --mem=0 for all of the node");
+    finding.text += ": too little for training; the kernel will kill workers";
+    finding.advice.emplace_back("sbatch --mem=16G, or --mem=0 for all memory of the node");
   }
   findings.push_back(std::move(finding));
 }
@@ -76,13 +76,13 @@ void check_memory(Findings& findings, const LimitFacts& limits) {
 void check_shm(Findings& findings, const LimitFacts& limits) {
   if (limits.shm_total == kUnknown) {
     Finding finding = of_limits(
-        Verdict::Broken, "/dev/shm", "is not there: workers cannot share memory", "statvfs");
+        Verdict::Broken, "/dev/shm", "does not exist: workers cannot share memory", "statvfs");
     finding.advice.emplace_back(
-        "in a container: apptainer does mount it, docker run --shm-size=8g");
+        "in a container: use apptainer, which mounts it, or docker run --shm-size=8g");
     findings.push_back(std::move(finding));
     return;
   }
-  // Rounded, as it changes all the time and differs a little on every node.
+  // Rounded, so that nodes with nearly equal values are merged into one line.
   const auto in_words = [](int64_t bytes) {
     return bytes >= kGiB ? fmt::format("{} GiB", bytes / kGiB)
                          : fmt::format("{} MiB", bytes / kMiB);
@@ -96,30 +96,30 @@ void check_shm(Findings& findings, const LimitFacts& limits) {
       "statvfs");
   if (limits.shm_free < 512 * kMiB) {
     finding.verdict = Verdict::Warning;
-    finding.text = fmt::format("{} free: PyTorch's loaders die with a bus error when it is full",
+    finding.text = fmt::format("{} free: PyTorch data loaders die of a bus error when it is full",
                                in_words(limits.shm_free));
     finding.advice.emplace_back(
-        "ls -lS /dev/shm for what others left behind; docker run --shm-size=8g; or num_workers=0");
+        "ls -lS /dev/shm to find stale files; docker run --shm-size=8g; or num_workers=0");
   }
   findings.push_back(std::move(finding));
 }
 
 void check_files(Findings& findings, const LimitFacts& limits) {
   constexpr int64_t kFew = 4096;
-  Finding finding = of_limits(Verdict::Ok,
-                              "open files",
-                              fmt::format("{} (may be raised to {})",
-                                          count_text(limits.open_files),
-                                          count_text(limits.most_open_files)),
-                              "ulimit -n");
+  Finding finding = of_limits(
+      Verdict::Ok,
+      "open files",
+      fmt::format(
+          "{} (hard limit {})", count_text(limits.open_files), count_text(limits.most_open_files)),
+      "ulimit -n");
   if (limits.open_files < kFew) {
     const bool may_rise = limits.most_open_files >= kFew;
-    // 1024 is what most systems begin with, and enough for small gangs.
+    // 1024 is the usual soft limit and sufficient for few workers.
     finding.verdict = may_rise && limits.open_files >= 1024 ? Verdict::Ok : Verdict::Warning;
     if (finding.verdict == Verdict::Warning) {
-      finding.text += ": loaders and gangs of many workers need more";
+      finding.text += ": data loaders and many workers need more";
       finding.advice.emplace_back(may_rise ? "ulimit -n " + count_text(limits.most_open_files)
-                                           : "the administrators, for a higher limit");
+                                           : "ask the administrators for a higher limit");
     }
   }
   findings.push_back(std::move(finding));
@@ -130,9 +130,9 @@ void check_locked(Findings& findings, const NodeFacts& node) {
   Finding finding = of_limits(Verdict::Ok, "locked memory", bytes_text(locked), "ulimit -l");
   if (!node.rdma.empty() && locked != kUnlimited) {
     finding.verdict = Verdict::Warning;
-    finding.text += ": RDMA registers memory and fails, or falls back to TCP, without more";
+    finding.text += ": RDMA must register memory; it fails or falls back to TCP";
     finding.advice.emplace_back(
-        "ulimit -l unlimited; in jobs: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf");
+        "ulimit -l unlimited; for jobs: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf");
   }
   findings.push_back(std::move(finding));
 }
@@ -142,15 +142,16 @@ void check_processes(Findings& findings, const LimitFacts& limits) {
   Finding finding = of_limits(Verdict::Ok, "processes", count_text(limits.processes), "ulimit -u");
   if (limits.processes < kFew) {
     finding.verdict = Verdict::Warning;
-    finding.text += ": threads count too, and every worker has dozens";
-    finding.advice.emplace_back("ulimit -u, the administrators for a higher one");
+    finding.text += ": threads count as well, and every worker has dozens";
+    finding.advice.emplace_back("ulimit -u, or ask the administrators for a higher limit");
   }
   findings.push_back(std::move(finding));
 }
 
 void check_container(Findings& findings, const PlaceFacts& place) {
   if (place.container.where.empty()) {
-    findings.push_back(of_place(Verdict::Ok, "containers", "no apptainer, no singularity", "PATH"));
+    findings.push_back(
+        of_place(Verdict::Ok, "containers", "neither apptainer nor singularity", "PATH"));
     return;
   }
   Finding finding = of_place(Verdict::Ok,
@@ -159,10 +160,10 @@ void check_container(Findings& findings, const PlaceFacts& place) {
                              place.container.where);
   if (place.user_namespaces == 0) {
     finding.verdict = Verdict::Warning;
-    finding.text += "; user namespaces are off: only an installation with setuid works";
-    finding.advice.emplace_back("sysctl user.max_user_namespaces, the administrators");
+    finding.text += "; user namespaces are disabled: only a setuid installation works";
+    finding.advice.emplace_back("ask the administrators to set sysctl user.max_user_namespaces");
   } else if (!place.has_fuse) {
-    finding.text += "; no /dev/fuse: images are unpacked before they run";
+    finding.text += "; no /dev/fuse: images are unpacked before use";
   }
   findings.push_back(std::move(finding));
 }
@@ -175,7 +176,7 @@ void check_modules(Findings& findings, const PlaceFacts& place) {
   Finding finding = of_place(Verdict::Ok, "modules", place.modules, "environment");
   if (place.has_module_command == 0) {
     finding.verdict = Verdict::Warning;
-    finding.text += "; the command `module` is not there in scripts";
+    finding.text += "; the command `module` is not defined in scripts";
     finding.advice.push_back(place.module_script.empty() ? "#!/bin/bash -l as the first line"
                                                          : "source " + place.module_script);
   }
@@ -192,12 +193,12 @@ void check_active(Findings& findings, const PlaceFacts& place) {
   }
   Finding finding = of_place(Verdict::Ok,
                              "environment",
-                             active.empty() ? "no venv, no conda" : join(active, ", "),
+                             active.empty() ? "neither venv nor conda" : join(active, ", "),
                              "VIRTUAL_ENV, CONDA_PREFIX");
   if (active.size() == 2) {
     finding.verdict = Verdict::Warning;
-    finding.text += ": two at once; which Python runs depends on PATH";
-    finding.advice.emplace_back("deactivate one: deactivate, or conda deactivate");
+    finding.text += ": both are active; PATH decides which Python runs";
+    finding.advice.emplace_back("deactivate, or conda deactivate");
   }
   findings.push_back(std::move(finding));
   if (!place.proxies.empty()) {
@@ -211,28 +212,27 @@ void check_active(Findings& findings, const PlaceFacts& place) {
 
 void check_shared(Findings& findings, const PlaceFacts& place) {
   if (place.sees_home == 1) {
-    findings.push_back(of_place(Verdict::Ok, "shared home", place.home.path, "a file made there"));
+    findings.push_back(of_place(Verdict::Ok, "shared home", place.home.path, "test file"));
   } else if (place.sees_home == 0) {
     Finding finding = of_place(Verdict::Warning,
                                "shared home",
-                               place.home.path + " is not the same directory as on the first node",
-                               "a file made there");
+                               place.home.path + " is a different directory than on the first node",
+                               "test file");
     finding.advice.emplace_back(
-        "keep programs, environments and run directories on a file system "
-        "that all nodes see");
+        "store programs, environments and run directories on a shared file system");
     findings.push_back(std::move(finding));
   }
   if (place.sees_directory == 0) {
     Finding finding = of_place(Verdict::Broken,
                                "directory",
-                               "the working directory is not there, or another one",
-                               "a file made there");
-    finding.advice.emplace_back("cd to a directory that all nodes see, and submit from there");
+                               "the working directory does not exist or is a different one",
+                               "test file");
+    finding.advice.emplace_back("submit from a directory that all nodes share");
     findings.push_back(std::move(finding));
   }
 }
 
-// The node that has least.
+// Reports the node with the least free space.
 void check_least(Findings& findings,
                  const std::vector<NodeFacts>& nodes,
                  const char* subject,
@@ -244,7 +244,7 @@ void check_least(Findings& findings,
   const SpaceFact& space = least->place.*which;
   if (space.free == kUnknown) {
     Finding finding =
-        of_place(Verdict::Broken, subject, fmt::format("{} is not there", space.path), "statvfs");
+        of_place(Verdict::Broken, subject, fmt::format("{} does not exist", space.path), "statvfs");
     finding.nodes = {least->name};
     finding.advice.push_back("mkdir -p " + quote_for_shell(space.path));
     findings.push_back(std::move(finding));
@@ -255,7 +255,7 @@ void check_least(Findings& findings,
                              fmt::format("{}: {} free{}",
                                          space.path,
                                          bytes_text(space.free),
-                                         nodes.size() > 1 ? ", least on " + least->name : ""),
+                                         nodes.size() > 1 ? ", minimum on " + least->name : ""),
                              "statvfs");
   if (space.free < kGiB) {
     finding.verdict = Verdict::Warning;

@@ -23,12 +23,12 @@ Finding of_network(Verdict verdict, std::string subject, std::string text, std::
           .advice = {}};
 }
 
-// How a pair went on one network.
+// Results of the connection trials between pairs of nodes.
 class Outcomes {
  public:
   explicit Outcomes(const GangFacts& gang) : gang_(gang) {}
 
-  // Nothing when nobody has tried.
+  // Result from one node to another; nullptr if it was not tried. A success beats failures.
   const plan::Trial* find(int network, int from, int to) const {
     const plan::Trial* found = nullptr;
     for (const plan::Trial& trial : gang_.trials) {
@@ -51,7 +51,7 @@ class Outcomes {
     return count;
   }
 
-  // The node that no other reaches and that reaches no other, where there is exactly one.
+  // The isolated node, without any connection from or to it. Empty unless there is exactly one.
   std::optional<int> find_cut_off(int network) const {
     std::optional<int> cut_off;
     for (int node = 0; node < size(); ++node) {
@@ -91,7 +91,7 @@ std::string cell(const plan::Trial* trial, bool is_self) {
   return trial == nullptr ? "." : (trial->fault.empty() ? "ok" : "NO");
 }
 
-// From the rows to the columns.
+// Table of connections from the rows to the columns.
 std::vector<std::string> matrix(const GangFacts& gang, const Outcomes& outcomes, int network) {
   constexpr size_t kMostNodes = 10;
   std::vector<std::string> lines;
@@ -128,20 +128,19 @@ void check_reachability(Findings& findings, const GangFacts& gang) {
     Finding finding = of_network(Verdict::Ok,
                                  gang.networks[i],
                                  fmt::format("all {} nodes reach each other", gang.nodes.size()),
-                                 "tried by each");
+                                 "connection test");
     if (failed > 0) {
       const auto cut_off = outcomes.find_cut_off(network);
       finding.verdict = Verdict::Warning;
-      finding.text = cut_off
-                         ? fmt::format("{} is cut off: nobody reaches it, and it reaches nobody",
-                                       gang.nodes[static_cast<size_t>(*cut_off)])
-                         : fmt::format("{} pairs do not reach each other", failed);
+      finding.text = cut_off ? fmt::format("{} is isolated: no connection from or to other nodes",
+                                           gang.nodes[static_cast<size_t>(*cut_off)])
+                             : fmt::format("{} connections failed", failed);
       finding.advice.emplace_back(
           gang.chosen >= 0
-              ? "eval \"$(lockstep network)\" in job scripts keeps libraries off it; lockstep run "
-                "does so itself"
+              ? "eval \"$(lockstep network)\" in job scripts, so that libraries avoid it; lockstep "
+                "run avoids it automatically"
               : "ask the administrators to open it between compute nodes");
-      // IPv6 on the same wires most often fares as IPv4 does.
+      // IPv6 on the same interface usually has the same result; do not repeat an equal table.
       std::vector<std::string> table = matrix(gang, outcomes, network);
       if (table != shown) {
         finding.table = table;
@@ -157,16 +156,16 @@ void check_choice(Findings& findings, const GangFacts& gang) {
     return;
   }
   if (gang.chosen >= 0) {
-    findings.push_back(of_network(Verdict::Ok, "choice", gang.reason, "lockstep run's own rule"));
+    findings.push_back(of_network(Verdict::Ok, "choice", gang.reason, "rule of lockstep run"));
     return;
   }
-  Finding finding = of_network(Verdict::Broken, "choice", gang.reason, "lockstep run's own rule");
-  finding.advice.emplace_back("the administrators, with the lines above");
+  Finding finding = of_network(Verdict::Broken, "choice", gang.reason, "rule of lockstep run");
+  finding.advice.emplace_back("report the lines above to the administrators");
   finding.table = gang.details;
   findings.push_back(std::move(finding));
 }
 
-// What a name stands for on another node, in one word.
+// What is wrong with the addresses of a host name; empty if one of them works.
 std::string fault_of_name(const GangFacts& gang,
                           const std::vector<std::string>& addresses,
                           int from,
@@ -189,8 +188,8 @@ std::string fault_of_name(const GangFacts& gang,
         return address.starts_with("127.") || address == "::1";
       });
   const std::string all = join(addresses, ", ");
-  return is_loopback ? fmt::format("is a loopback ({}), which leads nowhere", all)
-                     : fmt::format("is {}, which is not reached", all);
+  return is_loopback ? fmt::format("resolves to a loopback address ({})", all)
+                     : fmt::format("resolves to {}, which is unreachable", all);
 }
 
 void check_names(Findings& findings, const Facts& facts) {
@@ -220,15 +219,14 @@ void check_names(Findings& findings, const Facts& facts) {
   }
   if (faults.empty()) {
     findings.push_back(of_network(
-        Verdict::Ok, "host names", "each node's name leads to it from all others", "getent"));
+        Verdict::Ok, "host names", "all names resolve to reachable addresses", "getent"));
     return;
   }
-  Finding finding = of_network(Verdict::Warning,
-                               "host names",
-                               agent::name_some(faults, 3) +
-                                   "; MASTER_ADDR=$(hostname) will not do (lockstep run uses "
-                                   "addresses)",
-                               "getent");
+  Finding finding = of_network(
+      Verdict::Warning,
+      "host names",
+      agent::name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
+      "getent");
   finding.advice.emplace_back("network=$(lockstep network) || exit; eval \"$network\"");
   findings.push_back(std::move(finding));
 }
@@ -249,8 +247,8 @@ std::string state_of(const NodeFacts& node, const std::string& interface) {
   return "no such interface";
 }
 
-// An interface with which most nodes can talk, and some cannot: a cable, most often. Such a network
-// is nobody's choice, so nobody has tried it.
+// Finds interfaces that most nodes have but some lack, usually because of a cable. Such a network
+// does not connect all nodes, so it was not tested.
 void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
   std::map<std::string, size_t> owners;
   for (const NodeFacts& node : nodes) {
@@ -270,20 +268,20 @@ void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
     }
     Finding finding = of_network(Verdict::Warning,
                                  interface,
-                                 fmt::format("{} of {} nodes have it; without it: {}",
+                                 fmt::format("{} of {} nodes have it; missing on: {}",
                                              count,
                                              nodes.size(),
                                              agent::name_some(without, kMostNamed)),
                                  "/sys/class/net");
     finding.advice.push_back(
-        fmt::format("ip addr show {}, on that node; sbatch --exclude leaves it out", interface));
+        fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
     findings.push_back(std::move(finding));
   }
 }
 
 std::string speed_text(int mbps) {
   if (mbps == 0) {
-    return "speed not told";
+    return "unknown speed";
   }
   return mbps < 1000 ? fmt::format("{} Mb/s", mbps) : fmt::format("{:g} Gb/s", mbps / 1000.0);
 }
@@ -303,7 +301,7 @@ Findings check_interfaces(const NodeFacts& node) {
   Findings findings;
   std::vector<std::string> texts;
   for (const InterfaceFact& one : node.interfaces) {
-    // A loopback has no carrier to speak of, and most kernels offer tunnels that nobody uses.
+    // Skip the loopback and interfaces that are down and have no address, such as unused tunnels.
     if (one.name == "lo" || (one.addresses.empty() && one.state != "up")) {
       continue;
     }
@@ -320,19 +318,19 @@ Findings check_interfaces(const NodeFacts& node) {
           : of_network(
                 Verdict::Ok, "interfaces", agent::name_some(texts, kMostNamed), "/sys/class/net"));
   if (!node.can_listen) {
-    Finding finding = of_network(Verdict::Broken, "ports", "no free port can be had", "bind");
+    Finding finding = of_network(Verdict::Broken, "ports", "no free port", "bind");
     finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
     findings.push_back(std::move(finding));
   } else if (!node.is_29500_free) {
     Finding finding = of_network(Verdict::Warning,
                                  "ports",
-                                 "29500, torchrun's usual one, is taken (lockstep run finds a free "
-                                 "one)",
+                                 "29500, the default of torchrun, is in use (lockstep run finds a "
+                                 "free port)",
                                  "bind");
     finding.advice.emplace_back("ss -ltnp 'sport = :29500', or another MASTER_PORT");
     findings.push_back(std::move(finding));
   } else {
-    findings.push_back(of_network(Verdict::Ok, "ports", "free ones are there, 29500 too", "bind"));
+    findings.push_back(of_network(Verdict::Ok, "ports", "free ports found, 29500 is free", "bind"));
   }
   return findings;
 }
@@ -363,16 +361,15 @@ Findings check_rdma(const NodeFacts& node) {
       finding.verdict = Verdict::Warning;
       finding.text += "; the port is not active";
       finding.advice.push_back("ibstat " + port.device + "; NCCL_IB_HCA=^" + port.device +
-                               " keeps NCCL off it");
+                               " excludes it from NCCL");
     } else if (is_roce && v2 != port.gids.end()) {
       finding.text += fmt::format("; RoCE v2 with IPv4 at GID {} ({})", v2->index, v2->interface);
     } else if (is_roce) {
       finding.verdict = Verdict::Warning;
       finding.text +=
-          "; no GID of RoCE v2 with an IPv4 address: NCCL may choose one that does not "
-          "pass a router";
+          "; no RoCE v2 GID with an IPv4 address: NCCL may choose one that is not routable";
       finding.advice.emplace_back(
-          "an IPv4 address on its interface, or NCCL_IB_DISABLE=1 to use TCP instead");
+          "configure an IPv4 address on its interface, or set NCCL_IB_DISABLE=1 to use TCP");
     }
     findings.push_back(std::move(finding));
   }
@@ -385,7 +382,7 @@ Findings check_clocks(const GangFacts& gang) {
   if (gang.clocks.size() < 2) {
     return findings;
   }
-  // Against the median, so that one clock that is wrong is the one that is named.
+  // Compare with the median, so that a single wrong clock is the one that is reported.
   std::vector<double> offsets;
   double precision = 0;
   for (const auto& [name, clock] : gang.clocks) {
@@ -417,9 +414,9 @@ Findings check_clocks(const GangFacts& gang) {
                   .advice = {}};
   if (!wrong.empty()) {
     finding.verdict = Verdict::Warning;
-    finding.text = agent::name_some(wrong, kMostNamed) +
-                   ": times in logs and files of these nodes cannot be compared";
-    finding.advice.emplace_back("chronyc tracking, or timedatectl, on that node");
+    finding.text =
+        agent::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+    finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
   }
   findings.push_back(std::move(finding));
   return findings;

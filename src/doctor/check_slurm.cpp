@@ -27,7 +27,7 @@ Finding advised(Finding finding, std::string advice) {
   return finding;
 }
 
-// The job's variables as numbers.
+// Variables of the job.
 class Job {
  public:
   explicit Job(const SlurmFacts& slurm) : variables_(slurm.variables) {}
@@ -48,7 +48,7 @@ class Job {
   const std::map<std::string, std::string>& variables_;
 };
 
-// 22.05 and later: srun no longer takes -c from the job.
+// Before 22.05, srun inherits -c from the job.
 bool hands_cpus_on(const std::string& version) {
   const auto words = split(version, '.');
   const auto major = words.empty() ? std::nullopt : find_integer(words[0]);
@@ -64,9 +64,9 @@ void check_tasks(Findings& findings, const Job& job) {
         of_slurm(Verdict::Warning,
                  "tasks",
                  fmt::format(
-                     "{} tasks do not fit {} nodes with {} each", *tasks, job.nodes(), *per_node),
+                     "{} tasks do not match {} nodes x {} tasks", *tasks, job.nodes(), *per_node),
                  "SLURM_NTASKS, SLURM_NTASKS_PER_NODE"),
-        fmt::format("drop --ntasks, or ask for --ntasks={}", *per_node * job.nodes())));
+        fmt::format("omit --ntasks, or use --ntasks={}", *per_node * job.nodes())));
   }
 }
 
@@ -83,8 +83,8 @@ void check_cpus(Findings& findings, const Job& job, const std::string& version) 
       advised(of_slurm(Verdict::Warning,
                        "cpus per task",
                        fmt::format("the job has {} CPUs per task, but srun gives each task one: "
-                                   "since 22.05 it does not take the number from the job "
-                                   "(lockstep run is not concerned)",
+                                   "since 22.05, srun does not inherit the number from the job "
+                                   "(lockstep run is not affected)",
                                    *cpus),
                        "SLURM_CPUS_PER_TASK"),
               "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"));
@@ -103,9 +103,9 @@ void check_gpus_per_task(Findings& findings, const Job& job) {
                                    *tasks,
                                    *gpus,
                                    *gpus == 1 ? "" : "s",
-                                   *tasks < *gpus ? "some stay idle" : "some are shared"),
+                                   *tasks < *gpus ? "some GPUs stay idle" : "some GPUs are shared"),
                        "SLURM_NTASKS_PER_NODE, SLURM_GPUS_ON_NODE"),
-              fmt::format("--ntasks-per-node={0} for srun, or --ntasks-per-node=1 and lockstep run",
+              fmt::format("--ntasks-per-node={0} for srun, or --ntasks-per-node=1 for lockstep run",
                           *gpus)));
 }
 
@@ -116,8 +116,8 @@ void check_leaks(Findings& findings, const Job& job, bool is_in_step) {
         of_slurm(
             Verdict::Warning,
             "CPU binding",
-            fmt::format("'{}' is left over from an enclosing srun and binds every step of this "
-                        "script to its cores (lockstep run is not concerned)",
+            fmt::format("'{}' is inherited from an enclosing srun and binds every step of this "
+                        "script to its cores (lockstep run is not affected)",
                         *bind),
             "SLURM_CPU_BIND"),
         "unset ${!SLURM_CPU_BIND*}"));
@@ -125,8 +125,7 @@ void check_leaks(Findings& findings, const Job& job, bool is_in_step) {
   if (job.text("SLURM_EXPORT_ENV").value_or("") == "NONE") {
     findings.push_back(advised(of_slurm(Verdict::Warning,
                                         "environment",
-                                        "srun passes no variables on to its tasks (lockstep run "
-                                        "does)",
+                                        "srun passes no variables to its tasks (lockstep run does)",
                                         "SLURM_EXPORT_ENV=NONE"),
                                "export SLURM_EXPORT_ENV=ALL"));
   }
@@ -142,7 +141,7 @@ void check_memory(Findings& findings, const Job& job) {
   if (set.size() > 1) {
     findings.push_back(advised(of_slurm(Verdict::Broken,
                                         "memory",
-                                        "srun refuses to start: these exclude each other",
+                                        "srun fails: these variables exclude each other",
                                         join(set, ", ")),
                                "unset " + set.front()));
   }
@@ -170,14 +169,14 @@ void check_service(Findings& findings, const Facts& facts) {
     if (slurm.is_in_job && !facts.is_quick) {
       findings.push_back(advised(of_slurm(Verdict::Broken,
                                           "commands",
-                                          "in a job, but sinfo and srun are not to be found",
+                                          "inside a job, but sinfo and srun are not found",
                                           "PATH"),
-                                 "load the module with Slurm's commands, or bind them into the "
+                                 "load the module of Slurm, or bind its commands into the "
                                  "container"));
     } else if (!slurm.controller.empty()) {
       findings.push_back(of_slurm(Verdict::Ok,
                                   "version",
-                                  "the commands are here, but not set up: " + slurm.controller,
+                                  "installed, but not configured: " + slurm.controller,
                                   "sinfo --version"));
     } else if (!facts.is_quick) {
       findings.push_back(of_slurm(Verdict::Ok, "version", "no Slurm on this machine", "PATH"));
@@ -192,7 +191,7 @@ void check_service(Findings& findings, const Facts& facts) {
   } else {
     findings.push_back(
         advised(of_slurm(Verdict::Broken, "controller", slurm.controller, "scontrol ping"),
-                "scontrol ping, later; if it stays so, tell the administrators"));
+                "scontrol ping, later; report it to the administrators if it persists"));
   }
 }
 
@@ -210,7 +209,7 @@ Findings check_slurm(const Facts& facts) {
     findings.push_back(
         advised(of_slurm(Verdict::Broken,
                          "nodes",
-                         fmt::format("{} did not answer; what follows is of the others",
+                         fmt::format("{} did not answer; the report covers the other nodes",
                                      agent::name_some(gang.missing, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
@@ -222,7 +221,7 @@ Findings check_slurm(const Facts& facts) {
     findings.push_back(
         advised(of_slurm(Verdict::Broken,
                          "nodes",
-                         fmt::format("{} did not tell in time what it has",
+                         fmt::format("{} did not report its facts in time",
                                      agent::name_some(gang.silent, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} lockstep doctor --quick", gang.silent.front())));
@@ -234,9 +233,9 @@ Findings check_job(const SlurmFacts& slurm) {
   Findings findings;
   if (!slurm.fault_of_job.empty()) {
     std::vector<std::string> lines = split(slurm.fault_of_job, '\n');
-    Finding finding = advised(
-        of_slurm(Verdict::Broken, "job", "lockstep run refuses: " + lines.front(), "SLURM_*"),
-        "lockstep run --dry-run true, after a change");
+    Finding finding =
+        advised(of_slurm(Verdict::Broken, "job", "lockstep run fails: " + lines.front(), "SLURM_*"),
+                "lockstep run --dry-run true, after a correction");
     finding.table.assign(lines.begin() + 1, lines.end());
     findings.push_back(std::move(finding));
   }
@@ -256,10 +255,10 @@ Findings check_job(const SlurmFacts& slurm) {
     findings.push_back(
         advised(of_slurm(Verdict::Warning,
                          "step",
-                         "called inside a step of several tasks: each looks at its own node alone",
+                         "inside a step with several tasks: each task examines only its node",
                          "SLURM_STEP_ID"),
                 "lockstep doctor in the batch script, without srun"));
-    return findings;  // srun has put the step's own values into the job's variables
+    return findings;  // srun has replaced the variables of the job by those of the step
   }
   check_tasks(findings, job);
   check_cpus(findings, job, slurm.version);

@@ -27,10 +27,10 @@ Finding of_gpus(Verdict verdict, std::string subject, std::string text, std::str
 }
 
 std::string version_or(const SoftwareFact& fact) {
-  return fact.version.empty() ? "of unknown version" : fact.version;
+  return fact.version.empty() ? "unknown version" : fact.version;
 }
 
-// "12.4" is {12, 4}.
+// Parses "12.4" into {12, 4}.
 std::optional<std::pair<int64_t, int64_t>> find_pair(const std::string& version) {
   const auto words = split(version, '.');
   const auto major = words.empty() ? std::nullopt : find_integer(words[0]);
@@ -86,13 +86,13 @@ void check_visible(Findings& findings, const GpuFacts& gpu) {
   Finding finding =
       of_gpus(count == 0 ? Verdict::Warning : Verdict::Broken,
               "visible",
-              fmt::format("{} names GPU {}, but there {} {}; CUDA stops reading there",
+              fmt::format("{} contains GPU {}, but there {} {}; CUDA ignores the rest of the list",
                           gpu.visible,
                           join(wrong, ", "),
                           count == 1 ? "is" : "are",
                           count == 0 ? "none" : std::to_string(count)),
               "CUDA_VISIBLE_DEVICES");
-  finding.advice.emplace_back("unset CUDA_VISIBLE_DEVICES: Slurm, or lockstep run, sets it");
+  finding.advice.emplace_back("unset CUDA_VISIBLE_DEVICES; Slurm or lockstep run sets it");
   findings.push_back(std::move(finding));
 }
 
@@ -108,15 +108,15 @@ void check_health(Findings& findings, const GpuFacts& gpu) {
                               "ECC",
                               fmt::format("{} uncorrected memory errors since boot", errors),
                               "NVML");
-    finding.advice.emplace_back("nvidia-smi -q -d ECC, to the administrators");
+    finding.advice.emplace_back("nvidia-smi -q -d ECC; report it to the administrators");
     findings.push_back(std::move(finding));
   }
   if (!is_persistent) {
     Finding finding = of_gpus(Verdict::Warning,
                               "persistence",
-                              "off: the first CUDA call of each process waits for the driver",
+                              "disabled: the first CUDA call of each process loads the driver",
                               "NVML");
-    finding.advice.emplace_back("nvidia-smi -pm 1, by the administrators");
+    finding.advice.emplace_back("ask the administrators for nvidia-smi -pm 1");
     findings.push_back(std::move(finding));
   }
 }
@@ -132,20 +132,20 @@ void check_torch(Findings& findings, const NodeFacts& node) {
   if (has_gpus && !built_for) {
     Finding finding = of_software(Verdict::Warning,
                                   "torch and GPUs",
-                                  "this torch is built without CUDA: it will not use the GPUs",
+                                  "torch is built without CUDA: it cannot use the GPUs",
                                   python.python.where);
-    finding.advice.emplace_back("a torch built for CUDA " + cuda_text(driver) + " or older");
+    finding.advice.emplace_back("install torch for CUDA " + cuda_text(driver) + " or older");
     findings.push_back(std::move(finding));
   } else if (built_for && driver > 0 && built_for->first > driver / 1000) {
     Finding finding =
         of_software(Verdict::Broken,
                     "torch and driver",
-                    fmt::format("torch is built for CUDA {}, the driver knows {} at most",
+                    fmt::format("torch is built for CUDA {}, the driver supports up to {}",
                                 python.cuda,
                                 cuda_text(driver)),
                     "torch.version.cuda, NVML");
     finding.advice.push_back(
-        fmt::format("a torch built for CUDA {} or older, or a newer driver", cuda_text(driver)));
+        fmt::format("install torch for CUDA {} or older, or a newer driver", cuda_text(driver)));
     findings.push_back(std::move(finding));
   }
   const auto has = [&python](const char* name) {
@@ -154,9 +154,9 @@ void check_torch(Findings& findings, const NodeFacts& node) {
   if (has_gpus && built_for && !has("nccl")) {
     Finding finding = of_software(Verdict::Warning,
                                   "torch backends",
-                                  "torch has CUDA but no NCCL: gangs on GPUs will be slow",
+                                  "torch has CUDA but not NCCL: communication between GPUs is slow",
                                   python.python.where);
-    finding.advice.emplace_back("a torch with NCCL: the official Linux builds have it");
+    finding.advice.emplace_back("install torch with NCCL, such as the official Linux builds");
     findings.push_back(std::move(finding));
   }
 }
@@ -168,12 +168,12 @@ void check_toolkit(Findings& findings, const NodeFacts& node) {
     Finding finding =
         of_software(Verdict::Warning,
                     "CUDA and driver",
-                    fmt::format("the toolkit is {}, the driver knows {} at most: what it compiles "
-                                "does not run here",
+                    fmt::format("the toolkit is {}, the driver supports up to {}: new programs do "
+                                "not run here",
                                 node.software.cuda.version,
                                 cuda_text(driver)),
                     "nvcc --version, NVML");
-    finding.advice.push_back(fmt::format("module load a CUDA of {} or older", cuda_text(driver)));
+    finding.advice.push_back(fmt::format("load a module of CUDA {} or older", cuda_text(driver)));
     findings.push_back(std::move(finding));
   }
   const auto own = find_pair(node.software.nccl.version);
@@ -181,13 +181,12 @@ void check_toolkit(Findings& findings, const NodeFacts& node) {
   if (own && torch && own != torch) {
     Finding finding = of_software(Verdict::Warning,
                                   "NCCL and torch",
-                                  fmt::format("libnccl {} is in the path, torch was built with {}",
+                                  fmt::format("the system has libnccl {}, torch was built with {}",
                                               node.software.nccl.version,
                                               node.software.python.nccl),
                                   "libnccl.so.2, torch.cuda.nccl");
     finding.advice.emplace_back(
-        "one NCCL for all: unload the module, or take it out of "
-        "LD_LIBRARY_PATH");
+        "use one NCCL: unload the module, or remove it from LD_LIBRARY_PATH");
     findings.push_back(std::move(finding));
   }
 }
@@ -223,7 +222,7 @@ Findings list_software(const NodeFacts& node) {
     findings.push_back(std::move(finding));
   } else if (!python.python.where.empty()) {
     findings.push_back(
-        of_software(Verdict::Ok, "Python torch", "none in this Python", python.python.where));
+        of_software(Verdict::Ok, "Python torch", "not installed", python.python.where));
   }
   return findings;
 }
@@ -244,8 +243,8 @@ void check_mpi(Findings& findings, const Facts& facts) {
   }
   Finding finding = of_software(Verdict::Warning,
                                 "MPI and srun",
-                                "this Slurm has no PMIx: a program of Open MPI that srun starts is "
-                                "alone",
+                                "Slurm has no PMIx: Open MPI processes started by srun do not find "
+                                "each other",
                                 "srun --mpi=list");
   finding.advice.emplace_back("mpirun in the batch script, or lockstep run");
   findings.push_back(std::move(finding));
@@ -258,7 +257,7 @@ Findings check_gpus(const NodeFacts& node) {
   Findings findings;
   if (!gpu.fault.empty()) {
     Finding finding = of_gpus(Verdict::Broken, "driver", gpu.fault, "NVML");
-    finding.advice.emplace_back("nvidia-smi, to the administrators");
+    finding.advice.emplace_back("nvidia-smi; report it to the administrators");
     findings.push_back(std::move(finding));
   } else if (!gpu.gpus.empty()) {
     findings.push_back(of_gpus(Verdict::Ok, "devices", describe_gpus(gpu.gpus), "NVML"));
@@ -274,7 +273,7 @@ Findings check_gpus(const NodeFacts& node) {
         Verdict::Warning,
         "devices",
         fmt::format(
-            "Slurm granted {}, NVML {}", gpu.granted, gpu.has_nvml ? "sees none" : "is not there"),
+            "Slurm allocated {}, NVML {}", gpu.granted, gpu.has_nvml ? "finds none" : "is missing"),
         "SLURM_GPUS_ON_NODE, libnvidia-ml.so.1");
     finding.advice.emplace_back("nvidia-smi on that node; in a container: apptainer exec --nv");
     findings.push_back(std::move(finding));
@@ -285,9 +284,9 @@ Findings check_gpus(const NodeFacts& node) {
   if (seen > 0 && gpu.granted > 0 && seen < gpu.granted) {
     Finding finding = of_gpus(Verdict::Warning,
                               "granted",
-                              fmt::format("Slurm granted {}, NVML sees {}", gpu.granted, seen),
+                              fmt::format("Slurm allocated {}, NVML finds {}", gpu.granted, seen),
                               "SLURM_GPUS_ON_NODE, NVML");
-    finding.advice.emplace_back("nvidia-smi -L on that node: one may have fallen off the bus");
+    finding.advice.emplace_back("nvidia-smi -L on that node: a GPU may have fallen off the bus");
     findings.push_back(std::move(finding));
   }
   check_visible(findings, gpu);
@@ -304,7 +303,7 @@ Findings check_versions(const NodeFacts& node) {
 
 Findings check_software(const Facts& facts) {
   Findings findings = merge(facts.nodes, list_software);
-  // The same thing with several values: nodes that differ are the worst surprise of all.
+  // Different versions on different nodes are hard to diagnose in a failing run, so report them.
   std::map<std::string, std::vector<const Finding*>> by_subject;
   for (const Finding& finding : findings) {
     by_subject[finding.subject].push_back(&finding);
@@ -321,13 +320,10 @@ Findings check_software(const Facts& facts) {
     Finding finding = of_software(
         Verdict::Warning,
         subject,
-        values.size() > 1 ? "the nodes differ, see above: workers of one gang may not understand "
-                            "each other"
-                          : "found on some nodes only, see above",
+        values.size() > 1 ? "the nodes differ, see above: their workers may be incompatible"
+                          : "found only on some nodes, see above",
         "all nodes");
-    finding.advice.emplace_back(
-        "the same module or environment on all: lockstep doctor in that "
-        "job shows it");
+    finding.advice.emplace_back("use the same modules and environment on all nodes");
     differences.push_back(std::move(finding));
   }
   check_mpi(findings, facts);

@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One line of the kernel's, without its end.
+// Reads one line of a kernel file, without trailing blanks.
 std::string read_word(const fs::path& path) {
-  std::ifstream file(path);  // many drivers refuse to tell a speed: an empty line then
+  std::ifstream file(path);  // reading the speed fails with many drivers: the line is then empty
   std::string text;
   std::getline(file, text);
   while (!text.empty() && text.back() == ' ') {
@@ -67,9 +67,9 @@ std::vector<GidFact> collect_gids(const fs::path& port) {
   return gids;
 }
 
-// The least of the limits on the way to the root.
+// Minimum of the limits from this cgroup to the root.
 int64_t collect_memory_limit() {
-  // Version 1 says "no limit" with the largest number of whole pages.
+  // Version 1 represents "no limit" by the largest multiple of the page size.
   constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;
   int64_t least = kUnlimited;
   const std::string membership = cluster::read_kernel_text("/proc/self/cgroup");
@@ -85,7 +85,7 @@ int64_t collect_memory_limit() {
   return least;
 }
 
-// An agent lets itself have as many files as it may; the process above it has what workers get.
+// An agent raises its own soft limit, so the limit of its parent is the one that workers get.
 int64_t collect_open_files(const os::ResourceLimits& own) {
   constexpr std::string_view kLine = "Max open files";
   const std::string text =
@@ -103,7 +103,7 @@ int64_t collect_open_files(const os::ResourceLimits& own) {
   return from_limit(own.open_files);
 }
 
-// A resolver that does not answer would hold us up, so another process asks it.
+// Runs in another process, because a resolver that does not answer would block this one.
 std::vector<std::string> resolve(const std::string& name, const os::Environment& environment) {
   constexpr std::chrono::seconds kLimit(5);
   std::set<std::string> addresses;
@@ -133,7 +133,7 @@ std::vector<InterfaceFact> collect_interfaces(const fs::path& sysfs) {
   std::vector<cluster::Address> addresses;
   try {
     addresses = cluster::list_addresses(sysfs);
-  } catch (const Error&) {  // the kernel does not tell: there are none then
+  } catch (const Error&) {  // the kernel does not list them
     addresses.clear();
   }
   for (const std::string& name : names_in(sysfs / "class" / "net")) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs through NVML, the library of the driver: loaded if it is there, never linked.
+// Reads GPU facts with NVML, the library of the driver. It is loaded at run time and never linked,
+// so the executable also runs on machines without a driver.
 #include <array>
 #include <fmt/format.h>
 
@@ -11,8 +12,8 @@
 namespace lockstep::doctor {
 namespace {
 
-// NVML's own, as far as they are needed here; its interface is kept stable by the versions in its
-// functions' names.
+// The part of the NVML interface that is needed here. Version suffixes in function names keep it
+// stable.
 using NvmlReturn = int;
 using NvmlDevice = void*;
 constexpr NvmlReturn kSuccess = 0;
@@ -24,7 +25,7 @@ struct NvmlMemory {
   unsigned long long used = 0;
 };
 
-// Calls a function of NVML if this driver has it; false when it has not, or says no.
+// Calls a function of NVML. Returns false if this driver lacks it or the call fails.
 class Nvml {
  public:
   explicit Nvml(const os::Library& library) : library_(library) {}
@@ -77,8 +78,8 @@ void read_nvml(GpuFacts& facts, const os::Library& library) {
   const Nvml nvml(library);
   if (!nvml.call("nvmlInit_v2")) {
     facts.fault =
-        "NVML is there but does not start: driver and library do not match, or no driver "
-        "is loaded";
+        "NVML is installed but does not start: driver and library do not match, or the driver "
+        "is not loaded";
     return;
   }
   std::array<char, kTextBytes> driver{};
@@ -94,7 +95,7 @@ void read_nvml(GpuFacts& facts, const os::Library& library) {
   nvml.call("nvmlShutdown");
 }
 
-// "0,1" or "2": the numbers, or how many.
+// Number of allocated GPUs, from a count ("2") or a list ("0,1").
 int count_granted(const os::Environment& environment) {
   if (const auto count =
           find_integer(os::find_variable(environment, "SLURM_GPUS_ON_NODE").value_or(""))) {

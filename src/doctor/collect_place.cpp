@@ -39,7 +39,7 @@ void collect_container(PlaceFacts& facts, const os::Environment& environment, bo
   facts.has_fuse = is_there("/dev/fuse");
 }
 
-// Lmod and environment-modules both define `module` in login shells only, as batch scripts are not.
+// Lmod and environment-modules define `module` only in login shells; batch scripts are not.
 void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool is_quick) {
   if (const auto version = os::find_variable(environment, "LMOD_VERSION")) {
     facts.modules = "Lmod " + *version;

@@ -17,7 +17,7 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// One line per partition and kind of nodes.
+// One line per partition and node type.
 std::vector<PartitionFact> read_partitions(const std::string& text) {
   std::vector<PartitionFact> partitions;
   for (const std::string& line : split(text, '\n')) {
@@ -53,7 +53,7 @@ void ask_slurm(SlurmFacts& facts, const os::Environment& environment) {
   }
 }
 
-// What the checks read; the user's own variables are nobody's business.
+// Keeps only the variables that the checks read, so that the report contains no private data.
 void keep_variables(SlurmFacts& facts, const os::Environment& environment) {
   constexpr std::array kNames = {"SLURM_JOB_ID",          "SLURM_JOB_PARTITION",
                                  "SLURM_JOB_NUM_NODES",   "SLURM_NNODES",
@@ -93,7 +93,7 @@ SlurmFacts collect_slurm(const plan::Surroundings& here, bool is_quick) {
   if (!is_quick) {
     if (const auto version = find_answer({"sinfo", "--version"}, here.environment, kLimit)) {
       facts.version = find_version(version->output);
-      if (facts.version.empty()) {  // not set up: the other commands have nobody to ask
+      if (facts.version.empty()) {  // not configured: the other commands cannot reach a controller
         facts.controller = first_line(version->errors);
       } else {
         ask_slurm(facts, here.environment);

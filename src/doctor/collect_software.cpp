@@ -108,7 +108,7 @@ SoftwareFact collect_nccl() {
   int code = 0;
   const auto version = library->function<int (*)(int*)>("ncclGetVersion");
   if (version != nullptr && version(&code) == 0) {
-    // 2.8 and older have two digits less in the middle.
+    // NCCL 2.8 and older encode the version with fewer digits.
     fact.version = code < 10000
                        ? fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)
                        : fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
@@ -184,7 +184,7 @@ SoftwareFact collect_libtorch(const os::Environment& environment, bool is_quick)
 SoftwareFacts collect_software(const os::Environment& environment, bool is_quick) {
   SoftwareFacts facts;
   std::future<PythonFacts> python;
-  if (!is_quick) {  // it takes seconds, in which the rest is done
+  if (!is_quick) {  // importing torch takes seconds; run it in parallel to the rest
     python = std::async(std::launch::async, [&environment] { return collect_python(environment); });
     facts.cuda = collect_cuda(environment);
     collect_mpi(facts, environment);

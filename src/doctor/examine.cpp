@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Python alone may take 20 s, and what it waits for may be slow for the others too.
+// Python can take 20 s, and a slow file system also delays the other programs.
 constexpr std::chrono::seconds kFactsTime(45);
 
-// A file by which other nodes see whether a directory is the same one there.
+// A file that shows other nodes whether they share a directory.
 class Token {
  public:
   Token(const fs::path& directory, const std::string& id) {
@@ -29,7 +29,7 @@ class Token {
       const fs::path path = directory / (".lockstep-doctor-" + id);
       os::replace_file(path, "");
       path_ = path.string();
-    } catch (const Error&) {  // a directory that is not ours to write: not tried then
+    } catch (const Error&) {  // not writable: skip the test
       path_.clear();
     }
   }
@@ -51,7 +51,7 @@ class Token {
 std::optional<plan::LaunchPlan> find_plan(const plan::Surroundings& here) {
   try {
     return plan_of_survey(here, "lockstep doctor");
-  } catch (const Error&) {  // collect_slurm() keeps why
+  } catch (const Error&) {  // collect_slurm() stores the reason
     return std::nullopt;
   }
 }
@@ -72,7 +72,7 @@ void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkCho
   gang.details = choice.details;
 }
 
-// Asks the nodes of a job.
+// Collects the facts of all nodes of a job.
 class Examination {
  public:
   Examination(Facts& facts,
@@ -85,7 +85,7 @@ class Examination {
         options_(options),
         survey_(plan, here.environment) {}
 
-  // The nodes without which it should be tried again; none when all is told.
+  // Returns the nodes to exclude in a second try; empty on success.
   std::vector<std::string> run() {
     facts_.gang.fault = survey_.gather(options_.patience);
     if (auto without = survey_.unreachable();
@@ -143,7 +143,8 @@ class Examination {
   Survey survey_;
 };
 
-// One node that srun cannot reach makes it end the agents of all; then the others are asked alone.
+// If srun cannot reach one node, it ends the agents of all nodes. The examination then starts again
+// without that node.
 void examine_job(Facts& facts,
                  const plan::Surroundings& here,
                  plan::LaunchPlan plan,
@@ -171,7 +172,7 @@ Facts examine(const plan::Surroundings& here, const ExamineOptions& options) {
   if (plan && plan->way.value == plan::Way::Srun) {
     try {
       examine_job(facts, here, *plan, options);
-    } catch (const Error& error) {  // no srun, no control plane: a finding, and not the end
+    } catch (const Error& error) {  // no srun or no control plane: report it as a finding
       facts.gang.fault = error.what();
     }
   }

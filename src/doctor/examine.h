@@ -10,13 +10,13 @@
 namespace lockstep::doctor {
 
 struct ExamineOptions {
-  std::string version;                // lockstep's
-  bool is_quick = false;              // start no other program, but srun
-  std::chrono::seconds patience{20};  // for the nodes to come
+  std::string version;                // version of lockstep
+  bool is_quick = false;              // start no external program except srun
+  std::chrono::seconds patience{20};  // maximum time to wait for the nodes
 };
 
-// Gathers all facts: of every node of the job in which this process is, else of this machine. Ends
-// within about a minute, whatever hangs.
+// Collects the facts of all nodes of the surrounding job, or of this machine outside of a job. Ends
+// within about a minute even if a node or program hangs.
 Facts examine(const plan::Surroundings& here, const ExamineOptions& options);
 
 }  // namespace lockstep::doctor

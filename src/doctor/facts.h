@@ -8,8 +8,8 @@
 
 #include "plan/network.h"
 
-// What the doctor finds, as plain values: the checks read these and nothing else, so that each can
-// be tested with made-up ones. A text that is empty and a number that is -1 were not found.
+// Facts that `lockstep doctor` collects, as plain values. The checks read nothing else, so tests
+// can use invented facts. An empty text or a number of -1 means unknown.
 namespace lockstep::doctor {
 
 inline constexpr int64_t kUnknown = -1;
@@ -17,7 +17,7 @@ inline constexpr int64_t kUnlimited = INT64_MAX;
 
 struct InterfaceFact {
   std::string name;
-  std::string state;  // the kernel's: up, down, unknown
+  std::string state;  // operstate of the kernel: up, down, unknown
   int speed_mbps = 0;
   int mtu = 0;
   bool is_rdma = false;
@@ -50,20 +50,20 @@ struct GpuFact {
 
 struct GpuFacts {
   bool has_nvml = false;
-  std::string fault;        // why NVML, which is there, does not work
+  std::string fault;        // why an installed NVML does not work
   std::string driver;       // "550.54.15"
   int cuda_of_driver = -1;  // 12040: 12.4
   std::vector<GpuFact> gpus;
   int device_files = 0;  // /dev/nvidia0 ...
   bool is_visible_set = false;
   std::string visible;  // CUDA_VISIBLE_DEVICES
-  int granted = -1;     // by Slurm, on this node
+  int granted = -1;     // allocated by Slurm on this node
 };
 
-// A program or library; `version` is empty when it is there and does not tell.
+// A program or library. `version` is empty if it is installed but reports none.
 struct SoftwareFact {
   std::string version;
-  std::string where;  // its path; empty: not found
+  std::string where;  // path; empty: not found
 
   bool operator==(const SoftwareFact&) const = default;
 };
@@ -71,10 +71,10 @@ struct SoftwareFact {
 struct PythonFacts {
   SoftwareFact python;
   std::string torch;  // version
-  std::string cuda;   // that torch was built for
-  std::string nccl;   // that torch was built with
+  std::string cuda;   // version that torch was built for
+  std::string nccl;   // version that torch was built with
   std::vector<std::string> backends;
-  std::string fault;  // "did not answer within 20 s", or the last line of its complaint
+  std::string fault;  // "did not answer within 20 s", or the last line of its error
 };
 
 struct SoftwareFacts {
@@ -90,7 +90,7 @@ struct LimitFacts {
   int cores_usable = -1;  // affinity and quota
   int cores_online = -1;
   int cores_granted = -1;           // SLURM_CPUS_ON_NODE
-  int64_t memory_limit = kUnknown;  // of the cgroup; kUnlimited
+  int64_t memory_limit = kUnknown;  // of the cgroup; kUnlimited: none
   int64_t memory_total = kUnknown;
   int64_t shm_total = kUnknown;
   int64_t shm_free = kUnknown;
@@ -108,28 +108,28 @@ struct SpaceFact {
 
 struct PlaceFacts {
   SoftwareFact container;              // apptainer or singularity
-  std::string container_name;          // which of them
-  int64_t user_namespaces = kUnknown;  // how many there may be
+  std::string container_name;          // name of the program
+  int64_t user_namespaces = kUnknown;  // maximum number
   bool has_fuse = false;
   std::string modules;          // "Lmod 8.6", "environment-modules"; empty: none
-  std::string module_script;    // what would define `module`
-  int has_module_command = -1;  // in a shell as batch scripts are; -1: not tried
+  std::string module_script;    // script that defines `module`
+  int has_module_command = -1;  // in a non-login shell; -1: not tested
   std::string virtual_env;
   std::string conda;
   std::map<std::string, std::string> proxies;  // without passwords
   SpaceFact temp;
   SpaceFact home;
-  int sees_home = -1;       // a file that the first node has made; -1: not tried
-  int sees_directory = -1;  // the same of the working directory
+  int sees_home = -1;       // whether the test file is visible; -1: not tested
+  int sees_directory = -1;  // likewise in the working directory
 };
 
-// One node.
+// Facts of one node.
 struct NodeFacts {
   std::string name;
   std::vector<InterfaceFact> interfaces;
-  std::map<std::string, std::vector<std::string>> resolved;  // what nodes' names stand for here
-  bool can_listen = true;                                    // on a port that the kernel chooses
-  bool is_29500_free = true;                                 // torchrun's habit
+  std::map<std::string, std::vector<std::string>> resolved;  // addresses by host name
+  bool can_listen = true;                                    // on a port chosen by the kernel
+  bool is_29500_free = true;                                 // default port of torchrun
   std::vector<RdmaPortFact> rdma;
   GpuFacts gpu;
   SoftwareFacts software;
@@ -145,44 +145,44 @@ struct PartitionFact {
   std::string gpus;   // "gpu:fake:2"; "(null)"
 };
 
-// What is known of Slurm, from where the doctor was called.
+// Facts about Slurm on the calling machine.
 struct SlurmFacts {
-  std::string version;     // "22.05.8"; empty: no Slurm here
-  std::string controller;  // what `scontrol ping` says
+  std::string version;     // "22.05.8"; empty: no Slurm
+  std::string controller;  // output of `scontrol ping`
   int is_controller_up = -1;
   std::vector<PartitionFact> partitions;
-  std::string mpi_types;     // what `srun --mpi=list` says
-  std::string fault_of_job;  // why lockstep run would refuse; empty: it would not
+  std::string mpi_types;     // output of `srun --mpi=list`
+  std::string fault_of_job;  // why lockstep run would fail; empty: it would not
   bool is_in_job = false;
-  bool is_in_step = false;                       // as one of several tasks
-  std::map<std::string, std::string> variables;  // the job's own, SLURM_*
+  bool is_in_step = false;                       // in a step with several tasks
+  std::map<std::string, std::string> variables;  // SLURM_* of the job
 };
 
 struct ClockFact {
-  double offset = 0;  // against the first node's, or the doctor's own
+  double offset = 0;  // relative to the clock of the calling machine
   double precision = 0;
 };
 
-// What only several nodes together show.
+// Facts about several nodes together.
 struct GangFacts {
-  std::vector<std::string> nodes;     // that came
-  std::vector<std::string> missing;   // that did not
+  std::vector<std::string> nodes;     // that answered
+  std::vector<std::string> missing;   // that did not answer
   std::string fault;                  // why agents could not be started
-  std::vector<std::string> silent;    // came, but did not tell their facts in time
-  std::vector<std::string> networks;  // as people read them: "10.12.0.0/24 (fab0)"
-  std::vector<plan::Trial> trials;    // numbers are of `nodes` and `networks`
+  std::vector<std::string> silent;    // answered, but did not report facts in time
+  std::vector<std::string> networks;  // label: "10.12.0.0/24 (fab0)"
+  std::vector<plan::Trial> trials;    // contains indices into `nodes` and `networks`
   // addresses[network][node]
   std::vector<std::vector<std::string>> addresses;
-  int chosen = -1;  // of `networks`
+  int chosen = -1;  // index into `networks`; -1: none
   std::string reason;
   std::vector<std::string> details;
   std::map<std::string, ClockFact> clocks;
 };
 
-// Everything that the checks read.
+// Input of all checks.
 struct Facts {
-  std::string version;  // lockstep's
-  std::string host;     // where the doctor was called
+  std::string version;  // of lockstep
+  std::string host;     // calling machine
   bool is_quick = false;
   SlurmFacts slurm;
   GangFacts gang;
@@ -190,7 +190,7 @@ struct Facts {
 };
 
 std::string to_json_text(const NodeFacts& facts);
-// Throws an Error (70) when the text was not written by to_json_text().
+// Throws an Error (70) if the text does not have the format of to_json_text().
 NodeFacts parse_node_facts(const std::string& text);
 
 }  // namespace lockstep::doctor

@@ -111,7 +111,7 @@ NodeFacts parse_node_facts(const std::string& text) {
   try {
     return nlohmann::json::parse(text).get<NodeFacts>();
   } catch (const nlohmann::json::exception& fault) {
-    throw Error(ExitCode::Bug, "cannot read what a node found").fact("reason", fault.what());
+    throw Error(ExitCode::Bug, "invalid facts from a node").fact("reason", fault.what());
   }
 }
 

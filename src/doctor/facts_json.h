@@ -7,7 +7,7 @@
 
 namespace lockstep::doctor {
 
-// Names of members are names of fields.
+// JSON keys are the names of the struct members.
 nlohmann::json json_of(const NodeFacts& facts);
 nlohmann::json json_of(const SlurmFacts& facts);
 nlohmann::json json_of(const GangFacts& facts);

@@ -15,7 +15,7 @@ std::optional<os::CommandResult> find_answer(const std::vector<std::string>& arg
     os::CommandResult result =
         os::run_command(arguments, {.environment = environment, .time_limit = limit});
     return result.is_out_of_time ? std::nullopt : std::optional(std::move(result));
-  } catch (const Error&) {  // it is there, and this machine cannot run it
+  } catch (const Error&) {  // it exists, but this machine cannot execute it
     return std::nullopt;
   }
 }

@@ -11,8 +11,8 @@
 
 namespace lockstep::doctor {
 
-// What another program says within `limit`. Nothing when it is not installed, cannot be started or
-// did not end in time: the doctor asks many programs, and can do without any answer.
+// Runs a program with the timeout `limit`. Empty if it is not installed, cannot be started or does
+// not end in time: every answer is optional for `lockstep doctor`.
 std::optional<os::CommandResult> find_answer(const std::vector<std::string>& arguments,
                                              const os::Environment& environment,
                                              std::chrono::milliseconds limit);

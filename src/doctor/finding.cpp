@@ -53,7 +53,7 @@ Findings merge(const std::vector<NodeFacts>& nodes, Findings (*check)(const Node
         continue;
       }
       finding.nodes = {node.name};
-      // Beside what other nodes have of the same subject, so that a difference is seen.
+      // Insert next to other findings about the same subject, so that differences are visible.
       const auto last =
           std::find_if(merged.rbegin(), merged.rend(), [&finding](const Finding& one) {
             return one.subject == finding.subject;

@@ -15,27 +15,26 @@ std::string_view name_of(Verdict verdict);
 enum class Section { Slurm, Network, Rdma, Gpus, Software, Limits, Clock, Surroundings };
 std::string_view title_of(Section section);
 
-// One thing that was looked at.
+// Result of one check.
 struct Finding {
   Section section = Section::Slurm;
   Verdict verdict = Verdict::Ok;
-  std::string subject;              // "controller", "/dev/shm"
-  std::string text;                 // what was found
-  std::string source;               // from where: "scontrol ping"
-  std::vector<std::string> advice;  // something to type
-  std::vector<std::string> nodes =
-      {};  // that it is true of; empty: of all, or of none in particular
-  std::vector<std::string> table = {};  // lines below it, as they are
+  std::string subject;                  // "controller", "/dev/shm"
+  std::string text;                     // result
+  std::string source;                   // source: "scontrol ping"
+  std::vector<std::string> advice;      // commands to type
+  std::vector<std::string> nodes = {};  // nodes with this finding; empty: not specific to nodes
+  std::vector<std::string> table = {};  // lines to print below, unchanged
 
   bool operator==(const Finding&) const = default;
 };
 
 using Findings = std::vector<Finding>;
 
-// What is the same on several nodes is said once, with their names.
+// Runs a check on every node and merges equal findings into one with several nodes.
 Findings merge(const std::vector<NodeFacts>& nodes, Findings (*check)(const NodeFacts&));
 
-// Each check is pure.
+// All checks are pure functions.
 Findings check_slurm(const Facts& facts);
 Findings check_job(const SlurmFacts& slurm);
 Findings check_network(const Facts& facts);
@@ -49,10 +48,10 @@ Findings check_clocks(const GangFacts& gang);
 Findings check_surroundings(const NodeFacts& node);
 Findings check_space(const std::vector<NodeFacts>& nodes);
 
-// All of them, in the order of the sections.
+// All findings, in the order of the sections.
 Findings check_all(const Facts& facts);
 
-// The worst of them.
+// The worst verdict.
 Verdict worst_of(const Findings& findings);
 
 }  // namespace lockstep::doctor

@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kAnswerTime(5);
 constexpr const char* kGidIndex = "NCCL_IB_GID_INDEX";
 constexpr const char* kMasterPort = "MASTER_PORT";
 
-// A port that the user has chosen; 0: none.
+// MASTER_PORT of the user; 0: none.
 int wanted_port(const os::Environment& environment) {
   constexpr int kMostPort = 65535;
   const auto text = os::find_variable(environment, kMasterPort);
@@ -34,10 +34,10 @@ int wanted_port(const os::Environment& environment) {
 }
 
 [[noreturn]] void refuse_port(int port, const std::string& node) {
-  throw Error(ExitCode::Unavailable, fmt::format("cannot use port {}: it is in use", port))
+  throw Error(ExitCode::Unavailable, fmt::format("port {} is in use", port))
       .fact(kMasterPort, std::to_string(port), "environment")
-      .fact("found", "another program listens there", node)
-      .hint(fmt::format("unset {}: a free port is found for you", kMasterPort));
+      .fact("found", "another program listens on it", node)
+      .hint(fmt::format("unset {} to use a free port", kMasterPort));
 }
 
 MeetingPlace place_here(const plan::LaunchPlan& plan, const os::Environment& environment) {
@@ -47,7 +47,7 @@ MeetingPlace place_here(const plan::LaunchPlan& plan, const os::Environment& env
     refuse_port(wanted, name);
   }
   return {.network = "",
-          .reason = "loopback: there is one node",
+          .reason = "loopback: only one node",
           .details = {},
           .nodes = {{.name = name, .address = "127.0.0.1", .interface = "", .roce_gid = {}}},
           .port = wanted != 0 ? wanted : os::free_port()};
@@ -66,7 +66,7 @@ void gather(Survey& survey) {
   if (const auto missing = survey.missing(); !missing.empty()) {
     constexpr size_t kMostNamed = 8;
     throw Error(ExitCode::Unavailable,
-                fmt::format("{} did not come within {} s",
+                fmt::format("no answer from {} within {} s",
                             agent::name_some(missing, kMostNamed),
                             kPatience.count()))
         .hint("lockstep doctor, in this job");
@@ -76,7 +76,7 @@ void gather(Survey& survey) {
 void take_network(MeetingPlace& place, Survey& survey, const std::vector<std::string>& interfaces) {
   const plan::NetworkChoice choice = survey.try_networks(interfaces);
   if (!choice.network) {
-    std::string text = "cannot find a network for this job: " + choice.reason;
+    std::string text = "no usable network for this job: " + choice.reason;
     for (const std::string& line : choice.details) {
       text += "\n  " + line;
     }
@@ -110,7 +110,7 @@ MeetingPlace place_in_job(const plan::LaunchPlan& plan,
   Survey survey(plan, environment);
   gather(survey);
   if (plan.nodes.size() == 1) {
-    place.reason = "loopback: there is one node";
+    place.reason = "loopback: only one node";
     place.nodes = {
         {.name = survey.offer_of(0).name, .address = "127.0.0.1", .interface = "", .roce_gid = {}}};
   } else {
@@ -129,7 +129,7 @@ MeetingPlace place_in_job(const plan::LaunchPlan& plan,
   return place;
 }
 
-// The one that all nodes have; empty when they differ.
+// Name of the interface; empty if it differs between nodes.
 std::string common_interface(const MeetingPlace& place) {
   const std::string& first = place.nodes.front().interface;
   const bool is_common =
@@ -156,13 +156,13 @@ std::vector<std::string> interfaces_of(const MeetingPlace& place) {
   return {names.begin(), names.end()};
 }
 
-// As `lockstep run` tells its workers; but one set of variables for all nodes.
+// The variables are those of `lockstep run`, but one set must fit all nodes.
 void add_interface(OrderedVariables& variables, const MeetingPlace& place) {
   contract::WorkerPlace worker;
   worker.nodes = static_cast<int>(place.nodes.size());
   worker.interface = common_interface(place);
   worker.roce_gid_index = common_gid(place);
-  worker.horovod_port = place.port;  // without one Horovod's interface is not told
+  worker.horovod_port = place.port;  // the Horovod variable is only set with a port
   os::Environment told = contract::gentle_environment(worker);
   const std::vector<std::string> names = interfaces_of(place);
   if (worker.interface.empty() && place.nodes.size() > 1 && names.size() > 1) {
@@ -197,7 +197,7 @@ MeetingPlace find_meeting_place(const plan::LaunchPlan& plan,
     case plan::Way::Srun:
       return place_in_job(plan, environment, interfaces);
     default:
-      throw Error(ExitCode::Usage, "cannot find the network from inside a step of several tasks")
+      throw Error(ExitCode::Usage, "lockstep network must not run inside a step with several tasks")
           .fact("found", plan::describe(plan.way.value), plan::describe(plan.way.source))
           .hint("network=$(lockstep network) || exit; eval \"$network\", before srun or mpirun");
   }
@@ -230,8 +230,8 @@ std::vector<std::string> remarks_on(const MeetingPlace& place) {
   const std::vector<std::string> names = interfaces_of(place);
   if (names.size() > 1) {
     remarks.push_back(fmt::format(
-        "the interface has several names ({}): GLOO_SOCKET_IFNAME and the like differ from node "
-        "to node and are not set; lockstep run sets them for each",
+        "the interface has different names ({}): GLOO_SOCKET_IFNAME and related variables are not "
+        "set; lockstep run sets them on each node",
         join(names, ", ")));
   }
   std::set<std::optional<int>> gids;
@@ -240,7 +240,7 @@ std::vector<std::string> remarks_on(const MeetingPlace& place) {
   }
   if (gids.size() > 1) {
     remarks.push_back(fmt::format(
-        "the nodes' RoCE GIDs have different numbers: {} is not set; lockstep run sets it for each",
+        "the RoCE GIDs have different indices: {} is not set; lockstep run sets it on each node",
         kGidIndex));
   }
   return remarks;

@@ -9,7 +9,7 @@
 #include "os/environment.h"
 #include "plan/plan.h"
 
-// Where the processes of a job can meet: the network on which all of its nodes really talk, said in
+// Rendezvous of a job: finds a network that connects all nodes by testing it, and describes it in
 // the variables that other launchers and libraries read.
 namespace lockstep::doctor {
 
@@ -25,16 +25,16 @@ struct MeetingNode {
 struct MeetingPlace {
   std::string network;               // "10.12.0.0/24"; empty on one node
   std::string reason;                // why this network
-  std::vector<std::string> details;  // what is wrong with the others
-  std::vector<MeetingNode> nodes;    // in the order of their ranks
-  int port = 0;                      // free on the first of them
+  std::vector<std::string> details;  // why other networks were rejected
+  std::vector<MeetingNode> nodes;    // in the order of node ranks
+  int port = 0;                      // free on the first node
 
   bool operator==(const MeetingPlace&) const = default;
 };
 
-// Asks all nodes of the plan, or this machine alone where it has no other. `interfaces`: the only
-// ones that may be used; empty: all. Throws an Error (69) when a node does not come or no network
-// connects them all, (64) where this process is one of several tasks.
+// Tests the network between all nodes of the plan; a single node uses the loopback. `interfaces`
+// are the allowed ones; empty: all. Throws an Error (69) if a node does not answer or no network
+// connects all nodes, and (64) if this process is one of several tasks.
 MeetingPlace find_meeting_place(const plan::LaunchPlan& plan,
                                 const os::Environment& environment,
                                 const std::vector<std::string>& interfaces);
@@ -42,13 +42,13 @@ MeetingPlace find_meeting_place(const plan::LaunchPlan& plan,
 // In the order in which they are printed.
 using OrderedVariables = std::vector<std::pair<std::string, std::string>>;
 
-// What a job script needs to know of the place. What the user has set stays as it is.
+// Variables for a job script. Values that the user has set are kept.
 OrderedVariables variables_of(const MeetingPlace& place, const os::Environment& environment);
 
-// What the variables cannot say, one sentence each.
+// Warnings about facts that the variables cannot express, one sentence each.
 std::vector<std::string> remarks_on(const MeetingPlace& place);
 
-// For `eval` in a POSIX shell.
+// Export statements for `eval` in a POSIX shell.
 std::string to_shell(const OrderedVariables& variables);
 std::string to_json(const MeetingPlace& place, const OrderedVariables& variables);
 

@@ -7,21 +7,21 @@
 
 #include "doctor/collect.h"
 
-// What a survey asks of a node's agent, and what the agent answers: one line of JSON each.
+// Questions of a survey to the agents and their answers: one line of JSON each.
 namespace lockstep::doctor {
 
-// What does your clock say?
+// Time of day on the node.
 std::string clock_question();
 std::optional<double> find_clock(const std::string& answer);
 
-// Which GID of RoCE stands for this interface?
+// RoCE GID index of an interface.
 std::string gid_question(const std::string& interface);
 std::optional<int> find_gid(const std::string& answer);
 
-// What have you got? The answer is read by parse_node_facts().
+// Facts of the node. parse_node_facts() parses the answer.
 std::string facts_question(const CollectOptions& options);
 
-// The agent's side: the answer to any of them; empty to what is no question.
+// Answers any question; called by the agent. Empty for an unknown question.
 std::string answer(const std::string& question);
 
 // The time of day in seconds since the epoch.

@@ -32,7 +32,7 @@ Counts count(const Findings& findings) {
   return counts;
 }
 
-// Breaks at spaces; the lines after the first begin at column `indent`.
+// Wraps at spaces; all lines but the first start at column `indent`.
 std::string wrap(const std::string& text, size_t start, size_t indent) {
   std::string wrapped;
   size_t column = start;
@@ -55,7 +55,7 @@ std::string wrap(const std::string& text, size_t start, size_t indent) {
   return wrapped;
 }
 
-// Of which nodes it is true; nothing where there is but one.
+// Nodes of a finding; empty if there is only one node.
 std::string whose(const Finding& finding, size_t nodes) {
   if (finding.nodes.empty() || nodes < 2) {
     return "";
@@ -89,13 +89,13 @@ std::string plural(int count, const char* thing) {
 }
 
 std::string head_of(const Facts& facts) {
-  std::string text = fmt::format("lockstep {} doctor, called on {}", facts.version, facts.host);
+  std::string text = fmt::format("lockstep {} doctor on {}", facts.version, facts.host);
   if (facts.gang.nodes.size() + facts.gang.missing.size() > 1) {
     std::vector<std::string> names = facts.gang.nodes;
     names.insert(names.end(), facts.gang.missing.begin(), facts.gang.missing.end());
-    text += fmt::format(", of {} nodes: {}", names.size(), plan::fold_names(names));
+    text += fmt::format(", {} nodes: {}", names.size(), plan::fold_names(names));
   } else if (!facts.gang.nodes.empty()) {
-    text += fmt::format(", of node {}", facts.gang.nodes.front());
+    text += fmt::format(", node {}", facts.gang.nodes.front());
   }
   return wrap(text, 0, 2) + "\n";
 }

@@ -7,10 +7,10 @@
 
 namespace lockstep::doctor {
 
-// For people, in at most 100 columns: sections, one line per finding, the verdict last.
+// Report for users, at most 100 columns wide: sections with one line per finding, then the verdict.
 std::string to_text(const Facts& facts, const Findings& findings);
 
-// For programs: the findings, and every value that was found.
+// JSON report with all findings and facts.
 std::string to_json(const Facts& facts, const Findings& findings);
 
 }  // namespace lockstep::doctor

@@ -18,7 +18,7 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTurn(50);
-constexpr milliseconds kTrialTime(10'000);  // a round takes one second, a second one four
+constexpr milliseconds kTrialTime(10'000);  // the first round takes one second, the second four
 constexpr milliseconds kPortTime(5000);
 constexpr milliseconds kClockTime(2000);
 constexpr milliseconds kLeaveTime(2000);
@@ -26,8 +26,8 @@ constexpr int kClockRounds = 5;
 
 agent::ControlKeys keys_if_any() {
   if (!agent::has_control_plane()) {
-    throw Error(ExitCode::Unavailable, "cannot ask several nodes: built without ZeroMQ's CURVE")
-        .hint("a lockstep built with libzmq3-dev");
+    throw Error(ExitCode::Unavailable, "cannot query several nodes: built without ZeroMQ CURVE")
+        .hint("install libzmq3-dev and rebuild lockstep");
   }
   return agent::make_keys();
 }
@@ -81,8 +81,8 @@ std::optional<std::string> Survey::find_dead_starter() {
     return fmt::format("{} {}{}{}",
                        ended.what,
                        ended.status.signal != 0
-                           ? "died by " + os::signal_name(ended.status.signal)
-                           : fmt::format("left with code {}", ended.status.code),
+                           ? "was killed by " + os::signal_name(ended.status.signal)
+                           : fmt::format("exited with code {}", ended.status.code),
                        ended.last_line.empty() ? "" : ": ",
                        ended.last_line);
   }
@@ -121,7 +121,7 @@ std::vector<std::string> Survey::missing() const {
   return names;
 }
 
-// ---- what is asked ----
+// ---- queries ----
 
 plan::NetworkChoice Survey::try_networks(std::span<const std::string> allowed) {
   std::vector<agent::NetworkTrials::Node> nodes;
@@ -179,13 +179,13 @@ int Survey::find_port(int node, const std::string& wanted_host, int wanted_port)
   }
   if (agent == nullptr || !agent->prepared || agent->prepared->ports.empty()) {
     throw Error(ExitCode::Unavailable,
-                fmt::format("cannot get a port on {}: it does not answer",
+                fmt::format("cannot reserve a port on {}: no answer",
                             plan_.nodes.at(static_cast<size_t>(node)).name));
   }
   return wanted_port != 0 ? wanted_port : agent->prepared->ports.front();
 }
 
-// Each round trip tells the offset to within its own half; the quickest one counts.
+// The error of one measurement is at most half of its round trip, so the fastest one is used.
 std::map<int, ClockOffset> Survey::measure_clocks() {
   std::map<int, ClockOffset> offsets;
   for (const int node : present()) {
@@ -243,7 +243,7 @@ void Survey::finish() {
   starter_.kill();
 }
 
-// ---- the wire ----
+// ---- messages ----
 
 void Survey::send(int node, const agent::Order& order) {
   server_->send(agents_.at(node).peer, agent::encode(order));
@@ -251,7 +251,8 @@ void Survey::send(int node, const agent::Order& order) {
 
 void Survey::wait(milliseconds patience, const std::function<bool()>& is_done) {
   const auto until = Clock::now() + patience;
-  // Sending may swallow the wake-up for what has just come in, so news is looked for first.
+  // ZeroMQ sockets are edge-triggered: a send can consume the wake-up of a message that has just
+  // arrived. So the queue is always read before the reactor waits.
   for (take_news(); !is_done() && Clock::now() < until; take_news()) {
     const auto left = duration_cast<milliseconds>(until - Clock::now()) + milliseconds(1);
     reactor_.turn(std::min(kTurn, left));

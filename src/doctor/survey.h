@@ -21,60 +21,60 @@
 
 namespace lockstep::doctor {
 
-// The plan of a survey: one agent on each node, however many tasks the job is to have there. Throws
-// an Error where these surroundings allow none.
+// Launch plan of a survey: one agent per node, independent of the number of tasks of the job.
+// Throws an Error if the environment allows no such plan.
 plan::LaunchPlan plan_of_survey(plan::Surroundings here, const std::string& who);
 
-// How far another node's clock is ahead of ours, and how sure that is.
+// Clock of another node relative to ours, and the error of the measurement.
 struct ClockOffset {
   double seconds = 0;
-  double precision = 0;  // half of the quickest round trip
+  double precision = 0;  // half of the fastest round trip
 
   bool operator==(const ClockOffset&) const = default;
 };
 
-// The nodes of a job, asked: agents as `lockstep run` starts them, but no workers, no run directory
-// and no verdict. Nothing here waits longer than it is told to; a node that does not answer is
-// simply not among the answers. Nodes are known by their place in the plan. One thread.
+// Queries the nodes of a job: starts agents like `lockstep run`, but no workers and no run
+// directory. Every wait has a timeout; nodes that do not answer are missing in the results. Nodes
+// are identified by their index in the plan. Not thread-safe.
 class Survey {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  // Plan and environment must outlive it. Throws an Error (69) where there is no control plane.
+  // Plan and environment must outlive the survey. Throws an Error (69) without a control plane.
   Survey(const plan::LaunchPlan& plan, const os::Environment& environment);
   Survey(const Survey&) = delete;
   Survey& operator=(const Survey&) = delete;
   ~Survey();
 
-  // Starts the agents and waits for them; why it failed, empty when all have come or time is up.
-  // Throws an Error (69) when srun is not to be had.
+  // Starts the agents and waits for them. Returns the reason of a failure; empty if all agents have
+  // joined or the time is over. Throws an Error (69) if srun is unavailable.
   std::string gather(Milliseconds patience);
 
-  // The nodes on which srun, by its own words, could start nothing; it then ends all others too.
+  // Nodes on which srun reported a failed task launch. srun then also ends all other tasks.
   std::vector<std::string> unreachable() const;
 
-  // Who is there, and who is not (any more).
+  // Nodes with a connected agent, and nodes without one.
   std::vector<int> present() const;
   std::vector<std::string> missing() const;
   const agent::Join& offer_of(int node) const { return agents_.at(node).offer; }
 
-  // Lets all present nodes try each other on every network; `allowed` (interfaces, empty: all) cuts
-  // the choice. Seats are places in present().
+  // Lets all present nodes connect to each other on every network. `allowed` restricts the
+  // interfaces; empty: all. Seats are indices into present().
   plan::NetworkChoice try_networks(std::span<const std::string> allowed);
   const agent::NetworkTrials& trials() const { return trials_; }
 
-  // A port of this node that nobody listens on; a wish (host and port, 0: none) is checked. Throws
-  // an Error (69) when it is not to be had.
+  // Finds a free port of this node, or checks the wanted one (port 0: none). Throws an Error (69)
+  // if the wanted port is in use or the node does not answer.
   int find_port(int node, const std::string& wanted_host, int wanted_port);
 
-  // Their clocks against ours.
+  // Measures the clocks of all present nodes.
   std::map<int, ClockOffset> measure_clocks();
 
-  // Puts a question to each and gives the answers of those that answer in time.
+  // Sends a question to each present node. Returns the answers that arrive in time.
   std::map<int, std::string> ask(const std::function<std::string(int node)>& question,
                                  Milliseconds patience);
 
-  // Says good-bye; waits a moment for the agents to leave.
+  // Releases the agents and waits briefly for their exit.
   void finish();
 
  private:
@@ -92,7 +92,7 @@ class Survey {
   void take_news();
   void take_message(const std::string& peer, const std::string& text);
   std::optional<std::string> find_dead_starter();
-  // Serves the wire until `is_done` or `patience` has passed.
+  // Handles messages until `is_done` returns true or `patience` has passed.
   void wait(Milliseconds patience, const std::function<bool()>& is_done);
   void run_trials(Milliseconds patience);
 
@@ -102,7 +102,7 @@ class Survey {
   agent::ControlKeys keys_;
   std::unique_ptr<agent::ControlServer> server_;
   agent::Starter starter_;
-  std::vector<std::string> words_;  // of srun
+  std::vector<std::string> words_;  // output lines of srun
   std::map<int, Agent> agents_;     // by node
   agent::NetworkTrials trials_;
 };

@@ -14,9 +14,9 @@ namespace lockstep::image {
 
 namespace {
 
-// Drawn images lie and are packed as TinyImageNet's are, but are not those.
+// Generated images have the layout and packs of TinyImageNet, but are another data set.
 std::string title_of(const Search& search, const Sets& sets) {
-  return is_drawn(sets.train->classes()) ? "drawn images" : search.title;
+  return is_drawn(sets.train->classes()) ? "generated images" : search.title;
 }
 
 std::optional<Sets> find_any_packs(const Search& search) {
@@ -32,7 +32,7 @@ std::optional<Sets> find_any_packs(const Search& search) {
   return std::nullopt;
 }
 
-// The last part of a path that may end in a slash or be ".".
+// The last component of a path, which can end in a slash or be ".".
 std::string name_of(const std::filesystem::path& directory) {
   const std::filesystem::path whole = std::filesystem::absolute(directory).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();

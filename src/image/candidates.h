@@ -10,19 +10,19 @@
 
 namespace lockstep::image {
 
-// A data set and the directories where it may lie.
+// A data set and its possible directories.
 struct Search {
   std::string title;                               // "TinyImageNet"
-  std::string word;                                // "tiny-imagenet", as it is typed
-  std::vector<std::filesystem::path> directories;  // in the order in which they are looked at
+  std::string word;                                // "tiny-imagenet", the name on the command line
+  std::vector<std::filesystem::path> directories;  // in search order
 
-  // The reason why a directory is not the set's; none when it is.
+  // The reason why a directory does not contain the data set; empty if it does.
   std::function<std::string(const std::filesystem::path&)> objection;
   std::function<Sets(const std::filesystem::path&)> open;
-  std::vector<std::string> hints;  // for who has it nowhere
+  std::vector<std::string> hints;  // shown if the data set is not found
 };
 
-// The packs of any of the directories, else the folders of the first that has them.
+// The packs in any of the directories, otherwise the folders of the first that contains them.
 Sets find_sets(const Search& search, const std::filesystem::path& data_dir, Look look);
 
 }  // namespace lockstep::image

@@ -17,15 +17,15 @@ namespace {
 
 constexpr size_t kPixelBytes = 4;
 
-// One thread's tools.
+// The decoder and buffers of one thread.
 class Examiner {
  public:
-  // What is wrong with an image; nothing if nothing is.
+  // The defect of an image; empty if it is intact.
   std::string examine(const Store& store, int64_t index) {
     try {
       const std::span<const std::byte> file = store.read(index, buffer_);
       if (const std::optional<uint32_t> crc = store.crc(index); crc && *crc != crc32(file)) {
-        return "is damaged: its CRC-32 is another";
+        return "is damaged: wrong CRC-32";
       }
       decode(file);
     } catch (const Corrupt& corrupt) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::image {
 
-// Reads and decodes every image, all of it; those that cannot be, in their order.
+// Reads and decodes every image completely; returns the corrupt ones in order.
 std::vector<Problem> check(const Store& store, int threads, const Progress& progress);
 
 }  // namespace lockstep::image

@@ -5,8 +5,8 @@
 
 namespace lockstep::image {
 
-// A file that is no image that can be read. what() is a short reason without the file's name, which
-// goes on after it: "is empty", "ends early", "is a GIF file, not a JPEG".
+// Thrown for a file that is not a readable image. what() is a short predicate to follow the name of
+// the file: "is empty", "ends early", "is a GIF file, not a JPEG".
 class Corrupt : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -6,7 +6,7 @@
 namespace lockstep::image {
 namespace {
 
-// Eight tables, so that eight bytes are looked up at once.
+// Eight tables, to process eight bytes per step (slicing-by-8).
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {

@@ -9,15 +9,15 @@
 namespace lockstep::image {
 namespace {
 
-constexpr uint64_t kStream = 0x63726f70;  // apart from others that are drawn from the same key
+constexpr uint64_t kStream = 0x63726f70;  // differs from other random streams with the same key
 constexpr int kTries = 10;
 
-// From `least` up to `most`.
+// Uniform between `least` and `most`.
 double uniform(Random& random, double least, double most) {
   return least + (most - least) * (static_cast<double>(random.next() >> 11) * 0x1p-53);
 }
 
-// To the nearest, a half to the even one, as Python's round().
+// Rounds half to even, like round() in Python.
 int64_t nearest(double value) {
   return static_cast<int64_t>(std::nearbyint(value));
 }
@@ -30,7 +30,7 @@ Crop part(int64_t left, int64_t top, int64_t width, int64_t height) {
   return {.box = box, .limits = box};
 }
 
-// The largest part in the middle whose ratio is allowed.
+// The largest centre crop with an allowed ratio.
 Crop central_part(const Recipe& recipe, int64_t width, int64_t height) {
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
   int64_t w = width;
@@ -71,7 +71,7 @@ Crop choose_random(const Recipe& recipe, int width, int height, uint64_t key) {
 
 Crop choose_middle(const Recipe& recipe, int width, int height) {
   const int64_t shorter = std::min(width, height);
-  // The long edge is cut down to whole pixels, as torchvision does.
+  // The long edge is rounded down, as in torchvision.
   const int64_t w = int64_t{width} * recipe.resize / shorter;
   const int64_t h = int64_t{height} * recipe.resize / shorter;
   const double x_scale = static_cast<double>(width) / static_cast<double>(w);

@@ -5,18 +5,18 @@
 
 namespace lockstep::image {
 
-// How an image becomes a sample.
+// The conversion of an image to a sample.
 struct Recipe {
-  int size = 224;          // pixels of each edge of the sample
-  bool augments = false;   // a random part, perhaps mirrored; else the middle
-  int resize = 256;        // without augmenting: the short edge before the middle is cut out
-  double min_area = 0.08;  // of a random part, as a share of the image
+  int size = 224;          // width and height of the sample in pixels
+  bool augments = false;   // random crop and flip; otherwise the centre crop
+  int resize = 256;        // without augmentation: length of the short edge before the centre crop
+  double min_area = 0.08;  // of a random crop, as a fraction of the image
   double max_area = 1.0;
-  double min_ratio = 3.0 / 4;  // of its width to its height
+  double min_ratio = 3.0 / 4;  // width / height
   double max_ratio = 4.0 / 3;
 };
 
-// A part of an upright image, in its pixels.
+// A part of an upright image, in pixels.
 struct Box {
   double left = 0;
   double top = 0;
@@ -24,18 +24,18 @@ struct Box {
   double bottom = 0;
 };
 
-// What a sample shows.
+// The part of the image that a sample shows.
 struct Crop {
   Box box;
-  Box limits;  // pixels that may be looked at to make those of the box
+  Box limits;  // pixels that the filter can use for the box
   bool is_mirrored = false;
 };
 
-// torchvision's RandomResizedCrop and RandomHorizontalFlip: ten tries of an area and a ratio, then
-// the middle. Depends on `key` alone.
+// RandomResizedCrop and RandomHorizontalFlip of torchvision: ten attempts with random area and
+// ratio, then the centre crop. Depends only on `key`.
 Crop choose_random(const Recipe& recipe, int width, int height, uint64_t key);
 
-// torchvision's Resize(resize) and CenterCrop(size).
+// Resize(resize) and CenterCrop(size) of torchvision.
 Crop choose_middle(const Recipe& recipe, int width, int height);
 
 }  // namespace lockstep::image

@@ -30,8 +30,8 @@ constexpr std::array kShapeNames = {"disc",
 constexpr std::array kTextureNames = {"plain", "striped", "chequered", "shaded"};
 constexpr std::array kHueNames = {"red", "yellow", "green", "blue", "purple"};
 
-// What makes a class. Neighbours differ in all three, so that ten classes are no harder than ten
-// should be; two that share shape and texture differ in colour.
+// The attributes of a class. Consecutive classes differ in all three, so that a small number of
+// classes is easy to learn. Classes with equal shape and texture differ in colour.
 struct Kind {
   int shape = 0;
   int texture = 0;
@@ -51,7 +51,7 @@ double uniform(Random& random, double least, double most) {
 
 using Colour = std::array<double, 3>;
 
-// `hue` in turns.
+// `hue` in turns: 1 is a full circle.
 Colour colour_of(double hue, double saturation, double value) {
   Colour colour = {};
   for (size_t c = 0; c < 3; ++c) {
@@ -78,7 +78,7 @@ double grille(double u, double v) {
   return std::max(bar / 0.2, std::abs(v));
 }
 
-// Below 1 inside of a shape of radius 1 around the origin.
+// A value below 1 inside a shape of radius 1 around the origin.
 double outline(int shape, double u, double v) {
   const double radius = std::hypot(u, v);
   const double a = std::abs(u);
@@ -107,7 +107,7 @@ double outline(int shape, double u, double v) {
   }
 }
 
-// How bright a texture is at a place, around 1.
+// Brightness of a texture at a position; the mean is about 1.
 double texture_at(int texture, double u, double v) {
   switch (texture) {
     case 1:
@@ -121,7 +121,7 @@ double texture_at(int texture, double u, double v) {
   }
 }
 
-// Colours that change slowly and unevenly.
+// A background of slowly and unevenly changing colours.
 class Backdrop {
  public:
   explicit Backdrop(Random& random) {
@@ -135,7 +135,7 @@ class Backdrop {
     }
   }
 
-  // At a place from 0 up to 1 each way.
+  // The colour at a position; both coordinates are 0 to 1.
   Colour at(double x, double y) const {
     const double u = x * (kSide - 1);
     const double v = y * (kSide - 1);
@@ -157,10 +157,10 @@ class Backdrop {
   std::array<Colour, kSide* kSide> knots_ = {};
 };
 
-// Where and how one image shows its shape.
+// Position and appearance of the shape in one image.
 struct Scene {
   Kind kind;
-  double x = 0;  // of the middle, in pixels
+  double x = 0;  // of the centre, in pixels
   double y = 0;
   double radius = 0;
   double turn = 0;
@@ -179,7 +179,7 @@ Scene choose_scene(const Kind& kind, Size size, Random& random) {
   scene.turn = uniform(random, -0.35, 0.35);
   const double hue = kind.hue / static_cast<double>(kHues) + uniform(random, -0.09, 0.09);
   scene.colour = colour_of(hue + 1, uniform(random, 0.45, 1), uniform(random, 0.5, 1));
-  // Photographs of this size have fine detail everywhere; here noise stands for it.
+  // Noise replaces the fine detail of photographs of this size.
   scene.noise = uniform(random, 6, 24) * (shorter > 128 ? 2 : 1);
   return scene;
 }
@@ -198,14 +198,14 @@ void paint(
       const double dy = y + 0.5 - scene.y;
       const double u = cosine * dx + sine * dy;
       const double v = cosine * dy - sine * dx;
-      // The edge fades over about a pixel.
+      // The edge fades over about one pixel.
       const double cover =
           std::clamp((1 - outline(scene.kind.shape, u, v)) * scene.radius * 0.7 + 0.5, 0.0, 1.0);
       const Colour behind = backdrop.at((x + 0.5) / size.width, (y + 0.5) / size.height);
       const double light = texture_at(scene.kind.texture, u, v);
       const uint64_t drawn = random.next();
       for (size_t c = 0; c < 3; ++c) {
-        // Most of the noise is one of brightness, as a camera's.
+        // Most of the noise is in brightness, as in a camera.
         const auto shared = static_cast<double>(drawn & 0xffffU);
         const auto own = static_cast<double>((drawn >> (16 * (c + 1))) & 0xffffU);
         const double noise = (0.8 * shared + 0.2 * own) / 32768.0 - 1;

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An image to be drawn: a place in one of the three splits.
+// An image to draw, in one of the three splits.
 struct Order {
   int drawn_class;
-  uint64_t number;  // not shared by any other image of the class
+  uint64_t number;  // unique within the class
   fs::path folder;
   std::string file;
-  std::string* list;  // that names it and its box; none of test/
+  std::string* list;  // the list for its name and box; null for test/
 };
 
 struct Drawn {
@@ -32,9 +32,9 @@ struct Drawn {
   Region box;
 };
 
-// The lists of a set, while its images are drawn.
+// The content of the list files, collected while the images are drawn.
 struct Lists {
-  std::vector<std::string> boxes;  // of train/, per class
+  std::vector<std::string> boxes;  // of train/, by class
   std::string val;
 };
 
@@ -53,8 +53,8 @@ std::vector<Order> orders_for(const DrawnOptions& options, Lists& lists) {
                         .list = &lists.boxes[static_cast<size_t>(c)]});
     }
   }
-  // Classes take turns, as nothing in the name shall tell them. Numbers from 2^32 on are far from
-  // those of train/, whatever its size.
+  // Classes alternate, because file names must not reveal them. Numbers from 2^32 on never occur in
+  // train/, whatever its size.
   for (const char* split : {"val", "test"}) {
     const bool is_val = split == std::string_view("val");
     const uint64_t first = uint64_t{1} << (is_val ? 32U : 33U);
@@ -69,7 +69,7 @@ std::vector<Order> orders_for(const DrawnOptions& options, Lists& lists) {
   return orders;
 }
 
-// Draws one after the other; one thread's.
+// Draws and encodes images; one per thread.
 Drawn draw_one(const Order& order, const DrawnOptions& options, JpegEncoder& encoder) {
   const Drawing drawing = draw(order.drawn_class, order.number, options.seed, options.size);
   const std::span<const std::byte> file =
@@ -133,7 +133,7 @@ void write_lists(const fs::path& directory, const DrawnOptions& options, const L
   os::replace_file(directory / "val" / "val_annotations.txt", lists.val);
 }
 
-// A directory on its way, gone unless it got its name.
+// A temporary directory; removed by the destructor unless it was renamed.
 struct Draft {
   fs::path path;
   ~Draft() {

@@ -12,10 +12,10 @@
 
 namespace lockstep::image {
 
-// Images that need no download: shapes of ten kinds, four textures and five colours, at any place
-// and size, before something uneven, with noise.
+// Generated images, which need no download: ten shapes in four textures and five colours, at random
+// positions and sizes, with an uneven background and noise.
 struct DrawnOptions {
-  int classes = 10;  // at most kMostDrawnClasses
+  int classes = 10;  // maximum: kMostDrawnClasses
   int per_class = 100;
   int val_per_class = 10;
   uint64_t seed = 1;
@@ -26,23 +26,24 @@ struct DrawnOptions {
 
 inline constexpr int kMostDrawnClasses = 200;
 
-// One image, RGB, and where its shape is.
+// An RGB image and the bounding box of its shape.
 struct Drawing {
   std::vector<uint8_t> pixels;
   Region box;
 };
 
-// Depends on nothing but its arguments; `number` tells images of a class apart.
+// Depends only on its arguments; `number` identifies an image of a class.
 Drawing draw(int drawn_class, uint64_t number, uint64_t seed, Size size);
 
 // "n90000012" and "a striped green ring".
 ClassName name_of_drawn(int drawn_class);
 
-// Whether these are the classes of a set that write_drawn() has made.
+// Whether these are the classes of a data set from write_drawn().
 bool is_drawn(const std::vector<ClassName>& classes);
 
-// Writes a set as TinyImageNet is distributed, with its lists, boxes and unlabelled test/, into
-// `directory`, which must not be there. It appears when it is whole. Throws an Error (74).
+// Writes a data set in the layout of TinyImageNet, with its lists, boxes and unlabelled test/, to
+// `directory`, which must not exist. The directory appears when it is complete. Throws an Error
+// (74).
 void write_drawn(const std::filesystem::path& directory,
                  const DrawnOptions& options,
                  const Progress& progress);

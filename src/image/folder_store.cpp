@@ -23,7 +23,7 @@ std::string FolderStore::name(int64_t index) const {
 
 std::span<const std::byte> FolderStore::read(int64_t index, std::vector<std::byte>& buffer) const {
   const os::InputFile file(name(index));
-  // Never smaller: what a vector gives up it would have to clear when it grows again.
+  // Never shrink the buffer: a vector clears the new elements when it grows again.
   if (buffer.size() < file.size()) {
     buffer.resize(file.size());
   }

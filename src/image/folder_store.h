@@ -12,13 +12,13 @@
 
 namespace lockstep::image {
 
-// Images that are files in folders. Filled first, then shared. Names lie one after the other in one
-// text, as there may be millions.
+// Images as files in folders. All files are added before the store is shared. Names are stored in
+// one string, because there can be millions of them.
 class FolderStore : public Store {
  public:
   explicit FolderStore(std::vector<ClassName> classes) : classes_(std::move(classes)) {}
 
-  // Files added from here on lie in `folder`.
+  // Sets the folder of the files that are added next.
   void enter(const std::filesystem::path& folder);
   void add(std::string_view file, int64_t label);
 
@@ -30,7 +30,7 @@ class FolderStore : public Store {
 
  private:
   struct Item {
-    uint64_t name;  // where it begins in names_
+    uint64_t name;  // offset in names_
     int32_t folder;
     int32_t label;
   };
@@ -39,7 +39,7 @@ class FolderStore : public Store {
   std::vector<ClassName> classes_;
   std::vector<std::string> folders_;
   std::vector<Item> items_;
-  std::string names_;  // each with a zero after it
+  std::string names_;  // each terminated by a zero byte
 };
 
 }  // namespace lockstep::image

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSolution = "LOC_val_solution.csv";
 constexpr const char* kGroundTruth = "ILSVRC2012_validation_ground_truth.txt";
 
-// Where train/ and val/ lie: at once, or as in the archives of the challenge.
+// The parent directory of train/ and val/: the directory itself, or as in the challenge archives.
 fs::path images_of(const fs::path& directory) {
   const fs::path below = directory / "Data" / "CLS-LOC";
   return has_folder(below / "train") ? below : directory;
@@ -37,7 +37,7 @@ std::string objection_to(const fs::path& directory) {
   return {};
 }
 
-// Beside val/, in the directory of the set, or above it, where Kaggle's archive has its lists.
+// In or next to val/, in the directory of the set, or above it, as in the archive of Kaggle.
 fs::path find_beside(const fs::path& directory, std::string_view name) {
   const fs::path images = images_of(directory);
   for (const fs::path& place :
@@ -49,7 +49,8 @@ fs::path find_beside(const fs::path& directory, std::string_view name) {
   return {};
 }
 
-// Kaggle's list: "ILSVRC2012_val_00048981,n03995372 85 1 499 272", below a line of titles.
+// The list of Kaggle has a header and lines such as
+// "ILSVRC2012_val_00048981,n03995372 85 1 499 272".
 Labels read_solution(const fs::path& file) {
   Labels labels;
   labels.source = file;
@@ -60,17 +61,17 @@ Labels read_solution(const fs::path& file) {
       continue;
     }
     if (fields.size() != 2) {
-      throw lines.refusal("a line is IMAGE,CLASS and boxes").fact("found", line);
+      throw lines.refusal("expected lines of IMAGE,CLASS and boxes").fact("found", line);
     }
     const std::string id = fields[1].substr(0, fields[1].find(' '));
     if (!labels.of.try_emplace(fields[0] + ".JPEG", Labels::Label{id, lines.number()}).second) {
-      throw lines.refusal(fmt::format("{} comes twice", fields[0]));
+      throw lines.refusal(fmt::format("{} appears twice", fields[0]));
     }
   }
   return labels;
 }
 
-// One XML file per image; all objects of one are of the same class, in <name>.
+// One XML file per image. All objects of an image have the same class, in <name>.
 Labels read_annotations(const fs::path& directory) {
   Labels labels;
   labels.source = directory;
@@ -84,7 +85,7 @@ Labels read_annotations(const fs::path& directory) {
     const size_t end = text.find("</name>");
     if (begin == std::string::npos || end == std::string::npos || end < begin + 6) {
       throw Error(ExitCode::Io,
-                  fmt::format("cannot read {}: it has no <name> of a class", path.string()));
+                  fmt::format("cannot read {}: it has no class in <name>", path.string()));
     }
     const std::string_view id = std::string_view(text).substr(begin + 6, end - begin - 6);
     labels.of.emplace(path.stem().string() + ".JPEG", Labels::Label{std::string(trim(id))});
@@ -94,14 +95,14 @@ Labels read_annotations(const fs::path& directory) {
 
 [[noreturn]] void refuse_unlabelled(const fs::path& directory, const fs::path& val) {
   Error error(ExitCode::Io,
-              fmt::format("cannot use {}: nothing tells the classes of its images", val.string()));
-  error.fact("looked for", kSolution, "beside or above the images");
+              fmt::format("cannot use {}: the classes of its images are unknown", val.string()));
+  error.fact("looked for", kSolution, "next to or above the images");
   error.fact("looked for", (directory / "Annotations" / "CLS-LOC" / "val").string());
   const fs::path numbers = find_beside(directory, kGroundTruth);
   if (!numbers.empty()) {
-    error.fact("of no use", numbers.string(), "its numbers mean classes by meta.mat alone");
+    error.fact("unusable", numbers.string(), "its class numbers require meta.mat");
   }
-  error.hint("LOC_val_solution.csv from Kaggle, or the images in val/CLASS/");
+  error.hint("add LOC_val_solution.csv from Kaggle, or move the images to val/CLASS/");
   throw Error(error);
 }
 
@@ -125,7 +126,7 @@ Sets open_folders(const fs::path& directory) {
   Classes classes(os::list_directory(train).folders);
   if (classes.names().empty()) {
     throw Error(ExitCode::Io, fmt::format("cannot use {}: it has no folders", train.string()))
-        .hint("unpack the archives within ILSVRC2012_img_train.tar too, each into its own folder");
+        .hint("also unpack the archives in ILSVRC2012_img_train.tar, each into its own folder");
   }
   classes.read_words(find_beside(directory, "words.txt"), '\t');
   classes.read_words(find_beside(directory, "LOC_synset_mapping.txt"), ' ');
@@ -146,7 +147,7 @@ Sets find_imagenet(const fs::path& data_dir, Look look) {
                                     data_dir},
                     .objection = objection_to,
                     .open = open_folders,
-                    .hints = {fmt::format("put ImageNet's train/ and val/ into {}",
+                    .hints = {fmt::format("put train/ and val/ of ImageNet into {}",
                                           (data_dir / "imagenet").string())}},
                    data_dir,
                    look);

@@ -20,13 +20,14 @@
 
 namespace lockstep::image {
 
-// Works on numbered things in several threads, and hands the results out in order. Only so many
-// results wait that memory stays small. One thread calls; `work` is called by all others at once.
+// Processes numbered items on several threads and returns the results in order. The number of
+// waiting results is limited, to bound the memory. One thread calls the methods; all others call
+// `work` concurrently.
 template <typename Result>
 class InOrder {
  public:
-  // `work(index, thread)` for every index below `count`; threads are numbered from 0. Throws an
-  // Error (69) where not all of them can be started.
+  // Calls `work(index, thread)` for every index below `count`; threads are numbered from 0. Throws
+  // an Error (69) if not all threads can be started.
   InOrder(int64_t count, int threads, std::function<Result(int64_t, int)> work)
       : count_(count), work_(std::move(work)), slots_(static_cast<size_t>(threads) * 8) {
     try {
@@ -34,7 +35,7 @@ class InOrder {
         threads_.emplace_back([this, i] { serve(i); });
       }
     } catch (const std::exception& reason) {
-      // A thread needs memory for its stack, and there may be a limit on their number.
+      // Memory for stacks or the permitted number of threads is exhausted.
       const size_t started = threads_.size();
       stop();
       threads_.clear();
@@ -50,7 +51,7 @@ class InOrder {
   InOrder(const InOrder&) = delete;
   InOrder& operator=(const InOrder&) = delete;
 
-  // The result of the next index; throws what its work threw.
+  // The result of the next index; rethrows exceptions of `work`.
   Result next() {
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(taken_);
@@ -84,7 +85,7 @@ class InOrder {
 
   Slot& slot_of(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 
-  // The next index to work on; nothing at the end.
+  // Claims the next index; nothing at the end.
   std::optional<int64_t> begin_next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] {
@@ -126,7 +127,7 @@ class InOrder {
   int64_t begun_ = 0;
   int64_t taken_ = 0;
   bool is_stopped_ = false;
-  std::vector<std::jthread> threads_;  // last: they end before what they use
+  std::vector<std::jthread> threads_;  // last member: joined before the others are destroyed
 };
 
 }  // namespace lockstep::image

@@ -9,7 +9,7 @@
 #include <jpeglib.h>
 #include <string>
 #include <string_view>
-// After jpeglib.h, which it needs.
+// Requires jpeglib.h before it.
 #include <jerror.h>
 
 #include "base/text.h"
@@ -21,7 +21,8 @@ constexpr int64_t kMostPixels = 1'000'000'000;
 constexpr int64_t kMostCoefficientBytes = int64_t{512} << 20;
 constexpr int kPixelBytes = 4;
 
-// libjpeg's reports. Its frames are C, so an error leaves them by longjmp; see guarded().
+// Error handler of libjpeg. An exception must not pass through C frames, so errors use longjmp; see
+// guarded().
 struct Reports : jpeg_error_mgr {
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> message;
@@ -39,9 +40,10 @@ Reports& reports_of(j_common_ptr codec) {
   std::longjmp(reports.jump, 1);
 }
 
-// libjpeg warns and makes the rest up: at the end of the file, and at a marker that comes before
-// the data of all pixels. It does so when it needs the bits, so not for rows that nobody reads.
-// Bytes too many between markers, and the like, happen in files that are otherwise whole.
+// Handles warnings. At the end of the file, or at a marker before the data of all pixels, libjpeg
+// warns and invents the remaining pixels; here this is an error. The warning occurs only when the
+// bits are needed, so not for rows that are not read. Other warnings, such as extra bytes between
+// markers, also occur in intact files and are ignored.
 void heed(j_common_ptr codec, int level) {
   if (level >= 0) {
     return;
@@ -92,7 +94,7 @@ void require_jpeg(std::span<const std::byte> file) {
                                  Kind{"<", 0, "a page of HTML or XML"}};
   if (starts_with(file, "\x89PNG")) {
     throw Corrupt(
-        "is a PNG file, not a JPEG, as n02105855_2933.JPEG of ImageNet is (--corrupt skip trains "
+        "is a PNG file, not a JPEG, like n02105855_2933.JPEG of ImageNet (--corrupt skip trains "
         "without it)");
   }
   for (const Kind& kind : kKinds) {
@@ -103,7 +105,7 @@ void require_jpeg(std::span<const std::byte> file) {
   throw Corrupt("is not a JPEG file");
 }
 
-// CMYK in place to RGBX. Adobe's programs write the four inks inverted.
+// Converts CMYK to RGBX in place. Adobe programs store the inks inverted.
 void to_rgb(uint8_t* row, int width, bool is_inverted) {
   const auto times = [](int a, int b) {
     return static_cast<uint8_t>((a * b + 127) / 255);
@@ -125,8 +127,8 @@ struct JpegDecoder::State {
   Reports reports;
   std::span<const std::byte> file;
 
-  // Runs calls of libjpeg; what it refuses is a Corrupt. `body` must hold nothing that needs a
-  // destructor, as an error jumps over it.
+  // Runs calls of libjpeg and throws Corrupt on errors. `body` must not own objects with
+  // destructors, because longjmp skips them.
   template <typename Body>
   void guarded(Body body) {
     if (setjmp(reports.jump) != 0) {
@@ -156,18 +158,17 @@ struct JpegDecoder::State {
   bool has_end() const;
 };
 
-// Before anything is allocated: a header of a few bytes can promise any size.
+// Called before any allocation: a header of a few bytes can claim any size.
 void JpegDecoder::State::require_size() {
   const int64_t pixels = int64_t{codec.image_width} * codec.image_height;
   if (pixels > kMostPixels) {
-    refuse(fmt::format("claims {} x {} pixels, more than a thousand million",
-                       codec.image_width,
-                       codec.image_height));
+    refuse(fmt::format(
+        "claims {} x {} pixels, more than 1,000,000,000", codec.image_width, codec.image_height));
   }
   if (jpeg_has_multiple_scans(&codec) == FALSE) {
     return;
   }
-  // Scan by scan an image needs all its coefficients in memory.
+  // A progressive image needs all its coefficients in memory.
   int64_t bytes = 0;
   for (int i = 0; i < codec.num_components; ++i) {
     const jpeg_component_info& component = codec.comp_info[i];
@@ -175,7 +176,7 @@ void JpegDecoder::State::require_size() {
              static_cast<int64_t>(sizeof(JBLOCK));
   }
   if (bytes > kMostCoefficientBytes) {
-    refuse(fmt::format("is progressive and needs {} to be decoded, more than {}",
+    refuse(fmt::format("is progressive and needs {} of memory, more than {}",
                        format_bytes(static_cast<uint64_t>(bytes)),
                        format_bytes(kMostCoefficientBytes)));
   }
@@ -191,7 +192,7 @@ int JpegDecoder::State::orientation() const {
   return 1;
 }
 
-// Whether the marker of the end follows what has been decoded; 0xff is followed by 0 within it.
+// Whether an end marker follows the decoded data. Within the data, 0xff is always followed by 0.
 bool JpegDecoder::State::has_end() const {
   if (codec.unread_marker == JPEG_EOI) {
     return true;

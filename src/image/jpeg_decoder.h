@@ -11,7 +11,7 @@
 
 namespace lockstep::image {
 
-// Pixels from `left` and `top` on.
+// A rectangle of pixels.
 struct Region {
   int left = 0;
   int top = 0;
@@ -19,25 +19,25 @@ struct Region {
   int height = 0;
 };
 
-// What becomes of damage in the middle of the compressed data, after which libjpeg goes on with
-// wrong pixels. An image that ends early is Corrupt always.
+// Handling of damage in the middle of the compressed data, after which libjpeg continues with wrong
+// pixels. An image that ends early is always Corrupt.
 enum class Damage {
-  Tolerated,  // a part of the image may be wrong
-  Refused,    // Corrupt, as far as libjpeg notices it
+  Tolerated,  // a part of the image can be wrong
+  Refused,    // throws Corrupt, if libjpeg detects the damage
 };
 
-// Decodes JPEG files, a part of each, row by row; libjpeg's state is kept from file to file. One
-// thread at a time. Every call throws Corrupt when the file is not as it should be; then, as at any
-// time, the next open() begins anew.
+// Decodes a part of a JPEG file, row by row. The state of libjpeg is reused for the next file. Use
+// a decoder from one thread. Every call throws Corrupt for an invalid file. open() can be called at
+// any time and starts with a new file.
 class JpegDecoder {
  public:
   struct Header {
-    int width = 0;  // as stored, before it is turned upright
+    int width = 0;  // as stored, before the EXIF orientation is applied
     int height = 0;
     Orientation orientation;
   };
 
-  // Eight parts are the whole; all else is a size that libjpeg can make faster than the whole.
+  // Full size in eighths. libjpeg decodes smaller sizes faster.
   static constexpr int kWhole = 8;
 
   explicit JpegDecoder(Damage damage = Damage::Tolerated);
@@ -45,17 +45,17 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Reads the header. `file` must stay until finish().
+  // Reads the header. `file` must stay valid until finish().
   Header open(std::span<const std::byte> file);
 
-  // Begins to decode at `eighths` of the size, the region counted in pixels of that size. Returns
-  // the region whose rows will come: as high as asked, and as wide or wider.
+  // Starts decoding at `eighths` of the full size; the region is in pixels of the reduced size.
+  // Returns the region that is decoded: of the requested height, and at least as wide.
   Region start(int eighths, Region wanted);
 
-  // The next row of that region as RGBX, four bytes a pixel.
+  // The next row of that region as RGBX, four bytes per pixel.
   void read_row(uint8_t* row);
 
-  // After the last row that is needed; sees whether the file has its end.
+  // To be called after the last row; checks that the file has an end marker.
   void finish();
 
  private:
@@ -63,7 +63,7 @@ class JpegDecoder {
   std::unique_ptr<State> state_;
 };
 
-// The pixels along an edge of `pixels` at that many eighths of the size.
+// The length of an edge of `pixels` at this many eighths of the size.
 constexpr int scaled_pixels(int pixels, int eighths) {
   return static_cast<int>((int64_t{pixels} * eighths + JpegDecoder::kWhole - 1) /
                           JpegDecoder::kWhole);

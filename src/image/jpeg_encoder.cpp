@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <jpeglib.h>
 #include <vector>
-// After jpeglib.h, which it needs.
+// Requires jpeglib.h before it.
 #include <jerror.h>
 
 #include "lockstep/error.h"
@@ -21,7 +21,7 @@ struct Reports : jpeg_error_mgr {
   std::array<char, JMSG_LENGTH_MAX> message;
 };
 
-// Out of libjpeg's C frames by longjmp; see encode().
+// Leaves the C frames of libjpeg with longjmp; see encode().
 [[noreturn]] void leave(j_common_ptr codec) {
   auto& reports = *static_cast<Reports*>(codec->err);
   codec->err->format_message(codec, reports.message.data());
@@ -30,8 +30,8 @@ struct Reports : jpeg_error_mgr {
 
 void ignore(j_common_ptr /*codec*/, int /*level*/) {}
 
-// Where libjpeg writes to. Its own destination in memory forgets, after an error, which of its
-// buffers it has freed.
+// Output buffer. The memory destination of libjpeg is not used, because after an error it does not
+// know which of its buffers it has freed.
 struct Output : jpeg_destination_mgr {
   std::vector<std::byte> bytes = std::vector<std::byte>(size_t{1} << 14);  // only grows
 
@@ -50,7 +50,8 @@ void begin(j_compress_ptr codec) {
   output_of(codec).point_from(0);
 }
 
-// All of it is written, whatever free_in_buffer says. An exception must not leave through C frames.
+// libjpeg requires that the entire buffer is taken, regardless of free_in_buffer. Exceptions must
+// not pass through C frames.
 boolean grow(j_compress_ptr codec) {
   Output& output = output_of(codec);
   const size_t written = output.bytes.size();
@@ -81,7 +82,7 @@ struct JpegEncoder::State {
   void compress(const uint8_t* pixels, Size size, int quality);
 };
 
-// Holds nothing that needs a destructor, as an error jumps out of it.
+// Must not own objects with destructors, because longjmp skips them.
 void JpegEncoder::State::compress(const uint8_t* pixels, Size size, int quality) {
   codec.image_width = static_cast<JDIMENSION>(size.width);
   codec.image_height = static_cast<JDIMENSION>(size.height);
@@ -92,7 +93,7 @@ void JpegEncoder::State::compress(const uint8_t* pixels, Size size, int quality)
   codec.optimize_coding = TRUE;
   jpeg_start_compress(&codec, TRUE);
   while (codec.next_scanline < codec.image_height) {
-    // libjpeg does not write to it, but has no word for that.
+    // libjpeg does not write to the row, but its type is not const.
     auto* row = const_cast<uint8_t*>(pixels) + size_t{codec.next_scanline} * codec.image_width * 3;
     jpeg_write_scanlines(&codec, &row, 1);
   }

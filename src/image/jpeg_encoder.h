@@ -10,8 +10,8 @@
 
 namespace lockstep::image {
 
-// Writes JPEG files as cameras do: baseline, colours at half the resolution. Keeps libjpeg's state
-// from image to image; one thread at a time.
+// Writes baseline JPEG files with chroma at half resolution, like most cameras. Reuses the state of
+// libjpeg for the next image. Use an encoder from one thread.
 class JpegEncoder {
  public:
   JpegEncoder();
@@ -19,8 +19,8 @@ class JpegEncoder {
   JpegEncoder(const JpegEncoder&) = delete;
   JpegEncoder& operator=(const JpegEncoder&) = delete;
 
-  // `pixels` are RGB, row by row; `quality` is 1 to 100. The result is good until the next call.
-  // Throws an Error (74) when there is no memory for it.
+  // `pixels` are RGB, row by row; `quality` is 1 to 100. The result is valid until the next call.
+  // Throws an Error (74) if there is not enough memory.
   std::span<const std::byte> encode(const uint8_t* pixels, Size size, int quality);
 
  private:

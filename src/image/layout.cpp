@@ -20,7 +20,7 @@ Error cannot_use(const fs::path& folder, std::string_view reason) {
 }
 
 Error told(Error error, const Labels& labels, const Labels::Label& label) {
-  return std::move(error).fact("told by",
+  return std::move(error).fact("source",
                                labels.source.string(),
                                label.line > 0 ? fmt::format("line {}", label.line) : std::string());
 }
@@ -69,7 +69,7 @@ std::vector<std::string> jpegs_of(std::vector<std::string> files) {
 }
 
 bool has_folder(const fs::path& path) {
-  std::error_code ignored;  // what cannot be looked at is not there
+  std::error_code ignored;  // an inaccessible path counts as missing
   return fs::is_directory(path, ignored);
 }
 
@@ -102,7 +102,7 @@ std::shared_ptr<FolderStore> list_class_folders(const fs::path& folder, const Cl
   auto store = std::make_shared<FolderStore>(classes.names());
   for (const std::string& id : os::list_directory(folder).folders) {
     if (classes.find(id) < 0) {
-      throw cannot_use(folder, fmt::format("its folder {} is of no class", id))
+      throw cannot_use(folder, fmt::format("its folder {} does not belong to any class", id))
           .fact("classes", std::to_string(classes.names().size()));
     }
   }
@@ -140,16 +140,17 @@ std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
   for (const std::string& file : files) {
     const auto found = labels.of.find(file);
     if (found == labels.of.end()) {
-      throw cannot_use(folder, fmt::format("the class of {} is not told", file))
+      throw cannot_use(folder, fmt::format("the class of {} is unknown", file))
           .fact("looked in", labels.source.string());
     }
     const int64_t number = classes.find(found->second.id);
     if (number < 0) {
-      throw told(
-          cannot_use(folder,
-                     fmt::format("{} is of {}, which is no class here", file, found->second.id)),
-          labels,
-          found->second);
+      throw told(cannot_use(folder,
+                            fmt::format("{} belongs to {}, which is not a class of this set",
+                                        file,
+                                        found->second.id)),
+                 labels,
+                 found->second);
     }
     store->add(file, number);
   }

@@ -10,10 +10,11 @@ namespace {
 
 constexpr std::array<uint8_t, 6> kExif = {'E', 'x', 'i', 'f', 0, 0};
 constexpr uint32_t kOrientationTag = 0x0112;
-constexpr uint32_t kShort = 3;  // the type of a number of two bytes
+constexpr uint32_t kShort = 3;  // TIFF type of two-byte integers
 constexpr size_t kEntryBytes = 12;
 
-// A TIFF file, of which EXIF is one, in either order of bytes. Beyond its end all is zero.
+// Reader of a TIFF structure, the format of EXIF, in either byte order. Reads beyond its end return
+// 0.
 class Tiff {
  public:
   explicit Tiff(std::span<const uint8_t> bytes) : bytes_(bytes) {

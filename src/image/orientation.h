@@ -6,8 +6,8 @@
 
 namespace lockstep::image {
 
-// How the pixels of a file lie to the picture that a person sees. First the axes are swapped, then
-// the picture is mirrored left to right and top to bottom.
+// The transformation from stored pixels to the upright image: first swap the axes, then mirror left
+// to right and top to bottom.
 struct Orientation {
   bool swaps = false;
   bool flips_x = false;
@@ -16,10 +16,10 @@ struct Orientation {
   bool operator==(const Orientation&) const = default;
 };
 
-// Of EXIF's number, 1 to 8; others mean 1.
+// The transformation of an EXIF orientation, 1 to 8; other values mean 1.
 Orientation orientation_of(int exif);
 
-// EXIF's number in the content of an APP1 marker; 1 where there is none that can be read.
+// The EXIF orientation in the content of an APP1 marker; 1 if there is none or it is invalid.
 int exif_orientation(std::span<const uint8_t> marker);
 
 }  // namespace lockstep::image

@@ -80,10 +80,10 @@ void PackStore::read_ends() {
   const uint64_t size = map_.bytes().size();
   const PackHead head = size < sizeof(PackHead) ? PackHead{.magic = {}} : part<PackHead>(0);
   if (head.magic != kPackMagic) {
-    throw refusal("it is not a pack of images", 0).hint("lockstep data pack makes one");
+    throw refusal("it is not a pack of images", 0).hint("lockstep data pack, to create a pack");
   }
   if (head.version != kPackVersion) {
-    throw refusal("its version is not known here", offsetof(PackHead, version))
+    throw refusal("unsupported version", offsetof(PackHead, version))
         .fact("found", std::to_string(head.version))
         .fact("expected", std::to_string(kPackVersion));
   }
@@ -92,10 +92,10 @@ void PackStore::read_ends() {
     end_ = part<PackEnd>(last);
   }
   if (last < sizeof(PackHead) || end_.magic != kPackEndMagic) {
-    throw refusal("it ends too early, without the table of its images", size)
-        .hint("copy it again, or make it again: lockstep data pack");
+    throw refusal("it ends too early: the table of images is missing", size)
+        .hint("copy it again, or recreate it with lockstep data pack");
   }
-  // All are below the size of the file before they are added up.
+  // Each value is compared with the file size first, so that the sums cannot overflow.
   const bool is_in_order =
       end_.json_offset >= sizeof(PackHead) && end_.json_offset <= last &&
       end_.json_bytes <= last - end_.json_offset &&
@@ -104,11 +104,11 @@ void PackStore::read_ends() {
       end_.names_offset == end_.entries_offset + end_.entries * sizeof(PackEntry) &&
       end_.names_bytes == last - end_.names_offset && end_.version == kPackVersion;
   if (!is_in_order) {
-    throw refusal("its end is damaged", last);
+    throw refusal("its trailer is damaged", last);
   }
   const uint32_t found = crc32(bytes(end_.json_offset, last - end_.json_offset));
   if (found != end_.crc) {
-    throw refusal("the table of its images is damaged", end_.json_offset)
+    throw refusal("its table of images is damaged", end_.json_offset)
         .fact("CRC-32", fmt::format("{:08x}", found))
         .fact("expected", fmt::format("{:08x}", end_.crc));
   }
@@ -125,8 +125,7 @@ void PackStore::read_json() {
       classes_.push_back({.id = each.at("id"), .words = each.at("words")});
     }
   } catch (const nlohmann::json::exception& wrong) {
-    throw refusal("its description is not as it should be", end_.json_offset)
-        .fact("reason", wrong.what());
+    throw refusal("its JSON description is invalid", end_.json_offset).fact("reason", wrong.what());
   }
 }
 
@@ -137,7 +136,7 @@ void PackStore::check_entries() const {
     const auto entry = part<PackEntry>(at);
     if (entry.offset > end_.json_offset || entry.bytes > end_.json_offset - entry.offset ||
         entry.label >= classes_.size() || entry.name >= end_.names_bytes || !has_last_zero) {
-      throw refusal(fmt::format("the entry of image {} is not as it should be", i), at);
+      throw refusal(fmt::format("the entry of image {} is invalid", i), at);
     }
   }
 }
@@ -165,7 +164,7 @@ std::optional<Sets> find_packs(const fs::path& directory, const std::string& wor
     }
     Sets sets{.train = open_pack(train), .test = open_pack(val), .origin = {}, .source = {}};
     if (ids_of(*sets.train) != ids_of(*sets.test)) {
-      throw Error(ExitCode::Io, "cannot use two packs: their classes differ")
+      throw Error(ExitCode::Io, "cannot use these packs: their classes differ")
           .fact("train", train.string(), fmt::format("{} classes", sets.train->classes().size()))
           .fact("val", val.string(), fmt::format("{} classes", sets.test->classes().size()));
     }

@@ -5,16 +5,16 @@
 #include <bit>
 #include <cstdint>
 
-// A pack: many images in one file. docs/images.md tells the format to people.
+// A pack: many images in one file. docs/images.md describes all fields.
 //
 //   head     magic, version
-//   images   one after the other, each from a multiple of 8 on
-//   JSON     split, classes, how the images were made
+//   images   one after the other, each aligned to 8 bytes
+//   JSON     split, classes, scaling options
 //   entries  one per image
-//   names    one per image, each with a zero after it
-//   end      where all that is; as the last, so that a file that was cut has none
+//   names    one per image, each terminated by a zero byte
+//   end      offsets of these parts; last, so that a truncated file has no valid end
 //
-// Numbers are little endian, as they are in memory.
+// Numbers are little-endian, as in memory.
 namespace lockstep::image {
 
 static_assert(std::endian::native == std::endian::little);
@@ -35,7 +35,7 @@ struct PackEntry {
   uint64_t offset = 0;
   uint32_t bytes = 0;
   uint32_t label = 0;
-  uint32_t name = 0;  // where it begins among the names
+  uint32_t name = 0;  // offset in the names
   uint32_t crc = 0;   // CRC-32 of the image
 };
 static_assert(sizeof(PackEntry) == 24);

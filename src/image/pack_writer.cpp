@@ -27,14 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An image as it goes into the pack.
+// The bytes of an image for the pack.
 struct Packed {
   std::vector<std::byte> bytes;
   bool is_shrunk = false;
   std::string problem;
 };
 
-// One thread's tools.
+// The decoder, encoder and buffers of one thread.
 class Shrinker {
  public:
   Shrinker(int short_side, int quality) : short_side_(short_side), quality_(quality) {}
@@ -88,14 +88,14 @@ std::string_view text_of(const Part& part) {
   return {reinterpret_cast<const char*>(&part), sizeof(Part)};
 }
 
-// The parts of a pack, in their order.
+// Writes the parts of a pack in order.
 class PackFile {
  public:
   explicit PackFile(const fs::path& path) : file_(path) { file_.write(text_of(PackHead{})); }
 
   void add(const std::vector<std::byte>& bytes, int64_t label, std::string_view name) {
     if (bytes.size() > std::numeric_limits<uint32_t>::max()) {
-      throw Error(ExitCode::Io, fmt::format("cannot pack {}: it has 4 GiB or more", name));
+      throw Error(ExitCode::Io, fmt::format("cannot pack {}: it is 4 GiB or larger", name));
     }
     align();
     entries_.push_back({.offset = file_.size(),
@@ -142,7 +142,7 @@ class PackFile {
   uint32_t crc_ = 0;
 };
 
-// The last two parts of a name: the class, or what stands for it, and the file.
+// CLASS/FILE, from the last two components of a path; an "images" folder is skipped.
 std::string short_name(const std::string& name) {
   const fs::path path(name);
   fs::path folder = path.parent_path();
@@ -164,11 +164,11 @@ std::string describe(const Store& store, const std::string& split, const PackOpt
   for (const ClassName& each : store.classes()) {
     json["classes"].push_back({{"id", each.id}, {"words", each.words}});
   }
-  // Words need not be UTF-8.
+  // Descriptions are not always valid UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// A file on its way, gone unless it got its name.
+// A temporary file; removed by the destructor unless it was renamed.
 struct Draft {
   fs::path path;
   ~Draft() {

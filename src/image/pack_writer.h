@@ -11,19 +11,19 @@
 
 namespace lockstep::image {
 
-// Told how many images of how many are done; called by the thread that asked for the work.
+// Called with the number of finished images and the total, on the thread of the caller.
 using Progress = std::function<void(int64_t done, int64_t of)>;
 
 struct PackOptions {
-  int short_side = 0;       // images with a longer one are made smaller; 0: none are
-  int quality = 90;         // of those, 1 to 100
-  std::string source = {};  // for people: the name of the folder that the images lie in
+  int short_side = 0;       // scale down images whose short side is longer; 0: none
+  int quality = 90;         // JPEG quality of scaled images, 1 to 100
+  std::string source = {};  // name of the source folder, for messages
   int threads = 1;
   Progress progress = [](int64_t, int64_t) {
   };
 };
 
-// What a file turned out to be.
+// A corrupt image.
 struct Problem {
   std::string name;
   std::string reason;  // "ends early"
@@ -32,13 +32,13 @@ struct Problem {
 struct PackReport {
   int64_t images = 0;
   int64_t shrunk = 0;
-  uint64_t bytes = 0;             // of the pack
-  std::vector<Problem> problems;  // images that are copied though they cannot be decoded
+  uint64_t bytes = 0;             // size of the pack
+  std::vector<Problem> problems;  // images that were copied although they cannot be decoded
 };
 
-// Writes all images of `store` into a pack, in their order. Those that need not be smaller are
-// copied byte for byte, and so are corrupt ones, so that numbers stay what they were. The file
-// appears when it is whole; a failure is an Error (74) and leaves nothing.
+// Writes all images of `store` into a pack, in order. Images that need no scaling are copied
+// unchanged. So are corrupt images, to keep the numbers of the samples. The file appears when it is
+// complete. Throws an Error (74) and leaves no file on failure.
 PackReport write_pack(const Store& store,
                       const std::string& split,
                       const std::filesystem::path& file,

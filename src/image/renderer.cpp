@@ -8,10 +8,10 @@
 namespace lockstep::image {
 namespace {
 
-constexpr int64_t kPixelBytes = 3;  // RGB, of the output
-constexpr size_t kSourceBytes = 4;  // RGBX
+constexpr int64_t kPixelBytes = 3;  // output: RGB
+constexpr size_t kSourceBytes = 4;  // source: RGBX
 
-// The box of the upright image where the file has it.
+// Converts a box of the upright image to the stored image.
 Box as_stored(Box box, Size upright, const Orientation& orientation) {
   if (orientation.flips_x) {
     box = {.left = upright.width - box.right,
@@ -31,8 +31,9 @@ Box as_stored(Box box, Size upright, const Orientation& orientation) {
   return box;
 }
 
-// The smallest size to decode at which the box still has the pixels of the output. Of libjpeg's
-// sizes only those that it has vector code for: the others take longer than the whole.
+// The smallest decoding size at which the box has at least as many pixels as the output. Only
+// powers of two: libjpeg-turbo has no SIMD code for other sizes, which are slower than the full
+// size.
 int choose_eighths(const Box& box, Size size) {
   const double width = box.right - box.left;
   const double height = box.bottom - box.top;
@@ -49,7 +50,7 @@ struct Span {
   double end;
 };
 
-// One edge of length `pixels`, at a smaller size.
+// Scales one edge of length `pixels` to the decoding size.
 Axis::Plan plan_axis(Span box, Span limits, int pixels, int eighths, int outputs) {
   const double scale = static_cast<double>(eighths) / JpegDecoder::kWhole;
   return {.begin = box.begin * scale,
@@ -82,7 +83,7 @@ void Renderer::render(const Crop& crop, Size size, uint8_t* output) {
       {box.left, box.right}, {limits.left, limits.right}, header_.width, eighths, stored.width));
   rows_.prepare(plan_axis(
       {box.top, box.bottom}, {limits.top, limits.bottom}, header_.height, eighths, stored.height));
-  // One more column on each side: libjpeg smooths colours between neighbours.
+  // One more column on each side, because chroma upsampling uses neighbours.
   const int left = std::max(columns_.lowest() - 1, 0);
   const int right = std::min(columns_.highest() + 1, scaled_pixels(header_.width, eighths));
   const Region region = decoder_.start(eighths,
@@ -91,7 +92,7 @@ void Renderer::render(const Crop& crop, Size size, uint8_t* output) {
                                         .width = right - left,
                                         .height = rows_.highest() - rows_.lowest()});
 
-  // Steps through the output, upright, for one to the right and one down in the upright image.
+  // Byte steps in the output for one pixel to the right and one row down in the upright image.
   int64_t x_step = kPixelBytes;
   int64_t y_step = kPixelBytes * size.width;
   uint8_t* start = output;

@@ -19,16 +19,16 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-// Decodes a part of a JPEG file and scales it, upright. Keeps its memory from file to file; one
-// thread at a time. Throws Corrupt.
+// Decodes a part of a JPEG file and scales it, upright. Buffers are reused for the next file. Use a
+// renderer from one thread. Throws Corrupt.
 class Renderer {
  public:
   explicit Renderer(Damage damage = Damage::Tolerated) : decoder_(damage) {}
 
-  // Reads the header; the size of the upright image. `file` must stay until render() is done.
+  // Reads the header; returns the upright size. `file` must stay valid until render() returns.
   Size open(std::span<const std::byte> file);
 
-  // Writes RGB, row by row, of the file opened last; once for each open().
+  // Writes the opened file as RGB, row by row. Call it once after each open().
   void render(const Crop& crop, Size size, uint8_t* output);
 
  private:
@@ -39,7 +39,7 @@ class Renderer {
   Axis columns_;
   Axis rows_;
   Resampler resampler_;
-  std::vector<uint8_t> ring_;  // the source rows read last
+  std::vector<uint8_t> ring_;  // the most recent source rows
   std::vector<const uint8_t*> blended_rows_;
 };
 

@@ -12,21 +12,21 @@ namespace {
 
 constexpr size_t kChannels = 4;
 
-// Whole numbers in a float are exact up to 2^24: 255 levels, 2^4 steps each after the rows are
-// blended, times weights of 2^12. So every sum below is exact, in any order.
+// Integers in a float are exact up to 2^24. A blended value has 8 + 4 bits and the weights sum up
+// to 2^12, so every sum below is exact in any order.
 constexpr int kKeptBits = 4;
 constexpr int kWeightBits = 12;
 static_assert(Axis::kOne == 1 << kWeightBits);
 
-// Where processors differ in what vectors they have, code for both kinds is there, and the one that
-// runs chooses.
+// Compiles a version for AVX2 and one for other x86-64 processors; the loader selects one at run
+// time.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define LOCKSTEP_FOR_ALL_PROCESSORS __attribute__((target_clones("avx2", "default")))
 #else
 #define LOCKSTEP_FOR_ALL_PROCESSORS
 #endif
 
-// Four channels of a pixel; GCC and clang make them one register on every machine.
+// The four channels of a pixel, as a vector type of GCC and clang.
 using Floats = float __attribute__((vector_size(16)));
 using Ints = int32_t __attribute__((vector_size(16)));
 
@@ -36,7 +36,7 @@ Floats load(const float* from) {
   return value;
 }
 
-// sums = or += weights[0] * rows[0] + ... for kRows rows.
+// sums = (or +=) weights[0] * rows[0] + ... over kRows rows.
 template <int kRows, bool kAdds>
 [[gnu::always_inline]] inline void add_rows(const uint8_t* const* rows,
                                             const int16_t* weights,
@@ -72,7 +72,7 @@ template <bool kAdds>
   }
 }
 
-// The rows blended, with kKeptBits more bits than a level has.
+// The weighted sum of the rows, with kKeptBits fractional bits.
 LOCKSTEP_FOR_ALL_PROCESSORS
 void blend_rows(const uint8_t* const* rows,
                 const int16_t* weights,
@@ -91,8 +91,9 @@ void blend_rows(const uint8_t* const* rows,
   }
 }
 
-// Turns exact weights into whole ones of the same sum. What rounding leaves of one goes on to the
-// next, so that none is below 0 and none is off by 1, however many there are.
+// Converts exact weights to integers with the sum kOne. The rounding error of each weight is
+// carried to the next, so that none is negative and each is off by less than 1, for any number of
+// weights.
 void round_weights(const std::vector<double>& exact, int count, int16_t* weights) {
   double total = 0;
   for (int k = 0; k < count; ++k) {
@@ -108,7 +109,7 @@ void round_weights(const std::vector<double>& exact, int count, int16_t* weights
   }
 }
 
-// Weights below 0 may lead out of the levels.
+// Clamps a value to the range of a byte.
 uint8_t to_level(int32_t value) {
   return static_cast<uint8_t>(std::clamp(value, 0, 255));
 }
@@ -153,7 +154,7 @@ void Resampler::prepare(const Axis& columns, int left, int width) {
   const auto taps = static_cast<size_t>(taps_);
   const size_t values = static_cast<size_t>(width) * kChannels;
   sums_.resize(values);
-  // Weights of 0 look past the end of the row.
+  // Padding: taps with weight 0 can read past the end of the row.
   blended_.assign(values + taps * kChannels, 0);
   offsets_.clear();
   weights_.clear();

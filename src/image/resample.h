@@ -7,15 +7,15 @@
 
 namespace lockstep::image {
 
-// Which source pixels make one output pixel, along one edge: a triangle over the source, as wide as
-// the scale asks for (antialiased bilinear, as Pillow and torchvision do it).
+// The source pixels and weights of each output pixel along one edge: a triangle filter whose width
+// follows the scale (antialiased bilinear, as in Pillow and torchvision).
 class Axis {
  public:
-  // Weights are whole numbers that sum up to this.
+  // Weights are integers with this sum.
   static constexpr int kOne = 4096;
 
-  // `outputs` pixels from the interval [begin, end) of the source, of which only pixels from
-  // `lowest` up to, not including, `highest` are looked at.
+  // Maps the interval [begin, end) of the source to `outputs` pixels. Only the source pixels
+  // [lowest, highest) are used.
   struct Plan {
     double begin = 0;
     double end = 0;
@@ -26,14 +26,14 @@ class Axis {
   void prepare(const Plan& plan);
 
   int outputs() const { return static_cast<int>(first_.size()); }
-  int taps() const { return taps_; }  // weights of each output; the last may be 0
+  int taps() const { return taps_; }  // weights per output; the last ones can be 0
   int first(int output) const { return first_[static_cast<size_t>(output)]; }
   int count(int output) const { return count_[static_cast<size_t>(output)]; }
   const int16_t* weights(int output) const {
     return weights_.data() + static_cast<size_t>(output) * static_cast<size_t>(taps_);
   }
 
-  // The source pixels that are needed at all.
+  // The range of source pixels that is needed.
   int lowest() const { return lowest_; }
   int highest() const { return highest_; }
 
@@ -47,12 +47,12 @@ class Axis {
   std::vector<double> exact_;
 };
 
-// Makes output rows of RGB from source rows of RGBX. All arithmetic is in whole numbers, also where
-// they are kept as floats, so that all machines give the same pixels.
+// Computes output rows of RGB from source rows of RGBX. All values are integers, also those in
+// floats, so that all machines give identical pixels.
 class Resampler {
  public:
-  // Columns are counted as `columns` counts them; rows given to write() begin at column `left` and
-  // have `width` pixels.
+  // Rows passed to write() begin at column `left`, in the numbering of `columns`, and have `width`
+  // pixels.
   void prepare(const Axis& columns, int left, int width);
 
   // Blends `count` source rows by `weights` and writes one output row.
@@ -64,9 +64,9 @@ class Resampler {
 
  private:
   int taps_ = 0;
-  std::vector<int64_t> offsets_;  // of the first value of each output
+  std::vector<int64_t> offsets_;  // offset of the first value of each output
   std::vector<float> weights_;
-  std::vector<int32_t> sums_;  // of a source row, value by value
+  std::vector<int32_t> sums_;  // weighted sums of the source rows
   std::vector<float> blended_;
 };
 

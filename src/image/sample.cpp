@@ -15,13 +15,13 @@ bool is_interval(double least, double most) {
 
 void require_sense(const Recipe& recipe) {
   if (recipe.size < 1 || (!recipe.augments && recipe.resize < recipe.size)) {
-    throw Error(ExitCode::Usage, "cannot make samples: the middle is larger than the image")
+    throw Error(ExitCode::Usage, "cannot make samples: the crop is larger than the resized image")
         .fact("size", std::to_string(recipe.size))
         .fact("resize", std::to_string(recipe.resize));
   }
   if (recipe.augments && (!is_interval(recipe.min_area, recipe.max_area) || recipe.max_area > 1 ||
                           !is_interval(recipe.min_ratio, recipe.max_ratio))) {
-    throw Error(ExitCode::Usage, "cannot make samples: no part of an image is as asked for")
+    throw Error(ExitCode::Usage, "cannot make samples: invalid area or ratio of random crops")
         .fact("area", fmt::format("{} to {}", recipe.min_area, recipe.max_area))
         .fact("ratio", fmt::format("{} to {}", recipe.min_ratio, recipe.max_ratio));
   }

@@ -11,16 +11,16 @@
 
 namespace lockstep::image {
 
-// One thread's tools to make samples: libjpeg's state and scratch memory, reused from image to
-// image.
+// Creates samples from JPEG files. It contains the state of libjpeg and scratch memory, which are
+// reused for the next image. Use a Maker from one thread.
 class Maker {
  public:
-  // Throws an Error (64) where the recipe makes no sense.
+  // Throws an Error (64) for an invalid recipe.
   explicit Maker(Recipe recipe);
 
-  // Decodes the part of `file` that the recipe asks for, upright, scales it with antialiasing, and
-  // writes size * size * 3 bytes of RGB, row by row. What is drawn at random depends on `key` and
-  // the image's size alone. Throws Corrupt; `output` then holds anything.
+  // Decodes the crop of `file` given by the recipe, upright, scales it with antialiasing, and
+  // writes size * size * 3 bytes of RGB, row by row. Random choices depend only on `key` and the
+  // size of the image. Throws Corrupt; the content of `output` is then undefined.
   void make(std::span<const std::byte> file, uint64_t key, uint8_t* output);
 
  private:

@@ -26,7 +26,7 @@ std::string objection_to(const fs::path& directory) {
   return {};
 }
 
-// wnids.txt names the classes; where somebody has left it out, the folders do.
+// The classes are in wnids.txt. If it is missing, the folders of train/ are the classes.
 Classes classes_of(const fs::path& directory) {
   std::vector<std::string> ids;
   if (!has_file(directory / "wnids.txt")) {
@@ -36,10 +36,10 @@ Classes classes_of(const fs::path& directory) {
     std::set<std::string> known;
     for (std::string line; lines.next(line);) {
       if (line.find_first_of(" \t/") != std::string::npos) {
-        throw lines.refusal("a line is one class, such as n01443537").fact("found", line);
+        throw lines.refusal("expected one class per line, such as n01443537").fact("found", line);
       }
       if (!known.insert(line).second) {
-        throw lines.refusal(fmt::format("{} comes twice", line));
+        throw lines.refusal(fmt::format("{} appears twice", line));
       }
       ids.push_back(line);
     }
@@ -49,7 +49,7 @@ Classes classes_of(const fs::path& directory) {
   return classes;
 }
 
-// val_annotations.txt: the file, its class and a box, with tabs between them.
+// val_annotations.txt: file, class and box, separated by tabs.
 Labels read_annotations(const fs::path& file) {
   Labels labels;
   labels.source = file;
@@ -57,11 +57,11 @@ Labels read_annotations(const fs::path& file) {
   for (std::string line; lines.next(line);) {
     const std::vector<std::string> fields = split(line, '\t');
     if (fields.size() < 2) {
-      throw lines.refusal("a line is FILE, CLASS and a box, with tabs between them")
+      throw lines.refusal("expected lines of FILE, CLASS and a box, separated by tabs")
           .fact("found", line);
     }
     if (!labels.of.try_emplace(fields[0], Labels::Label{fields[1], lines.number()}).second) {
-      throw lines.refusal(fmt::format("{} comes twice", fields[0]));
+      throw lines.refusal(fmt::format("{} appears twice", fields[0]));
     }
   }
   return labels;
@@ -72,17 +72,17 @@ Sets open_folders(const fs::path& directory) {
   Sets sets;
   sets.train = list_class_folders(directory / "train", classes);
   const fs::path annotations = directory / "val" / "val_annotations.txt";
-  // Rearranged as for torchvision: val/CLASS/. The list may have stayed behind.
+  // Rearranged for torchvision as val/CLASS/. The list can still exist.
   if (!has_folder(directory / "val" / "images")) {
     sets.test = list_class_folders(directory / "val", classes);
   } else if (has_file(annotations)) {
     sets.test = list_labelled(directory / "val" / "images", read_annotations(annotations), classes);
   } else {
     throw Error(ExitCode::Io,
-                fmt::format("cannot use {}: nothing tells the classes of its images",
+                fmt::format("cannot use {}: the classes of its images are unknown",
                             (directory / "val").string()))
         .fact("looked for", annotations.string())
-        .hint("the file from tiny-imagenet-200.zip, or the images in val/CLASS/");
+        .hint("restore the file from tiny-imagenet-200.zip, or move the images to val/CLASS/");
   }
   return sets;
 }
@@ -93,7 +93,7 @@ Sets find_tiny_imagenet(const fs::path& data_dir, Look look) {
   if (data_dir.filename() == "tiny-imagenet-like") {
     const std::string above = quote_for_shell(data_dir.parent_path().string());
     return find_sets(
-        {.title = "drawn images",
+        {.title = "generated images",
          .word = "tiny-imagenet",
          .directories = {data_dir},
          .objection = objection_to,
@@ -112,10 +112,9 @@ Sets find_tiny_imagenet(const fs::path& data_dir, Look look) {
        .objection = objection_to,
        .open = open_folders,
        .hints = {fmt::format("unpack tiny-imagenet-200.zip in {}", data_dir.string()),
-                 fmt::format(
-                     "lockstep data make tiny-imagenet-like --data-dir {}, to train on drawn "
-                     "images",
-                     quote_for_shell(data_dir.string()))}},
+                 fmt::format("lockstep data make tiny-imagenet-like --data-dir {}, to train on "
+                             "generated images",
+                             quote_for_shell(data_dir.string()))}},
       data_dir,
       look);
 }

@@ -10,24 +10,30 @@
 namespace lockstep::memory {
 namespace {
 
-// What is smaller is the C library's business.
+// Smaller requests are left to the C library.
 constexpr size_t kLeast = size_t{1} << 20;
+
+// Sizes are rounded up to a multiple of this, so that requests which differ by a few elements share
+// blocks.
 constexpr size_t kGrain = size_t{1} << 18;
 
-// The process has one, as it has one malloc; it outlives every tensor.
+// Never destroyed: tensors with static lifetime return their blocks after the end of main.
 Blocks& blocks() {
   static auto* const all = new Blocks;
   return *all;
 }
 
+// The deleter of all tensors of BlockAllocator. A block that Blocks does not know came from the
+// default allocator: it was too small, or mmap had failed.
 void give_back_one(void* block) {
   if (block != nullptr && !blocks().give(block)) {
     c10::GetDefaultCPUAllocator()->raw_deallocate(block);
   }
 }
 
-// libtorch changed from one constness of allocate() to the other, and has copy_data() in some
-// versions only: each overrides what there is.
+// Replaces libtorch's CPU allocator. libtorch changed allocate() from const to non-const, and only
+// some versions declare copy_data(). The class therefore defines all three without `override`; in
+// each version, those that the base class declares override it.
 class BlockAllocator final : public c10::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) const { return make(bytes); }
@@ -39,9 +45,10 @@ class BlockAllocator final : public c10::Allocator {
   static at::DataPtr make(size_t bytes) {
     void* block = bytes < kLeast ? nullptr : blocks().take(bytes);
     if (block == nullptr) {
-      // Also where there is no more: it has the words for it.
+      // Also after a failure of mmap: the default allocator throws libtorch's usual message.
       block = c10::GetDefaultCPUAllocator()->raw_allocate(bytes);
     }
+    // Data and context must be the same pointer: Allocator::raw_allocate() requires it.
     return {block, block, &give_back_one, c10::DeviceType::CPU};
   }
 };
@@ -58,6 +65,7 @@ void* Blocks::take(size_t bytes) {
   if (void* block = find_kept(wanted)) {
     return block;
   }
+  // Before mmap, not after it, so that the limit of invariant 4 holds for the peak as well.
   make_room(wanted);
   void* block = os::map_memory(wanted);
   if (block != nullptr) {
@@ -68,7 +76,8 @@ void* Blocks::take(size_t bytes) {
   return block;
 }
 
-// Of the same size, or a little larger.
+// Best fit: the smallest cached block that is large enough, if it is at most 1/8 larger. A looser
+// limit would hand large blocks to small requests and map new ones for the large requests.
 void* Blocks::find_kept(size_t bytes) {
   const auto found = by_size_.lower_bound(bytes);
   if (found == by_size_.end() || found->first > bytes + bytes / 8) {
@@ -99,11 +108,13 @@ bool Blocks::give(void* block) {
   return true;
 }
 
-// Lets go of what came back longest ago where more would be mapped than was ever in use, and a
-// sixteenth.
+// Unmaps the least recently returned blocks until `bytes` more can be mapped within the limit of
+// invariant 4. The new request counts towards the maximum because it will be in use. The margin of
+// 1/16 avoids that blocks whose sizes differ slightly from step to step displace each other.
 void Blocks::make_room(size_t bytes) {
   const size_t most = std::max(most_used_, used_bytes_ + bytes);
   while (!kept_.empty() && used_bytes_ + kept_bytes_ + bytes > most + most / 16) {
+    // by_size_ can contain several blocks of this size; drop() needs the entry of this one.
     const auto [first, last] = by_size_.equal_range(kept_.front().bytes);
     drop(std::find_if(
         first, last, [this](const auto& each) { return each.second == kept_.begin(); }));
@@ -123,7 +134,7 @@ void Blocks::trim() {
   while (!by_size_.empty()) {
     drop(by_size_.begin());
   }
-  most_used_ = used_bytes_;
+  most_used_ = used_bytes_;  // a later, smaller phase must not inherit the limit of this one
 }
 
 size_t Blocks::mapped_bytes() const {
@@ -138,6 +149,7 @@ size_t Blocks::used_bytes() const {
 
 void keep_blocks() {
   static BlockAllocator allocator;
+  // libtorch keeps the allocator with the highest priority; the default is 0.
   c10::SetCPUAllocator(&allocator, /*priority=*/1);
 }
 

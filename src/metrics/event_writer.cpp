@@ -10,9 +10,10 @@ void EventWriter::write(const contract::Event& event) {
     return;
   }
   warned_ = true;
-  // A full disk is every worker's: one of a thousand says so.
+  // A full disk affects all workers alike: only rank 0 warns of it. Other faults may concern this
+  // worker alone.
   if (event.rank == 0 || !file_.is_out_of_room()) {
-    log::warn("cannot write events to {} ({}); training goes on without them",
+    log::warn("cannot write events to {} ({}); training continues without them",
               file_.path().string(),
               file_.fault());
   }

@@ -8,9 +8,9 @@
 
 namespace lockstep::metrics {
 
-// Appends a worker's events to its file, one JSON line each; a full file becomes an old part, as
-// os::RotatingFile does it. A file that cannot be written costs a warning, once, not the training;
-// of a full disk rank 0 warns for all.
+// Appends the events of a worker to its file, one JSON line each. A full file is rotated
+// (os::RotatingFile). If the file cannot be written, write() logs one warning and training
+// continues; if the disk is full, only rank 0 logs it. Use a writer from one thread.
 class EventWriter {
  public:
   explicit EventWriter(const std::filesystem::path& file) : file_(file) {}

@@ -6,8 +6,9 @@ namespace {
 
 constexpr int64_t kBest = 5;
 
-// How many of `scores` stand above that of the target: higher, or equal and before it. What is not
-// a number is above all, and a target without one below all.
+// Returns, for each row, the number of scores that rank above the score of the target: those that
+// are higher, and those that are equal and precede it. NaN ranks above every number, and a target
+// whose score is NaN ranks last, so that a diverged model never counts as correct.
 torch::Tensor places(const torch::Tensor& scores, const torch::Tensor& target) {
   const torch::Tensor index = target.clamp_min(0).unsqueeze(1);
   const torch::Tensor own = scores.gather(1, index);
@@ -28,8 +29,8 @@ double number(const torch::Tensor& tensor) {
 
 void Meter::add(const torch::Tensor& mean_loss, int64_t samples) {
   torch::NoGradGuard no_grad;
-  // A mean of float32 over many batches loses digits if it is added up in float32. One operator:
-  // small networks feel each of them.
+  // Accumulated in float64, because a float32 sum over many batches loses digits. A single operator
+  // converts, multiplies and adds: for small networks the launch overhead of each one is visible.
   if (!loss_sum_.defined()) {
     loss_sum_ = torch::zeros({}, mean_loss.options().dtype(torch::kFloat64).requires_grad(false));
   }
@@ -42,7 +43,7 @@ void Meter::add_scores(const torch::Tensor& scores, const torch::Tensor& target,
   add_to(correct_, scores.argmax(1).eq(target).sum());
   scored_ += target.size(0);
   if (with_top5 && scores.dim() == 2 && scores.size(1) > kBest) {
-    // A target below 0 is none of the classes.
+    // A negative target is not a class; places() has clamped it to 0.
     add_to(correct5_, places(scores, target).lt(kBest).logical_and(target.ge(0)).sum());
     scored5_ += target.size(0);
   }

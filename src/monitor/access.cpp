@@ -20,7 +20,7 @@ std::string make_token() {
 }
 
 bool is_same_secret(std::string_view one, std::string_view other) {
-  // How long the secret is, is none.
+  // The length of the token is public.
   if (one.size() != other.size()) {
     return false;
   }

@@ -4,30 +4,30 @@
 #include <string>
 #include <string_view>
 
-// Who may see a dashboard: those who know its token.
+// Access control of the dashboard: a request must carry its token.
 namespace lockstep::monitor {
 
-// 128 random bits as 32 digits, from the system's source.
+// 128 bits from the random source of the system, as 32 hexadecimal digits.
 std::string make_token();
 
-// Whether two texts are the same, in a time that tells nothing of where they differ.
+// Compares two strings in constant time, so that the duration does not reveal where they differ.
 bool is_same_secret(std::string_view one, std::string_view other);
 
-// The value of a cookie in a request's Cookie line ("a=1; b=2"); empty: it has none.
+// The value of a cookie in the Cookie header of a request ("a=1; b=2"); empty if it is missing.
 std::string cookie_of(std::string_view line, std::string_view name);
 
-// A lock with one key. The cookie has a name of its own, as browsers do not keep the cookies of two
-// ports of a machine apart.
+// Checks requests against one token. The name of the cookie is random, because browsers share
+// cookies between all ports of a host: two dashboards would otherwise overwrite each other's.
 class Access {
  public:
   explicit Access(std::string token = make_token());
 
   const std::string& token() const { return token_; }
 
-  // What a request may bring: a query's token, its Cookie line, its Authorization line.
+  // Accepts the token from the query, from the Cookie header or from the Authorization header.
   bool admits(std::string_view token, std::string_view cookies, std::string_view bearer) const;
 
-  // The Set-Cookie line that lets a browser in from now on.
+  // The Set-Cookie header that admits a browser to later requests.
   std::string cookie() const;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 using Table = std::array<uint32_t, 256>;
 
 constexpr Table make_table() {
-  constexpr uint32_t kPolynomial = 0x82f63b78U;
+  constexpr uint32_t kPolynomial = 0x82f63b78U;  // 0x1edc6f41 with its bits reversed
   Table table = {};
   for (uint32_t byte = 0; byte < table.size(); ++byte) {
     uint32_t value = byte;

@@ -6,7 +6,7 @@
 
 namespace lockstep::monitor {
 
-// The CRC-32 of Castagnoli, as in iSCSI and in TensorFlow's files.
+// CRC-32C (Castagnoli), as in iSCSI and in TensorFlow's record files.
 uint32_t crc32c(std::string_view bytes);
 
 }  // namespace lockstep::monitor

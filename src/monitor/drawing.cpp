@@ -14,7 +14,7 @@ constexpr size_t kEighths = 8;
 constexpr std::array<const char*, kEighths> kParts = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
 constexpr std::array<const char*, kEighths> kHeights = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
-// Where a letter of UTF-8 begins.
+// Whether a byte starts a UTF-8 sequence.
 bool is_begin(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
 }

@@ -6,25 +6,26 @@
 #include <string>
 #include <string_view>
 
-// Text that is drawn with: a column is one letter of Unicode, none is wider.
+// Drawing with text. A column is one Unicode code point; wide characters are not supported.
 namespace lockstep::monitor {
 
-// "███▌    ": `share` of `columns`, in eighths of a column; 0 to 1, beyond it is cut.
+// "███▌    ": a bar of `share` of `columns`, in eighths of a column. Clamps `share` to 0..1.
 std::string bar(double share, size_t columns);
 
-// "▁▂▅█": one letter per value from the least to the greatest; a blank for what is no number.
+// "▁▂▅█": one character per value, scaled from the minimum to the maximum; a blank for a value
+// that is not finite.
 std::string curve(std::span<const double> values);
 
 size_t columns_of(std::string_view text);
 
-// The first `columns` of a text.
+// The first `columns` columns of a text.
 std::string cut(std::string_view text, size_t columns);
 
-// Filled with blanks on one side, and cut where it is longer.
+// The text aligned to the left or right in `columns` columns; cut if it is longer.
 std::string left(std::string_view text, size_t columns);
 std::string right(std::string_view text, size_t columns);
 
-// "987M", "12.3G": at most five letters.
+// "987M", "12.3G": at most five characters.
 std::string short_bytes(int64_t bytes);
 
 }  // namespace lockstep::monitor

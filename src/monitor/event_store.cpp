@@ -33,12 +33,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Events of an attempt before the last start are older than this, whatever the nodes' clocks say.
+// Clocks of nodes differ. An event counts as older than the last start of rank 0, and so as part of
+// an earlier attempt, only if it is older by more than this.
 constexpr double kClockSeconds = 1;
 
 enum class Source { Rank, Node, Output };
 
-// Of which kind a file of RUN/events is; nothing for others, and for those put aside.
+// The source of a file in RUN/events. Nothing for other files and for rotated ones (FILE.1), which
+// LineTail reads together with the current file.
 std::optional<Source> find_source(std::string_view name) {
   constexpr std::string_view kEnd = ".jsonl";
   if (!name.ends_with(kEnd)) {
@@ -111,7 +113,7 @@ struct EventStore::Content {
   std::optional<os::FileLook> state_look;
   std::optional<os::FileLook> plan_look;
   std::vector<std::string> command;
-  Snapshot gang;  // what rank 0 has told of all
+  Snapshot gang;  // the fields that rank 0 reports for the run as a whole
   int starts = 0;
   double last_start = 0;
   int64_t events = 0;
@@ -232,7 +234,7 @@ void EventStore::Content::take_worker(const contract::Event& event) {
   }
 }
 
-// Rank 0 speaks for the gang: every rank tells the same of it.
+// Values of the run as a whole are the same on every rank; they are taken from rank 0.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): one branch for each kind of event
 void EventStore::Content::take_leader(const contract::Event& event) {
   const int64_t step = whole_of(event, "step", -1);
@@ -346,7 +348,7 @@ RankRecord& EventStore::Content::rank(int number) {
   return ranks.try_emplace(number, number, table).first->second;
 }
 
-// Those that are not known: where rank 0 was then, by itself or by its output.
+// Replaces unknown steps by the step of rank 0 at that time, from its events or its output.
 void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
   auto found = table.all().find("step");
   found = found == table.all().end() ? table.all().find("output/step") : found;
@@ -416,7 +418,8 @@ void EventStore::Content::describe_training(Snapshot& snapshot) const {
   }
 }
 
-// Those of the last attempt: one that was larger has left files of ranks that are no more.
+// The ranks of the last attempt. A larger earlier attempt leaves files of ranks that no longer
+// exist.
 std::vector<RankView> EventStore::Content::views(int world_size) const {
   std::vector<RankView> views;
   for (const auto& [number, record] : ranks) {
@@ -424,7 +427,7 @@ std::vector<RankView> EventStore::Content::views(int world_size) const {
       break;
     }
     RankView view = record.view();
-    if (view.time < last_start - kClockSeconds) {  // of an attempt before
+    if (view.time < last_start - kClockSeconds) {  // no event in this attempt yet
       view.step = -1;
       view.step_seconds.reset();
       view.own_seconds.reset();
@@ -450,7 +453,7 @@ Snapshot EventStore::snapshot() const {
   for (const auto& [number, record] : content.ranks) {
     most = std::max(most, record.steps_per_event());
   }
-  // Ranks report at moments of their own, so one may be two reports behind and yet not late.
+  // Ranks do not report at the same time, so a rank can be two reports behind without being late.
   mark_stragglers(snapshot.ranks, static_cast<int64_t>(std::ceil(2 * most)) + 1);
   return snapshot;
 }

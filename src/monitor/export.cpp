@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kEver = std::numeric_limits<double>::infinity();
 constexpr size_t kAll = std::numeric_limits<size_t>::max() / 2;
 
-// Whether a name is what a pattern stands for; recursion is as deep as it has stars.
+// Whether a name matches a pattern. The depth of the recursion is the number of stars.
 bool fits(std::string_view name, std::string_view pattern) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) {
@@ -38,18 +38,18 @@ bool fits(std::string_view name, std::string_view pattern) {
   return false;
 }
 
-// There may be thousands.
+// The first names only: there may be thousands.
 std::string some_of(std::vector<std::string> names) {
   constexpr size_t kSome = 12;
   if (names.empty()) {
-    return "no series at all";
+    return "no series";
   }
   const size_t more = names.size() - std::min(kSome, names.size());
   names.resize(names.size() - more);
   return join(names, " ") + (more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-// As RFC 4180 wants it.
+// Quotes a CSV field as in RFC 4180.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
     return text;
@@ -81,9 +81,9 @@ std::vector<std::string> choose_series(const EventStore& store,
                  std::back_inserter(chosen),
                  [&pattern](const std::string& name) { return fits(name, pattern); });
     if (chosen.size() == before) {
-      throw Error(ExitCode::Usage, fmt::format("cannot find the series '{}'", pattern))
+      throw Error(ExitCode::Usage, fmt::format("no series matches '{}'", pattern))
           .fact("found", some_of(names), "RUN/events")
-          .hint(find_closest(pattern, names).value_or("without --series: all of them"));
+          .hint(find_closest(pattern, names).value_or("omit --series to export all series"));
     }
   }
   std::sort(chosen.begin(), chosen.end());

@@ -7,15 +7,15 @@
 
 #include "monitor/event_store.h"
 
-// A run as a file for other programs, docs/watch.md.
+// Exports a run as a file for other programs; docs/watch.md describes the formats.
 namespace lockstep::monitor {
 
-// The series that are meant by `patterns`, where * stands for any letters; all where there is none.
-// Throws an Error (64) that quotes a pattern that means none.
+// The series that match any of `patterns`, in which * matches any characters; all series if there
+// are no patterns. Throws an Error (64) that quotes a pattern without a match.
 std::vector<std::string> choose_series(const EventStore& store,
                                        const std::vector<std::string>& patterns);
 
-// Whether `patterns` mean a series of this name.
+// Whether a name matches any of `patterns`.
 bool is_chosen(std::string_view name, const std::vector<std::string>& patterns);
 
 // kind,name,time,step,mean,low,high,text: a row per point of a series and per mark.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNotTold = std::numeric_limits<double>::quiet_NaN();
 
-// Of those that were told; NaN: none was.
+// The median of the values that are known; NaN if none is.
 double median_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
   if (values.empty()) {
@@ -38,7 +38,7 @@ Span span_of(const std::vector<std::vector<Point>>& curves) {
   return span;
 }
 
-// The mean of the points in each column.
+// The mean of the points in each column; NaN for a column without points.
 std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span, size_t columns) {
   std::vector<double> sums(columns, 0);
   std::vector<int> counts(columns, 0);

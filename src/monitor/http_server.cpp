@@ -16,10 +16,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Every page that listens to the news keeps one.
+// Each open page occupies a thread with its /api/events connection. The pool is larger than
+// kMostListeners so that other requests are always served.
 constexpr size_t kThreads = 32;
 constexpr int kMostListeners = 16;
-// Between two news: a page asks for much on each.
+// Minimum time between two events: a page sends several requests for each.
 constexpr milliseconds kNewsPause(1000);
 constexpr milliseconds kNewsPatience(500);
 
@@ -41,7 +42,8 @@ struct HttpServer::Listener {
     server.new_task_queue = [] {
       return new httplib::ThreadPool(kThreads);
     };
-    // Without SO_REUSEPORT, httplib's habit: a second server on the port must fail.
+    // httplib sets SO_REUSEPORT by default, which would let a second server share the port instead
+    // of failing.
     server.set_socket_options([](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
@@ -58,7 +60,7 @@ struct HttpServer::Listener {
     server.Get("/api/events", [this](const auto&, auto& response) { tell_news(response); });
     server.Get(".*", [this](const auto& request, auto& response) { answer(request, response); });
     server.set_exception_handler([](const auto&, auto& response, const std::exception_ptr&) {
-      write_plain(response, 500, "cannot answer: a bug of lockstep");
+      write_plain(response, 500, "internal error: this is a bug in lockstep");
     });
   }
 
@@ -69,12 +71,12 @@ struct HttpServer::Listener {
                        request.get_header_value("Authorization"))) {
       write_plain(response,
                   403,
-                  "cannot show this run: the token is missing or wrong; the address that lockstep "
-                  "dashboard has printed has it.");
+                  "access denied: the token is missing or wrong; open the address that lockstep "
+                  "dashboard printed.");
       return httplib::Server::HandlerResponse::Handled;
     }
     if (request.method != "GET" && request.method != "HEAD") {
-      write_plain(response, 405, "cannot change anything here: a dashboard only reads.");
+      write_plain(response, 405, "method not allowed: the dashboard is read-only.");
       return httplib::Server::HandlerResponse::Handled;
     }
     return httplib::Server::HandlerResponse::Unhandled;
@@ -93,10 +95,11 @@ struct HttpServer::Listener {
   void tell_news(httplib::Response& response) {
     if (++listeners > kMostListeners) {
       --listeners;
-      write_plain(response, 503, "cannot send news to so many pages: close some of them.");
+      write_plain(response, 503, "too many open pages receive updates: close some of them.");
       return;
     }
-    // The first line comes at once, so that the browser knows that it is connected.
+    // Sends the first line immediately, so that the browser reports the connection as open. A
+    // comment line is sent when nothing has changed, so that a closed connection is detected.
     response.set_chunked_content_provider(
         "text/event-stream",
         [this, seen = uint64_t{0}, is_first = true](size_t, httplib::DataSink& sink) mutable {
@@ -143,8 +146,8 @@ HttpServer::HttpServer(Site& site, const Access& access, const Options& options)
   if (listener_->port <= 0) {
     throw Error(ExitCode::Unavailable,
                 fmt::format("cannot listen on {}:{}", options.address, options.port))
-        .fact("reason", "the port is taken or not allowed, or the address is not of this machine")
-        .hint("--port 0 takes a free one; --bind 127.0.0.1 is always of this machine");
+        .fact("reason", "the port is in use or privileged, or the address is not of this host")
+        .hint("use --port 0 for a free port, or --bind 127.0.0.1, which exists on every host");
   }
   listener_->thread = std::jthread([&server] { server.listen_after_bind(); });
   while (!server.is_running()) {

@@ -9,19 +9,20 @@
 
 namespace lockstep::monitor {
 
-// Whether this lockstep was built with cpp-httplib.
+// Whether lockstep was built with cpp-httplib.
 bool has_http_server();
 
-// A site on a TCP port, for those who know the token, until the end of its life. /api/events sends
-// a line for every change, as server-sent events. `site` and `access` must outlive it.
+// Serves a site on a TCP port to clients that have the token, until the object is destroyed.
+// /api/events sends a server-sent event for every change. `site` and `access` must outlive it.
 class HttpServer {
  public:
   struct Options {
     std::string address = "127.0.0.1";
-    int port = 0;  // 0: a free one
+    int port = 0;  // 0: any free port
   };
 
-  // Throws an Error (69) when it cannot listen there, or was built without.
+  // Throws an Error (69) if it cannot listen on the address, or if lockstep was built without
+  // cpp-httplib.
   HttpServer(Site& site, const Access& access, const Options& options);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -2,7 +2,7 @@
 #include "lockstep/error.h"
 #include "monitor/http_server.h"
 
-// A build without cpp-httplib.
+// Stubs for a build without cpp-httplib.
 namespace lockstep::monitor {
 
 struct HttpServer::Listener {};
@@ -13,7 +13,7 @@ bool has_http_server() {
 
 HttpServer::HttpServer(Site&, const Access&, const Options&) {
   throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
-      .hint("a lockstep built with libcpp-httplib-dev; lockstep status and logs need nothing");
+      .hint("install libcpp-httplib-dev and rebuild lockstep, or use lockstep watch");
 }
 
 HttpServer::~HttpServer() = default;

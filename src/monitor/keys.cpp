@@ -24,7 +24,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSequenc
      {"[1~", "home"},
      {"[4~", "end"}}};
 
-// How long a sequence after Escape is: "[" or "O", then numbers, then one letter.
+// The length of the sequence after Escape: "[" or "O", then parameters, then a final byte from '@'
+// to '~' (ECMA-48).
 size_t length_of(std::string_view sequence) {
   if (sequence.empty() || (sequence[0] != '[' && sequence[0] != 'O')) {
     return 0;
@@ -36,13 +37,13 @@ size_t length_of(std::string_view sequence) {
   return length < sequence.size() ? length + 1 : length;
 }
 
-// How long the letter of UTF-8 is that begins with this byte.
+// The length of the UTF-8 sequence that starts with this byte.
 size_t letter_length(char byte) {
   const auto bits = static_cast<unsigned char>(byte);
   return bits < 0xC0U ? 1 : bits < 0xE0U ? 2 : bits < 0xF0U ? 3 : 4;
 }
 
-// The key of a sequence after Escape; empty: one that is not used here.
+// The key of a sequence after Escape; empty if the sequence is unknown.
 std::string_view key_of(std::string_view sequence) {
   if (sequence.empty()) {
     return "escape";
@@ -55,11 +56,11 @@ std::string_view key_of(std::string_view sequence) {
 }
 
 struct Key {
-  std::string_view name;  // empty: none
-  size_t length = 1;      // of what was sent
+  std::string_view name;  // empty: an unknown sequence or control character
+  size_t length = 1;      // bytes that it consumes
 };
 
-// The first key of `bytes`, which are some.
+// The first key in `bytes`, which must not be empty.
 Key first_key(std::string_view bytes) {
   const char first = bytes.front();
   if (first == kEscape) {

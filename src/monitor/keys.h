@@ -7,8 +7,8 @@
 
 namespace lockstep::monitor {
 
-// What a terminal sends for keys, as the names that press() takes. Pure. A sequence that is none of
-// these is left out; an Escape that nothing follows is the key.
+// Translates the bytes that a terminal sends into the names of keys that press() accepts. Unknown
+// escape sequences are dropped. An Escape at the end of `bytes` is the Escape key.
 std::vector<std::string> keys_of(std::string_view bytes);
 
 }  // namespace lockstep::monitor

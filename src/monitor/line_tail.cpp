@@ -21,7 +21,7 @@ bool LineTail::read(const Take& take) {
   if (!look) {
     return has_news;
   }
-  if (identity_ == look->identity && look->size < offset_) {  // emptied, and written anew
+  if (identity_ == look->identity && look->size < offset_) {  // truncated by its writer
     begin_file();
     ++losses_;
   }
@@ -31,7 +31,7 @@ bool LineTail::read(const Take& take) {
   return read_file(file_, look->identity, take) || has_news;
 }
 
-// The newest first.
+// The rotated files, the newest first.
 std::vector<LineTail::Aside> LineTail::find_aside() const {
   std::vector<Aside> aside;
   for (;;) {
@@ -45,7 +45,8 @@ std::vector<LineTail::Aside> LineTail::find_aside() const {
   }
 }
 
-// The rest of the file that was read last, and those that came between it and the newest.
+// Reads the rest of the file that was read last, which has been rotated, and all files between it
+// and the current one, the oldest first.
 bool LineTail::catch_up(const Take& take) {
   const std::vector<Aside> aside = find_aside();
   size_t oldest = aside.size();
@@ -53,7 +54,7 @@ bool LineTail::catch_up(const Take& take) {
     const auto found = std::find_if(aside.begin(), aside.end(), [this](const Aside& one) {
       return one.identity == *identity_;
     });
-    if (found == aside.end()) {  // it is gone: what it still had, nobody knows
+    if (found == aside.end()) {  // deleted: the lines that were not read yet are lost
       begin_file();
       identity_.reset();
       ++losses_;
@@ -69,7 +70,8 @@ bool LineTail::catch_up(const Take& take) {
   return has_news;
 }
 
-// Stops where the name means another file by now: the next look will tell.
+// Stops if the path refers to another file, because it was rotated meanwhile. The next call of
+// read() then finds the old file under its new name and continues at offset_.
 bool LineTail::read_file(const std::filesystem::path& path,
                          const os::FileIdentity& expected,
                          const Take& take) {

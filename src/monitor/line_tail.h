@@ -14,18 +14,22 @@
 
 namespace lockstep::monitor {
 
-// The lines of a file that somebody writes, and now and then puts aside as FILE.1 (FILE.2, ... are
-// older still) to begin a new one. Keeps no file open, as there may be thousands.
+// Follows the lines of a file that another process appends to and rotates: FILE becomes FILE.1,
+// FILE.1 becomes FILE.2, and a new FILE starts. Files are recognized by device and inode, so a
+// rotation between two reads loses no line unless the rotated file has been deleted. Keeps no file
+// open, because there may be thousands.
 class LineTail {
  public:
   using Take = std::function<void(std::string_view line)>;
 
   explicit LineTail(std::filesystem::path file) : file_(std::move(file)) {}
 
-  // Gives every whole line that is new, in order, the oldest files first; true if there were bytes.
+  // Passes every new complete line to `take`, in the order in which they were written. Returns
+  // whether there were new bytes.
   bool read(const Take& take);
 
-  // Lines that were too long, and files that were gone before they were read to their end.
+  // Number of lines that were too long, plus files that were deleted or truncated before they were
+  // read completely.
   int64_t losses() const { return losses_; }
 
  private:
@@ -42,10 +46,10 @@ class LineTail {
   void begin_file();
 
   std::filesystem::path file_;
-  std::optional<os::FileIdentity> identity_;  // of what was read last
-  uint64_t offset_ = 0;
-  std::string rest_;  // of the last line, which is not finished
-  bool is_skipping_ = false;
+  std::optional<os::FileIdentity> identity_;  // of the file that was read last
+  uint64_t offset_ = 0;                       // in that file
+  std::string rest_;                          // start of a line whose end is not written yet
+  bool is_skipping_ = false;                  // until the end of a line that is too long
   int64_t losses_ = 0;
 };
 

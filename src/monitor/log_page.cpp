@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 constexpr uint64_t kChunkBytes = 1ULL << 20;
 constexpr size_t kMostOfALine = 4096;
 
-// Gives `take` each whole line from `begin` on, with its offset, until there are no more or `take`
-// returns false; then the offset after the last one that was taken.
+// Passes each complete line from `begin` on to `take`, with its offset, until the end of the file
+// or until `take` returns false. Returns the offset after the last line that was taken.
 template <typename Take>
 uint64_t each_line(const os::InputFile& file, uint64_t begin, Take take) {
   std::string rest;
@@ -45,7 +45,7 @@ uint64_t each_line(const os::InputFile& file, uint64_t begin, Take take) {
   return offset;
 }
 
-// Where a line begins, at `wanted` or behind it.
+// The offset of the first line that starts at `wanted` or later.
 uint64_t begin_of_line(const os::InputFile& file, uint64_t wanted) {
   if (wanted == 0) {
     return 0;
@@ -79,7 +79,8 @@ LogPage read_log(const fs::path& path, const LogWish& wish) {
   const os::InputFile file(path);
   const std::string word = to_lower(wish.search);
   const bool is_tail = !wish.after || *wish.after > file.size();
-  // Without a search the last lines are near the end: 4 KiB each is more than any of them has.
+  // Without a search only the end of the file is read. Lines are truncated to 4 KiB, so this many
+  // bytes are enough unless lines are longer.
   const uint64_t most = word.empty()
                             ? std::min<uint64_t>(wish.most_bytes, wish.most_lines * kMostOfALine)
                             : wish.most_bytes;

@@ -12,28 +12,30 @@ namespace lockstep::monitor {
 
 struct LogLine {
   uint64_t offset = 0;  // of its first byte in the file
-  std::string text;     // without its end; cut where it is very long
+  std::string text;     // without the line end; truncated if it is very long
 
   bool operator==(const LogLine&) const = default;
 };
 
-// Some lines of a log.
+// A range of lines of a log.
 struct LogPage {
   std::vector<LogLine> lines = {};
-  uint64_t next = 0;           // the offset to go on from
+  uint64_t next = 0;           // offset at which the next page starts
   uint64_t size_bytes = 0;     // of the file
-  uint64_t searched_from = 0;  // where the search began: a long file is read from near its end
+  uint64_t searched_from = 0;  // offset at which the search started; of a long file only the end
+                               // is read
 };
 
 struct LogWish {
-  std::string search = {};             // only lines with it, in small or capital letters
+  std::string search = {};             // only lines that contain it; case-insensitive
   std::optional<uint64_t> after = {};  // the `next` of an earlier page; absent: the newest lines
   size_t most_lines = 500;
-  uint64_t most_bytes = 64ULL << 20;  // read at a time
+  uint64_t most_bytes = 64ULL << 20;  // maximum to read for one page
 };
 
-// Reads whole lines only: what has no end yet comes with a later page. A file that is not there is
-// an empty one; one that has become shorter than `after` is read anew. Throws an Error (74).
+// Reads complete lines only: a line without its end is part of a later page. A missing file counts
+// as empty. A file that is now shorter than `after` is read again from near its end. Throws an
+// Error (74) if the file cannot be read.
 LogPage read_log(const std::filesystem::path& path, const LogWish& wish);
 
 }  // namespace lockstep::monitor

@@ -9,18 +9,19 @@
 
 namespace lockstep::monitor {
 
-// A page in Prometheus' text format, metric by metric.
+// Writes a page in the Prometheus text format, metric by metric.
 class MetricPage {
  public:
   using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
-  // Begins a metric, "gauge" or "counter"; its head is written only if a value comes.
+  // Starts a metric of type "gauge" or "counter". Its HELP and TYPE lines are written with the
+  // first value, so a metric without values is absent.
   void begin(std::string_view name, std::string_view type, std::string_view help);
 
-  // A value of the metric that was begun last. A label without content is left out.
+  // Adds a value of the current metric. Labels with an empty value are omitted.
   void add(const Labels& labels, double value);
 
-  // Nothing where there is no value.
+  // Adds nothing if there is no value.
   template <typename Number>
   void add(const Labels& labels, const std::optional<Number>& value) {
     if (value) {

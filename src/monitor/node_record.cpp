@@ -23,7 +23,7 @@ Traffic traffic_of(const contract::NodeSample& sample) {
   return sum;
 }
 
-// Nothing after a counter has begun anew.
+// Nothing if the counter was reset between the two samples.
 std::optional<double> rate_of(int64_t before, int64_t after, double seconds) {
   return after < before || seconds <= 0
              ? std::nullopt

@@ -9,7 +9,7 @@
 
 namespace lockstep::monitor {
 
-// What one agent has told of its node so far.
+// The samples of one agent about its node.
 class NodeRecord {
  public:
   NodeRecord(int node, SeriesTable& table) : node_(node), table_(table) {}

@@ -6,7 +6,7 @@
 
 namespace lockstep::monitor {
 
-// A file of the dashboard's page, as web/dist has it and this binary holds it.
+// A file of the dashboard page. The build embeds the files of web/dist into the binary.
 struct PageFile {
   std::string_view name;  // "app.js"
   std::string_view bytes;

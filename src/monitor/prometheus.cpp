@@ -41,23 +41,23 @@ void add_nodes(MetricPage& page, std::span<const Snapshot> runs) {
       }
     }
   };
-  add("lockstep_node_cpu_cores", "Busy cores of those granted.", [](const NodeView& node) {
+  add("lockstep_node_cpu_cores", "Busy cores among those granted.", [](const NodeView& node) {
     return node.sample.cores;
   });
-  add("lockstep_node_cpu_granted_cores", "Cores that the run may use.", [](const NodeView& node) {
+  add("lockstep_node_cpu_granted_cores", "Cores granted to the run.", [](const NodeView& node) {
     return known(node.sample.granted, 1);
   });
-  add("lockstep_node_memory_bytes", "Memory of all workers.", [](const NodeView& node) {
+  add("lockstep_node_memory_bytes", "Memory used by all workers.", [](const NodeView& node) {
     return static_cast<double>(node.sample.memory_bytes);
   });
-  add("lockstep_node_memory_limit_bytes", "What they may use.", [](const NodeView& node) {
+  add("lockstep_node_memory_limit_bytes", "Memory limit.", [](const NodeView& node) {
     return known(node.sample.memory_limit_bytes, 1);
   });
   add_traffic("lockstep_node_network_receive_bytes_total",
-              "Received since the node was started.",
+              "Bytes received since the node was booted.",
               [](const contract::InterfaceSample& interface) { return interface.received_bytes; });
   add_traffic("lockstep_node_network_transmit_bytes_total",
-              "Sent since the node was started.",
+              "Bytes sent since the node was booted.",
               [](const contract::InterfaceSample& interface) { return interface.sent_bytes; });
 }
 
@@ -68,7 +68,7 @@ Labels rank_labels(const Snapshot& run, const RankView& rank) {
 }
 
 void add_phases(MetricPage& page, std::span<const Snapshot> runs) {
-  page.begin("lockstep_rank_phase_seconds", "gauge", "Where the time of a step goes.");
+  page.begin("lockstep_rank_phase_seconds", "gauge", "Time of a step by phase.");
   for (const Snapshot& run : runs) {
     for (const RankView& rank : run.ranks) {
       const Labels labels = rank_labels(run, rank);
@@ -80,7 +80,7 @@ void add_phases(MetricPage& page, std::span<const Snapshot> runs) {
   }
 }
 
-// By rank, for every rank: what is not known of it is left out.
+// Metrics of every rank; unknown values are omitted.
 void add_ranks(MetricPage& page, std::span<const Snapshot> runs, double now) {
   const auto add = [&](std::string_view name, std::string_view help, auto value) {
     page.begin(name, "gauge", help);
@@ -90,34 +90,34 @@ void add_ranks(MetricPage& page, std::span<const Snapshot> runs, double now) {
       }
     }
   };
-  add("lockstep_rank_step", "The last step it told of.", [](const RankView& rank) {
+  add("lockstep_rank_step", "Last step that the rank reported.", [](const RankView& rank) {
     return known(rank.step, 0);
   });
-  add("lockstep_rank_steps_behind", "Behind the foremost rank.", [](const RankView& rank) {
+  add("lockstep_rank_steps_behind", "Steps behind the foremost rank.", [](const RankView& rank) {
     return rank.step < 0 ? std::nullopt : std::optional(rank.steps_behind);
   });
-  add("lockstep_rank_straggler", "1: it holds the gang up.", [](const RankView& rank) {
+  add("lockstep_rank_straggler", "1 if the rank is a straggler.", [](const RankView& rank) {
     return rank.is_straggler ? 1.0 : 0.0;
   });
   add("lockstep_rank_own_step_seconds",
-      "A step without waiting for others.",
+      "Step time without waiting for other ranks.",
       [](const RankView& rank) { return rank.own_seconds; });
   add_phases(page, runs);
-  add("lockstep_rank_heartbeat_age_seconds", "Since its last event.", [now](const RankView& rank) {
-    return rank.time > 0 ? std::optional(age(rank.time, now)) : std::nullopt;
-  });
-  add("lockstep_rank_cpu_cores", "Cores that it keeps busy.", [](const RankView& rank) {
-    return rank.cores;
-  });
+  add("lockstep_rank_heartbeat_age_seconds",
+      "Time since the last event of the rank.",
+      [now](const RankView& rank) {
+        return rank.time > 0 ? std::optional(age(rank.time, now)) : std::nullopt;
+      });
+  add("lockstep_rank_cpu_cores", "Busy cores.", [](const RankView& rank) { return rank.cores; });
   add("lockstep_rank_memory_bytes", "Resident memory.", [](const RankView& rank) {
     return rank.memory_bytes;
   });
-  add("lockstep_rank_memory_peak_bytes", "The most so far.", [](const RankView& rank) {
+  add("lockstep_rank_memory_peak_bytes", "Peak resident memory.", [](const RankView& rank) {
     return rank.peak_memory_bytes;
   });
-  add("lockstep_rank_device_memory_bytes", "Of its GPU, by itself.", [](const RankView& rank) {
-    return rank.device_memory_bytes;
-  });
+  add("lockstep_rank_device_memory_bytes",
+      "GPU memory held by the allocator of the rank.",
+      [](const RankView& rank) { return rank.device_memory_bytes; });
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace lockstep::monitor {
 
-// The GPUs of all nodes, under the names, in the units and with the labels of NVIDIA's
-// dcgm-exporter, so that dashboards made for it work here. `run`, `node` and `rank` are ours.
+// Adds the GPUs of all nodes with the names, units and labels of NVIDIA's dcgm-exporter, so that
+// dashboards made for it work. The labels `run`, `node` and `rank` are additional.
 void add_gpus(MetricPage& page, std::span<const Snapshot> runs);
 
 }  // namespace lockstep::monitor

@@ -9,7 +9,7 @@
 namespace lockstep::monitor {
 namespace {
 
-// A run, and the time by which ages are told.
+// A run, and the current time, from which ages are computed.
 struct Look {
   const Snapshot& run;
   double now;
@@ -41,53 +41,53 @@ struct Metric {
 
 // clang-format off
 constexpr auto kMetrics = std::to_array<Metric>({
-    {"lockstep_workers", "Workers of the gang.",
+    {"lockstep_workers", "Number of workers (world size).",
      [](const Look& look) { return known(look.run.world_size, 1); }},
-    {"lockstep_nodes", "Nodes that tell of themselves.",
+    {"lockstep_nodes", "Number of nodes that report samples.",
      [](const Look& look) { return std::optional(static_cast<double>(look.run.nodes.size())); }},
-    {"lockstep_step_total", "Steps that all ranks have done.",
+    {"lockstep_step_total", "Steps completed by all ranks.",
      [](const Look& look) { return known(look.run.step, 0); }},
-    {"lockstep_steps_planned", "Steps that the run shall make.",
+    {"lockstep_steps_planned", "Total steps of the run.",
      [](const Look& look) { return known(look.run.steps, 1); }},
-    {"lockstep_samples_total", "Samples that the gang has learnt from.",
+    {"lockstep_samples_total", "Samples processed by all workers.",
      [](const Look& look) { return samples_of(look.run); }},
-    {"lockstep_epoch", "The epoch that the gang is in.",
+    {"lockstep_epoch", "Current epoch.",
      [](const Look& look) { return look.run.epoch; }},
-    {"lockstep_loss", "Mean loss of the gang.",
+    {"lockstep_loss", "Mean training loss over all workers.",
      [](const Look& look) { return look.run.loss; }},
-    {"lockstep_learning_rate", "The learning rate.",
+    {"lockstep_learning_rate", "Learning rate.",
      [](const Look& look) { return look.run.learning_rate; }},
-    {"lockstep_grad_norm", "The norm of the gradient.",
+    {"lockstep_grad_norm", "Gradient norm.",
      [](const Look& look) { return look.run.gradient_norm; }},
-    {"lockstep_samples_per_second", "Samples per second of the gang.",
+    {"lockstep_samples_per_second", "Samples per second over all workers.",
      [](const Look& look) { return look.run.samples_per_second; }},
-    {"lockstep_step_seconds", "How long a step takes now.",
+    {"lockstep_step_seconds", "Current time of a step.",
      [](const Look& look) { return look.run.step_seconds; }},
-    {"lockstep_remaining_seconds", "What the steps left will take.",
+    {"lockstep_remaining_seconds", "Estimated time of the remaining steps.",
      [](const Look& look) { return look.run.seconds_left; }},
-    {"lockstep_first_step_seconds", "From the command to the first step.",
+    {"lockstep_first_step_seconds", "Time from the command to the first step.",
      [](const Look& look) { return look.run.first_step_seconds; }},
-    {"lockstep_evaluations_total", "Evaluations so far.",
+    {"lockstep_evaluations_total", "Number of evaluations.",
      [](const Look& look) { return known(look.run.evaluations, 0); }},
     {"lockstep_evaluation_loss", "Loss of the last evaluation.",
      [](const Look& look) { return look.run.evaluation_loss; }},
-    {"lockstep_evaluation_accuracy_ratio", "Its accuracy, 0 to 1.",
+    {"lockstep_evaluation_accuracy_ratio", "Accuracy of the last evaluation, 0 to 1.",
      [](const Look& look) { return look.run.accuracy; }},
-    {"lockstep_evaluation_top5_ratio", "Its top-5 accuracy, 0 to 1.",
+    {"lockstep_evaluation_top5_ratio", "Top-5 accuracy of the last evaluation, 0 to 1.",
      [](const Look& look) { return look.run.top5; }},
-    {"lockstep_checkpoints_total", "Checkpoints so far.",
+    {"lockstep_checkpoints_total", "Number of checkpoints.",
      [](const Look& look) { return known(look.run.checkpoints, 0); }},
-    {"lockstep_checkpoint_stall_seconds_total", "For which training stood still for them.",
+    {"lockstep_checkpoint_stall_seconds_total", "Time that training was blocked by checkpoints.",
      [](const Look& look) { return std::optional(look.run.checkpoint_seconds); }},
-    {"lockstep_checkpoint_age_seconds", "Since the newest one was complete.",
+    {"lockstep_checkpoint_age_seconds", "Time since the newest checkpoint.",
      [](const Look& look) { return age(look.run.checkpoint_time, look.now); }},
-    {"lockstep_restarts_total", "Starts of the gang after the first.",
+    {"lockstep_restarts_total", "Number of restarts.",
      [](const Look& look) { return known(look.run.restarts, 0); }},
-    {"lockstep_heartbeat_age_seconds", "Since the last sign of life.",
+    {"lockstep_heartbeat_age_seconds", "Time since the last update of any file of the run.",
      [](const Look& look) { return age(look.run.updated, look.now); }},
-    {"lockstep_stragglers", "Ranks that hold the gang up.",
+    {"lockstep_stragglers", "Number of stragglers.",
      [](const Look& look) { return stragglers_of(look.run); }},
-    {"lockstep_bad_lines_total", "Lines of the run's files that could not be read.",
+    {"lockstep_bad_lines_total", "Lines in the files of the run that could not be parsed.",
      [](const Look& look) { return known(look.run.bad_lines, 0); }},
 });
 // clang-format on
@@ -104,7 +104,7 @@ MetricPage::Labels with(MetricPage::Labels labels, std::string_view label, std::
 }
 
 void add_runs(MetricPage& page, std::span<const Snapshot> runs, double now) {
-  page.begin("lockstep_run_info", "gauge", "What runs; always 1.");
+  page.begin("lockstep_run_info", "gauge", "Phase and transport of the run as labels; always 1.");
   for (const Snapshot& run : runs) {
     page.add(with(with(run_labels(run), "phase", run.phase), "transport", run.transport), 1.0);
   }
@@ -114,7 +114,7 @@ void add_runs(MetricPage& page, std::span<const Snapshot> runs, double now) {
       page.add(run_labels(run), metric.value({.run = run, .now = now}));
     }
   }
-  page.begin("lockstep_output_metric", "gauge", "What rank 0's output says of it.");
+  page.begin("lockstep_output_metric", "gauge", "Value found in the output of rank 0 (--metric).");
   for (const Snapshot& run : runs) {
     for (const auto& [name, value] : run.output_metrics) {
       page.add(with(run_labels(run), "name", name), value);

@@ -10,12 +10,12 @@
 
 namespace lockstep::monitor {
 
-// The labels that tell a run from others.
+// The labels that identify a run.
 MetricPage::Labels run_labels(const Snapshot& run);
 
 MetricPage::Labels with(MetricPage::Labels labels, std::string_view label, std::string content);
 
-// What is known of each run as a whole. `now` is the reader's clock.
+// Adds the metrics of each run as a whole. `now` is the reader's clock.
 void add_runs(MetricPage& page, std::span<const Snapshot> runs, double now);
 
 }  // namespace lockstep::monitor

@@ -8,21 +8,22 @@
 namespace lockstep::monitor {
 namespace {
 
-// Enough to smooth what one event shows, few enough to show what happens now: four seconds.
+// Number of step events to average over: four seconds at the maximum rate of four events a second.
+// Enough to smooth single events, few enough to show the current speed.
 constexpr size_t kRecent = 16;
 
 std::optional<int64_t> whole(std::optional<double> number) {
   return number ? std::optional(static_cast<int64_t>(*number)) : std::nullopt;
 }
 
-// What the new event does not tell stays as it was.
+// Keeps the old value if the event does not have the field.
 void keep(std::optional<double>& field, const contract::Event& event, const char* name) {
   if (const auto number = contract::find_number(event, name)) {
     field = number;
   }
 }
 
-// The optimizer's step is computing too.
+// Compute time includes the optimizer step.
 std::optional<double> compute_of(const contract::Event& event) {
   const auto seconds = contract::find_number(event, "compute_seconds");
   const auto update = contract::find_number(event, "update_seconds");
@@ -48,7 +49,8 @@ void divide(std::optional<double>& sum, double by) {
   }
 }
 
-// Without the exchange, which is mostly waiting; nothing where compute is not told.
+// The own step time: without the exchange, which is mostly waiting for other ranks. Nothing if the
+// compute time is unknown.
 std::optional<double> own_of(const TimeSplit& split) {
   if (!split.compute) {
     return std::nullopt;
@@ -203,7 +205,8 @@ void RankRecord::add(Series*& series, const char* name, const Point& point) {
   series->add(point.time, point.step, point.mean);
 }
 
-// What the event tells of the time since the one before, or since the start.
+// Adds the time since the previous event, or since the start, to the totals. If the step goes back,
+// the worker has resumed from a checkpoint, and the time in between is not counted.
 void RankRecord::sum_up(const contract::Event& event, int64_t step) {
   RankTotals& totals = view_.totals;
   const bool is_again = told_step_ && step < *told_step_;

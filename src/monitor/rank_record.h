@@ -10,25 +10,25 @@
 
 namespace lockstep::monitor {
 
-// How long training stood still for the checkpoint of an event; nothing where it does not tell.
+// The time that training was blocked by the checkpoint of an event; nothing if it is not reported.
 std::optional<double> find_stall(const contract::Event& event);
 
-// What one worker has told so far.
+// The events of one worker, and the samples of its agent about it.
 class RankRecord {
  public:
   RankRecord(int rank, SeriesTable& table);
 
-  // Events of its own, in the order in which they were written.
+  // Events of the worker, in the order in which it wrote them.
   void start(const contract::Event& event);
   void step(const contract::Event& event);
   void evaluate(const contract::Event& event);
   void save(const contract::Event& event);
   void end(const contract::Event& event);
 
-  // Found in its output by its agent: counts where it has no events of its own.
+  // A value that the agent found in the worker's output. Ignored if the worker writes step events.
   void metric(double time, const std::string& name, double value);
 
-  // What its agent sees of it.
+  // A sample of the agent about the worker.
   void observe(int node, double time, const contract::WorkerSample& sample);
 
   RankView view() const;
@@ -36,7 +36,7 @@ class RankRecord {
   double steps_per_event() const;
 
  private:
-  // An event, and where the time since the one before went, in seconds.
+  // A step event, and how the time since the previous one was spent, in seconds.
   struct Entry {
     double time = 0;
     int64_t step = 0;
@@ -48,10 +48,10 @@ class RankRecord {
 
   SeriesTable& table_;
   RankView view_;
-  bool has_steps_ = false;            // of its own
-  std::deque<Entry> recent_;          // of this start, the newest last
-  std::optional<double> told_time_;   // up to which time is summed up
-  std::optional<int64_t> told_step_;  // and steps
+  bool has_steps_ = false;            // the worker writes step events
+  std::deque<Entry> recent_;          // of this attempt, the newest last
+  std::optional<double> told_time_;   // time up to which the totals are complete
+  std::optional<int64_t> told_step_;  // step up to which the totals are complete
   SampleClock clock_;
   Series* step_series_ = nullptr;
   Series* own_series_ = nullptr;

@@ -16,7 +16,7 @@ constexpr size_t kShortestNode = 5;
 constexpr size_t kLongestNode = 17;
 constexpr size_t kStep = 8;
 constexpr size_t kLoss = 9;
-constexpr size_t kNumber = 5;  // beside a bar
+constexpr size_t kNumber = 5;  // next to a bar
 constexpr size_t kAge = 6;
 constexpr size_t kLate = 6;
 constexpr size_t kWidestBar = 10;
@@ -62,7 +62,7 @@ bool fits(const Snapshot& snapshot, const RankView& rank, const std::string& wan
   return to_lower(row).find(wanted) != std::string::npos;
 }
 
-// The greatest first, what is not known last; ranks that are equal stay in their order.
+// Sorts in descending order, unknown values last. The sort is stable.
 template <typename Value>
 void sort_by(std::vector<const RankView*>& ranks, Value value) {
   std::stable_sort(ranks.begin(), ranks.end(), [&](const RankView* one, const RankView* other) {
@@ -123,7 +123,7 @@ std::vector<const RankView*> choose_ranks(const Snapshot& snapshot, const Screen
   switch (state.sort) {
     case Sort::Rank:
       break;
-    case Sort::Step:  // who is behind first
+    case Sort::Step:  // the slowest rank first
       sort_by(ranks, [](const RankView& rank) {
         return rank.step < 0 ? std::nullopt : std::optional(-static_cast<double>(rank.step));
       });
@@ -131,7 +131,7 @@ std::vector<const RankView*> choose_ranks(const Snapshot& snapshot, const Screen
     case Sort::Loss:
       sort_by(ranks, [](const RankView& rank) { return rank.loss; });
       break;
-    case Sort::Gpu:  // who is idle first
+    case Sort::Gpu:  // the most idle rank first
       sort_by(ranks, [&](const RankView& rank) { return negative(use_of(snapshot, rank).gpu); });
       break;
     case Sort::Cpu:

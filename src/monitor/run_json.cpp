@@ -12,7 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a program has written need not be UTF-8; what is no number becomes null.
+// Strings written by programs need not be valid UTF-8: invalid bytes are replaced. NaN becomes
+// null.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -22,7 +23,7 @@ Json maybe(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// Nothing where a number below, or of, `least` stands for nothing.
+// Null for a value below `least`, which stands for an unknown number.
 template <typename T>
 Json from(T value, T least) {
   return value >= least ? Json(value) : Json(nullptr);
@@ -54,7 +55,7 @@ const NodeView* find_node(const Snapshot& snapshot, const RankView& rank) {
   return is_known ? &snapshot.nodes[static_cast<size_t>(rank.node)] : nullptr;
 }
 
-// A worker's first GPU; most have one.
+// The first GPU of a worker; most workers have one.
 const contract::GpuSample* find_gpu_of(const NodeView* node, const RankView& rank) {
   return node != nullptr && !rank.gpus.empty() ? find_gpu(*node, rank.gpus.front()) : nullptr;
 }
@@ -72,7 +73,7 @@ void add_device(Json& columns, const RankView& rank, const contract::GpuSample* 
   add("temperature", gpu != nullptr ? maybe(gpu->temperature) : Json(nullptr));
 }
 
-// By column: thousands of ranks repeat no names.
+// By column, so that the names are not repeated for thousands of ranks.
 Json workers_of(const Snapshot& snapshot) {
   Json columns = Json::object();
   for (const char* name : {"rank",

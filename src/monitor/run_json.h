@@ -8,10 +8,10 @@
 #include "monitor/series.h"
 #include "monitor/snapshot.h"
 
-// What the dashboard's page asks for, as JSON: docs/dashboard.md has the fields.
+// The JSON responses of the dashboard; docs/dashboard.md describes the fields.
 namespace lockstep::monitor {
 
-// A run as the page knows it.
+// The identity and state of a run.
 struct RunName {
   std::string id;  // in addresses
   std::string name;
@@ -21,7 +21,7 @@ struct RunName {
 
 std::string runs_json(const std::vector<RunName>& runs);
 
-// `series`: the names of those that are of the run as a whole.
+// `series`: the names of the series of the run as a whole.
 std::string snapshot_json(const RunName& run,
                           const Snapshot& snapshot,
                           const std::vector<std::string>& series);

@@ -50,16 +50,16 @@ std::vector<ScreenLine> help_lines() {
        {"",
         "q            quit",
         "s            sort by rank, step, loss, gpu, cpu, memory, late",
-        "/ TEXT       only rows that contain TEXT; Enter keeps it, Escape drops it",
-        "up, down     scroll by a row; page up, page down by ten; home, end",
-        "?            this page; any key goes back",
+        "/ TEXT       show rows that contain TEXT; Enter confirms, Escape clears the filter",
+        "up, down     scroll by one row; page up, page down by ten; home, end",
+        "?            show this page; any key returns",
         "",
-        "GPU          share of time in which a kernel ran",
-        "GPUmem       of the GPU's memory, by all who use it",
-        "CPU          of the worker's share of the granted cores",
-        "memory       of the worker's share of the node's limit",
-        "age          since the rank's last event",
-        "! slow       own step time, without waiting for others, is far beyond the median",
+        "GPU          utilization: fraction of time in which a kernel ran",
+        "GPUmem       memory of the GPU in use by all processes",
+        "CPU          busy cores relative to the worker's share of the granted cores",
+        "memory       resident memory relative to the worker's share of the node's limit",
+        "age          time since the last event of the rank",
+        "! slow       own step time, without waiting for other ranks, is far above the median",
         "! -N         N steps behind the foremost rank"}) {
     lines.push_back({.text = text});
   }
@@ -151,8 +151,8 @@ std::vector<ScreenLine> render_screen(const Snapshot& snapshot,
       lines.push_back(layout.row(snapshot, *chosen[i], now));
     }
     if (chosen.empty()) {
-      lines.push_back({.text = snapshot.ranks.empty() ? "no rank has told of itself yet"
-                                                      : "no rank fits the filter"});
+      lines.push_back({.text = snapshot.ranks.empty() ? "no rank has reported yet"
+                                                      : "no rank matches the filter"});
     }
     if (size.rows > 0) {
       lines.resize(std::max(lines.size(), size.rows - 1));

@@ -9,52 +9,52 @@
 #include "monitor/series.h"
 #include "monitor/snapshot.h"
 
-// What `lockstep watch` shows, as a pure function of what is known.
+// The screen of `lockstep watch`, as a pure function of the state of the run.
 namespace lockstep::monitor {
 
 enum class Sort { Rank, Step, Loss, Gpu, Cpu, Memory, Late };
 
-// "rank"; nothing for a word that is none.
+// "rank"; find_sort() returns nothing for an unknown word.
 std::string_view name_of(Sort sort);
 std::optional<Sort> find_sort(std::string_view word);
 
-// How the viewer wants it.
+// The state of the user interface.
 struct ScreenState {
   Sort sort = Sort::Rank;
-  std::string filter = {};  // of ranks: what a row must contain, in any case; empty: all
-  size_t first_row = 0;     // how far it is scrolled
-  bool is_typing = false;   // a filter
+  std::string filter = {};  // text that a row must contain, case-insensitive; empty: all rows
+  size_t first_row = 0;     // first row that is shown
+  bool is_typing = false;   // keys are added to the filter
   bool wants_help = false;
-  bool is_left = false;  // the viewer has enough
+  bool is_left = false;  // the user has quit
 };
 
-// One press: a letter, or "up", "down", "page up", "page down", "home", "end", "enter", "escape",
-// "backspace".
+// Handles one key: a character, or "up", "down", "page up", "page down", "home", "end", "enter",
+// "escape" or "backspace".
 void press(ScreenState& state, std::string_view key);
 
 struct ScreenSize {
   size_t columns = 80;
-  size_t rows = 0;  // 0: as many as there are, and no line of keys
+  size_t rows = 0;  // 0: unlimited, without the line of keys
 };
 
 struct ScreenLine {
   enum class Style { Plain, Title, Head, Alarm, Faint };
 
-  std::string text;  // as many columns as there are at most
+  std::string text;  // at most ScreenSize::columns columns
   Style style = Style::Plain;
 };
 
-// The lines from top to bottom. `loss` is drawn as a curve; `now` is the viewer's clock.
+// The lines from top to bottom. `loss` is drawn as a curve; `now` is the reader's clock.
 std::vector<ScreenLine> render_screen(const Snapshot& snapshot,
                                       const std::vector<Point>& loss,
                                       const ScreenState& state,
                                       const ScreenSize& size,
                                       double now);
 
-// The lines without style.
+// The lines as plain text.
 std::string plain_text(const std::vector<ScreenLine>& lines);
 
-// How many points of the loss the curve has room for.
+// Number of points of the loss that the curve has room for.
 size_t curve_columns(const ScreenSize& size);
 
 }  // namespace lockstep::monitor

@@ -11,7 +11,7 @@
 namespace lockstep::monitor {
 namespace {
 
-// After so long without a sign it is worth a word.
+// Time without an update of any file after which the screen shows a warning.
 constexpr double kSilentSeconds = 15;
 
 std::string count_of(int64_t count, std::string_view thing) {
@@ -75,7 +75,7 @@ ScreenLine progress(const Snapshot& snapshot) {
   return {.text = joined(pieces)};
 }
 
-// Where the time of a rank goes; empty where it does not tell.
+// How a rank spends its time; empty if it does not report it.
 std::string share_text(const TimeSplit& split) {
   const double all = split.data.value_or(0) + split.compute.value_or(0) +
                      split.exchange.value_or(0) + split.checkpoint.value_or(0);
@@ -84,14 +84,14 @@ std::string share_text(const TimeSplit& split) {
   }
   constexpr double kPercent = 100;
   return fmt::format(
-      "rank 0 spends: data {:.0f}%, compute {:.0f}%, exchange {:.0f}%, checkpoint {:.0f}%",
+      "rank 0 time: data {:.0f}%, compute {:.0f}%, exchange {:.0f}%, checkpoint {:.0f}%",
       split.data.value_or(0) / all * kPercent,
       *split.compute / all * kPercent,
       split.exchange.value_or(0) / all * kPercent,
       split.checkpoint.value_or(0) / all * kPercent);
 }
 
-// What is worth a word now and then.
+// Values that change slowly.
 ScreenLine details(const Snapshot& snapshot, double now) {
   std::vector<std::string> pieces;
   if (snapshot.learning_rate) {
@@ -162,8 +162,8 @@ std::vector<ScreenLine> header_lines(const Snapshot& snapshot,
   }
   const double silence = now - snapshot.updated;
   if (!snapshot.ended && snapshot.updated > 0 && silence > kSilentSeconds) {
-    lines.push_back({.text = "no sign of life for " + format_duration(silence),
-                     .style = ScreenLine::Style::Alarm});
+    lines.push_back(
+        {.text = "no update for " + format_duration(silence), .style = ScreenLine::Style::Alarm});
   }
   return lines;
 }

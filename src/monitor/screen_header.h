@@ -7,7 +7,7 @@
 
 namespace lockstep::monitor {
 
-// The lines above the ranks: who runs, how far it is, how well it learns.
+// The lines above the table of ranks: the run, its progress and its loss.
 std::vector<ScreenLine> header_lines(const Snapshot& snapshot,
                                      const std::vector<Point>& loss,
                                      const ScreenSize& size,

@@ -29,7 +29,7 @@ void Series::add(double time, int64_t step, double value) {
   if (buckets_.size() >= capacity_) {
     halve();
   }
-  // After an odd number of buckets the last one is not full yet.
+  // Halving an odd number of buckets leaves a last one that is only half full.
   if (!buckets_.empty() && buckets_.back().values < stride_) {
     merge(buckets_.back(), one);
   } else {

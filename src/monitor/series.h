@@ -9,40 +9,41 @@
 
 namespace lockstep::monitor {
 
-// Of what somebody tells who does not know the step, as an agent: the store then looks it up.
+// The step of a value whose source, such as an agent, does not know it. The store looks it up.
 inline constexpr int64_t kStepUnknown = -1;
 
-// Some neighbouring values of a series, or one.
+// One value of a series, or several neighbouring values merged into one point.
 struct Point {
   double time = 0;   // of the last of them, in seconds since the epoch
   int64_t step = 0;  // of the last of them
-  double mean = 0;   // of those that are numbers; NaN: none is
+  double mean = 0;   // of the values that are not NaN; NaN if all are
   double low = 0;
   double high = 0;
 
   bool operator==(const Point&) const = default;
 };
 
-// A curve in bounded memory, however long it grows: when it is full, neighbours become one, so that
-// it has half the resolution over its whole length, and no peak is lost.
+// A curve of any length in bounded memory. When it is full, each pair of neighbouring points is
+// merged into one, which halves the resolution over the whole length. A point keeps the minimum and
+// maximum of its values, so no peak is lost.
 class Series {
  public:
   explicit Series(size_t capacity = kUsualCapacity);
 
-  // Times do not go back; a value may be NaN.
+  // Times must not decrease; a value may be NaN.
   void add(double time, int64_t step, double value);
 
-  // What happened from `from` to `to`, as `most_points` points at most, in order of time.
+  // The values from `from` to `to` in order of time, merged into at most `most_points` points.
   std::vector<Point> points(double from, double to, size_t most_points) const;
 
-  // The step of the last point that is not after `time`; nothing before the first one.
+  // The step of the last point that is not after `time`; nothing before the first point.
   std::optional<int64_t> find_step(double time) const;
 
-  // From now on every value is also kept as it is until take_news() asks for it.
+  // From now on, additionally keeps every value at full resolution until take_news() returns it.
   void keep_news() { keeps_news_ = true; }
   std::vector<Point> take_news() { return std::exchange(news_, {}); }
 
-  int64_t count() const { return count_; }  // values that were added
+  int64_t count() const { return count_; }  // number of values added
   size_t size() const { return buckets_.size(); }
 
   static constexpr size_t kUsualCapacity = 2048;
@@ -50,8 +51,8 @@ class Series {
  private:
   struct Bucket {
     Point point;
-    int64_t values = 0;   // added
-    int64_t numbers = 0;  // of those
+    int64_t values = 0;   // number of values
+    int64_t numbers = 0;  // number of values that are not NaN
   };
   static void merge(Bucket& into, const Bucket& later);
   void halve();

@@ -12,17 +12,18 @@
 
 namespace lockstep::monitor {
 
-// Whether each value of the series of this name shall be kept until somebody takes it.
+// Whether to keep every value of the series of this name until take_news() returns it.
 using NewsFilter = std::function<bool(std::string_view name)>;
 
-// All series of a run by their names. They do not move, so that who adds often keeps a pointer.
+// All series of a run by name. Their addresses are stable, so callers can keep pointers to them.
 class SeriesTable {
  public:
-  // The capacities of a series, and of those that there may be thousands of.
+  // `usual`: capacity of a series; `many`: capacity of a series that exists for each rank, node or
+  // GPU, of which there may be thousands.
   SeriesTable(size_t usual, size_t many, NewsFilter keeps_news)
       : usual_(usual), many_(many), keeps_news_(std::move(keeps_news)) {}
 
-  // The series of that name, made if it is not there yet.
+  // The series of that name; created if it does not exist.
   Series& one(std::string_view name) { return find_or_make(name, usual_); }
   Series& of_many(std::string_view name) { return find_or_make(name, many_); }
 

@@ -32,7 +32,7 @@ constexpr size_t kMostColumns = 120;
 constexpr int64_t kMostLogLines = 5000;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-// A request that cannot be answered: a status, and one sentence.
+// A request that cannot be answered: an HTTP status and one sentence.
 struct Refusal {
   int status;
   std::string sentence;
@@ -57,9 +57,7 @@ std::optional<int64_t> find_whole(const Parameters& parameters,
   const auto number = find_integer(*word);
   if (!number || *number < 0 || *number > most) {
     throw Refusal{
-        400,
-        fmt::format(
-            "cannot understand {} '{}': a whole number, 0 to {}, is expected", name, *word, most)};
+        400, fmt::format("invalid {} '{}': must be an integer from 0 to {}", name, *word, most)};
   }
   return number;
 }
@@ -72,9 +70,7 @@ double time_of(const Parameters& parameters, const std::string& name, double oth
   double time = 0;
   const auto [end, fault] = std::from_chars(word->data(), word->data() + word->size(), time);
   if (fault != std::errc() || end != word->data() + word->size()) {
-    throw Refusal{
-        400,
-        fmt::format("cannot understand {} '{}': seconds since 1970 are expected", name, *word)};
+    throw Refusal{400, fmt::format("invalid {} '{}': must be in seconds since 1970", name, *word)};
   }
   return time;
 }
@@ -98,7 +94,7 @@ std::optional<Answer> find_page_file(const std::string& path) {
   return std::nullopt;
 }
 
-// "running", or "lost" when its launcher is not there any more.
+// The phase of the run ("running"), or "lost" if its launcher no longer exists.
 std::string status_of(const contract::RunDirectory& directory) {
   try {
     const auto state = contract::find_state(directory);
@@ -114,7 +110,8 @@ std::string status_of(const contract::RunDirectory& directory) {
   }
 }
 
-// A curve of a rank or a node is asked for by name, but not listed: there are thousands.
+// Whether to list a series. Series of ranks and nodes can be requested by name but are not listed,
+// because there may be thousands.
 bool is_of_the_run(const std::string& series) {
   return !series.starts_with("rank/") && !series.starts_with("node/");
 }
@@ -200,7 +197,8 @@ Answer Site::answer(const std::string& path, const Parameters& parameters) {
 Site::Followed& Site::run_of(const Parameters& parameters) {
   const auto id = find_whole(parameters, "run");
   if (id && static_cast<size_t>(*id) >= runs_.size()) {
-    throw Refusal{404, fmt::format("cannot find run {}: there are {}", *id, runs_.size())};
+    throw Refusal{404,
+                  fmt::format("run {} does not exist (number of runs: {})", *id, runs_.size())};
   }
   return *runs_.at(static_cast<size_t>(id.value_or(0)));
 }
@@ -238,7 +236,7 @@ Answer Site::dispatch(const std::string& path, const Parameters& parameters) {
   if (path == "/api/series") {
     const auto name = find_word(parameters, "name");
     if (!name) {
-      throw Refusal{400, "cannot tell which series is meant: name=... is missing"};
+      throw Refusal{400, "the parameter name is missing: /api/series?name=loss"};
     }
     const double from = time_of(parameters, "from", -kForever);
     const double to = time_of(parameters, "to", kForever);
@@ -248,7 +246,7 @@ Answer Site::dispatch(const std::string& path, const Parameters& parameters) {
     const std::lock_guard lock(run.mutex);
     return {.body = series_json(*name, run.store.series(*name, from, to, points))};
   }
-  throw Refusal{404, fmt::format("cannot find {}: there is no such page", path)};
+  throw Refusal{404, fmt::format("{} does not exist", path)};
 }
 
 Answer Site::runs() {
@@ -267,11 +265,12 @@ Answer Site::snapshot(Followed& run) {
   return {.body = snapshot_json(name, run.store.snapshot(), series)};
 }
 
-// Every run, each metric once; the label `run` tells them apart, and so must differ.
+// All runs on one page. Prometheus rejects duplicate label sets, so the label `run` must be unique:
+// a directory that was given twice is shown once, and a copy of a run is labelled by its directory.
 Answer Site::metrics(const Parameters& parameters) {
   const auto only = find_word(parameters, "only");
   if (only && *only != "lockstep") {
-    throw Refusal{400, fmt::format("cannot understand only '{}': lockstep is expected", *only)};
+    throw Refusal{400, fmt::format("invalid only '{}': must be lockstep", *only)};
   }
   std::vector<Snapshot> snapshots;
   std::set<std::string> directories;
@@ -281,9 +280,9 @@ Answer Site::metrics(const Parameters& parameters) {
     const std::lock_guard lock(run->mutex);
     Snapshot snapshot = run->store.snapshot();
     if (!directories.insert(snapshot.directory).second) {
-      continue;  // the same one again
+      continue;
     }
-    if (!names.insert(snapshot.run_id).second) {  // a copy of another
+    if (!names.insert(snapshot.run_id).second) {
       snapshot.run_id = snapshot.directory;
     }
     snapshots.push_back(std::move(snapshot));
@@ -310,11 +309,10 @@ Answer Site::log(const Followed& run, const Parameters& parameters) const {
   const int attempt = asked ? static_cast<int>(*asked) : newest;
   const std::vector<int> ranks = directory.find_logged_ranks(attempt);
   if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
-    throw Refusal{404,
-                  fmt::format("cannot find a log of rank {} in attempt {}: there are {}",
-                              rank,
-                              attempt,
-                              ranks.size())};
+    throw Refusal{
+        404,
+        fmt::format(
+            "rank {} has no log in attempt {} (number of ranks: {})", rank, attempt, ranks.size())};
   }
 
   const LogPage page = read_log(directory.log(attempt, rank), wish);

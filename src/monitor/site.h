@@ -26,15 +26,15 @@ struct Answer {
   std::string body = {};
 };
 
-// A run that is shown, and what it is called.
+// A run to show, and its display name.
 struct ShownRun {
   contract::RunDirectory directory;
   std::string name;
 };
 
-// What the dashboard answers to each address; it knows nothing of sockets, and it only reads.
+// The responses of the dashboard, independent of sockets. Only reads files, never writes them.
 //
-// Follows its runs by a thread of its own. Any thread may call.
+// Its own thread polls the files of the runs. Thread-safe.
 class Site {
  public:
   explicit Site(std::vector<ShownRun> runs,
@@ -43,16 +43,17 @@ class Site {
   Site(const Site&) = delete;
   Site& operator=(const Site&) = delete;
 
-  // The page, a part of it, /api/... or /metrics; a fault is a status and one sentence.
+  // Answers a request for the page, one of its files, /api/... or /metrics. An error is an HTTP
+  // status with one sentence as the body.
   Answer answer(const std::string& path, const Parameters& parameters);
 
-  // Grows with everything that is new in the files.
+  // Increases whenever a poll has found new data.
   uint64_t version() const { return version_; }
 
-  // Waits until there is something newer than `seen`, for `patience` at most; what is newest.
+  // Waits until the version exceeds `seen`, for at most `patience`. Returns the version.
   uint64_t wait_for_news(uint64_t seen, std::chrono::milliseconds patience);
 
-  // Reads all files once, now.
+  // Reads new data from all files now.
   void poll();
 
  private:

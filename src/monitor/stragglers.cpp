@@ -11,7 +11,7 @@ namespace {
 constexpr double kDeviations = 3;
 constexpr double kLeastShare = 0.1;
 
-// The lower one of an even number: of two ranks the faster, so that the slower can be told.
+// The lower median: with two ranks it is the faster one, so that the slower one can be detected.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -36,8 +36,8 @@ void mark_slow(std::span<RankView> ranks) {
   for (RankView& rank : ranks) {
     if (rank.own_seconds && !rank.has_ended && *rank.own_seconds > bound) {
       rank.is_straggler = true;
-      rank.why_straggler = fmt::format(
-          "slow: own step time {:.3g} s, the others {:.3g} s", *rank.own_seconds, usual);
+      rank.why_straggler =
+          fmt::format("slow: own step time {:.3g} s, median {:.3g} s", *rank.own_seconds, usual);
     }
   }
 }
@@ -54,7 +54,7 @@ void mark_stragglers(std::span<RankView> ranks, int64_t usual_lag) {
     rank.steps_behind = rank.step < 0 ? 0 : front - rank.step;
     if (!rank.has_ended && rank.steps_behind > usual_lag) {
       rank.is_straggler = true;
-      rank.why_straggler = fmt::format("behind: {} steps", rank.steps_behind);
+      rank.why_straggler = fmt::format("behind by {} steps", rank.steps_behind);
     }
   }
 }

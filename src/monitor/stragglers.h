@@ -7,9 +7,10 @@
 
 namespace lockstep::monitor {
 
-// Marks those who hold the gang up, and says why: ranks whose own step time, without waiting for
-// others, is beyond the median by three median deviations and a tenth of it, and ranks that are
-// more than `usual_lag` steps behind the foremost. Pure. With less than two ranks there is none.
+// Marks stragglers and sets the reason. A rank is a straggler if its own step time, without waiting
+// for other ranks, exceeds the median by more than three median absolute deviations and by more
+// than a tenth of the median, or if it is more than `usual_lag` steps behind the foremost rank.
+// With fewer than two ranks there are no stragglers.
 void mark_stragglers(std::span<RankView> ranks, int64_t usual_lag);
 
 }  // namespace lockstep::monitor

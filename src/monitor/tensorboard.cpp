@@ -20,10 +20,10 @@ namespace fs = std::filesystem;
 constexpr std::string_view kBegin = "events.out.tfevents.";
 constexpr std::string_view kEnd = ".lockstep";
 constexpr std::string_view kStep = "step";
-constexpr std::string_view kOutputStep = "output/step";  // of programs that tell nothing else
+constexpr std::string_view kOutputStep = "output/step";  // of programs without step events
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// The least significant byte first, on every machine.
+// Appends a number in little-endian order.
 template <typename Number>
 void append_number(std::string& bytes, Number number) {
   for (size_t byte = 0; byte < sizeof(number); ++byte) {
@@ -31,7 +31,8 @@ void append_number(std::string& bytes, Number number) {
   }
 }
 
-// A checksum of bytes that hold checksums would be a poor one, so TensorFlow turns it round.
+// The CRC of a string that contains CRCs is problematic, so TensorFlow rotates the CRC and adds a
+// constant before storing it (tensorflow/core/lib/hash/crc32c.h).
 uint32_t masked_checksum(std::string_view bytes) {
   constexpr uint32_t kDelta = 0xa282ead8U;
   const uint32_t crc = crc32c(bytes);
@@ -43,8 +44,9 @@ os::DirectoryLock locked(const fs::path& directory) {
   auto lock = os::DirectoryLock::find(directory);
   if (!lock) {
     throw Error(ExitCode::Unavailable,
-                fmt::format("cannot write to {}: another lockstep does", directory.string()))
-        .hint("another directory, as --output runs/tensorboard-2");
+                fmt::format("cannot write to {}: another lockstep process is writing there",
+                            directory.string()))
+        .hint("choose another directory: --output runs/tensorboard-2");
   }
   return std::move(*lock);
 }
@@ -84,7 +86,7 @@ std::string record_of(std::string_view message) {
   return record;
 }
 
-// A value or, where there is one, a mark.
+// A mark if `mark` is set, else a value.
 struct TensorboardFile::Entry {
   double time = 0;
   const std::string* tag = nullptr;
@@ -95,7 +97,8 @@ struct TensorboardFile::Entry {
 TensorboardFile::TensorboardFile(const fs::path& directory, double now)
     : lock_(locked(directory)), earlier_(find_earlier(directory)), file_(new_name(directory, now)) {
   put(version_message(now));
-  if (!earlier_.empty()) {  // who has read them shall not have it all twice
+  // A TensorBoard that has read the earlier files must not show their values twice.
+  if (!earlier_.empty()) {
     put(restart_message({.time = now}));
   }
   flush();
@@ -113,7 +116,8 @@ void TensorboardFile::add(const News& news) {
       entries.push_back({.time = point.time, .tag = &series.first, .point = &point});
     }
   };
-  // Of one instant, the step comes first: it may tell that others go back.
+  // The sort below is stable. Steps are added first, so that at equal times a step that goes back
+  // is written, with its restart message, before the other values of that step.
   for (const bool is_step : {true, false}) {
     for (const auto& series : news.values) {
       if ((series.first == kStep || series.first == kOutputStep) == is_step) {
@@ -155,7 +159,7 @@ void TensorboardFile::write_scalar(const Entry& entry) {
   put(scalar_message(*entry.tag, {.time = entry.time, .step = step}, entry.point->mean));
 }
 
-// Evaluations are scalars already.
+// Evaluations are written as scalars only.
 void TensorboardFile::write_mark(const Mark& mark) {
   if (mark.kind == Mark::Kind::Restart) {
     restarts_.push_back(mark);

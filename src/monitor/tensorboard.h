@@ -14,28 +14,33 @@
 
 namespace lockstep::monitor {
 
-// A message as it stands in a file: its length, the message, and a checksum of each.
+// Frames a message as TensorFlow's record files do (tensorflow/core/lib/io/record_writer.h).
+// All numbers are little-endian:
+//
+//   uint64 length | uint32 masked CRC-32C of length | message | uint32 masked CRC-32C of message
 std::string record_of(std::string_view message);
 
-// A run as a file for TensorBoard, which grows with the run.
+// Writes a run as an event file for TensorBoard, which grows with the run.
 //
-// A series is a scalar of the same tag. Starts, restarts, checkpoints and the end are texts, as
-// marks/restart. When rank 0 goes back to an earlier step, TensorBoard is told to forget what there
-// was from that step on, as it is done again. A value whose step nobody knows has its number within
-// its series.
+// A series becomes a scalar with the same tag. Starts, restarts, checkpoints and the end become
+// texts, e.g. marks/restart. When rank 0 returns to an earlier step, a SessionLog::START message
+// makes TensorBoard discard all values from that step on, because they are computed again. If the
+// step of a value is unknown, its index in the series is used instead.
 class TensorboardFile {
  public:
-  // Begins events.out.tfevents.TIME.HOST.PID.lockstep in `directory`, which is made. Throws an
-  // Error: 69 where another process writes there, 74 where it cannot be written.
+  // Creates `directory` if needed, and in it events.out.tfevents.TIME.HOST.PID.lockstep. Throws an
+  // Error: 69 if another process is writing there, 74 if the file cannot be written.
   TensorboardFile(const std::filesystem::path& directory, double now);
 
-  // Appends; in the file when it returns.
+  // Appends values and marks; they have been written to the file when it returns.
   void add(const News& news);
 
-  // Writes what was held back: a restart is told at the first step after it.
+  // Writes pending restarts. A restart is held back until the first step after it, whose number it
+  // gets.
   void finish();
 
-  // Earlier files of lockstep's in the directory hold what this one has; others stay.
+  // Deletes earlier files of lockstep in the directory, whose values this file also contains. Files
+  // of other programs are kept.
   void remove_earlier();
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -53,10 +58,10 @@ class TensorboardFile {
   std::vector<std::filesystem::path> earlier_;
   os::OutputFile file_;
   std::string buffer_;
-  std::map<std::string, int64_t, std::less<>> counts_;  // of values without a step, by tag
-  std::vector<Mark> restarts_;                          // that no step has followed yet
-  int64_t step_ = 0;                                    // rank 0's
-  bool has_steps_ = false;                              // by events of its own
+  std::map<std::string, int64_t, std::less<>> counts_;  // values without a step, by tag
+  std::vector<Mark> restarts_;                          // not followed by a step yet
+  int64_t step_ = 0;                                    // current step of rank 0
+  bool has_steps_ = false;                              // rank 0 writes step events
 };
 
 }  // namespace lockstep::monitor

@@ -2,13 +2,13 @@
 #include "lockstep/error.h"
 #include "monitor/tensorboard_messages.h"
 
-// A build without protobuf.
+// Stubs for a build without protobuf.
 namespace lockstep::monitor {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ExitCode::Unavailable, "cannot write TensorBoard's files: built without protobuf")
-      .hint("a lockstep built with libprotobuf-dev and protobuf-compiler");
+  throw Error(ExitCode::Unavailable, "cannot write TensorBoard files: built without protobuf")
+      .hint("install libprotobuf-dev and protobuf-compiler, and rebuild lockstep");
 }
 
 }  // namespace

@@ -6,13 +6,14 @@
 namespace lockstep::monitor {
 namespace {
 
-// Samples that are further apart than this, and than five usual ones, have a gap between them: the
-// job waited in the queue, or the agent was stopped. What happened in it was not ours.
+// Two samples that are further apart than both limits have a gap between them: the job waited in
+// the queue, or the agent was stopped. Gaps are not counted, because other jobs may have used the
+// node meanwhile.
 constexpr double kGapSeconds = 10;
 constexpr double kGapSamples = 5;
 
-constexpr double kBusy = 0.5;    // of a GPU, to look at its clock
-constexpr double kSlowed = 0.8;  // of its fastest clock
+constexpr double kBusy = 0.5;    // minimum utilization of a GPU at which its clock is judged
+constexpr double kSlowed = 0.8;  // fraction of its fastest clock below which it is throttled
 
 GpuTotals& gpu_of(HostTotals& host, const contract::GpuSample& gpu) {
   const auto found = std::find_if(host.gpus.begin(), host.gpus.end(), [&](const GpuTotals& one) {

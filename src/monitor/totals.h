@@ -9,14 +9,14 @@
 
 #include "contract/node_sample.h"
 
-// What has come together over a whole run, restarts included.
+// Totals over a whole run, restarts included.
 namespace lockstep::monitor {
 
-// A quantity over time: each value counts for as long as it lasted.
+// The time-weighted mean of a quantity.
 struct TimeMean {
   double sum = 0;  // of value times seconds
   double seconds = 0;
-  double high = 0;  // the greatest value
+  double high = 0;  // maximum
 
   void add(double value, double lasted);
   std::optional<double> mean() const;
@@ -24,27 +24,27 @@ struct TimeMean {
   bool operator==(const TimeMean&) const = default;
 };
 
-// How long each sample stands for.
+// Computes the time that each sample represents.
 class SampleClock {
  public:
-  // Seconds since the sample before; 0 where it does not follow on that one.
+  // Seconds since the previous sample; 0 for the first sample and after a gap.
   double since_last(double time);
 
  private:
-  double before_ = 0;    // 0: there was none
-  double shortest_ = 0;  // time between two samples
+  double before_ = 0;    // time of the previous sample; 0: none
+  double shortest_ = 0;  // shortest time between two samples
 };
 
-// Where a worker's time went over all its step events, in seconds. Absent: not told.
+// How a worker spent its time over all its step events, in seconds. Absent: not reported.
 struct RankTotals {
   double seconds = 0;  // from each start to the last event
-  int64_t steps = 0;   // done in that time, also those done again after a restart
+  int64_t steps = 0;   // steps in that time, including those repeated after a restart
   std::optional<double> data = {};
   std::optional<double> compute = {};
   std::optional<double> exchange = {};
   std::optional<double> update = {};
   std::optional<double> checkpoint = {};
-  std::optional<double> stall = {};  // for checkpoints, as their own events tell it
+  std::optional<double> stall = {};  // blocked by checkpoints, from the checkpoint events
   TimeMean cores = {};
 
   bool operator==(const RankTotals&) const = default;
@@ -52,16 +52,16 @@ struct RankTotals {
 
 struct GpuTotals {
   contract::GpuSample last = {};
-  std::map<int, int> ranks = {};  // that could use it, with the samples that said so
+  std::map<int, int> ranks = {};  // ranks that could use it, each with its number of samples
   TimeMean utilisation = {};
   TimeMean power_watts = {};
   std::optional<int64_t> peak_memory_bytes = {};
-  double counted_joules = 0;     // by its own counter
-  double counted_seconds = 0;    // in which that counter was there, and did not begin anew
-  double estimated_joules = 0;   // power times time, for the rest
-  double estimated_seconds = 0;  // of that rest
-  double busy_seconds = 0;       // utilisation of a half at least, clock known
-  double slowed_seconds = 0;     // of these, the clock far below the fastest seen
+  double counted_joules = 0;     // from the energy counter of the GPU
+  double counted_seconds = 0;    // time in which the counter was available and was not reset
+  double estimated_joules = 0;   // power times time, for the remaining time
+  double estimated_seconds = 0;  // the remaining time
+  double busy_seconds = 0;       // time with a utilization of at least a half and a known clock
+  double slowed_seconds = 0;     // part of busy_seconds with a clock far below fastest_mhz
   double fastest_mhz = 0;
   std::optional<double> hottest = {};
   int64_t new_ecc_errors = 0;  // since the first sample
@@ -77,14 +77,15 @@ struct InterfaceTotals {
   bool operator==(const InterfaceTotals&) const = default;
 };
 
-// A host for as long as it was a node of the run; another turn of the job may have another.
+// The totals of a host while it was a node of the run. After a requeue the same node can be another
+// host.
 struct HostTotals {
   std::string host = {};
-  double seconds = 0;  // looked at; a gap in the samples does not count
+  double seconds = 0;  // time covered by samples, without gaps
   int64_t samples = 0;
   int granted = 0;             // cores
-  TimeMean cores = {};         // busy ones of these, whoever used them
-  TimeMean worker_cores = {};  // that the workers kept busy
+  TimeMean cores = {};         // busy cores among these, used by any process
+  TimeMean worker_cores = {};  // busy cores used by the workers
   int64_t peak_memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
   std::map<std::string, InterfaceTotals> interfaces = {};
@@ -94,7 +95,7 @@ struct HostTotals {
   bool operator==(const HostTotals&) const = default;
 };
 
-// Adds one sample after the other to the totals of one node.
+// Adds the samples of one node to its totals, in order of time.
 class HostTally {
  public:
   void add(const contract::NodeSample& sample);
@@ -106,7 +107,7 @@ class HostTally {
   void add_traffic(HostTotals& host, const contract::NodeSample& sample, bool is_next) const;
 
   std::vector<HostTotals> hosts_;
-  std::map<std::string, InterfaceTotals> counters_;  // as the sample before had them
+  std::map<std::string, InterfaceTotals> counters_;  // of the previous sample
   SampleClock clock_;
 };
 

@@ -5,9 +5,9 @@
 
 namespace lockstep::optim {
 
-// libtorch's Adagrad has the state of every parameter from its constructor on, and cannot make a
-// step without. Puts it there anew where the parameters of its groups are others now, or its state
-// was cleared; does nothing to another optimizer.
+// Adagrad of libtorch creates the state of all parameters in its constructor and cannot make a step
+// without it. Creates the state again after the parameters of its groups were replaced or the state
+// was cleared. Does nothing for other optimizers.
 void begin_adagrad(torch::optim::Optimizer& optimizer);
 
 }  // namespace lockstep::optim

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// How much of the warm-up is done after `done` steps; 1 or more: all of it.
+// Completed fraction of the warm-up after `done` steps; 1: complete.
 double warmed(int64_t done, int64_t steps, bool is_linear) {
   if (done >= steps) {
     return 1;
@@ -20,7 +20,7 @@ double warmed(int64_t done, int64_t steps, bool is_linear) {
                    : std::log(static_cast<double>(done + 1)) / std::log(static_cast<double>(steps));
 }
 
-// DeepSpeed divides by the logarithm of it.
+// DeepSpeed divides by the logarithm of the number of steps.
 int64_t at_least_two(int64_t steps) {
   return std::max<int64_t>(2, steps);
 }
@@ -29,7 +29,7 @@ const char* shape_of(bool is_linear) {
   return is_linear ? "linear" : "log";
 }
 
-// DeepSpeed's decay of the cycle: no steps or no rate, no decay.
+// Decay of the cycle as in DeepSpeed: disabled without steps or without a rate.
 bool decays(const OneCycleOptions& options, double rate) {
   return options.decay_steps != 0 && rate != 0;
 }
@@ -77,7 +77,7 @@ Schedule warmup_decay_lr(const WarmupOptions& options, int64_t total_steps) {
 Schedule warmup_cosine_lr(const WarmupCosineOptions& options) {
   const int64_t steps = at_least_two(options.warmup_steps);
   if (options.total_steps <= steps) {
-    throw Error(ExitCode::Usage, "cannot make a WarmupCosineLR schedule without steps to fall in")
+    throw Error(ExitCode::Usage, "WarmupCosineLR needs more total steps than warm-up steps")
         .fact("total_num_steps", std::to_string(options.total_steps))
         .fact("warmup_num_steps", std::to_string(steps))
         .hint(fmt::format("\"total_num_steps\" above {}", steps));
@@ -92,7 +92,7 @@ Schedule warmup_cosine_lr(const WarmupCosineOptions& options) {
           return options.warmup_min_ratio +
                  (1 - options.warmup_min_ratio) * warmed(done, steps, options.is_linear);
         }
-        // Beyond total_steps the cosine goes on, and up again.
+        // Beyond total_steps the cosine continues and rises again, as in DeepSpeed.
         const double angle = std::numbers::pi * static_cast<double>(done - steps + 1) /
                              static_cast<double>(options.total_steps - steps);
         return std::max(
@@ -110,12 +110,12 @@ Schedule one_cycle(const OneCycleOptions& options) {
   const double total =
       first + static_cast<double>(options.second_steps.value_or(options.first_steps));
   const double turn = first / total;
-  // How high the cycle is after `step` steps: 0 at its ends, 1 at the turn.
+  // Position in the cycle after `step` steps: 0 at its ends, 1 at the peak.
   const auto height = [total, turn](int64_t step) {
     const double x = std::fmod(static_cast<double>(step) / total, 1.0);
     return x <= turn ? x / turn : (x - 1) / (turn - 1);
   };
-  // Steps of the decay that are done, in units of decay_steps; below 0: still in the cycle.
+  // Completed steps of the decay, in units of decay_steps; below 0: still in the cycle.
   const auto decayed = [options, total](int64_t step) {
     const double done = static_cast<double>(step - 1) - total;
     const auto unit = static_cast<double>(std::max<int64_t>(1, options.decay_steps));
@@ -136,7 +136,7 @@ Schedule one_cycle(const OneCycleOptions& options) {
     return rates;
   }
   return rates.with_betas([options, height, decayed](int64_t step) -> Schedule::Betas {
-    constexpr double kSecondBeta = 0.99;  // DeepSpeed's, whatever the optimizer was told
+    constexpr double kSecondBeta = 0.99;  // as in DeepSpeed, whatever the optimizer uses
     if (step == 0) {
       return {options.min_momentum, kSecondBeta};
     }

@@ -9,20 +9,20 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kBlock = 1024;          // elements that stay in the nearest cache on their way
-constexpr int64_t kLeastShare = 1 << 15;  // of a thread; below it a thread costs more than it gives
+constexpr int64_t kBlock = 1024;          // elements that fit into the L1 cache
+constexpr int64_t kLeastShare = 1 << 15;  // minimum elements per thread; fewer would not pay
 
-// The numbers of a step as floats, found once.
+// Coefficients of a step as floats, computed once.
 struct Step {
   float beta1;
   float beta2;
   float one_minus_beta1;
   float one_minus_beta2;
   float step_size;
-  float root_correction;  // divides the root of the second moment
+  float root_correction;  // divisor of the square root of the second moment
   float epsilon;
-  float shrink;   // AdamW: the parameter is multiplied by this
-  float penalty;  // Adam: times the parameter, added to the gradient
+  float shrink;   // AdamW: factor of the parameter
+  float penalty;  // Adam: factor of the parameter, added to the gradient
   float unscale;
 };
 
@@ -43,14 +43,14 @@ Step make_step(int64_t step, const FlatAdamOptions& options, double loss_scale) 
           .unscale = static_cast<float>(1 / loss_scale)};
 }
 
-// The compiler vectorises this loop: no branch, no call, no overlap.
+// The compiler vectorizes this loop: no branch, no call, no overlap.
 void update_block(float* __restrict parameter,
                   const float* __restrict gradient,
                   float* __restrict exp_avg,
                   float* __restrict exp_avg_sq,
                   int64_t count,
                   const Step& step) {
-  const Step s = step;  // a copy, which no store below can change
+  const Step s = step;  // a copy, which no store below can alias
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * s.unscale + s.penalty * parameter[i];
     const float m = exp_avg[i] * s.beta1 + g * s.one_minus_beta1;
@@ -112,12 +112,12 @@ void update(const FlatAdamBuffers<Gradient>& buffers,
 
 struct SgdStep {
   float lr;
-  float keep;  // of the momentum that is there
-  float take;  // of the gradient into it
+  float keep;  // factor of the old momentum
+  float take;  // factor of the gradient in the new momentum
   float penalty;
-  float momentum;  // nesterov: of the new momentum, beside the gradient
-  float plain;     // of the gradient itself in the update
-  float buffered;  // of the momentum in it
+  float momentum;  // nesterov: factor of the new momentum
+  float plain;     // factor of the gradient in the update
+  float buffered;  // factor of the momentum in the update
 };
 
 void sgd_block(float* __restrict parameter,

@@ -5,9 +5,9 @@
 #include <c10/util/Half.h>
 #include <cstdint>
 
-// Optimizer steps over flat buffers in main memory: one pass, vectorised, shared among libtorch's
-// threads. Every element is computed by itself with the same roundings, so the result is the same
-// to the last bit however the buffer is cut up among calls, threads or workers.
+// Optimizer steps over flat buffers in main memory: one vectorized pass, distributed over the
+// threads of libtorch. Every element is computed independently and with the same roundings, so the
+// result is equal to the bit however the buffer is divided among calls, threads or workers.
 namespace lockstep::optim {
 
 struct FlatAdamOptions {
@@ -16,11 +16,11 @@ struct FlatAdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  bool decoupled_decay = true;  // AdamW's; else the decay is part of the gradient
+  bool decoupled_decay = true;  // as in AdamW; otherwise the decay is added to the gradient
   bool bias_correction = true;
 };
 
-// What one step reads and writes; all buffers have `count` elements and do not overlap.
+// Buffers of one step. All have `count` elements and do not overlap.
 template <typename Gradient>
 struct FlatAdamBuffers {
   float* parameter = nullptr;
@@ -28,12 +28,12 @@ struct FlatAdamBuffers {
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
   int64_t count = 0;
-  // The new parameters once more in sixteen bits; at most one of them.
+  // Optional 16-bit copy of the new parameters; at most one of the two.
   c10::BFloat16* bf16_copy = nullptr;
   c10::Half* fp16_copy = nullptr;
 };
 
-// Step number `step`, from 1. The gradient is divided by `loss_scale` on its way.
+// Step number `step`, starting at 1. The gradient is divided by `loss_scale`.
 void flat_adam(const FlatAdamBuffers<float>& buffers,
                int64_t step,
                const FlatAdamOptions& options,
@@ -55,7 +55,7 @@ struct FlatSgdOptions {
   bool nesterov = false;
 };
 
-// `momentum_buffer` may be null where there is no momentum; the first step fills it.
+// `momentum_buffer` can be null without momentum. The first step initializes it.
 void flat_sgd(float* parameter,
               const float* gradient,
               float* momentum_buffer,

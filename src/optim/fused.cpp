@@ -26,13 +26,13 @@ bool is_plain(const Tensor& tensor) {
          tensor.layout() == torch::kStrided && tensor.is_non_overlapping_and_dense();
 }
 
-// Strides of all are the same, so that one index means one element.
+// Equal strides, so that one index addresses the same element in all tensors.
 bool fits(const Tensor& parameter) {
   const Tensor& gradient = parameter.grad();
   return is_plain(parameter) && is_plain(gradient) && parameter.strides() == gradient.strides();
 }
 
-// What Adam and AdamW have, and what SGD has.
+// The parts of a step that differ between Adam and AdamW on one side and SGD on the other.
 template <typename OptionsType, typename StateType, bool kDecayInGradient>
 struct AdamKind {
   using Options = OptionsType;
@@ -42,8 +42,8 @@ struct AdamKind {
     return !options.amsgrad();
   }
 
-  // Counts a step of this parameter. What is returned tells apart those of one group that have not
-  // made as many.
+  // Counts a step of this parameter. The result distinguishes parameters of one group with
+  // different numbers of steps, which need different bias corrections.
   static int64_t count(StateMap& states, const Tensor& parameter, const Options& /*options*/) {
     auto& slot = states[state_key(parameter)];
     if (slot == nullptr) {
@@ -87,14 +87,14 @@ struct AdamKind {
   }
 };
 
-// libtorch makes SGD's momentum of the first gradient; here it is there before, and the kernel is
-// told which step is the first. Without momentum there is no state.
+// libtorch creates the momentum of SGD from the first gradient. Here the buffer is allocated
+// before, and the kernel gets a flag for the first step. Without momentum there is no state.
 struct SgdKind {
   using Options = torch::optim::SGDOptions;
   using State = torch::optim::SGDParamState;
   enum Age : int64_t { kFirst, kLater };
 
-  // One kernel is told once for all groups.
+  // The kernel has one flag for all groups.
   static bool is_possible(const Options& options, const Options& first) {
     return options.nesterov() == first.nesterov();
   }
@@ -139,7 +139,7 @@ struct SgdKind {
   }
 };
 
-// Bytes that the GPU reads, as the host writes them.
+// The bytes of `items`, to be copied to the GPU.
 template <typename Item>
 Tensor to_bytes(const std::vector<Item>& items, bool pinned) {
   Tensor bytes = torch::empty({static_cast<int64_t>(items.size() * sizeof(Item))},
@@ -209,7 +209,8 @@ class Fused final : public Base, public FusedOptimizer {
 
   Tensor norm() const override { return squares_.sqrt(); }
 
-  // Without clipping nobody has added up. Gradients stand where the GPU left them.
+  // Without clipping, the sum of squares was not part of the recording. The gradients are still
+  // where the GPU left them.
   Tensor recorded_norm() const override {
     const torch::NoGradGuard no_grad;
     return (played_.squares.defined() ? played_.squares : add_up(played_)).sqrt();
@@ -222,23 +223,24 @@ class Fused final : public Base, public FusedOptimizer {
   }
 
  private:
-  static constexpr int64_t kRoom = 256;  // groups and ages, more than there will be
+  static constexpr int64_t kRoom = 256;  // maximum of groups times step counts; a generous limit
 
   struct Member {
     Tensor parameter;
     int rates;
   };
 
-  // What the kernels of a step are told.
+  // Arguments of the kernels of a step.
   struct Launch {
-    Tensor table;  // of UpdatedTensor, on the GPU
+    Tensor table;  // array of UpdatedTensor, on the GPU
     int count = 0;
     int64_t elements = 0;
-    Tensor squares;                 // undefined: nobody asked
-    std::vector<Tensor> gradients;  // of a step that is played: they stay
+    Tensor squares;                 // undefined: not requested
+    std::vector<Tensor> gradients;  // of a recorded step: must stay alive
   };
 
-  // While it is played, gradients exist on the GPU alone: those that took part still do.
+  // During replay, gradients exist only on the GPU. The parameters that took part in the recording
+  // still do.
   bool takes_part(const Tensor& parameter) const {
     if (!is_recorded()) {
       return parameter.grad().defined();
@@ -246,11 +248,12 @@ class Fused final : public Base, public FusedOptimizer {
     return recorded_.contains(parameter.unsafeGetTensorImpl());
   }
 
-  // CUDA takes so little out of pageable memory before it returns.
+  // CUDA copies such a small pageable buffer before the call returns, so the host buffer can be
+  // released.
   void tell(const std::vector<Rates>& rates) {
     const Tensor bytes = to_bytes(rates, false);
     if (!rates_.defined() || rates_.numel() < bytes.numel()) {
-      // What was recorded reads it where it is.
+      // A recorded step reads the buffer at its address, so it must not be reallocated.
       LOCKSTEP_CHECK(recorded_.empty());
       const int64_t room = std::max(bytes.numel(), kRoom * static_cast<int64_t>(sizeof(Rates)));
       rates_ = torch::empty({room}, bytes.options().device(members_.front().parameter.device()));
@@ -318,7 +321,7 @@ class Fused final : public Base, public FusedOptimizer {
     return c10::cuda::getCurrentCUDAStream(launch.table.device().index()).stream();
   }
 
-  // The squares of all gradients.
+  // The sum of squares of all gradients.
   Tensor add_up(const Launch& launch) const {
     const auto on_gpu = torch::device(launch.table.device());
     Tensor squares = torch::empty({1}, on_gpu.dtype(torch::kFloat64));
@@ -335,7 +338,8 @@ class Fused final : public Base, public FusedOptimizer {
     return squares;
   }
 
-  // What is recorded reads its table anew each time that it is played.
+  // A recorded copy reads the host buffer at each replay, so the buffer must be pinned and stay
+  // alive.
   Tensor upload(const std::vector<UpdatedTensor>& entries) {
     const Tensor bytes = to_bytes(entries, is_recorded());
     Tensor table =
@@ -347,12 +351,12 @@ class Fused final : public Base, public FusedOptimizer {
     return table;
   }
 
-  std::vector<Member> members_;  // of the step that was prepared last
+  std::vector<Member> members_;  // of the last prepared step
   size_t recorded_rates_ = 0;
   std::vector<Rates> told_;
   Tensor rates_;    // on the GPU
-  Tensor squares_;  // the sum of squares, there
-  Launch played_;   // that was recorded
+  Tensor squares_;  // sum of squares, on the GPU
+  Launch played_;   // the recorded launch
   std::set<const void*> recorded_;
   std::vector<Tensor> recorded_tables_;
 };

@@ -10,26 +10,27 @@
 namespace lockstep::optim {
 
 struct FusedStep {
-  double clip_norm = 0;       // limits the norm of all gradients together; 0: not at all
-  double gradient_scale = 1;  // gradients are multiplied by this first
-  bool wants_norm = false;    // norm() is asked for without clipping, too
+  double clip_norm = 0;       // maximum norm of all gradients together; 0: no clipping
+  double gradient_scale = 1;  // factor of the gradients, applied first
+  bool wants_norm = false;    // norm() is needed even without clipping
 };
 
-// An optimizer whose step on a GPU is one kernel for all parameters, or two where gradients are
-// clipped: the GPU itself looks at their norm, and nobody waits for it. Options and state are those
-// of libtorch's optimizer of the name, so that a checkpoint knows no difference.
+// An optimizer whose step on a GPU is one kernel for all parameters, or two with clipping: the GPU
+// itself evaluates the norm, so the host does not wait for it. Options and state are those of the
+// optimizer of libtorch with the same name, so checkpoints are interchangeable.
 //
-// A step has two halves, so that the second may be recorded once and played again: what the host
-// counts and tells the GPU, and what the GPU does.
+// A step has two halves, so that the second can be recorded in a CUDA graph and replayed:
+// - prepare(), on the host: counts the step and copies the learning rates to the GPU;
+// - launch(), on the GPU: the kernels.
 class FusedOptimizer {
  public:
   virtual ~FusedOptimizer() = default;
 
-  // Whether it can take this step: all parameters that have a gradient are float32, dense and on
-  // one GPU. If not, step() does it by libtorch's operators.
+  // Whether this step can be fused: all parameters with a gradient are float32, dense and on one
+  // GPU. Otherwise step() uses the operators of libtorch.
   virtual bool is_fused() const = 0;
 
-  // The whole step.
+  // Executes the whole step.
   void step_fused(const FusedStep& options) {
     if (!is_recorded_) {
       prepare();
@@ -37,31 +38,32 @@ class FusedOptimizer {
     launch(options);
   }
 
-  // While it is recorded, step_fused() is the GPU's half alone, and prepare() is called before each
-  // time that it is played. A step must have been made before: it makes the state.
+  // While recording, step_fused() executes only the half of the GPU, and prepare() must be called
+  // before each replay. At least one step must have been made before, because it creates the state.
   void set_recorded(bool is_recorded) { is_recorded_ = is_recorded; }
   bool is_recorded() const { return is_recorded_; }
 
-  // The host's half: counts the step, and tells the GPU learning rates and the like.
+  // The half of the host: counts the step and copies learning rates and other coefficients to the
+  // GPU.
   virtual void prepare() = 0;
 
-  // The norm of all gradients in the last step that clipped or wanted it, on the GPU.
+  // The norm of all gradients in the last step that clipped or requested it, on the GPU.
   virtual torch::Tensor norm() const = 0;
 
-  // The same of the step that was played last.
+  // The norm of all gradients in the last replayed step, on the GPU.
   virtual torch::Tensor recorded_norm() const = 0;
 
-  // A recording that did not come about: what it held is given back.
+  // Must be called if recording failed: releases everything that belongs to it.
   virtual void drop_recorded() = 0;
 
  private:
-  // The GPU's half.
+  // The half of the GPU.
   virtual void launch(const FusedStep& options) = 0;
 
   bool is_recorded_ = false;
 };
 
-// sgd, adam or adamw; null for others, and in a build without CUDA.
+// Creates sgd, adam or adamw; null for others and in a build without CUDA.
 std::unique_ptr<torch::optim::Optimizer> make_fused(
     const std::vector<torch::optim::OptimizerParamGroup>& groups, const OptimizerOptions& options);
 

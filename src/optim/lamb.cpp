@@ -19,7 +19,7 @@ LambParamState& state_of(const torch::Tensor& parameter, optim::StateMap& states
   return dynamic_cast<LambParamState&>(*slot);
 }
 
-// One parameter or piece that has a gradient.
+// One parameter or piece with a gradient.
 struct Move {
   torch::Tensor parameter;
   LambParamState& state;
@@ -45,7 +45,7 @@ void apply(const Move& move,
            torch::Tensor change,
            const torch::Tensor& length,
            const torch::Tensor& change_length) {
-  // On the device: a GPU need not be waited for.
+  // Computed on the device, to avoid a synchronization with the GPU.
   const torch::Tensor ratio = torch::where(
       (length != 0).logical_and(change_length != 0),
       (length / change_length).clamp(move.options.min_coeff(), move.options.max_coeff()),
@@ -67,7 +67,7 @@ void update_whole(const std::vector<Move>& moves) {
   }
 }
 
-// The change is computed twice rather than kept for all pieces.
+// The update is computed twice instead of being stored for all pieces.
 void update_pieces(const std::vector<Move>& moves, const Lamb::AddUp& add_up) {
   std::vector<torch::Tensor> pieces;
   torch::Tensor squares =

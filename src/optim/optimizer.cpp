@@ -20,9 +20,9 @@ namespace {
                                 std::string_view flag,
                                 std::string_view name,
                                 const std::vector<std::string>& names) {
-  throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}'", what, name))
+  throw Error(ExitCode::Usage, fmt::format("unknown {} '{}'", what, name))
       .fact("asked", fmt::format("{} {}", flag, name), "command line")
-      .fact("there are", join(names, ", "))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("{} {}", flag, find_closest(name, names).value_or(names.front())));
 }
 
@@ -41,7 +41,7 @@ std::unique_ptr<torch::optim::Optimizer> make_adam(const Groups& groups,
   return std::make_unique<Plain>(groups, made);
 }
 
-// Module::parameters() names a tensor once for each module that has it; it is one parameter.
+// Module::parameters() lists a shared tensor once for each module; it is one parameter.
 std::vector<torch::Tensor> without_repeats(std::vector<torch::Tensor> parameters) {
   std::unordered_set<const void*> seen;
   std::erase_if(parameters, [&seen](const torch::Tensor& parameter) {
@@ -50,7 +50,7 @@ std::vector<torch::Tensor> without_repeats(std::vector<torch::Tensor> parameters
   return parameters;
 }
 
-// Groups without options of their own take those that are given here.
+// Groups without options of their own use those given here.
 std::unique_ptr<torch::optim::Optimizer> make(const Groups& groups,
                                               const OptimizerOptions& options) {
   if (!options.vectorised && torch::cuda::is_available()) {
@@ -98,7 +98,7 @@ std::unique_ptr<torch::optim::Optimizer> make(const Groups& groups,
       "optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw", "lamb", "adagrad"});
 }
 
-// Whether `options` are of that kind; if so, they have no weight decay any more.
+// Sets the weight decay to 0 if `options` are of this kind; returns whether they are.
 template <typename Kind>
 bool drop_decay(torch::optim::OptimizerOptions& options) {
   auto* const own = dynamic_cast<Kind*>(&options);
@@ -134,7 +134,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model
       });
   std::vector<torch::Tensor> plain(middle, decayed.end());
   decayed.erase(middle, decayed.end());
-  // Also where there is no weight decay, so that a checkpoint fits whatever --weight-decay says.
+  // Two groups even without weight decay, so that a checkpoint fits with any value of
+  // --weight-decay.
   auto optimizer = make({torch::optim::OptimizerParamGroup(std::move(decayed)),
                          torch::optim::OptimizerParamGroup(std::move(plain))},
                         options);

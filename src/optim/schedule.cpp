@@ -13,13 +13,13 @@ namespace {
 
 int64_t require_steps(int64_t steps, const char* what) {
   if (steps < 1) {
-    throw Error(ExitCode::Usage, fmt::format("cannot make a {} schedule of {} steps", what, steps))
+    throw Error(ExitCode::Usage, fmt::format("a {} schedule cannot have {} steps", what, steps))
         .fact("expected", "at least one step");
   }
   return steps;
 }
 
-// How much of `steps` has gone by, from 0 to 1.
+// Completed fraction of `steps`, from 0 to 1.
 double progress(int64_t step, int64_t steps) {
   return static_cast<double>(std::clamp<int64_t>(step, 0, steps)) / static_cast<double>(steps);
 }

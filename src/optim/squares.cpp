@@ -9,9 +9,9 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kLeastShare = 1 << 15;  // of a thread
+constexpr int64_t kLeastShare = 1 << 15;  // minimum elements per thread
 
-// The compiler vectorises the inner loop: the sums of its lanes do not wait for each other.
+// The compiler vectorizes the inner loop: the sums of different lanes are independent.
 template <typename T>
 double add_up(const T* __restrict values, int64_t begin, int64_t end) {
   constexpr int64_t kLanes = 16;
@@ -62,7 +62,7 @@ double sum_of_squares(const torch::Tensor& values) {
 torch::Tensor sum_of_squares_tensor(const torch::Tensor& values) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor flat = values.contiguous().view(-1);
-  // Piece by piece: a copy in float64 of all of it would be twice as large.
+  // In pieces: a float64 copy of the whole tensor would need twice its memory.
   constexpr int64_t kAtOnce = int64_t{1} << 24;
   torch::Tensor sum = torch::zeros({}, flat.options().dtype(torch::kFloat64));
   for (int64_t begin = 0; begin < flat.numel(); begin += kAtOnce) {

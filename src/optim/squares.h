@@ -5,11 +5,12 @@
 
 namespace lockstep::optim {
 
-// The sum of the squares of all elements in float64, in which the square of a float is exact: how a
-// gradient is cut up among calls and workers changes the last digits of a double and nothing else.
+// The sum of squares of all elements in float64, in which the square of a float is exact. How a
+// gradient is divided among calls and workers changes only the last digits of a double.
 double sum_of_squares(const torch::Tensor& values);
 
-// The same as a number where the values are: a GPU is not waited for.
+// As sum_of_squares(), but as a tensor on the device of the values: does not synchronize with a
+// GPU.
 torch::Tensor sum_of_squares_tensor(const torch::Tensor& values);
 
 }  // namespace lockstep::optim

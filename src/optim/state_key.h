@@ -7,8 +7,8 @@
 
 namespace lockstep::optim {
 
-// libtorch 1.13 keys an optimizer's state by the address of the parameter as text, 2.x by the
-// address.
+// libtorch 1.13 uses the address of the parameter as text for the key of its state, 2.x the address
+// itself.
 using StateMap = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
 template <typename Map = StateMap>

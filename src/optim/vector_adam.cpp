@@ -15,7 +15,7 @@ bool is_plain(const torch::Tensor& tensor) {
          tensor.is_non_overlapping_and_dense() && !tensor.is_sparse();
 }
 
-// Strides of all four are the same, so that one index means one element.
+// Equal strides, so that one index addresses the same element in all four tensors.
 bool is_ours(const torch::Tensor& parameter) {
   const torch::Tensor& gradient = parameter.grad();
   return is_plain(parameter) && is_plain(gradient) && parameter.strides() == gradient.strides();
@@ -49,7 +49,8 @@ void update(const torch::Tensor& parameter,
              .decoupled_decay = decouples});
 }
 
-// Whether this group's step was made here; false: libtorch must make it.
+// Returns whether the step was made here; otherwise libtorch must make it. All groups are checked
+// before any is changed.
 template <typename State, typename Options>
 bool update_all(std::vector<torch::optim::OptimizerParamGroup>& groups,
                 StateMap& states,

@@ -5,9 +5,9 @@
 
 namespace lockstep::optim {
 
-// libtorch's Adam or AdamW with a step that makes one pass over memory instead of ten, for the
-// optimizer that works on the CPU. Options and state are libtorch's own, so that a checkpoint knows
-// no difference. Parameters that are not float32 in one piece on the CPU go libtorch's way.
+// Adam and AdamW of libtorch with a step on the CPU that makes one pass over memory instead of ten.
+// Options and state are those of libtorch, so checkpoints are interchangeable. If a parameter is
+// not float32, dense and on the CPU, libtorch makes the step.
 class VectorAdam : public torch::optim::Adam {
  public:
   using Adam::Adam;

@@ -20,7 +20,7 @@ constexpr size_t kChunkBytes = size_t{1} << 16;
 
 using Clock = std::chrono::steady_clock;
 
-// What a command may still take; none: as long as it likes.
+// The remaining time of a command; nothing: no limit.
 std::optional<std::chrono::milliseconds> time_left(const std::optional<Clock::time_point>& end) {
   if (!end) {
     return std::nullopt;
@@ -29,15 +29,15 @@ std::optional<std::chrono::milliseconds> time_left(const std::optional<Clock::ti
   return std::max(left, std::chrono::milliseconds(0));
 }
 
-// Adds what is there to `text`; at the end there is nothing more to watch.
+// Appends the available bytes to `text`; stops watching at the end of the stream.
 void read_one(Watch& watch, std::string& text) {
   if (watch.is_ready && read_some(watch.fd, text, kChunkBytes) == ReadResult::End) {
     watch.fd = -1;
   }
 }
 
-// Reads both to their ends at once, so that neither can fill up and stop the writer, and waits for
-// the child's own end; stops early when the time is up, or `stop_fd` says so.
+// Reads both streams at the same time, so that neither can fill up and block the writer, and waits
+// for the child to exit. Returns early at the time limit, or when `stop_fd` becomes readable.
 void hear_out(const std::array<int, 3>& output_errors_child,
               const CommandOptions& options,
               CommandResult& result) {
@@ -63,7 +63,7 @@ void hear_out(const std::array<int, 3>& output_errors_child,
   }
 }
 
-// Waits for the end of a command that has ended, or is to be killed.
+// Waits for a command that has ended or was killed.
 ExitStatus end_of(Child& child, bool has_own_group, const CommandResult& result) {
   if (result.is_out_of_time || result.is_stopped) {
     if (has_own_group) {

@@ -11,26 +11,26 @@
 #include "os/environment.h"
 #include "os/process.h"
 
-// Other programs as functions: found, run to their end, and heard.
+// Runs other programs as function calls: finds them, waits for them and captures their output.
 namespace lockstep::os {
 
-// A program as a shell finds it: a name with a slash is a path, another is looked up in PATH.
-// Only what may be executed is found.
+// Finds a program like a shell: a name with a slash is a path, any other is searched in PATH. Only
+// executable files are found.
 std::optional<std::filesystem::path> find_program(std::string_view name,
                                                   const Environment& environment);
 
-// Whether this user may read, and execute, the file.
+// Whether this user can read and execute the file.
 bool is_readable(const std::filesystem::path& path);
 bool is_executable_file(const std::filesystem::path& path);
 
-// How a command is run, where that is not as this process runs itself.
+// Settings of a command that differ from those of this process.
 struct CommandOptions {
-  std::filesystem::path directory = {};                   // empty: this one
-  std::optional<Environment> environment = std::nullopt;  // absent: this process's
-  std::string input = {};                                 // what it reads from stdin
-  // When it has not ended by then, it and the processes of its group are killed; absent: never.
+  std::filesystem::path directory = {};                   // empty: the current one
+  std::optional<Environment> environment = std::nullopt;  // absent: that of this process
+  std::string input = {};                                 // passed to stdin
+  // After this time, the command and its process group are killed; absent: no limit.
   std::optional<std::chrono::milliseconds> time_limit = std::nullopt;
-  int stop_fd = -1;  // the same as soon as this is readable
+  int stop_fd = -1;  // kills them as soon as this descriptor is readable
 };
 
 struct CommandResult {
@@ -38,12 +38,12 @@ struct CommandResult {
   std::string output;           // stdout
   std::string errors;           // stderr
   bool is_out_of_time = false;  // killed at its time limit
-  bool is_stopped = false;      // killed as stop_fd became readable
+  bool is_stopped = false;      // killed because stop_fd became readable
 };
 
-// Runs a program to its end, and keeps what it says. It is looked up in the PATH that it will have.
-// With a time limit or a stop_fd it has a process group of its own, so that Ctrl-C is for the
-// caller alone. Throws an Error (69) when the program is not installed.
+// Runs a program to its end and captures its output. The program is searched in its own PATH. With
+// a time limit or a stop_fd it has its own process group, so that Ctrl-C reaches only the caller.
+// Throws an Error (69) if the program is not installed.
 CommandResult run_command(const std::vector<std::string>& arguments,
                           const CommandOptions& options = {});
 

@@ -39,7 +39,7 @@ Listing list_directory(const std::filesystem::path& directory) {
   }
   Listing listing;
   errno = 0;
-  // Safe from several threads as long as each has a stream of its own.
+  // Thread-safe as long as each thread has its own stream.
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
   while (const dirent* entry = ::readdir(stream.get())) {
     const std::string_view name = &entry->d_name[0];

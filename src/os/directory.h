@@ -7,14 +7,14 @@
 
 namespace lockstep::os {
 
-// The names in a directory, sorted, without . and .. .
+// The names in a directory, sorted, without "." and "..".
 struct Listing {
   std::vector<std::string> folders;
-  std::vector<std::string> files;  // and all else that is no folder
+  std::vector<std::string> files;  // everything that is not a directory
 };
 
-// Does not look at each file, unless it is a link or the file system does not tell kinds. Throws an
-// Error (74) that names the directory and the reason.
+// Does not examine each file, unless it is a link or the file system does not report types. Throws
+// an Error (74) that names the directory and the reason.
 Listing list_directory(const std::filesystem::path& directory);
 
 }  // namespace lockstep::os

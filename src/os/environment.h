@@ -6,18 +6,18 @@
 #include <optional>
 #include <string>
 
-// The process environment: the only getenv in the house.
+// The process environment. No other code calls getenv.
 namespace lockstep::os {
 
-// A set of variables as a value, so that what reads it can be tested without touching the process.
+// A set of variables as a value, so that its readers can be tested without changing the process.
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-// A copy of this process's environment.
+// A copy of the environment of this process.
 Environment environment();
 
 std::optional<std::string> find_variable(const Environment& environment, std::string_view name);
 
-// Changes this process's own environment; only before the first thread starts.
+// Changes the environment of this process; only before the first thread starts.
 void set_variable(const std::string& name, const std::string& value);
 void unset_variable(const std::string& name);
 

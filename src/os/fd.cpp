@@ -31,10 +31,10 @@ void redirect(int from, int to) {
 }
 
 Silence::Silence(int number)
-    : number_(number), kept_(::fcntl(number, F_DUPFD_CLOEXEC, 3)) {  // above the standard ones
+    : number_(number), kept_(::fcntl(number, F_DUPFD_CLOEXEC, 3)) {  // not a standard stream
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (!kept_.is_open() || nowhere < 0) {
-    throw system_error(ExitCode::Bug, "cannot put a descriptor aside", errno);
+    throw system_error(ExitCode::Bug, "cannot duplicate a descriptor", errno);
   }
   redirect(nowhere, number);
 }

@@ -5,7 +5,7 @@
 
 namespace lockstep::os {
 
-// An owned file descriptor: closed when it goes out of scope.
+// An owned file descriptor; the destructor closes it.
 class Fd {
  public:
   Fd() = default;
@@ -18,10 +18,10 @@ class Fd {
 
   void close() noexcept;
 
-  // Gives the descriptor up without closing it.
+  // Releases the descriptor without closing it.
   int release() noexcept { return std::exchange(number_, -1); }
 
-  // -1 when there is none.
+  // -1 if there is none.
   int number() const { return number_; }
   bool is_open() const { return number_ >= 0; }
 
@@ -29,11 +29,11 @@ class Fd {
   int number_ = -1;
 };
 
-// Makes `to` mean what `from` means, and closes `from`. Throws an Error when `from` is not open.
+// Makes `to` a duplicate of `from` and closes `from`. Throws an Error if `from` is not open.
 void redirect(int from, int to);
 
-// While it lives, what is written to a descriptor of this process goes nowhere. What the C library
-// still holds for it is the caller's to flush, before and after.
+// Discards everything written to a descriptor of this process during its lifetime. The caller must
+// flush the buffers of the C library before and after.
 class Silence {
  public:
   explicit Silence(int number);

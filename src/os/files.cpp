@@ -57,15 +57,15 @@ void write_all(const Fd& file, std::string_view bytes, const std::filesystem::pa
   }
 }
 
-// Beside `path`, hidden, and its own for each living thread of a machine.
+// A hidden name in the same directory, unique for each living thread of a machine.
 std::filesystem::path name_beside(const std::filesystem::path& path) {
   return path.parent_path() / fmt::format(".{}.{}.partial", path.filename().string(), ::gettid());
 }
 
-// Removes `name` in the directory `parent`, with all that is in it; returns an errno or 0.
+// Removes `name` in the directory `parent` recursively; returns an errno or 0.
 //
-// Not std::filesystem::remove_all: the wheels of PyTorch export that one from a libstdc++ of their
-// own, and a program that links both dies in it.
+// Not std::filesystem::remove_all: the wheels of PyTorch export that function from their own copy
+// of libstdc++, and a program that links both crashes in it.
 int remove_below(int parent, const char* name) {
   if (::unlinkat(parent, name, 0) == 0 || errno == ENOENT) {
     return 0;
@@ -147,8 +147,8 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   if (retry([&] { return ::fsync(file.number()); }) != 0) {
     refuse("write", path, errno);
   }
-  // Some file systems tell only now that a byte was lost. After EINTR the descriptor is closed all
-  // the same, and fsync has seen every byte.
+  // Some file systems report a lost write only on close. After EINTR the descriptor is closed
+  // nevertheless, and fsync has already covered every byte.
   if (::close(file.release()) != 0 && errno != EINTR) {
     refuse("write", path, errno);
   }
@@ -169,7 +169,7 @@ void atomic_write(const std::filesystem::path& path, std::string_view bytes) {
 void sync_directory(const std::filesystem::path& directory) {
   const Fd file = open_or_refuse("open directory", directory, O_RDONLY | O_DIRECTORY);
   const int error = retry([&] { return ::fsync(file.number()); }) == 0 ? 0 : errno;
-  // Some network file systems cannot do it, and write names through without being asked.
+  // Some network file systems do not support it, and write names through anyway.
   if (error != 0 && error != EINVAL && error != ENOTSUP) {
     refuse("write directory", directory, error);
   }

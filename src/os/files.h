@@ -11,10 +11,10 @@
 #include "os/fd.h"
 
 // Files and directories that survive a crash. Every failure is an Error (Io) that names the path
-// and what the system says.
+// and the reason.
 namespace lockstep::os {
 
-// A file opened for reading at any place.
+// A file for reading at any position.
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);
@@ -22,7 +22,7 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   uint64_t size() const { return size_; }
 
-  // Fills `buffer` from byte `offset` on; an end before that is an Error too.
+  // Fills `buffer` from byte `offset` on; an earlier end of file is an Error, too.
   void read(uint64_t offset, void* buffer, size_t bytes) const;
 
  private:
@@ -33,40 +33,39 @@ class InputFile {
 
 std::string read_file(const std::filesystem::path& path);
 
-// Whether this process may read and write it; of a device also whether its cgroup lets it, and
-// without opening it.
+// Whether this process can read and write it. For a device, this includes the permission of its
+// cgroup; the device is not opened.
 bool is_usable(const std::filesystem::path& path);
 
-// Makes or overwrites `path`; on return the bytes are on the disk, its name perhaps not yet.
+// Creates or overwrites `path`. On return its data is on disk, but its name might not be.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-// Replaces `path` in one instant: a reader, or a crash, sees the old bytes or the new ones. On
-// return the new ones are on the disk.
+// Replaces `path` atomically: a reader, or a crash, sees the old or the new contents. On return the
+// new contents are on disk.
 void atomic_write(const std::filesystem::path& path, std::string_view bytes);
 
-// Names made, renamed or removed in this directory are on the disk when it returns.
+// On return, names created, renamed or removed in this directory are on disk.
 void sync_directory(const std::filesystem::path& directory);
 
 void make_directories(const std::filesystem::path& directory);
 
-// Renames atomically within one file system; an empty directory or a file at `to` is replaced.
+// Renames atomically within a file system; replaces a file or an empty directory at `to`.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Swaps two names in one instant; false, and nothing done, where the file system cannot do it.
+// Swaps two names atomically; false, without any change, if the file system does not support it.
 bool exchange_paths(const std::filesystem::path& one, const std::filesystem::path& other);
 
-// Makes `link` a symbolic link to `target`, in one instant where it was one before.
+// Makes `link` a symbolic link to `target`; atomic if it was a link before.
 void replace_link(const std::filesystem::path& link, const std::filesystem::path& target);
 
-// Removes a file or a directory with all that is in it; nothing there is fine.
+// Removes a file or a directory recursively; a missing path is not an error.
 void remove_tree(const std::filesystem::path& path);
 
-// Marks a directory as in use by a living process. It stays so when the directory is renamed, and
-// ends with the process, however that dies.
+// Marks a directory as in use by a living process. The mark survives a rename of the directory and
+// ends with the process, even if that is killed.
 class DirectoryLock {
  public:
-  // Nothing where another process has it locked; where the file system knows no locks, all are
-  // given.
+  // Nothing if another process holds the lock. On a file system without locks, always succeeds.
   static std::optional<DirectoryLock> find(const std::filesystem::path& directory);
 
  private:
@@ -75,7 +74,7 @@ class DirectoryLock {
   Fd directory_;
 };
 
-// A new, empty directory, removed with all that is in it at the end of its life.
+// A new, empty directory; the destructor removes it recursively.
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(std::string_view prefix = "lockstep");
@@ -89,13 +88,14 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-// Replaces a file, for readers at any moment all of it or nothing; does not wait for the disk.
+// Replaces a file atomically for readers; does not wait for the disk.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
-// Writes a file that only this user may read, all of it or nothing. Throws an Error (74).
+// Writes a file that only this user can read, completely or not at all. Throws an Error (74).
 void write_private(const std::filesystem::path& path, std::string_view text);
 
-// The text of a file that is this user's and that nobody else may read or write; nothing otherwise.
+// The text of a file that belongs to this user and that no other user can read or write; nothing
+// otherwise.
 std::optional<std::string> find_private(const std::filesystem::path& path);
 
 }  // namespace lockstep::os

@@ -29,7 +29,7 @@ std::optional<FileLook> find_look(const std::filesystem::path& path) {
 std::optional<FilePiece> find_piece(const std::filesystem::path& path,
                                     uint64_t offset,
                                     size_t most_bytes) {
-  // A pipe of that name must not keep the reader waiting.
+  // O_NONBLOCK: a FIFO of that name must not block the reader.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::os {
 
-// Which file it is, whatever its name is now: it stays the same when the file is renamed.
+// The identity of a file, independent of its name: it does not change when the file is renamed.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -16,7 +16,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-// How a file that others write looks now.
+// The current state of a file that other processes write.
 struct FileLook {
   FileIdentity identity;
   uint64_t size = 0;
@@ -24,17 +24,16 @@ struct FileLook {
   bool operator==(const FileLook&) const = default;
 };
 
-// Nothing where there is no such file, or none that may be looked at.
+// Nothing if the file does not exist or cannot be examined.
 std::optional<FileLook> find_look(const std::filesystem::path& path);
 
-// A piece of a file that others write, and the file that it was.
+// A part of a file that other processes write, and the identity of the file.
 struct FilePiece {
   FileLook look;
-  std::string bytes;  // fewer than were asked for at the end of the file
+  std::string bytes;  // shorter than requested at the end of the file
 };
 
-// Reads at most `most_bytes` from byte `offset` on. Nothing where the file cannot be opened or
-// read.
+// Reads at most `most_bytes` from byte `offset` on. Nothing if the file cannot be opened or read.
 std::optional<FilePiece> find_piece(const std::filesystem::path& path,
                                     uint64_t offset,
                                     size_t most_bytes);

@@ -6,16 +6,16 @@
 
 namespace lockstep::os {
 
-// The name of this machine.
+// The host name of this machine.
 std::string host_name();
 
-// The local time as 20240131-093000, for names of files.
+// The local time as 20240131-093000, for file names.
 std::string local_timestamp();
 
-// Every address that a name, or an address as text, stands for; none when it is unknown.
+// All addresses of a host name, or of an address as text; none if it is unknown.
 std::vector<std::string> addresses_of(const std::string& name);
 
-// The path of the program that this process runs.
+// The path of the executable of this process.
 std::string own_executable();
 
 }  // namespace lockstep::os

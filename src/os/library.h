@@ -6,10 +6,10 @@
 
 namespace lockstep::os {
 
-// A shared library that this machine may or may not have, loaded for as long as this object lives.
+// An optional shared library, loaded for the lifetime of this object.
 class Library {
  public:
-  // Nothing when it is not found or cannot be loaded.
+  // Nothing if it is not found or cannot be loaded.
   static std::optional<Library> find(const std::string& name);
 
   Library(Library&& other) noexcept;
@@ -17,7 +17,7 @@ class Library {
   Library& operator=(const Library&) = delete;
   ~Library();
 
-  // A function by its name; null when the library has none. `Function` is a pointer's type.
+  // A function of the library; null if there is none. `Function` is a pointer type.
   template <typename Function>
   Function function(const char* name) const {
     return reinterpret_cast<Function>(symbol(name));

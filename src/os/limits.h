@@ -7,17 +7,17 @@
 
 namespace lockstep::os {
 
-// What this process, and those that it starts, may have: ulimit's soft values.
+// Limits of this process and its children: the soft values of ulimit.
 struct ResourceLimits {
   static constexpr uint64_t kUnlimited = UINT64_MAX;
   uint64_t open_files = kUnlimited;
-  uint64_t most_open_files = kUnlimited;  // to which open_files may be raised
+  uint64_t most_open_files = kUnlimited;  // the maximum to which open_files can be raised
   uint64_t locked_bytes = kUnlimited;
   uint64_t processes = kUnlimited;
 };
 ResourceLimits resource_limits();
 
-// Of the file system that `path` lies on; nothing when there is no such path.
+// Space on the file system of `path`; nothing if the path does not exist.
 struct Space {
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;  // for this user
@@ -27,7 +27,7 @@ std::optional<Space> find_space(const std::filesystem::path& path);
 // Main memory of this machine.
 uint64_t machine_memory_bytes();
 
-// Processors that are switched on, granted or not.
+// Processors that are online, granted or not.
 int machine_processors();
 
 }  // namespace lockstep::os

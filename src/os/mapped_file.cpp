@@ -34,7 +34,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (S_ISDIR(status.st_mode)) {
     refuse(path, EISDIR);
   }
-  // An empty file cannot be mapped, and neither need it be.
+  // An empty file cannot be mapped and needs no mapping.
   if (status.st_size == 0) {
     return;
   }

@@ -7,9 +7,9 @@
 
 namespace lockstep::os {
 
-// A file's bytes in memory, read only, shared with every process that maps the same file.
+// The contents of a file in memory, read-only, shared with all processes that map the file.
 //
-// The file must not be shortened while it is mapped. Any thread may read.
+// The file must not be truncated while it is mapped. Thread-safe.
 class MappedFile {
  public:
   // Throws an Error (74) that names the file and the reason.

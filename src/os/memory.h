@@ -7,29 +7,28 @@
 
 namespace lockstep::os {
 
-// Lets the C library keep freed memory instead of giving it back to the kernel at once. Training
-// frees and asks again for the same large blocks in each step; zeroing their pages anew each time
-// costs up to 40 % of a step. False where the C library has no such choice.
+// Makes the C library keep freed memory instead of returning it to the kernel. Training frees and
+// allocates the same large blocks in each step, and zeroing their pages each time costs up to 40 %
+// of a step. False if the C library has no such setting.
 bool keep_freed_memory();
 
-// Gives freed memory back once, before a time in which less is needed than so far.
+// Returns freed memory to the kernel once, before a phase that needs less.
 void give_back_freed_memory();
 
-// Whole pages, zeroed; null where there are no more. To be given back in the same size.
+// Whole pages, zeroed; null if there is no memory. Must be freed with the same size.
 void* map_memory(size_t bytes);
 void unmap_memory(void* memory, size_t bytes);
 
-// The most memory that this process has had resident.
+// Maximum resident memory of this process so far.
 uint64_t peak_resident_bytes();
 
-// What is resident now.
+// Current resident memory.
 uint64_t resident_bytes();
 
-// A symbol of any library of this process, or null. For what a linked library may or may not offer.
+// A symbol of any library in this process, or null. For optional functions of linked libraries.
 void* find_symbol(const char* name);
 
-// The file, links followed, of the library that a call of this symbol goes to; empty if none has
-// it.
+// The file, with links resolved, of the library that provides this symbol; empty if none does.
 std::string library_of(const char* symbol);
 
 }  // namespace lockstep::os

@@ -32,7 +32,7 @@ std::optional<std::string> address_of(const sockaddr_storage& address, socklen_t
   return std::string(text.data());
 }
 
-// A datagram socket that is "connected" has a source address chosen by the kernel's routes.
+// Connecting a datagram socket makes the kernel choose the source address from its routes.
 std::optional<std::string> source_address(const addrinfo& target) {
   const int descriptor = ::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) {
@@ -49,7 +49,7 @@ std::optional<std::string> source_address(const addrinfo& target) {
   return found;
 }
 
-// The bytes of an IPv4 or IPv6 address in the network's order; none for other families.
+// The bytes of an IPv4 or IPv6 address in network order; none for other families.
 std::span<const uint8_t> bytes_of(const sockaddr& address) {
   if (address.sa_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
@@ -77,7 +77,7 @@ std::string text_of(std::span<const uint8_t> address) {
   return text.data();
 }
 
-// 169.254/16 and fe80::/10: without the interface's name nobody can use them.
+// 169.254/16 and fe80::/10: link-local addresses are usable only together with an interface.
 bool is_link_local(std::span<const uint8_t> address) {
   return address.size() == sizeof(in_addr) ? address[0] == 169 && address[1] == 254
                                            : address[0] == 0xfe && (address[1] & 0xc0) == 0x80;

@@ -38,8 +38,8 @@ void OutputFile::write(std::string_view bytes) {
     }
     bytes.remove_prefix(written < 0 ? 0 : static_cast<size_t>(written));
   }
-  // The disk begins while more comes, so that close() has less to wait for. Whether it does, is for
-  // close() to tell.
+  // Starts write-back while more data follows, so that close() waits for less. Errors are reported
+  // by close().
   constexpr uint64_t kAtOnce = uint64_t{8} << 20U;
   if (size_ - begun_ >= kAtOnce) {
     static_cast<void>(::sync_file_range(file_.number(),
@@ -56,7 +56,7 @@ void OutputFile::close() {
       refuse("write", path_, errno);
     }
   }
-  // Some file systems tell only now that a byte was lost.
+  // Some file systems report a lost write only on close.
   if (::close(file_.release()) != 0 && errno != EINTR) {
     refuse("write", path_, errno);
   }

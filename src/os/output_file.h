@@ -9,8 +9,8 @@
 
 namespace lockstep::os {
 
-// A new file that is written from its beginning to its end. Every failure is an Error (Io) that
-// names the path and what the system says.
+// A new file, written sequentially. Every failure is an Error (Io) that names the path and the
+// reason.
 class OutputFile {
  public:
   explicit OutputFile(std::filesystem::path path);
@@ -20,14 +20,14 @@ class OutputFile {
 
   void write(std::string_view bytes);
 
-  // On return the bytes are on the disk, its name perhaps not yet.
+  // On return the data is on disk, but the name might not be.
   void close();
 
  private:
   std::filesystem::path path_;
   Fd file_;
   uint64_t size_ = 0;
-  uint64_t begun_ = 0;  // bytes that are on their way to the disk
+  uint64_t begun_ = 0;  // bytes whose write-back has started
 };
 
 }  // namespace lockstep::os

@@ -7,7 +7,7 @@
 
 namespace lockstep::os {
 
-// Tells whether processes of this machine, not children of ours, are still alive.
+// Watches processes of this machine that are not children of this process.
 class PeerWatch {
  public:
   PeerWatch() = default;
@@ -17,18 +17,18 @@ class PeerWatch {
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
 
-  // False when there is no such process (any more).
+  // False if the process does not exist or no longer exists.
   bool add(int pid);
 
-  // The position, in the order of add(), of a process that has ended.
+  // The index, in the order of add(), of a process that has ended.
   std::optional<int> find_ended() const;
 
  private:
   std::vector<int> descriptors_;
 };
 
-// Processes that tell the same text see each other's process numbers and shared memory: boot,
-// process namespace and /dev/shm are the same.
+// Processes with the same text see each other's process numbers and shared memory: they have the
+// same boot, process namespace and /dev/shm.
 std::string machine_identity();
 
 int process_id();

@@ -18,8 +18,8 @@ namespace lockstep::os {
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw system_error(ExitCode::Unavailable, "cannot make a pipe", errno)
-        .hint("fewer workers, or a higher limit of open files (ulimit -n)");
+    throw system_error(ExitCode::Unavailable, "cannot create a pipe", errno)
+        .hint("use fewer workers, or raise the limit of open files (ulimit -n)");
   }
   return {.out = Fd(ends[0]), .in = Fd(ends[1])};
 }
@@ -81,8 +81,8 @@ bool write_all(int fd, std::string_view text) {
 }
 
 bool has_reader(int fd) {
-  // Asked for nothing, poll still tells of errors and of a socket closed in both directions; one
-  // that is closed in one direction may well be read.
+  // Without requested events, poll still reports errors and a socket that is closed in both
+  // directions. A socket that is closed in one direction may still be read by the peer.
   pollfd entry = {.fd = fd, .events = 0, .revents = 0};
   return ::poll(&entry, 1, 0) <= 0 || (entry.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;
 }
@@ -139,7 +139,7 @@ Fd make_memory_file(std::string_view text) {
   Fd file(::memfd_create("lockstep", MFD_CLOEXEC));
   if (!file.is_open() || !write_all(file.number(), text) ||
       ::lseek(file.number(), 0, SEEK_SET) != 0) {
-    throw system_error(ExitCode::Unavailable, "cannot make a file in memory", errno);
+    throw system_error(ExitCode::Unavailable, "cannot create a file in memory", errno);
   }
   return file;
 }

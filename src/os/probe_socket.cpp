@@ -18,10 +18,10 @@ namespace {
 
 constexpr int kKind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-// An address of either family and its port.
+// An address of either family with its port.
 struct Endpoint {
   sockaddr_storage storage{};
-  socklen_t size = 0;  // 0: none
+  socklen_t size = 0;  // 0: no address
 
   const sockaddr* pointer() const { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
@@ -48,7 +48,7 @@ void set_flag(const Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.number(), level, option, &value, sizeof(value));
 }
 
-// One socket for both families; a kernel without IPv6 has the other kind.
+// One socket for both families; IPv4 only if the kernel has no IPv6.
 Fd bound_everywhere() {
   Fd both(::socket(AF_INET6, kKind, 0));
   if (both.is_open()) {
@@ -63,7 +63,7 @@ Fd bound_everywhere() {
   if (old.is_open() && ::bind(old.number(), any.pointer(), any.size) == 0) {
     return old;
   }
-  throw system_error(ExitCode::Unavailable, "cannot listen on any port of this machine", errno);
+  throw system_error(ExitCode::Unavailable, "cannot open a listening port on this machine", errno);
 }
 
 int port_of(const Fd& socket) {
@@ -81,7 +81,8 @@ Listener listen_everywhere() {
   Listener listener{.socket = bound_everywhere()};
   set_flag(listener.socket, IPPROTO_TCP, TCP_DEFER_ACCEPT, kSilentSeconds);
   if (::listen(listener.socket.number(), SOMAXCONN) != 0) {
-    throw system_error(ExitCode::Unavailable, "cannot listen on any port of this machine", errno);
+    throw system_error(
+        ExitCode::Unavailable, "cannot open a listening port on this machine", errno);
   }
   listener.port = port_of(listener.socket);
   return listener;
@@ -93,7 +94,7 @@ std::optional<Fd> find_connection(const Fd& listener) {
     if (connection.is_open()) {
       return connection;
     }
-    // Some errors are of a connection that died in the queue; others may wait behind it.
+    // Some errors belong to a connection that died in the queue; others may wait behind it.
     if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) {
       return std::nullopt;
     }
@@ -112,7 +113,7 @@ Connecting start_connect(const Route& route) {
   }
   set_flag(started.socket, IPPROTO_TCP, TCP_NODELAY, 1);
   if (!route.from.empty()) {
-    // The port is chosen at connect(), when the kernel knows which pairs are still free.
+    // Defer the choice of the port to connect(), when the kernel knows which pairs are still free.
     set_flag(started.socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     const Endpoint from = endpoint_of(route.from, 0);
     if (::bind(started.socket.number(), from.pointer(), from.size) != 0) {

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// By number: the C library's own wrappers are young, and its first header of them was not C++.
+// By number: old C libraries lack the wrappers, and their first header was not valid C++.
 int open_process(int pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
@@ -42,7 +42,7 @@ ExitStatus to_status(const siginfo_t& news) {
                                     : ExitStatus{.code = 0, .signal = news.si_status};
 }
 
-// A word of execve's tables. They are not const in C's signature, and not changed.
+// An entry of the tables of execve, which are not const in its signature but are not changed.
 std::vector<char*> to_table(std::vector<std::string>& words) {
   std::vector<char*> table;
   table.reserve(words.size() + 1);
@@ -62,15 +62,15 @@ std::vector<std::string> to_entries(const Environment& environment) {
   return entries;
 }
 
-// What went wrong between fork and exec, for the parent.
+// A failure between fork and exec, reported to the parent.
 struct Fault {
   enum class Step { Run, Bind };
 
   Step step = Step::Run;
-  int reason = 0;  // an errno
+  int reason = 0;  // errno
 };
 
-// All that happens between fork and exec; every call here is async-signal-safe, nothing allocates.
+// Runs between fork and exec: every call is async-signal-safe, and nothing allocates memory.
 class ChildSide {
  public:
   ChildSide(const Command& command, int report)
@@ -127,7 +127,7 @@ class ChildSide {
     ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   }
 
-  // The three may be each other's numbers: copy all of them out of the way first.
+  // The three numbers can overlap: duplicate all of them first.
   void place_streams() const {
     constexpr int kAbove = 10;
     const int input = command_.stdin_fd >= 0 ? command_.stdin_fd : ::open("/dev/null", O_RDONLY);
@@ -173,7 +173,7 @@ std::set<int> children_of(int parent) {
     if (!pid) {
       continue;
     }
-    // "PID (name) STATE PPID": the name may hold anything, so read from the last parenthesis.
+    // "PID (name) STATE PPID": the name can contain any character, so parse after the last ')'.
     std::ifstream file(entry.path() / "stat");
     std::string line;
     std::getline(file, line);
@@ -204,7 +204,7 @@ void Child::signal(int number) const {
 }
 
 void Child::signal_group(int number) const {
-  // The group's number cannot become another's before its leader's exit has been taken.
+  // The group number cannot be reused before the exit of its leader has been collected.
   if (!status_ && ::kill(-pid_, number) != 0) {
     signal(number);
   }
@@ -247,17 +247,17 @@ ExitStatus Child::wait() {
 Child start(const Command& command) {
   Pipe report = make_pipe();
   const ChildSide child_side(command, report.in.number());
-  // Shares our memory until exec, for which we wait anyway: a copy's page tables cost more than all
-  // the rest. The child changes nothing of it but its own frames.
+  // vfork shares memory until exec, for which the parent waits anyway: copying page tables would
+  // cost more than everything else. The child writes only to its own stack frames.
   const int pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (pid == 0) {
     child_side.become_program();
   }
   if (pid < 0) {
-    throw system_error(ExitCode::Unavailable, "cannot start another process", errno);
+    throw system_error(ExitCode::Unavailable, "cannot start a new process", errno);
   }
   if (command.has_own_group) {
-    ::setpgid(pid, pid);  // on both sides, so that neither must wait for the other
+    ::setpgid(pid, pid);  // in both processes, so that neither has to wait for the other
   }
   report.in.close();
   Child child(pid);
@@ -272,7 +272,7 @@ Child start(const Command& command) {
 int fork_process() {
   const int pid = ::fork();
   if (pid < 0) {
-    throw system_error(ExitCode::Unavailable, "cannot start another process", errno);
+    throw system_error(ExitCode::Unavailable, "cannot start a new process", errno);
   }
   return pid;
 }
@@ -346,7 +346,7 @@ void become(const std::string& executable,
   std::vector<std::string> entries = to_entries(environment);
   const std::vector<char*> argv = to_table(arguments);
   const std::vector<char*> envp = to_table(entries);
-  for (const int ours : {SIGPIPE, SIGTTOU, SIGXFSZ}) {  // nohup's SIGHUP stays as it came
+  for (const int ours : {SIGPIPE, SIGTTOU, SIGXFSZ}) {  // SIGHUP stays as inherited, for nohup
     ::signal(ours, SIG_DFL);
   }
   sigset_t none;

@@ -14,12 +14,12 @@ namespace lockstep::os {
 namespace {
 
 struct Stat {
-  char state = 'X';  // X: there is no such process
+  char state = 'X';  // X: no such process
   int64_t start_time = 0;
 };
 
-// The program's name comes in parentheses and may hold any character, so all is counted from the
-// last one: state is the third field of /proc/PID/stat, the start time the 22nd.
+// The program name is in parentheses and can contain any character, so fields are counted from the
+// last ')': the state is field 3 of /proc/PID/stat, the start time field 22.
 Stat read_stat(int pid) {
   constexpr int kFieldsBetween = 18;
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
@@ -62,7 +62,7 @@ bool send_signal(const ProcessIdentity& process, int signal) {
   if (process.pid <= 0) {
     return false;
   }
-  // The descriptor is taken first: what is found alive afterwards is what it stands for.
+  // Open the descriptor first: if the identity still matches afterwards, it refers to that process.
   const Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   return handle.is_open() && is_alive(process) &&
          ::syscall(SYS_pidfd_send_signal, handle.number(), signal, nullptr, 0) == 0;

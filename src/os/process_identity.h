@@ -6,12 +6,12 @@
 
 namespace lockstep::os {
 
-// A process that is no child of ours, known so well that another one, which later gets its number,
-// is not taken for it.
+// Identifies a process that is not a child of this process, so that a later process with the same
+// number is not mistaken for it.
 struct ProcessIdentity {
-  std::string machine;  // machine_identity() of the place where the number means something
+  std::string machine;  // machine_identity() of the machine on which the number is valid
   int pid = 0;
-  int64_t start_time = 0;  // clock ticks after the machine's start
+  int64_t start_time = 0;  // clock ticks after boot
 
   bool operator==(const ProcessIdentity&) const = default;
 };
@@ -19,13 +19,13 @@ struct ProcessIdentity {
 // This process.
 ProcessIdentity own_identity();
 
-// Whether its number means anything here.
+// Whether its process number is valid on this machine.
 bool is_of_this_machine(const ProcessIdentity& process);
 
-// Whether it runs, on this machine. One that has ended and waits for its parent does not.
+// Whether it runs on this machine. A zombie does not count.
 bool is_alive(const ProcessIdentity& process);
 
-// Sends to this process and no other; false when it is not alive here, or belongs to somebody else.
+// Signals this process and no other; false if it is not alive here or belongs to another user.
 bool send_signal(const ProcessIdentity& process, int signal);
 
 }  // namespace lockstep::os

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The kernel writes such a file anew for each read: one read is one moment. Empty when it is gone.
+// The kernel generates such a file for each read, so one read is consistent. Empty if it is gone.
 std::string read_once(const fs::path& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer{};
@@ -32,7 +32,7 @@ Number to_number(std::string_view text) {
   return number;
 }
 
-// The number behind "NAME:" and blanks.
+// The number after "NAME:" and spaces.
 std::optional<int64_t> find_number(std::string_view text, std::string_view name) {
   const size_t at = text.find(name);
   if (at == std::string_view::npos) {
@@ -66,12 +66,12 @@ std::vector<int> list_processes(const fs::path& proc) {
 
 std::optional<ProcessReading> find_process(int pid, const fs::path& proc) {
   const std::string text = read_once(proc / std::to_string(pid) / "stat");
-  // "PID (NAME) STATE PARENT GROUP ...": a name may hold blanks and brackets.
+  // "PID (NAME) STATE PARENT GROUP ...": the name can contain spaces and parentheses.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) {
     return std::nullopt;
   }
-  constexpr size_t kLast = 22;  // of those that are read, counted from STATE
+  constexpr size_t kLast = 22;  // last field used, counted from STATE
   std::array<std::string_view, kLast> words;
   std::string_view rest = std::string_view(text).substr(name_end + 1);
   for (std::string_view& word : words) {

@@ -6,24 +6,24 @@
 
 namespace lockstep::os {
 
-// Logical processors in this process's affinity mask.
+// Number of logical processors in the affinity mask of this process.
 int usable_processors();
 
-// Their numbers, upwards; none when the kernel does not tell.
+// Their numbers in ascending order; none if the kernel does not report them.
 std::vector<int> usable_processor_numbers();
 
-// "0-3,8": what people write.
+// Formats numbers as "0-3,8".
 std::string format_processors(std::vector<int> numbers);
 
-// A set of processors in the kernel's form, made before it is needed.
+// A set of processors in the format of the kernel, prepared before fork.
 class ProcessorMask {
  public:
   explicit ProcessorMask(const std::vector<int>& numbers);
 
   bool is_empty() const { return words_.empty(); }
 
-  // Binds this thread, and all that it will start, to these processors. False, with errno, when
-  // none of them may be used. Async-signal-safe.
+  // Binds this thread and its future children to these processors. False, with errno, if none of
+  // them can be used. Async-signal-safe.
   bool apply() const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kNumberBits = 32;
 
-// A descriptor and the number of its entry in one word.
+// Packs a descriptor and the number of its entry into one word.
 uint64_t to_word(int fd, uint64_t number) {
   return (number << kNumberBits) | static_cast<uint32_t>(fd);
 }
@@ -34,7 +34,7 @@ void Reactor::watch(int fd, For what, Handler handler) {
   epoll_event event{};
   event.events = what == For::Read ? EPOLLIN : EPOLLOUT;
   event.data.u64 = to_word(fd, entry.number);
-  // A descriptor that was closed and opened anew has left the kernel's list by itself.
+  // A closed and reopened descriptor has left the epoll set by itself.
   const int verb = is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (::epoll_ctl(epoll_.number(), verb, fd, &event) != 0 &&
       ::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -63,7 +63,7 @@ void Reactor::turn(std::optional<std::chrono::milliseconds> timeout) {
     const uint64_t word = events.at(static_cast<size_t>(i)).data.u64;
     const auto found = entries_.find(static_cast<int>(word & 0xffffffffU));
     if (found != entries_.end() && found->second.number == word >> kNumberBits) {
-      const Handler handler = found->second.handler;  // it may replace itself
+      const Handler handler = found->second.handler;  // a copy: it may replace itself
       handler();
     }
   }

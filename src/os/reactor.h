@@ -11,10 +11,10 @@
 
 namespace lockstep::os {
 
-// Waits for many descriptors at once and calls who is concerned. One thread.
+// Event loop: waits for many descriptors and calls their handlers. Not thread-safe.
 //
-// A descriptor must be forgotten before it is closed. An end or an error counts as readable and
-// writable: the reader then learns what it is.
+// A descriptor must be removed with forget() before it is closed. End of file and errors count as
+// readable and writable: the handler then finds out by reading.
 class Reactor {
  public:
   using Handler = std::function<void()>;
@@ -24,19 +24,19 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  // Calls `handler` whenever `fd` is ready; replaces what was told of it before.
+  // Calls `handler` whenever `fd` is ready; replaces an earlier handler.
   void watch(int fd, For what, Handler handler);
 
-  // Harmless for one that is not watched.
+  // Harmless if the descriptor is not watched.
   void forget(int fd);
 
-  // Waits until something is ready or `timeout` has passed (none: for ever), and calls the handlers
-  // of what is ready. A handler may watch and forget as it likes.
+  // Waits until a descriptor is ready or `timeout` has passed (absent: forever), and calls the
+  // handlers of those that are ready. Handlers can call watch() and forget().
   void turn(std::optional<std::chrono::milliseconds> timeout);
 
  private:
   struct Entry {
-    uint64_t number = 0;  // tells a descriptor from an earlier one of the same value
+    uint64_t number = 0;  // distinguishes a descriptor from an earlier one with the same value
     Handler handler;
   };
   Fd epoll_;

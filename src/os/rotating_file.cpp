@@ -45,7 +45,7 @@ bool RotatingFile::open() {
     return file_.is_open();
   };
   if (!open_file()) {
-    std::error_code ignored;  // the second try tells
+    std::error_code ignored;  // the second attempt reports it
     fs::create_directories(path_.parent_path(), ignored);
     if (!open_file()) {
       return fail(errno);
@@ -58,7 +58,7 @@ bool RotatingFile::open() {
   return true;
 }
 
-// Where a name cannot be changed the file grows on: rather too large than lost.
+// If the file cannot be renamed, it continues to grow: too large is better than lost.
 void RotatingFile::rotate() {
   std::error_code fault;
   for (int number = limits_.old_parts; number > 0; --number) {

@@ -11,12 +11,12 @@
 
 namespace lockstep::os {
 
-// A file of lines that grows at its end and never for ever: when it is full it becomes PATH.1, what
-// was that PATH.2, and so on; the oldest part goes. A reader that has the file open reads its part
-// to the end.
+// A file of lines with limited size: when it is full, it is renamed to PATH.1, PATH.1 to PATH.2,
+// and so on; the oldest part is deleted. A reader that has the file open can read its part to the
+// end.
 //
-// Every append() is one write, so that a crash leaves at most one unfinished line, and whoever
-// appends later begins on a line of its own. One thread.
+// Every append() is one write. A crash therefore leaves at most one incomplete line, and a later
+// append starts on a new line. Not thread-safe.
 class RotatingFile {
  public:
   struct Limits {
@@ -24,18 +24,18 @@ class RotatingFile {
     int old_parts = 4;
   };
 
-  // Opens nothing yet.
+  // Does not open the file yet.
   explicit RotatingFile(std::filesystem::path path);
   RotatingFile(std::filesystem::path path, Limits limits);
 
-  // Adds whole lines; makes the file and its directory where they are missing. False when they
-  // could not be written, all or in part: fault() tells why. The next call tries again.
+  // Appends whole lines; creates the file and its directory if they are missing. False if some or
+  // all bytes could not be written; fault() has the reason. The next call tries again.
   bool append(std::string_view lines);
 
   const std::filesystem::path& path() const { return path_; }
   const std::string& fault() const { return fault_; }
 
-  // Whether fault() is that there is no room left.
+  // Whether fault() means that the disk is full.
   bool is_out_of_room() const { return is_out_of_room_; }
 
  private:
@@ -48,12 +48,12 @@ class RotatingFile {
   Limits limits_;
   Fd file_;
   int64_t size_ = 0;
-  bool is_torn_ = false;  // the last line has no end
+  bool is_torn_ = false;  // the last line is incomplete
   std::string fault_;
   bool is_out_of_room_ = false;
 };
 
-// The parts of such a file that are there, the oldest first and the one that grows last.
+// The existing parts of such a file, from the oldest to the current one.
 std::vector<std::filesystem::path> find_parts(const std::filesystem::path& path);
 
 }  // namespace lockstep::os

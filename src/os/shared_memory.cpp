@@ -22,7 +22,7 @@ std::optional<SharedMemory> SharedMemory::create(const std::string& name, size_t
   if (descriptor < 0) {
     return std::nullopt;
   }
-  // Sets the pages aside now; a full /dev/shm would otherwise be a SIGBUS at the first write.
+  // Allocates the pages now; with a full /dev/shm, the first write would cause SIGBUS.
   std::byte* data = nullptr;
   if (::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)) == 0) {
     data = map(descriptor, bytes);

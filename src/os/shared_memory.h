@@ -7,18 +7,18 @@
 
 namespace lockstep::os {
 
-// A piece of memory that several processes of one machine map; given back when the last one unmaps
-// it and its name is removed.
+// Memory shared by several processes of a machine; freed when its name is removed and the last
+// process unmaps it.
 class SharedMemory {
  public:
-  // Makes a new one, zeroed, with its memory set aside. Nothing when the machine has no room for it
-  // (a small /dev/shm, say).
+  // Creates a new zeroed segment and allocates its pages. Nothing if there is not enough memory,
+  // for example with a small /dev/shm.
   static std::optional<SharedMemory> create(const std::string& name, size_t bytes);
 
-  // Maps one that another process made; nothing when there is none of this name.
+  // Maps a segment of another process; nothing if the name does not exist.
   static std::optional<SharedMemory> open(const std::string& name, size_t bytes);
 
-  // Takes the name away; those who have it mapped keep the memory.
+  // Removes the name; processes that have mapped it keep the memory.
   static void remove_name(const std::string& name);
 
   SharedMemory(SharedMemory&& other) noexcept;

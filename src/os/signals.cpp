@@ -18,8 +18,8 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Blocks the signal on this thread when the handler returns, and sends it again: sooner or later no
-// thread is left that takes it.
+// Blocks the signal on this thread, effective when the handler returns, and sends it again. Finally
+// no thread is left that accepts it, and it stays pending for the SignalFd.
 void hand_on(int signal, siginfo_t* /*news*/, void* context) {
   const int kept = errno;
   ::sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, signal);

@@ -13,10 +13,10 @@ namespace lockstep::os {
 
 // Signals as a readable descriptor.
 //
-// Blocks the given signals in the calling thread, and in threads that it starts later; they then
-// wait here to be read. Made before the first thread, it owns them for the whole process. A signal
-// that this process was started to ignore, as nohup does with SIGHUP, stays ignored. Gives the
-// former mask back at the end. One thread reads.
+// Blocks the given signals in the calling thread and in threads that it starts later, and queues
+// them here for reading. Created before the first thread, it owns them for the whole process. A
+// signal that was ignored at the start of this process, as SIGHUP under nohup, stays ignored. The
+// destructor restores the previous mask. Only one thread may read.
 class SignalFd {
  public:
   SignalFd(std::initializer_list<int> signals);
@@ -24,22 +24,22 @@ class SignalFd {
   SignalFd& operator=(const SignalFd&) = delete;
   ~SignalFd();
 
-  // A signal, who sent it (0: the kernel, or nobody of this process namespace), and the number that
-  // a sender may have put with it.
+  // A signal, its sender (0: the kernel, or a process outside this process namespace), and the
+  // value that the sender attached, if any.
   struct Arrival {
     int number = 0;
     int sender = 0;
     int word = 0;
   };
 
-  // The next signal that has come, without waiting.
+  // The next pending signal, without waiting.
   std::optional<int> find_pending();
   std::optional<Arrival> find_arrival();
 
-  // Leaves the signals blocked for good: whoever asks this process to stop now comes too late.
+  // Leaves the signals blocked permanently: a later request to stop is too late.
   void keep_blocked() { is_kept_ = true; }
 
-  // Readable while a signal waits.
+  // Readable while a signal is pending.
   int fd() const { return fd_.number(); }
 
  private:
@@ -48,9 +48,9 @@ class SignalFd {
   Fd fd_;
 };
 
-// Threads that were there before a SignalFd, such as those that a BLAS starts when it is loaded, do
-// not block its signals, and the kernel may give one to them, with its default effect. While one of
-// these lives, such a thread hands it on to the SignalFd. A signal that is ignored stays so.
+// Threads created before a SignalFd, such as those that a BLAS library starts when it is loaded, do
+// not block its signals, and the kernel can deliver one to them with its default effect. While this
+// object lives, such a thread forwards the signal to the SignalFd. Ignored signals stay ignored.
 class OlderThreads {
  public:
   OlderThreads(std::initializer_list<int> signals);
@@ -66,10 +66,10 @@ class OlderThreads {
   std::vector<Former> former_;
 };
 
-// Makes this process deaf to a signal; a program that it starts through os is not.
+// Makes this process ignore a signal; programs that it starts through os do not ignore it.
 void ignore_signal(int signal);
 
-// Gives a signal its default effect back, whatever this process was started with.
+// Restores the default effect of a signal, whatever this process inherited.
 void restore_signal(int signal);
 
 // "SIGKILL"; "signal 77" for one without a name.

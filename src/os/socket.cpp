@@ -46,8 +46,8 @@ Addresses look_up(const std::string& host, int port) {
           }};
 }
 
-// 0, or why one cannot listen there. SO_REUSEADDR: connections of a former run that linger in
-// TIME_WAIT do not count, a listener does.
+// 0, or the error of listening there. With SO_REUSEADDR, connections of an earlier run in TIME_WAIT
+// do not count, but a listener does.
 int try_to_listen(const sockaddr& address, socklen_t size) {
   const Fd socket(::socket(address.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) {
@@ -82,8 +82,8 @@ bool can_connect(const addrinfo& address, std::chrono::milliseconds timeout) {
   return fault == 0;
 }
 
-// What several addresses say together: "localhost" may also mean ::1 on a machine that has none, so
-// one good address is enough.
+// Combines the results of several addresses. "localhost" can also resolve to ::1 on a machine
+// without IPv6, so one usable address suffices.
 class Trial {
  public:
   void take(int fault) {
@@ -116,8 +116,8 @@ bool can_listen_at(const std::string& host, int port) {
   return trial.succeeds(host, port);
 }
 
-// On every address of this machine. Without the name service, which asks the kernel for all of its
-// addresses each time: a node of many workers reserves many ports.
+// On all addresses of this machine. Avoids the name service, which queries all addresses from the
+// kernel each time: a node with many workers reserves many ports.
 bool can_listen(int port) {
   sockaddr_in v4{};
   v4.sin_family = AF_INET;
@@ -131,7 +131,7 @@ bool can_listen(int port) {
   return trial.succeeds("", port);
 }
 
-// From this range the kernel serves outgoing connections; some sites widen it.
+// The kernel uses this range for outgoing connections; some sites extend it.
 struct PortRange {
   int first = 32768;
   int last = 60999;
@@ -148,8 +148,7 @@ PortRange ephemeral_ports() {
   return range;
 }
 
-// The ports worth trying: of the first window that the kernel leaves mostly alone, those it does
-// not serve from.
+// Candidate ports: those outside the ephemeral range in the first window that has enough of them.
 std::vector<int> quiet_ports() {
   constexpr size_t kEnough = 1024;
   constexpr std::array kWindows = {
@@ -173,8 +172,8 @@ std::vector<int> quiet_ports() {
   return ports;
 }
 
-// Binds a name that the kernel keeps unique in this network namespace, over all users, and forgets
-// with the process; nothing when somebody has it.
+// Binds an abstract name, which is unique in this network namespace across all users and disappears
+// with the process. Nothing if another process has it.
 std::optional<Fd> find_claim(int port) {
   Fd claim(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!claim.is_open()) {
@@ -183,7 +182,7 @@ std::optional<Fd> find_claim(int port) {
   const std::string name = fmt::format("lockstep/port/{}", port);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading NUL: no file
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // leading NUL: an abstract name
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (::bind(claim.number(), reinterpret_cast<const sockaddr*>(&address), size) == 0) {
     return claim;
@@ -194,11 +193,11 @@ std::optional<Fd> find_claim(int port) {
   return std::nullopt;
 }
 
-// Finds ports one by one. Random ones, so that runs which start at the same time seldom ask for the
-// same.
+// Finds ports one by one, in random order, so that runs which start at the same time seldom try the
+// same port.
 class PortFinder {
  public:
-  // `take` claims a port, or gives nothing when somebody has it.
+  // `take` claims a port; it returns nothing if another process has it.
   template <typename Take>
   ReservedPort find(const Take& take) {
     constexpr int kTries = 400;
@@ -213,7 +212,7 @@ class PortFinder {
         .fact("looked at",
               fmt::format("{} ports from {} to {}", kTries, ports_.front(), ports_.back()),
               "probe")
-        .hint("--master-port with a port that is free");
+        .hint("pass --master-port with a free port");
   }
 
  private:
@@ -281,7 +280,7 @@ std::optional<std::string> find_peer_address(int fd) {
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return std::nullopt;
   }
-  // A socket that takes both kinds sees IPv4 as a part of IPv6.
+  // A dual-stack socket shows IPv4 addresses as IPv6.
   constexpr std::string_view kMapped = "::ffff:";
   std::string_view text = host.data();
   if (text.starts_with(kMapped) && text.find('.') != std::string_view::npos) {

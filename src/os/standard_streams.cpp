@@ -14,7 +14,7 @@
 namespace lockstep::os {
 namespace {
 
-constexpr const char* kLost = "cannot write to the standard output";
+constexpr const char* kLost = "cannot write to standard output";
 
 [[noreturn]] void refuse(int number) {
   throw system_error(ExitCode::Io, kLost, number);
@@ -25,7 +25,7 @@ constexpr const char* kLost = "cannot write to the standard output";
 void open_missing_streams() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(number, F_GETFD) == -1 && errno == EBADF) {
-      // The lowest number that is free, which is this one.
+      // open() returns the lowest free number, which is this one.
       ::open("/dev/null", number == STDIN_FILENO ? O_RDONLY : O_WRONLY);
     }
   }

@@ -7,19 +7,19 @@
 
 namespace lockstep::os {
 
-// Opens /dev/null as standard input, output or error where this process was started without it, as
-// some daemons start programs. Otherwise the next files to be opened would be taken for them.
+// Opens /dev/null as stdin, stdout or stderr if this process was started without them, as by some
+// daemons. Otherwise the next opened files would take their numbers.
 void open_missing_streams();
 
-// Writes to the standard output, after what stdio holds for it. False: its reader has gone, which
-// is no error; throws an Error (74) for anything else, such as a full disk.
+// Writes to stdout, after the contents of stdio's buffer. False if the reader has closed, which is
+// not an error; throws an Error (74) for any other failure, such as a full disk.
 bool write_output(std::string_view text);
 
-// The same for what stdio still holds: to be called before a program leaves with success.
+// Flushes stdio in the same way. Call it before a program exits successfully.
 void finish_output();
 
-// Whether `fault` tells that stdio could not write the standard output, as fmt throws it. If so,
-// says it for the program `name`, unless the reader has gone, and returns the exit code.
+// Whether `fault` is a failure of stdio to write stdout, as thrown by fmt. If so, prints the error
+// for the program `name`, unless the reader has closed, and returns the exit code.
 std::optional<int> tell_lost_output(std::string_view name, const std::exception& fault);
 
 }  // namespace lockstep::os

@@ -7,7 +7,7 @@
 
 namespace lockstep::os {
 
-// An Error whose reason is the system's own word for `number`, an errno.
+// An Error whose reason is the system's message for `number`, an errno.
 Error system_error(ExitCode code, std::string_view sentence, int number);
 
 }  // namespace lockstep::os

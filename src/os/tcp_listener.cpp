@@ -37,20 +37,20 @@ int port_of(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  // Both families have the port at the same place.
+  // Both families store the port at the same offset.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
 }  // namespace
 
 TcpListener::TcpListener(const std::string& address, int port) {
-  // Connections that come faster than they are taken wait here; the kernel cuts it to its limit.
+  // Queue for connections that arrive faster than they are accepted; limited by the kernel.
   constexpr int kBacklog = 4096;
   constexpr int kSecondsToSpeak = 3;
   const Addresses place = parse(address, port);
   socket_ = Fd(::socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
-  // Connections of a former run that linger in TIME_WAIT do not count.
+  // Connections of an earlier run in TIME_WAIT do not block the port.
   ::setsockopt(socket_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   ::setsockopt(
       socket_.number(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kSecondsToSpeak, sizeof(kSecondsToSpeak));

@@ -9,20 +9,20 @@
 
 namespace lockstep::os {
 
-// A TCP port of one address of this machine, at which connections arrive. No call blocks.
+// Accepts TCP connections on one port of one address of this machine. No call blocks.
 class TcpListener {
  public:
-  // `address` is numeric, IPv4 or IPv6; port 0 means one that the kernel chooses. Throws an Error
-  // (69) with the system's reason.
+  // `address` is a numeric IPv4 or IPv6 address; with port 0, the kernel chooses one. Throws an
+  // Error (69) with the reason.
   TcpListener(const std::string& address, int port);
 
-  // The next connection that waits, as a descriptor that does not block. It is offered once its
-  // first bytes are there.
+  // The next pending connection as a non-blocking descriptor. A connection is accepted only after
+  // its first bytes have arrived.
   std::optional<Fd> find_connection();
 
   int port() const { return port_; }
 
-  // Readable while a connection waits.
+  // Readable while a connection is pending.
   int fd() const { return socket_.number(); }
 
  private:
@@ -30,8 +30,8 @@ class TcpListener {
   int port_ = 0;
 };
 
-// Sends what the connection takes now, without a signal where its other side has gone: the count,
-// or nothing then.
+// Sends as much as the connection accepts now, without SIGPIPE. Returns the count, or nothing if
+// the other side has closed.
 std::optional<size_t> send_some(int fd, std::string_view bytes);
 
 }  // namespace lockstep::os

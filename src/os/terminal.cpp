@@ -13,7 +13,7 @@
 namespace lockstep::os {
 namespace {
 
-// The other screen, no cursor; and back.
+// Alternate screen without a cursor, and back.
 constexpr const char* kEnter = "\x1b[?1049h\x1b[?25l\x1b[2J";
 constexpr const char* kLeave = "\x1b[?25h\x1b[?1049l";
 
@@ -43,7 +43,7 @@ struct FullScreen::Former {
 FullScreen::FullScreen(int input, int output)
     : input_(input), output_(output), former_(std::make_unique<Former>()) {
   if (::tcgetattr(input_, &former_->settings) != 0) {
-    throw system_error(ExitCode::Io, "cannot read keys one by one", errno);
+    throw system_error(ExitCode::Io, "cannot switch the terminal to single keys", errno);
   }
   enter();
 }

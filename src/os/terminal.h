@@ -8,7 +8,7 @@ namespace lockstep::os {
 
 bool is_terminal(int fd);
 
-// Columns of the terminal behind `fd`; nothing when there is none, or it does not tell.
+// Columns of the terminal of `fd`; nothing if it is not a terminal or the size is unknown.
 std::optional<int> find_terminal_columns(int fd);
 
 struct TerminalSize {
@@ -17,18 +17,18 @@ struct TerminalSize {
 };
 std::optional<TerminalSize> find_terminal_size(int fd);
 
-// While it lives, keys come one by one and are not shown, and the screen is one of our own without
-// a cursor. At the end the terminal is as it was, with what it showed. Signals from keys, as
-// Ctrl-C, still come: their owner must let this one end.
+// During its lifetime, keys are delivered one by one without echo, and the terminal shows an
+// alternate screen without a cursor. The destructor restores the terminal and its contents. Keys
+// such as Ctrl-C still send signals: their handler must make sure that the destructor runs.
 class FullScreen {
  public:
-  // Reads from one terminal and draws on another, which mostly is the same. Throws an Error (74).
+  // Reads from one terminal and draws on another, usually the same. Throws an Error (74).
   FullScreen(int input, int output);
   FullScreen(const FullScreen&) = delete;
   FullScreen& operator=(const FullScreen&) = delete;
   ~FullScreen();
 
-  // Gives the terminal back, stops this process as Ctrl-Z does, and takes it again when it goes on.
+  // Restores the terminal, stops this process like Ctrl-Z, and takes it again on SIGCONT.
   void suspend();
 
  private:

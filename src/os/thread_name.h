@@ -5,7 +5,7 @@
 
 namespace lockstep::os {
 
-// Names the calling thread for top, gdb and the like; what is longer than 15 letters is cut.
+// Names the calling thread for top, gdb and similar tools; truncated to 15 characters.
 void name_this_thread(const std::string& name);
 
 }  // namespace lockstep::os

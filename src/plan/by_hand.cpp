@@ -8,7 +8,7 @@
 namespace lockstep::plan {
 namespace {
 
-// What torchrun listens on when nobody says.
+// The default ports of torchrun: --rdzv-endpoint without a port, and --master-addr.
 constexpr int kElasticPort = 29400;
 constexpr int kStaticPort = 29500;
 
@@ -17,7 +17,7 @@ bool is_step_of(const Surroundings& here, int nodes) {
          here.step->nodes.size() == static_cast<size_t>(nodes);
 }
 
-// Which node this is by the word of whoever started all of them.
+// The number of this node according to the launcher that started all of them.
 std::optional<int> find_outer_node(const Surroundings& here, int nodes) {
   if (is_step_of(here, nodes)) {
     return here.step->node;
@@ -32,33 +32,34 @@ void require_one_task_per_node(const Surroundings& here, const NodeRange& asked)
   if (here.is_nested || !here.step || here.step->tasks <= asked.most) {
     return;
   }
-  throw Error(
-      ExitCode::Usage,
-      fmt::format(
-          "cannot meet as {} nodes: Slurm has started {} of us", asked.most, here.step->tasks))
+  throw Error(ExitCode::Usage,
+              fmt::format("cannot form a rendezvous of {} nodes: Slurm started {} tasks",
+                          asked.most,
+                          here.step->tasks))
       .fact("asked", asked.quote.text, asked.quote.who)
       .fact("found",
             fmt::format("{} tasks", here.step->tasks),
             fmt::format("Slurm step {}.{}", here.step->job_id, here.step->id))
-      .hint("srun --ntasks-per-node=1, before the same command")
-      .hint("drop --nnodes, --rdzv-endpoint and --node-rank: Slurm tells");
+      .hint("srun --ntasks-per-node=1 in front of the same command")
+      .hint("drop --nnodes, --rdzv-endpoint and --node-rank: Slurm provides them");
 }
 
-// A number that was worked out in the batch script, before srun, is the same on every node.
+// A node rank that the batch script computed before srun has the same value on every node.
 void require_same_node(const Request& request, const Surroundings& here, int node, int nodes) {
   const auto outer = find_outer_node(here, nodes);
   if (!request.node_rank || !outer || *outer == node) {
     return;
   }
-  throw Error(ExitCode::Usage, fmt::format("cannot be node {}: this is node {}", node, *outer))
+  throw Error(ExitCode::Usage,
+              fmt::format("--node-rank {} is wrong: this is node {}", node, *outer))
       .fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source)
       .fact("found",
             fmt::format("node {} of {}", *outer, nodes),
             here.step ? "SLURM_NODEID" : here.task->launcher)
-      .hint("drop --node-rank: it is known")
+      .hint("drop --node-rank: Slurm or the launcher provides it")
       .hint(
-          "srun bash -c 'lockstep run --node-rank $SLURM_NODEID ...': a batch script would put "
-          "its own number there");
+          "srun bash -c 'lockstep run --node-rank $SLURM_NODEID ...': without quotes, the batch "
+          "script inserts its own number");
 }
 
 std::optional<int> find_node(const Request& request,
@@ -77,12 +78,12 @@ std::optional<int> find_node(const Request& request,
     throw not_understood(*request.rdzv_conf,
                          "--rdzv-conf",
                          fmt::format("a rank below {}, the number of nodes", nodes))
-        .hint("--node-rank 0, and no rank in --rdzv-conf");
+        .hint("--node-rank 0, without rank in --rdzv-conf");
   }
   return rules.node ? rules.node : find_outer_node(here, nodes);
 }
 
-// Where node 0 listens for the others.
+// The address on which node 0 listens for the other nodes.
 Endpoint find_endpoint(const Request& request) {
   if (request.rdzv_endpoint) {
     Endpoint endpoint = read_endpoint(*request.rdzv_endpoint);
@@ -90,7 +91,7 @@ Endpoint find_endpoint(const Request& request) {
     if (endpoint.port == 0) {
       throw not_understood(*request.rdzv_endpoint,
                            "--rdzv-endpoint",
-                           "a port that all nodes know, as there are several")
+                           "a fixed port, because several nodes must know it")
           .hint(fmt::format("--rdzv-endpoint {}:{}", endpoint.host, kElasticPort));
     }
     return endpoint;
@@ -127,7 +128,7 @@ bool is_by_hand(const Request& request, const Surroundings& here, const Sizes& s
   if (request.rdzv_endpoint) {
     return true;
   }
-  // An outer launcher tells where node 0 is; without one, somebody must.
+  // An outer launcher provides the address of node 0. Without one, the user must.
   return request.node_rank || (request.master_addr && is_alone);
 }
 
@@ -152,9 +153,9 @@ Ground meet_by_hand(const Request& request,
   }
   if (!request.rdzv_endpoint && !request.master_addr) {
     if (!is_step_of(here, nodes)) {
-      throw Error(ExitCode::Usage, "cannot find node 0: nobody says where it is")
+      throw Error(ExitCode::Usage, "the address of node 0 is not known")
           .fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source)
-          .fact("expected", "--master-addr HOST, the machine of node 0")
+          .fact("expected", "--master-addr HOST, the host of node 0")
           .hint(fmt::format("{} --nnodes {} --node-rank {} --master-addr HOST PROGRAM",
                             command_of(request.dialect),
                             nodes,

@@ -3,13 +3,13 @@
 
 #include "plan/ground.h"
 
-// Nodes that people, or scripts, start one by one, as torchrun does it.
+// Manual rendezvous: a user or a script starts one launcher on each node, as with torchrun.
 namespace lockstep::plan {
 
 bool is_by_hand(const Request& request, const Surroundings& here, const Sizes& sizes);
 
-// Throws an Error (64) when node 0 cannot be found by what is said, or an outer launcher says
-// something else.
+// Throws an Error (64) when the options do not give the address of node 0, or contradict an outer
+// launcher.
 Ground meet_by_hand(const Request& request,
                     const Surroundings& here,
                     const Sizes& sizes,

@@ -34,7 +34,7 @@ void exclude_standalone(const Choice& other) {
     return;
   }
   throw Error(ExitCode::Usage,
-              fmt::format("cannot use --standalone with {}: it means this machine alone",
+              fmt::format("cannot use --standalone with {}: it means this machine only",
                           spelt(**other.wish, other.flag)))
       .fact("asked", "--standalone", kCommandLine)
       .fact("asked", said(**other.wish, other.flag), (*other.wish)->source)
@@ -46,19 +46,22 @@ void require_hosts_once(const Request& request) {
   const Choice hostfile{&request.hostfile, "--hostfile"};
   const Choice include{&request.include, "--include"};
   const Choice exclusion{&request.exclude, "--exclude"};
-  exclude(hosts, hostfile, "both name the hosts", "one of the two");
+  exclude(hosts, hostfile, "both name the hosts", "use one of the two");
   exclude(include,
           exclusion,
-          "one keeps what the other drops",
-          "--include with what is left, or --exclude alone");
-  constexpr std::string_view kReason = "it names the devices itself";
+          "one selects, the other excludes",
+          "--include with the remaining devices, or --exclude only");
+  constexpr std::string_view kReason = "it selects the devices";
   for (const Choice& choice : {include, exclusion}) {
-    exclude(choice, {&request.nnodes, "--nnodes"}, kReason, "drop the number");
-    exclude(choice, {&request.nproc_per_node, "--nproc-per-node"}, kReason, "drop the number");
+    exclude(choice, {&request.nnodes, "--nnodes"}, kReason, "drop the number of nodes");
+    exclude(choice,
+            {&request.nproc_per_node, "--nproc-per-node"},
+            kReason,
+            "drop the number of workers per node");
   }
   for (const Choice& choice : {hosts, hostfile}) {
-    constexpr std::string_view kSsh = "agents are started over ssh, not by hand";
-    constexpr std::string_view kHint = "one of the two; over ssh, the nodes find each other";
+    constexpr std::string_view kSsh = "agents are started over ssh, not manually";
+    constexpr std::string_view kHint = "use one of the two; over ssh, the rendezvous is automatic";
     exclude(choice, {&request.node_rank, "--node-rank"}, kSsh, kHint);
     exclude(choice, {&request.rdzv_endpoint, "--rdzv-endpoint"}, kSsh, kHint);
   }
@@ -75,7 +78,7 @@ void require_alone(const Request& request, const Sizes& sizes) {
   exclude_standalone({&request.exclude, "--exclude"});
   if (sizes.nodes && sizes.nodes->most > 1) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot run on {} nodes with --standalone: it means this machine alone",
+                fmt::format("cannot run on {} nodes with --standalone: it means this machine only",
                             sizes.nodes->most))
         .fact("asked", "--standalone", kCommandLine)
         .fact("asked", sizes.nodes->quote.text, sizes.nodes->quote.who)
@@ -90,12 +93,15 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
   const int nodes = sizes.nodes ? sizes.nodes->most : 1;
   const auto node = find_integer(request.node_rank->text);
   if (node && *node >= nodes) {
-    Error error(ExitCode::Usage, fmt::format("cannot be node {} of {}", *node, nodes));
+    Error error(
+        ExitCode::Usage,
+        fmt::format(
+            "--node-rank {} is out of range for {} node{}", *node, nodes, nodes == 1 ? "" : "s"));
     error.fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source);
     error.fact("asked",
-               sizes.nodes ? sizes.nodes->quote.text : "no --nnodes, which means one node",
+               sizes.nodes ? sizes.nodes->quote.text : "no --nnodes: one node",
                sizes.nodes ? sizes.nodes->quote.who : kCommandLine);
-    error.hint(fmt::format("--nnodes {}; nodes count from 0", *node + 1));
+    error.hint(fmt::format("--nnodes {}; node ranks start at 0", *node + 1));
     throw std::move(error);
   }
   read_number(*request.node_rank,
@@ -106,25 +112,25 @@ void require_program_kind(const Request& request) {
   if (request.is_module && request.is_no_python) {
     throw Error(ExitCode::Usage, "cannot use -m with --no-python: a module needs Python")
         .fact("asked", "-m and --no-python", kCommandLine)
-        .hint("one of the two");
+        .hint("use one of the two");
   }
   if (request.is_module && request.is_run_path) {
-    throw Error(ExitCode::Usage, "cannot use -m with --run-path: one is a module, one a file")
+    throw Error(ExitCode::Usage, "cannot use -m with --run-path: a module is not a file")
         .fact("asked", "-m and --run-path", kCommandLine)
-        .hint("one of the two");
+        .hint("use one of the two");
   }
   if (request.is_local_rank_passed && (request.is_use_env || request.is_no_local_rank)) {
-    throw Error(ExitCode::Usage, "cannot pass the local rank and not pass it")
+    throw Error(ExitCode::Usage, "conflicting options for the local rank argument")
         .fact("asked",
               fmt::format("--pass-local-rank and {}",
                           request.is_use_env ? "--use-env" : "--no-local-rank"),
               kCommandLine)
-        .hint("one of the two");
+        .hint("use one of the two");
   }
   if (request.dialect == Dialect::TorchLaunch && request.is_no_python && !request.is_use_env) {
-    throw Error(ExitCode::Usage, "cannot pass --local_rank to what is no Python program")
+    throw Error(ExitCode::Usage, "cannot pass --local_rank: the program is not a Python script")
         .fact("asked", "--no-python without --use-env", kCommandLine)
-        .hint("--no-python --use-env: LOCAL_RANK tells the same");
+        .hint("--no-python --use-env: the program reads LOCAL_RANK instead");
   }
 }
 
@@ -137,10 +143,10 @@ void require_backend(const Request& request) {
     return;
   }
   if (asked.text.starts_with("etcd")) {
-    throw Error(ExitCode::Usage, fmt::format("cannot meet through {}", asked.text))
+    throw Error(ExitCode::Usage, fmt::format("rendezvous backend {} is not supported", asked.text))
         .fact("asked", said(asked, "--rdzv-backend"), asked.source)
-        .fact("expected", "c10d or static: the nodes meet at the first of them, without a service")
-        .hint("--rdzv-backend c10d --rdzv-endpoint HOST:29400, HOST being one of the nodes");
+        .fact("expected", "c10d or static: node 0 hosts the rendezvous, no service is needed")
+        .hint("--rdzv-backend c10d --rdzv-endpoint HOST:29400; HOST is one of the nodes");
   }
   throw not_understood(asked, "--rdzv-backend", "c10d or static").hint("--rdzv-backend c10d");
 }
@@ -150,9 +156,9 @@ void require_start_method(const Request& request) {
     return;
   }
   const Asked& asked = *request.start_method;
-  throw Error(ExitCode::Usage, fmt::format("cannot start workers by '{}'", asked.text))
+  throw Error(ExitCode::Usage, fmt::format("the start method '{}' is not supported", asked.text))
       .fact("asked", said(asked, "--start-method"), asked.source)
-      .fact("expected", "spawn: a worker is a program, executed")
+      .fact("expected", "spawn: each worker executes a program")
       .hint("drop --start-method");
 }
 

@@ -6,8 +6,8 @@
 
 namespace lockstep::plan {
 
-// Throws an Error (64) that names both when two options exclude each other, and for what is
-// understood but cannot be honoured.
+// Throws an Error (64) when two options exclude each other, naming both, or when an option has a
+// valid value that lockstep does not support.
 void require_consistent(const Request& request, const Sizes& sizes);
 
 }  // namespace lockstep::plan

@@ -8,7 +8,8 @@
 namespace lockstep::plan {
 namespace {
 
-// The job's counts for the ground's nodes, found by name; empty where one is not the job's.
+// Selects the counts of the nodes in `ground` by node name. Returns an empty vector if one of them
+// is not part of the job.
 std::vector<int> pick(const std::vector<int>& counts,
                       const cluster::SlurmJob& job,
                       const Surroundings& here,
@@ -33,7 +34,7 @@ std::vector<int> pick(const std::vector<int>& counts,
 
 Grant read_grant(const Surroundings& here, const Ground& ground) {
   Grant grant;
-  // Who names hosts, or meets by hand, does not speak of the job.
+  // With named hosts or a manual rendezvous, the allocation does not determine the workers.
   if (here.is_nested || !here.job || ground.way.source.origin != Origin::Probe) {
     return grant;
   }

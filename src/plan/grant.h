@@ -9,12 +9,13 @@
 
 namespace lockstep::plan {
 
-// What Slurm was asked for, as far as it decides about workers. Indexed as the ground's nodes.
+// The part of a Slurm allocation that determines the number of workers. Vectors are indexed like
+// the nodes of the Ground.
 struct Grant {
   std::string who;         // "Slurm job 4711"; empty: there is no job
-  std::vector<int> tasks;  // per node; empty: nobody asked for more than one
+  std::vector<int> tasks;  // per node; empty: not more than one task was requested
   std::string tasks_said;  // "--ntasks-per-node=4"
-  std::vector<int> cpus;   // per node; empty: not told
+  std::vector<int> cpus;   // per node; empty: unknown
   std::optional<int> gpus;
 };
 

@@ -45,18 +45,18 @@ std::string describe_hosts(const Ground& ground) {
 [[noreturn]] void refuse_too_many(const NodeRange& asked, const Ground& ground) {
   const size_t count = ground.hosts.size();
   throw Error(ExitCode::Usage,
-              fmt::format("cannot run on {} nodes: there {} {}",
+              fmt::format("cannot run on {} nodes: only {} {} available",
                           asked.least,
-                          count == 1 ? "is" : "are",
-                          count == 1 ? "one" : std::to_string(count)))
+                          count == 1 ? "one" : std::to_string(count),
+                          count == 1 ? "is" : "are"))
       .fact("asked", asked.quote.text, asked.quote.who)
       .fact("found", describe_hosts(ground), ground.told_by)
       .hint(fmt::format("--nnodes {}, or drop it to use every node", count))
       .hint(ground.way.value == Way::Srun ? fmt::format("salloc -N {}", asked.least)
-                                          : "name more hosts");
+                                          : "list more hosts");
 }
 
-// Leaves the nodes that were asked for: the first ones.
+// Keeps the first nodes, as many as were requested.
 void cut(Ground& ground, const Sizes& sizes) {
   ground.min_nodes = static_cast<int>(ground.hosts.size());
   if (!sizes.nodes) {
@@ -71,7 +71,7 @@ void cut(Ground& ground, const Sizes& sizes) {
   ground.min_nodes = sizes.nodes->least;
 }
 
-// Every node has a process of ours already: none can be left out, and none added.
+// Each node already runs a launcher, so nodes can be neither dropped nor added.
 void require_all(Ground& ground, const Sizes& sizes, std::string_view instead) {
   ground.min_nodes = static_cast<int>(ground.hosts.size());
   if (!sizes.nodes) {
@@ -108,7 +108,7 @@ std::optional<std::string> text_of(const Wish& wish) {
   return wish ? std::optional(wish->text) : std::nullopt;
 }
 
-// What -H, a host file or, failing both, Slurm or this machine offer.
+// The hosts of -H or of a host file; without either, those of the Slurm job or this machine.
 Ground offered_hosts(const Request& request, const Surroundings& here) {
   Ground ground;
   ground.way = {Way::Ssh, {}};
@@ -193,7 +193,7 @@ Ground in_step(const Surroundings& here, const Sizes& sizes) {
   return ground;
 }
 
-// As many nodes as the launcher's numbers make: it names none.
+// Computes the nodes from rank and sizes, because the launcher does not provide node names.
 Ground in_task(const Surroundings& here, const Sizes& sizes) {
   const cluster::TaskPlace& task = *here.task;
   const int nodes = (task.size + task.local_size - 1) / task.local_size;
@@ -221,7 +221,7 @@ Ground in_task(const Surroundings& here, const Sizes& sizes) {
     ground.meeting.local_rank = task.local_rank;
     ground.meeting.local_world_size = task.local_size;
   }
-  require_all(ground, sizes, "as many tasks, one per node: mpirun -np");
+  require_all(ground, sizes, "one task per node: mpirun -np");
   return ground;
 }
 
@@ -230,8 +230,8 @@ Ground in_task(const Surroundings& here, const Sizes& sizes) {
               fmt::format("cannot run on {} nodes: this is one machine", asked.least))
       .fact("asked", asked.quote.text, asked.quote.who)
       .fact("found", "no other host, no Slurm job, no other launcher", "command line and variables")
-      .hint(fmt::format("{} -H host1:4,host2:4 PROGRAM, over ssh", command_of(request.dialect)))
-      .hint(fmt::format("by hand on each node: {} --nnodes {} --node-rank N --master-addr HOST "
+      .hint(fmt::format("over ssh: {} -H host1:4,host2:4 PROGRAM", command_of(request.dialect)))
+      .hint(fmt::format("manually, on each node: {} --nnodes {} --node-rank N --master-addr HOST "
                         "PROGRAM",
                         command_of(request.dialect),
                         asked.least))
@@ -247,7 +247,8 @@ Ground in_surroundings(const Request& request, const Surroundings& here, const S
     if (here.step && here.step->tasks > 1) {
       return in_step(here, sizes);
     }
-    // The one task of a step is alone on purpose, unless it asks for the job's other nodes.
+    // A step with one task runs on one node on purpose, unless --nnodes requests more nodes of the
+    // job.
     if (here.job && (!here.step || wants_more)) {
       return in_job(here, sizes);
     }
@@ -262,7 +263,7 @@ Ground in_surroundings(const Request& request, const Surroundings& here, const S
     return on_this_machine(
         here,
         {Origin::Probe,
-         fmt::format("the one task of Slurm step {}.{}", here.step->job_id, here.step->id)});
+         fmt::format("the only task of Slurm step {}.{}", here.step->job_id, here.step->id)});
   }
   return on_this_machine(here, {});
 }

@@ -10,33 +10,33 @@
 #include "plan/read.h"
 #include "plan/sizes.h"
 
-// Where a run takes place: by which way its agents come up, and on which nodes.
+// Where a run takes place: the launch mode and the nodes.
 namespace lockstep::plan {
 
 struct Ground {
   Sourced<Way> way;
   std::vector<cluster::Host> hosts;  // one per node; a name may be empty
-  std::string told_by;               // who named them: "Slurm job 4711", "-H"
+  std::string told_by;               // source of the names: "Slurm job 4711", "-H"
   int min_nodes = 1;
   Meeting meeting;
   bool is_by_hand = false;
 };
 
-// The order is that of the design: explicit flags, an outer launcher's word, a Slurm step, a Slurm
-// job, this machine. Throws an Error (64) that names both sources where what was asked and what is
-// there contradict each other.
+// Precedence: explicit flags, the variables of an outer launcher, a Slurm step, a Slurm job, this
+// machine. Throws an Error (64) that names both sources when the options contradict the
+// environment.
 Ground find_ground(const Request& request,
                    const Surroundings& here,
                    const Sizes& sizes,
                    const MeetingRules& rules);
 
-// Where ssh would lead to this machine only, none is needed.
+// Replaces ssh by a local launch if this machine is the only host.
 void settle(Ground& ground, const Surroundings& here);
 
-// Whether `name` is this machine: its own name, long or short, or a loopback's.
+// Whether `name` refers to this machine: its own name, long or short, or a loopback address.
 bool is_this_machine(const std::string& name, const Surroundings& here);
 
-// A word that is safe in a path on every file system.
+// Replaces characters that are unsafe in file names.
 std::string to_file_name(std::string_view text);
 
 }  // namespace lockstep::plan

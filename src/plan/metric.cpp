@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kFlag = "--metric";
 constexpr std::string_view kExample = R"(--metric 'loss=loss: ([0-9.e+-]+)')";
 constexpr size_t kLongestName = 64;
-// Some milliseconds at the most; a pattern that is any good needs a thousandth of it.
+// Limits one match to a few milliseconds. A reasonable pattern needs a thousandth of it.
 constexpr uint32_t kMostSteps = 100'000;
 
 std::string describe_fault(int fault) {
@@ -27,7 +27,7 @@ std::string describe_fault(int fault) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// As one types it, whoever says it: a job file is the source of some.
+// Always in the form of the command line, because some metrics come from a job file.
 std::string as_asked(const Asked& asked) {
   return fmt::format("{} {}", kFlag, asked.text);
 }
@@ -61,7 +61,7 @@ struct NumberPattern::Code {
 NumberPattern::NumberPattern(const std::string& text) : code_(std::make_unique<Code>()) {
   int fault = 0;
   PCRE2_SIZE where = 0;
-  // Not as UTF-8: a line of other bytes is to be read like any.
+  // Without UTF-8 mode: lines with invalid UTF-8 must match like any others.
   code_->program.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()),
                                      text.size(),
                                      PCRE2_NEVER_BACKSLASH_C,
@@ -69,17 +69,17 @@ NumberPattern::NumberPattern(const std::string& text) : code_(std::make_unique<C
                                      &where,
                                      nullptr));
   if (code_->program == nullptr) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand the regular expression '{}'", text))
+    throw Error(ExitCode::Usage, fmt::format("invalid regular expression '{}'", text))
         .fact("reason", fmt::format("{}, at character {}", describe_fault(fault), where + 1));
   }
   uint32_t groups = 0;
   pcre2_pattern_info(code_->program.get(), PCRE2_INFO_CAPTURECOUNT, &groups);
   if (groups == 0) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot find a number with the regular expression '{}'", text))
-        .fact("reason", "it has no group: brackets around the number");
+                fmt::format("the regular expression '{}' does not capture a number", text))
+        .fact("reason", "it has no group: put parentheses around the number");
   }
-  // Slower without, and no less right.
+  // Failure is harmless: without JIT compilation, matching is slower but correct.
   static_cast<void>(pcre2_jit_compile(code_->program.get(), PCRE2_JIT_COMPLETE));
   code_->match.reset(pcre2_match_data_create_from_pattern(code_->program.get(), nullptr));
   code_->limits.reset(pcre2_match_context_create(nullptr));
@@ -106,7 +106,7 @@ std::optional<double> NumberPattern::find(std::string_view line) const {
     return std::nullopt;
   }
   std::string_view text = line.substr(span[2], span[3] - span[2]);
-  text.remove_prefix(text.starts_with('+') ? 1 : 0);  // from_chars does not know it
+  text.remove_prefix(text.starts_with('+') ? 1 : 0);  // from_chars rejects a plus sign
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_number = fault == std::errc() && end == text.data() + text.size();
@@ -122,17 +122,17 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
     }
     Metric metric{.name = one.text.substr(0, equals), .pattern = one.text.substr(equals + 1)};
     if (!is_name(metric.name)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot call a metric '{}'", metric.name))
+      throw Error(ExitCode::Usage, fmt::format("invalid metric name '{}'", metric.name))
           .fact("asked", as_asked(one), one.source)
-          .fact("expected", "letters, digits and _ - . /, a letter first, 64 at the most")
+          .fact("expected", "a letter, then letters, digits and _ - . /; at most 64 characters")
           .hint(std::string(kExample));
     }
     const bool is_known = std::any_of(
         metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == metric.name; });
     if (is_known) {
-      throw Error(ExitCode::Usage, fmt::format("cannot find '{}' in two ways", metric.name))
+      throw Error(ExitCode::Usage, fmt::format("duplicate metric '{}'", metric.name))
           .fact("asked", as_asked(one), one.source)
-          .hint(fmt::format("one expression with both: '{}=(?|FIRST|SECOND)'", metric.name));
+          .hint(fmt::format("one expression for both: '{}=(?|FIRST|SECOND)'", metric.name));
     }
     try {
       const NumberPattern pattern(metric.pattern);
@@ -148,10 +148,10 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
 Sourced<double> read_sample_every(const Asked& asked) {
   constexpr double kLeast = 0.1;
   constexpr SecondsRule kRule{
-      .flag = "--sample-every", .least = 0, .hint = "--sample-every 1; 0 takes no samples"};
+      .flag = "--sample-every", .least = 0, .hint = "--sample-every 1; 0 disables sampling"};
   Sourced<double> seconds = read_seconds(asked, kRule);
   if (seconds.value > 0 && seconds.value < kLeast) {
-    throw not_understood(asked, kRule.flag, "0, or seconds from 0.1 on")
+    throw not_understood(asked, kRule.flag, "0, or at least 0.1 seconds")
         .hint(std::string(kRule.hint));
   }
   return seconds;

@@ -10,20 +10,21 @@
 
 #include "plan/plan.h"
 
-// Numbers that a program of any kind prints, and how they are found: --metric NAME=REGEX.
+// Metrics from the output of any program: --metric NAME=REGEX.
 namespace lockstep::plan {
 
-// A regular expression, as Perl and Python have them, whose first group is a number. Takes bounded
-// time: a line on which it would need too much does not match. One thread at a time.
+// A Perl-compatible regular expression whose first group captures a number. Matching takes bounded
+// time: a line that exceeds the limit does not match. Not thread-safe, not even find(), which
+// reuses one match buffer.
 class NumberPattern {
  public:
-  // Throws an Error (64) when it is no regular expression, or has no group.
+  // Throws an Error (64) when the expression is invalid or has no group.
   explicit NumberPattern(const std::string& text);
   NumberPattern(NumberPattern&&) noexcept;
   NumberPattern& operator=(NumberPattern&&) noexcept;
   ~NumberPattern();
 
-  // Of the first match in the line; nothing where there is none, or its group is no number.
+  // The number of the first match. Nothing if the line does not match or the group is not a number.
   std::optional<double> find(std::string_view line) const;
 
  private:
@@ -31,7 +32,7 @@ class NumberPattern {
   std::unique_ptr<Code> code_;
 };
 
-// Throws an Error (64) that quotes the first one that cannot be.
+// Throws an Error (64) that quotes the first invalid metric.
 std::vector<Metric> read_metrics(std::span<const Asked> asked);
 
 // Seconds between two samples of a node; 0: none.

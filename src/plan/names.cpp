@@ -29,19 +29,19 @@ std::optional<Numbered> find_number_of(const std::string& name) {
   return Numbered{name.substr(0, start), std::move(digits), number};
 }
 
-// Names of one stem that follow each other: their numbers as ranges.
+// Consecutive names with the same stem; their numbers as ranges.
 struct Group {
   std::string stem;
   std::vector<std::string> ranges;
   size_t names = 0;
-  std::string only;  // the whole name, where there is but one
+  std::string only;  // the whole name, if the group has one member
 
   std::string text() const {
     return names == 1 ? only : fmt::format("{}[{}]", stem, join(ranges, ","));
   }
 };
 
-// Whether `next` follows `last` in a range: one more, and as wide.
+// Whether `next` extends the range that ends in `last`: the next number, with the same width.
 bool follows(const Numbered& last, const Numbered& next) {
   return next.number == last.number + 1 &&
          (next.digits.size() == last.digits.size() || next.digits.front() != '0') &&
@@ -79,7 +79,7 @@ class Folder {
  private:
   std::vector<Group> groups_;
   std::optional<Numbered> last_;
-  std::string first_;  // of the range that is open
+  std::string first_;  // start of the open range
 };
 
 }  // namespace

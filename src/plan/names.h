@@ -6,8 +6,8 @@
 
 namespace lockstep::plan {
 
-// Names of machines as short as Slurm writes them: "n[1-4,7],login". Reads back with
-// cluster::expand_hostlist, in the same order.
+// Compresses host names into Slurm's hostlist format: "n[1-4,7],login". cluster::expand_hostlist
+// restores them in the same order.
 std::string fold_names(std::span<const std::string> names);
 
 }  // namespace lockstep::plan

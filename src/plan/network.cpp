@@ -21,7 +21,8 @@ using cluster::Address;
 constexpr int kNone = -1;
 constexpr std::string_view kFirstOfEach = "the first address of each node";
 
-// Container engines and hypervisors give every machine the same subnet, which ends at that machine.
+// Bridges of container engines and hypervisors: every host has the same subnet there, and it does
+// not reach other hosts.
 bool is_of_containers(const std::string& interface) {
   constexpr std::array<std::string_view, 9> kPrefixes = {
       "docker", "virbr", "br-", "podman", "cni", "flannel", "lxcbr", "lxdbr", "veth"};
@@ -30,7 +31,7 @@ bool is_of_containers(const std::string& interface) {
   });
 }
 
-// Which of one node's addresses stands for it in a network; ties go to the earlier one.
+// Selects the address that represents a node in a network; ties go to the earlier one.
 bool is_better(const Address& one, const Address& other) {
   return std::tie(one.is_rdma, one.speed_mbps) > std::tie(other.is_rdma, other.speed_mbps);
 }
@@ -80,10 +81,10 @@ class Finder {
     return offers_[node].addresses[static_cast<size_t>(network.members[node])];
   }
 
-  // Addresses of one name, one of each node, are a network; an empty name is none.
+  // Groups addresses by name; a name that every node has is a network. An empty name is skipped.
   struct Rule {
     std::function<std::string(const Address&)> name_of;
-    bool takes_the_best = true;  // of several of a node; else the first
+    bool takes_the_best = true;  // of the addresses of a node; else the first
   };
   using Members = std::map<std::string, std::vector<int>>;
 
@@ -111,7 +112,7 @@ class Finder {
     }
     const auto row = members.find(name);
     if (row == members.end()) {
-      return;  // a network that the first node lacks is not everybody's
+      return;  // a network must include the first node
     }
     int& mine = row->second[node];
     if (mine == kNone || (rule.takes_the_best &&
@@ -143,7 +144,7 @@ class Finder {
     }
   }
 
-  // Two machines with one address, as with docker0: whoever talks to it talks to itself.
+  // Two hosts with the same address, as on docker0: a connection to it stays on the local host.
   bool has_address_twice(const Network& network) const {
     std::unordered_map<std::string_view, size_t> owners;
     for (size_t node = 0; node < offers_.size(); ++node) {
@@ -156,7 +157,7 @@ class Finder {
     return false;
   }
 
-  // The smaller, the better.
+  // Sort key; the best network has the smallest one.
   using Order = std::tuple<bool, bool, bool, bool, int, bool, int>;
   Order order_of(const Network& network) const {
     bool has_bridge = false;
@@ -182,20 +183,20 @@ std::string speed_text(int mbps) {
   return mbps < 1000 ? fmt::format("{} Mb/s", mbps) : fmt::format("{:g} Gb/s", mbps / 1000.0);
 }
 
-// The pairs that were to be tried and how they went.
+// The results of all trials, sorted for lookup by pair.
 class Outcomes {
  public:
   explicit Outcomes(std::span<const Trial> trials) {
     for (const Trial& trial : trials) {
       sorted_.push_back(&trial);
     }
-    // Of several tries of one pair the one that worked comes first.
+    // If a pair was tried several times, the successful trial is first.
     std::sort(sorted_.begin(), sorted_.end(), [](const Trial* one, const Trial* other) {
       return key_of(*one) < key_of(*other);
     });
   }
 
-  // Nothing when nobody has tried.
+  // Null if the pair was not tried.
   const Trial* find(int network, int from, int to) const {
     const auto found = std::lower_bound(sorted_.begin(),
                                         sorted_.end(),
@@ -216,7 +217,7 @@ class Outcomes {
   std::vector<const Trial*> sorted_;
 };
 
-// What is wrong with a network.
+// The failures of one network.
 struct Fault {
   int failed = 0;  // pairs
   int pairs = 0;
@@ -230,7 +231,7 @@ struct Fault {
     if (trial != nullptr && trial->fault.empty()) {
       return;
     }
-    // A pair that was tried says more than one that was not.
+    // A failed trial is more informative than a missing one.
     if (failed == 0 || (what == kNotTried && trial != nullptr)) {
       from = sender;
       to = receiver;
@@ -250,7 +251,7 @@ Fault check(const Outcomes& outcomes, int network, int nodes) {
   return fault;
 }
 
-// Why the first of the networks that work is better than the second.
+// Why the first working network is better than the second.
 std::string advantage(const Network& first, const Network& second) {
   if (first.is_rdma != second.is_rdma) {
     return "the only one with RDMA";
@@ -266,7 +267,7 @@ std::string reason_for(std::span<const NetworkOffer> offers,
                        const std::vector<int>& working) {
   const size_t nodes = offers.size();
   if (networks.empty()) {
-    return fmt::format("the {} nodes have no network in common", nodes);
+    return fmt::format("the {} nodes have no common network", nodes);
   }
   if (working.empty()) {
     return networks.size() == 1
@@ -279,7 +280,7 @@ std::string reason_for(std::span<const NetworkOffer> offers,
     return label + ": there is one node";
   }
   if (chosen.is_loopback) {
-    return fmt::format("{}: all {} nodes are one machine", label, nodes);
+    return fmt::format("{}: all {} nodes are on one machine", label, nodes);
   }
   if (networks.size() == 1) {
     return fmt::format("{}: the only network of all {} nodes", label, nodes);

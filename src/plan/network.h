@@ -8,21 +8,22 @@
 
 #include "cluster/interfaces.h"
 
-// Which network a gang uses, from what its nodes offer and what was tried. Pure.
+// Selects the network of a run from the addresses of its nodes and the results of connection
+// trials. Pure functions.
 namespace lockstep::plan {
 
-// What one node offers.
+// The addresses of one node.
 struct NetworkOffer {
   std::string node;     // its name
-  std::string machine;  // the same for two agents of one machine (os::machine_identity)
+  std::string machine;  // equal for two agents on the same machine (os::machine_identity)
   std::vector<cluster::Address> addresses;
 };
 
-// A way in which all nodes may reach each other: one address of each.
+// One address of each node, through which the nodes might reach each other.
 struct Network {
-  std::string name;          // "10.12.0.0/24", or "ib0" where the nodes' prefixes differ
-  std::vector<int> members;  // per node: which of its addresses
-  int speed_mbps = 0;        // of the slowest member; 0: not told
+  std::string name;          // "10.12.0.0/24", or "ib0" if the prefixes of the nodes differ
+  std::vector<int> members;  // per node: index of its address
+  int speed_mbps = 0;        // of the slowest member; 0: unknown
   bool is_rdma = false;
   bool is_v6 = false;
   bool is_loopback = false;
@@ -30,34 +31,35 @@ struct Network {
   bool operator==(const Network&) const = default;
 };
 
-// Every network in which each node has an address, the best one first: RDMA, speed, IPv4 before
-// IPv6, the kernel's order. Loopback counts only where all agents are on one machine. `allowed`
-// (names of interfaces, empty: all) cuts the choice.
+// All networks in which each node has an address, best first: RDMA, speed, IPv4 before IPv6, the
+// order of the kernel. Loopback counts only if all agents are on one machine. `allowed` restricts
+// the interfaces (empty: all).
 std::vector<Network> find_networks(std::span<const NetworkOffer> offers,
                                    std::span<const std::string> allowed);
 
-// What messages call it: "10.12.0.0/24 (fab0)"; "ib0" where the network has the interface's name.
+// The name in messages: "10.12.0.0/24 (fab0)", or "ib0" if the network is named after its
+// interface.
 std::string label_of(std::span<const NetworkOffer> offers, const Network& network);
 
-// Whom node `from` of `count` tries: all others in a small gang; in one of more than 32 the nodes
-// at distances 1, 2, 4 ... so that the tried pairs connect all nodes in few steps.
+// The nodes to which node `from` of `count` connects in the trial. Up to 32 nodes: all others.
+// More: those at distances 1, 2, 4, ..., so that the tried pairs connect all nodes in few hops.
 std::vector<int> peers_to_try(int from, int count);
 
-// One try from one node to another over one network.
+// One connection attempt between two nodes over one network.
 struct Trial {
   int from = 0;
   int to = 0;
   int network = 0;
-  std::string fault;  // empty: it worked; else "no answer", "refused", "another program answers"
+  std::string fault;  // empty: success; else "no answer", "refused", "another program answers"
   int milliseconds = 0;
 
   bool operator==(const Trial&) const = default;
 };
 
 struct NetworkChoice {
-  std::optional<int> network;        // nothing: no network connects all
+  std::optional<int> network;        // nothing: no network connects all nodes
   std::string reason;                // one sentence: what was chosen and why
-  std::vector<std::string> details;  // one line per network that does not work: which pair, why
+  std::vector<std::string> details;  // one line per failed network: which pair, why
 };
 
 NetworkChoice choose_network(std::span<const NetworkOffer> offers,

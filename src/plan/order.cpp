@@ -11,8 +11,8 @@ namespace lockstep::plan {
 namespace {
 
 constexpr const char* kThreads = "OMP_NUM_THREADS";
-// TF_CONFIG holds every worker's address; one variable takes 128 KiB, and a gang of more needs
-// none.
+// TF_CONFIG contains the address of every worker. Linux limits one variable to 128 KiB, so larger
+// runs get no TF_CONFIG.
 constexpr int kMostTensorflowWorkers = 2048;
 
 std::vector<std::string> tensorflow_cluster(const Assembly& assembly) {
@@ -101,9 +101,9 @@ NodeOrder OrderMaker::order_of(int seat) const {
   order.grace_seconds = plan_.grace_seconds.value;
   order.attempt = assembly_.attempt;
   order.tensorflow_cluster = tensorflow_cluster_;
-  // Nobody is left to serve it where the processes have become the workers.
+  // If the processes become the workers, no agent remains that could serve the rendezvous.
   const bool has_agents = plan_.way.value != Way::Task;
-  const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod knows nothing else
+  const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod supports IPv4 only
   const int horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
   order.horovod_port = seat == 0 ? horovod_port : 0;
 

@@ -29,7 +29,7 @@ Sourced<std::string> read_text(const Wish& wish, std::string_view flag, std::str
               : from_default(std::move(otherwise));
 }
 
-// The nodes with their workers; those that -np leaves empty are left out.
+// Adds the nodes with their workers and drops those that -np leaves without workers.
 void place_nodes(LaunchPlan& plan, Ground& ground, const WorkerCounts& counts) {
   std::vector<cluster::Host> used;
   for (size_t i = 0; i < ground.hosts.size(); ++i) {
@@ -61,7 +61,7 @@ void read_place(LaunchPlan& plan,
     return;
   }
   if (plan.way.value == Way::Task || (plan.way.value == Way::Peers && !ground.is_by_hand)) {
-    plan.remarks.push_back(fmt::format("{} is not needed: {} tells all processes who they are",
+    plan.remarks.push_back(fmt::format("{} is not needed: {} provides the ranks",
                                        said(*request.rdzv_id, "--rdzv-id"),
                                        ground.told_by));
   } else {
@@ -69,9 +69,9 @@ void read_place(LaunchPlan& plan,
   }
 }
 
-// What the run is called: the program, and what makes two runs differ. Tasks that become workers
-// have no leader who could tell them, so theirs is made of what they all know; a job that is put
-// back goes on under the same name.
+// The run id: the name of the program and a unique suffix. Tasks that become workers have no leader
+// to distribute an id, so they derive it from values that all of them know. A requeued job keeps
+// its id.
 void read_name(LaunchPlan& plan, const Request& request, const Surroundings& here) {
   const std::string& program = request.program.front();
   const std::string name =
@@ -93,7 +93,7 @@ void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_meet
   const NumberRule port_rule{.flag = "--master-port",
                              .least = 1,
                              .most = 65535,
-                             .hint = "drop the flag: a free port is found for you"};
+                             .hint = "drop --master-port: lockstep chooses a free port"};
   plan.master_addr = plan.way.value == Way::Here ? from_default<std::string>("127.0.0.1")
                                                  : from_default<std::string>("");
   plan.master_port = from_default(0);
@@ -111,7 +111,7 @@ void read_interfaces(LaunchPlan& plan, const Request& request) {
   for (const std::string& name : split(plan.interfaces.value, ',')) {
     if (name.empty() || name.find_first_of(" /") != std::string::npos) {
       throw not_understood(
-          *request.network_interfaces, "--network-interfaces", "names with commas between them")
+          *request.network_interfaces, "--network-interfaces", "names, separated by commas")
           .hint("--network-interfaces eth0,ib0");
     }
   }
@@ -123,8 +123,8 @@ void read_interfaces(LaunchPlan& plan, const Request& request) {
 }
 
 void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here) {
-  plan.ssh_port = from_default(0, "what ssh is set up for");
-  plan.ssh_identity = from_default<std::string>("", "what ssh is set up for");
+  plan.ssh_port = from_default(0, "ssh configuration");
+  plan.ssh_identity = from_default<std::string>("", "ssh configuration");
   if (request.ssh_port) {
     plan.ssh_port = read_number(*request.ssh_port,
                                 {.flag = "--ssh-port", .least = 1, .most = 65535, .hint = "-p 22"});
@@ -135,7 +135,7 @@ void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here
   const Wish& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
   if (needless && plan.way.value != Way::Ssh) {
     plan.remarks.push_back(
-        fmt::format("{} is not needed: no host is reached over ssh",
+        fmt::format("{} is not needed: no host is started over ssh",
                     said(*needless, request.ssh_port ? "--ssh-port" : "--ssh-identity-file")));
   }
 }
@@ -155,9 +155,9 @@ Sourced<double> read_start_timeout(const Request& request,
     if (const auto set = os::find_variable(here.environment, "HOROVOD_START_TIMEOUT")) {
       return read_seconds({.text = *set, .source = "HOROVOD_START_TIMEOUT", .flag = ""}, kRule);
     }
-    return from_default(30.0, "as horovodrun");
+    return from_default(30.0, "as in horovodrun");
   }
-  return way == Way::Peers ? from_default(600.0, "as torchrun") : from_default(120.0);
+  return way == Way::Peers ? from_default(600.0, "as in torchrun") : from_default(120.0);
 }
 
 void read_supervision(LaunchPlan& plan, const Request& request) {
@@ -176,24 +176,24 @@ void read_supervision(LaunchPlan& plan, const Request& request) {
   plan.role = read_text(request.role, "--role", "default");
   if (request.monitor_interval) {
     read_seconds(*request.monitor_interval,
-                 {.flag = "--monitor-interval", .least = 0, .hint = "drop it: it is not needed"});
+                 {.flag = "--monitor-interval", .least = 0, .hint = "drop --monitor-interval"});
     plan.remarks.push_back(said(*request.monitor_interval, "--monitor-interval") +
-                           " is not needed: the kernel tells of every death at once");
+                           " is not needed: the kernel reports the exit of a worker immediately");
   }
 }
 
 Sourced<Bind> read_binding(const Request& request, const Surroundings& here, Way way) {
   if (!request.bind) {
     if (way == Way::Task) {
-      return from_default(Bind::None, "whoever started the tasks has placed them");
+      return from_default(Bind::None, "the launcher of the tasks binds them");
     }
     return (here.job || here.step) && !here.is_nested && way != Way::Ssh
-               ? from_default(Bind::Core, "Slurm grants cores to this job alone")
-               : from_default(Bind::None, "others may use these cores too");
+               ? from_default(Bind::Core, "Slurm grants these cores to this job only")
+               : from_default(Bind::None, "other programs can use these cores");
   }
   const Bind bind = read_bind(*request.bind);
   if (bind == Bind::Gpu && way == Way::Here && here.gpus == 0) {
-    throw Error(ExitCode::Usage, "cannot give each worker its GPU: there is none here")
+    throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
         .fact("asked", said(*request.bind, "--bind"), request.bind->source)
         .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
         .hint("--bind core");
@@ -232,7 +232,7 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
     add_where_unset(plan.variables,
                     here.environment,
                     "PYTHONUNBUFFERED",
-                    from_default<std::string>("1", "lines appear when they are printed"));
+                    from_default<std::string>("1", "output appears immediately"));
   }
   if (here.terminal_columns) {
     plan.variables.emplace(contract::kTerminalColumns,
@@ -246,7 +246,7 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
     plan.variables.emplace(kThreads,
                            Sourced<std::string>{*set, {Origin::Variable, std::string(kThreads)}});
   } else if (plan.way.value == Way::Here) {
-    // Elsewhere each agent counts the cores that it was granted.
+    // On other nodes, the agent counts the cores that it was granted.
     Node& node = plan.nodes.front();
     const int threads = std::max(1, here.cores / node.workers.value);
     node.variables.emplace(
@@ -285,8 +285,8 @@ LaunchPlan make_plan(const Request& request, const Surroundings& here) {
   if (request.rdzv_endpoint && !ground.is_by_hand) {
     read_endpoint(*request.rdzv_endpoint);
     plan.remarks.push_back(said(*request.rdzv_endpoint, "--rdzv-endpoint") +
-                           (plan.nodes.size() == 1 ? " is not needed: one node meets nobody"
-                                                   : " is not needed: the nodes find each other"));
+                           (plan.nodes.size() == 1 ? " is not needed: there is one node"
+                                                   : " is not needed: rendezvous is automatic"));
   }
 
   plan.requeue = read_requeue(request, here, plan.way.value);

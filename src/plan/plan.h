@@ -12,41 +12,41 @@
 #include "plan/request.h"
 #include "plan/source.h"
 
-// What shall run, as a value: no process, no file, no clock. It is what --dry-run prints, what the
-// run directory keeps, and what agents follow.
+// The launch plan: what will run, as a plain value without processes, files or clocks. --dry-run
+// prints it, the run directory stores it (plan.json), and the agents execute it.
 namespace lockstep::plan {
 
 using Variables = std::map<std::string, Sourced<std::string>>;
 
-// How the agents of a run come to be there.
+// Launch mode: how the agents of a run are started.
 enum class Way {
-  Here,   // one node, this machine
-  Srun,   // in an allocation: this process leads and starts the agents with one srun
-  Ssh,    // on named hosts: this process leads and starts the agents over ssh
-  Peers,  // somebody starts one of us on every node (srun, mpirun, by hand); node 0 leads
-  Task,   // somebody starts one of us per worker: this process becomes the worker
+  Here,   // local: one node, this machine
+  Srun,   // in an allocation: this process is the leader and starts the agents with one srun
+  Ssh,    // on named hosts: this process is the leader and starts the agents over ssh
+  Peers,  // another launcher or the user starts one process per node; node 0 is the leader
+  Task,   // another launcher starts one process per worker; this process becomes the worker
 };
 
-// How a node counts its workers.
+// How the number of workers on a node is determined.
 enum class WorkerRule { Number, Cpu, Gpu, Auto };
 
-// A machine and the workers on it.
+// A node and its workers.
 struct Node {
-  std::string name;       // empty: not known before its agent joins
-  Sourced<int> workers;   // 0: counted on the node by the plan's rule
+  std::string name;       // empty: unknown until its agent joins
+  Sourced<int> workers;   // 0: counted on the node by worker_rule
   Variables variables;    // for the workers of this node only
-  std::vector<int> gpus;  // the device numbers that its workers may use; empty: all
+  std::vector<int> gpus;  // device numbers for its workers; empty: all
 
   bool operator==(const Node&) const = default;
 };
 
-// How processes find each other that nobody of ours has started.
+// Rendezvous of processes that another launcher or the user has started.
 struct Meeting {
-  std::string name;         // the same for all of them: "slurm-4711.0", "job1"
-  std::string host;         // of the leader, by hand; empty: node 0, told through a file
-  int port = 0;             // of the leader, by hand; 0: a free one
-  std::optional<int> node;  // which node this process is; absent: in the order of arrival
-  // Way::Task only: this process among its node's.
+  std::string name;         // the same for all processes: "slurm-4711.0", "job1"
+  std::string host;         // of the leader, if given; empty: node 0 publishes it in a file
+  int port = 0;             // of the leader, if given; 0: any free port
+  std::optional<int> node;  // node rank of this process; absent: in order of arrival
+  // Way::Task only: the rank of this process.
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
@@ -57,26 +57,26 @@ struct Meeting {
 
 enum class Bind { None, Core, Gpu };
 
-// Which streams of a worker go where: bit 1 is stdout, bit 2 stderr, as torchrun counts them.
+// Streams of a worker as a bit set: 1 is stdout, 2 is stderr, as in torchrun.
 struct StreamRule {
-  int otherwise = 0;            // for local ranks that are not named
+  int otherwise = 0;            // for local ranks without an entry
   std::map<int, int> by_local;  // local rank -> bits
 
   bool operator==(const StreamRule&) const = default;
 };
 
-// What becomes of the workers' output, beside the log that the run directory always keeps.
+// Destinations of worker output in addition to the log in the run directory.
 struct OutputRules {
-  std::string log_dir;               // absolute; empty: no further files
-  StreamRule redirects;              // to files of log_dir, and not to the console
-  StreamRule tee;                    // to files of log_dir as well as to the console
-  std::set<int> local_ranks_filter;  // only these on the console; empty: all
+  std::string log_dir;               // absolute; empty: no additional files
+  StreamRule redirects;              // to files in log_dir instead of the console
+  StreamRule tee;                    // to files in log_dir and to the console
+  std::set<int> local_ranks_filter;  // only these appear on the console; empty: all
   std::string output_filename;       // absolute; horovodrun's DIR/rank.N/stdout; empty: none
 
   bool operator==(const OutputRules&) const = default;
 };
 
-// A number that workers print: the first group of `pattern`, where a line matches.
+// A number in the output of workers: the first group of `pattern` in a matching line.
 struct Metric {
   std::string name;
   std::string pattern;
@@ -84,13 +84,13 @@ struct Metric {
   bool operator==(const Metric&) const = default;
 };
 
-// A Slurm job that is put back into the queue when its time is over, and goes on there.
+// A Slurm job that is requeued before its time limit; the run continues in the next allocation.
 struct RequeueRules {
-  std::string job;                  // as scontrol takes it: "17", "12_3"
-  Sourced<int> signal;              // by which Slurm tells of the time limit
-  Sourced<int> most;                // how often it may be put back; 0: no limit
+  std::string job;                  // in the format of scontrol: "17", "12_3"
+  Sourced<int> signal;              // sent by Slurm before the time limit
+  Sourced<int> most;                // maximum number of requeues; 0: no limit
   std::string progress_file;        // absolute; empty: only checkpoints show progress
-  std::optional<int64_t> end_time;  // of the job, in seconds since the epoch; absent: not told
+  std::optional<int64_t> end_time;  // of the job, in seconds since the epoch; absent: unknown
 
   bool operator==(const RequeueRules&) const = default;
 };
@@ -98,50 +98,50 @@ struct RequeueRules {
 struct LaunchPlan {
   std::string run_id;
   Sourced<std::string> run_directory;  // absolute
-  std::vector<std::string> command;    // what each worker executes
-  int program_word = 0;                // which of its words is the program: 1 after "python3"
-  bool passes_local_rank = false;      // adds OPTION=N behind it, as torch.distributed.launch does
+  std::vector<std::string> command;    // of each worker
+  int program_word = 0;                // index of the program in `command`: 1 after "python3"
+  bool passes_local_rank = false;      // passes OPTION=N, as torch.distributed.launch does
   std::string local_rank_option = "--local_rank";
   Sourced<Way> way;
-  std::vector<Node> nodes;  // as many as there may be
+  std::vector<Node> nodes;  // the maximum number of nodes
   Sourced<int> min_nodes;
   WorkerRule worker_rule = WorkerRule::Number;
   Meeting meeting;
-  Sourced<std::string> master_addr;   // empty: the address on which the nodes reach each other
-  Sourced<int> master_port;           // 0: a free one on node 0
-  Sourced<std::string> interfaces;    // comma separated: the only ones to try; empty: all
-  Sourced<std::string> local_addr;    // by which this node is to be reached; empty: any that works
-  Sourced<int> ssh_port;              // 0: what ssh is set up for
-  Sourced<std::string> ssh_identity;  // absolute; empty: what ssh is set up for
+  Sourced<std::string> master_addr;   // empty: the address in the chosen network
+  Sourced<int> master_port;           // 0: a free port on node 0
+  Sourced<std::string> interfaces;    // comma separated; only these are tried; empty: all
+  Sourced<std::string> local_addr;    // address of this node for the others; empty: any that works
+  Sourced<int> ssh_port;              // 0: from the ssh configuration
+  Sourced<std::string> ssh_identity;  // absolute; empty: from the ssh configuration
   Sourced<double> grace_seconds;
-  Sourced<double> timeout_seconds;  // of the whole run; 0: none
+  Sourced<double> timeout_seconds;  // of the whole run; 0: no limit
   Sourced<double> start_timeout_seconds;
-  Sourced<double> last_call_seconds;  // how long enough nodes wait for more
+  Sourced<double> last_call_seconds;  // wait for more nodes once the minimum has joined
   Sourced<int> max_restarts;
-  std::optional<RequeueRules> requeue;  // absent: not asked
-  int slurm_restarts = 0;               // how often Slurm has started this job again
+  std::optional<RequeueRules> requeue;  // absent: not requested
+  int slurm_restarts = 0;               // how often Slurm has restarted this job
   Sourced<Bind> bind;
   Sourced<std::string> role;
-  bool may_share_gpus = false;  // more workers than GPUs were asked for
+  bool may_share_gpus = false;  // allows more workers than GPUs
   OutputRules output;
-  std::vector<Metric> metrics;           // to be found in the output
-  Sourced<double> sample_every_seconds;  // how often agents look at their nodes; 0: never
-  Variables variables;                   // for every worker, beside those that tell its place
-  std::vector<std::string> remarks;      // what was asked and is not needed here, and why
+  std::vector<Metric> metrics;           // to extract from the output
+  Sourced<double> sample_every_seconds;  // interval between node samples; 0: no samples
+  Variables variables;                   // for every worker, in addition to its rank variables
+  std::vector<std::string> remarks;      // options that have no effect here, and why
 
   bool operator==(const LaunchPlan&) const = default;
 };
 
-// Throws an Error (64) that quotes what cannot be done.
+// Throws an Error (64) that quotes the invalid or conflicting option.
 LaunchPlan make_plan(const Request& request, const Surroundings& here);
 
-// What --dry-run and messages call it: "on this machine", "one srun on all nodes".
+// The launch mode in --dry-run and messages: "on this machine", "agents started by one srun".
 std::string_view describe(Way way);
 
-// Workers in all, of the nodes whose number is known.
+// Total number of workers on the nodes whose number is known.
 int known_workers(const LaunchPlan& plan);
 
-// The plan as a table for people, with the source of every value.
+// The plan as a table with the source of every value.
 std::string describe(const LaunchPlan& plan);
 
 }  // namespace lockstep::plan

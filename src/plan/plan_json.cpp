@@ -31,9 +31,9 @@ T from_word(const Json& json) {
       return known;
     }
   }
-  throw Error(ExitCode::Io, fmt::format("cannot read the plan: '{}' is not known", text))
+  throw Error(ExitCode::Io, fmt::format("cannot read the plan: unknown value '{}'", text))
       .fact("found", fmt::format("'{}'", text), "plan.json")
-      .hint("the lockstep that wrote it");
+      .hint("use the version of lockstep that wrote it");
 }
 
 template <typename T>
@@ -54,7 +54,7 @@ T read_value(const Json& json) {
   }
 }
 
-// Goes over the fields of a plan, one way or the other, so that they are listed once.
+// Visit the fields of a plan in both directions, so that the list of fields exists once.
 class Writer {
  public:
   template <typename T>
@@ -212,7 +212,7 @@ void visit_plan(Visitor& visitor, T& plan) {
   visitor.field("remarks", plan.remarks);
 }
 
-// The keys of JSON are texts; the rule of those local ranks that are not named is "otherwise".
+// JSON keys are strings. "otherwise" is the rule for local ranks without an entry.
 Json Writer::write(const StreamRule& rule) {
   Json json = {{"otherwise", rule.otherwise}};
   for (const auto& [local, bits] : rule.by_local) {
@@ -304,7 +304,7 @@ std::string to_json(const LaunchPlan& plan) {
   Writer writer;
   writer.field("format", kFormat);
   visit_plan(writer, plan);
-  // A file name need not be UTF-8; what is not becomes a replacement character, never an exception.
+  // File names may contain invalid UTF-8: replace it instead of throwing an exception.
   return writer.json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -313,9 +313,9 @@ LaunchPlan parse_plan(std::string_view text) {
     const Json json = Json::parse(text);
     const int format = json.at("format").get<int>();
     if (format != kFormat) {
-      throw Error(ExitCode::Io, fmt::format("cannot read the plan: format {} is not ours", format))
+      throw Error(ExitCode::Io, fmt::format("cannot read the plan: unknown format {}", format))
           .fact("expected", fmt::format("format {}", kFormat))
-          .hint("the lockstep that wrote it");
+          .hint("use the version of lockstep that wrote it");
     }
     LaunchPlan plan;
     Reader reader(json);

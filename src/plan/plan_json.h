@@ -8,10 +8,10 @@
 
 namespace lockstep::plan {
 
-// plan.json, there and back: docs/launch.md shows it.
+// Conversion of a plan to and from plan.json, which docs/launch.md describes.
 std::string to_json(const LaunchPlan& plan);
 
-// Throws an Error (74) that tells what is missing or wrong.
+// Throws an Error (74) that names the missing or invalid field.
 LaunchPlan parse_plan(std::string_view text);
 
 }  // namespace lockstep::plan

@@ -45,11 +45,11 @@ std::string describe_workers(const LaunchPlan& plan, const Node& node, bool is_e
   if (node.workers.value == 0) {
     switch (plan.worker_rule) {
       case WorkerRule::Gpu:
-        return "one worker per GPU, counted there";
+        return "one worker per GPU, counted on the node";
       case WorkerRule::Cpu:
-        return "one worker per granted core, counted there";
+        return "one worker per granted core, counted on the node";
       default:
-        return "one worker per GPU or else per granted core, counted there";
+        return "one worker per GPU or granted core, counted on the node";
     }
   }
   return fmt::format("{} {}{}",
@@ -58,7 +58,7 @@ std::string describe_workers(const LaunchPlan& plan, const Node& node, bool is_e
                      is_each ? " each" : "");
 }
 
-// Neighbours that are alike share a line: "n[1-4]: 4 workers each".
+// Adjacent nodes with equal settings share a line: "n[1-4]: 4 workers each".
 std::string describe_group(const LaunchPlan& plan, std::span<const Node> group) {
   std::vector<std::string> names;
   for (const Node& node : group) {
@@ -94,7 +94,7 @@ void add_nodes(std::vector<Row>& rows, const LaunchPlan& plan) {
   }
   if (plan.min_nodes.value < static_cast<int>(plan.nodes.size())) {
     rows.push_back(
-        {"nodes at least", std::to_string(plan.min_nodes.value), describe(plan.min_nodes.source)});
+        {"minimum nodes", std::to_string(plan.min_nodes.value), describe(plan.min_nodes.source)});
   }
 }
 
@@ -116,7 +116,7 @@ void add_meeting(std::vector<Row>& rows, const LaunchPlan& plan) {
          describe(plan.way.source)});
   }
   if (!meeting.name.empty()) {
-    rows.push_back({"meeting",
+    rows.push_back({"rendezvous",
                     meeting.host.empty()
                         ? meeting.name
                         : fmt::format("{} at {} port {}", meeting.name, meeting.host, meeting.port),
@@ -129,7 +129,7 @@ Row to_row(std::string name, std::string value, const Sourced<T>& sourced) {
   return {std::move(name), std::move(value), describe(sourced.source)};
 }
 
-// Only what was asked: a table of defaults that change nothing hides the rest.
+// Adds a row only if the value is not a default: defaults would hide the rest of the table.
 template <typename T>
 void add_asked(std::vector<Row>& rows,
                std::string name,
@@ -144,16 +144,16 @@ void add_network(std::vector<Row>& rows, const LaunchPlan& plan) {
   const std::string& address = plan.master_addr.value;
   const int port = plan.master_port.value;
   rows.push_back(to_row("master address",
-                        address.empty() ? "found when the nodes have met" : address,
+                        address.empty() ? "chosen after the rendezvous" : address,
                         plan.master_addr));
   rows.push_back(to_row(
-      "master port", port == 0 ? "a free one on node 0" : std::to_string(port), plan.master_port));
+      "master port", port == 0 ? "a free port on node 0" : std::to_string(port), plan.master_port));
   add_asked(rows, "interfaces", plan.interfaces.value, plan.interfaces);
   add_asked(rows, "own address", plan.local_addr.value, plan.local_addr);
   add_asked(rows, "ssh port", std::to_string(plan.ssh_port.value), plan.ssh_port);
   add_asked(rows, "ssh identity", plan.ssh_identity.value, plan.ssh_identity);
   if (plan.way.value != Way::Here) {
-    rows.push_back(to_row("start within",
+    rows.push_back(to_row("start timeout",
                           fmt::format("{} s", plan.start_timeout_seconds.value),
                           plan.start_timeout_seconds));
   }
@@ -188,7 +188,7 @@ void add_output(std::vector<Row>& rows, const LaunchPlan& plan) {
     rows.push_back({"to files too", describe_streams(output.tee), "flag --tee"});
   }
   if (!output.local_ranks_filter.empty()) {
-    rows.push_back({"shown local ranks",
+    rows.push_back({"local ranks shown",
                     fmt::format("{}", fmt::join(output.local_ranks_filter, ",")),
                     "flag --local-ranks-filter"});
   }
@@ -221,7 +221,7 @@ void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rule
 std::vector<Row> to_rows(const LaunchPlan& plan) {
   std::vector<Row> rows = {{"command", describe_command(plan), "command line"}};
   rows.push_back(to_row("run directory", plan.run_directory.value, plan.run_directory));
-  rows.push_back(to_row("way", std::string(describe(plan.way.value)), plan.way));
+  rows.push_back(to_row("launch mode", std::string(describe(plan.way.value)), plan.way));
   add_nodes(rows, plan);
   add_meeting(rows, plan);
   add_network(rows, plan);
@@ -251,15 +251,15 @@ std::string_view describe(Way way) {
     case Way::Ssh:
       return "agents started over ssh";
     case Way::Peers:
-      return "one of us on every node";
+      return "one launcher per node";
     case Way::Task:
-      return "one of us per worker";
+      return "one launcher per worker";
   }
   return "";
 }
 
 std::string describe(const LaunchPlan& plan) {
-  constexpr size_t kWidest = 48;  // a longer value does not push every source to the right
+  constexpr size_t kWidest = 48;  // longer values do not push all sources to the right
   const std::vector<Row> rows = to_rows(plan);
   size_t name_width = 0;
   size_t value_width = 0;

@@ -37,9 +37,9 @@ std::string require_name(const std::string& flag, const Asked& asked, std::strin
   }
   const os::Environment ours = contract::to_environment({});
   if (ours.contains(name)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot set {}: it tells a worker its place", name))
+    throw Error(ExitCode::Usage, fmt::format("cannot set {}: the launcher sets it", name))
         .fact("asked", said(asked, flag), asked.source)
-        .hint("drop it: every worker gets its own value from the launcher");
+        .hint("drop it: each worker has its own value");
   }
   return name;
 }
@@ -48,7 +48,7 @@ std::string require_name(const std::string& flag, const Asked& asked, std::strin
 
 void read_program(LaunchPlan& plan, const Request& request, const Surroundings& here) {
   if (request.program.empty() || request.program.front().empty()) {
-    throw Error(ExitCode::Usage, "cannot run: there is no program")
+    throw Error(ExitCode::Usage, "no program given")
         .fact("expected", "a program after the options", kCommandLine)
         .hint(fmt::format("{} {} 2 ./train",
                           command_of(request.dialect),
@@ -62,7 +62,7 @@ void read_program(LaunchPlan& plan, const Request& request, const Surroundings& 
     plan.command.insert(plan.command.begin(), "-m");
   }
   if (is_script || request.is_module || request.is_run_path) {
-    // As torchrun: another interpreter than the active one may be named.
+    // As in torchrun, PYTHON_EXEC overrides the active interpreter.
     const auto python = os::find_variable(here.environment, "PYTHON_EXEC");
     plan.command.insert(plan.command.begin(), python && !python->empty() ? *python : "python3");
   }
@@ -93,7 +93,7 @@ Variables read_variables(const Request& request, const Surroundings& here) {
     }
     const auto value = os::find_variable(here.environment, name);
     if (!value) {
-      throw Error(ExitCode::Usage, fmt::format("cannot pass {}: it is not set here", name))
+      throw Error(ExitCode::Usage, fmt::format("cannot pass {}: it is not set", name))
           .fact("asked", said(asked, "-x"), asked.source)
           .hint(fmt::format("-x {}=VALUE, or export {} first", name, name));
     }

@@ -5,16 +5,16 @@
 
 namespace lockstep::plan {
 
-// Fills in what each worker executes: command, program_word, the local rank's argument.
+// Sets what each worker executes: command, program_word and the local rank argument.
 void read_program(LaunchPlan& plan, const Request& request, const Surroundings& here);
 
-// Whether Python will run it, by us or by its own name.
+// Whether the program runs under Python, started by the launcher or by its own name.
 bool runs_python(const LaunchPlan& plan);
 
-// The variables that the user, or we, give to every worker.
+// The variables that the options set for every worker.
 Variables read_variables(const Request& request, const Surroundings& here);
 
-// Adds `value`, or what the environment says already.
+// Adds `value`, unless the environment already has the variable: then its value.
 void add_where_unset(Variables& variables,
                      const os::Environment& environment,
                      std::string_view name,

@@ -13,13 +13,13 @@ namespace {
 constexpr std::string_view kFlag = "--rdzv-conf";
 constexpr std::string_view kHint = "--rdzv-conf join_timeout=600,last_call_timeout=30";
 
-// Keys that torchrun's own store needs and ours does not, and why.
+// Keys that torchrun's store needs and lockstep ignores, and why.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kUnneeded = {
-    std::pair("read_timeout", "an answer that stays away is a lost node"),
-    std::pair("close_timeout", "the meeting closes with the run"),
-    std::pair("heartbeat_timeout", "a lost node is noticed by its connection"),
-    std::pair("keep_alive_interval", "a lost node is noticed by its connection"),
-    std::pair("keep_alive_max_attempt", "a lost node is noticed by its connection"),
+    std::pair("read_timeout", "a node that does not answer counts as lost"),
+    std::pair("close_timeout", "the rendezvous ends with the run"),
+    std::pair("heartbeat_timeout", "lost nodes are detected by their connection"),
+    std::pair("keep_alive_interval", "lost nodes are detected by their connection"),
+    std::pair("keep_alive_max_attempt", "lost nodes are detected by their connection"),
 };
 
 std::vector<std::string> known_keys() {
@@ -41,7 +41,7 @@ std::optional<bool> find_truth(std::string_view text) {
   return is_one_of({"0", "false", "f", "no", "n"}) ? std::optional(false) : std::nullopt;
 }
 
-// One key and its value, and what they mean.
+// Interprets one key and its value.
 class Reader {
  public:
   Reader(const Asked& whole, MeetingRules& rules) : whole_(whole), rules_(rules) {}
@@ -75,19 +75,18 @@ class Reader {
     if (key == "is_host" && *truth) {
       rules_.node = rules_.node.value_or(0);
     } else {
-      remark(key, asked, "the endpoint tells which node leads, and no store of torch is used");
+      remark(key, asked, "--rdzv-endpoint selects the leader, and lockstep has its own store");
     }
   }
 
   void take_store(const Asked& asked) {
     if (asked.text != "tcp") {
-      throw Error(ExitCode::Usage,
-                  fmt::format("cannot meet through a store of type '{}'", asked.text))
+      throw Error(ExitCode::Usage, fmt::format("the store type '{}' is not supported", asked.text))
           .fact("asked", said(whole_, kFlag), whole_.source)
-          .fact("expected", "tcp: the nodes meet over the network")
+          .fact("expected", "tcp: the rendezvous uses the network")
           .hint("drop store_type from --rdzv-conf");
     }
-    remark("store_type", asked, "there is no other");
+    remark("store_type", asked, "it is the only type");
   }
 
   void take_unneeded(const std::string& key, const Asked& asked) {
@@ -100,7 +99,7 @@ class Reader {
     }
     const std::vector<std::string> keys = known_keys();
     const auto closest = find_closest(key, keys);
-    throw Error(ExitCode::Usage, fmt::format("cannot understand '{}' in --rdzv-conf", key))
+    throw Error(ExitCode::Usage, fmt::format("unknown key '{}' in --rdzv-conf", key))
         .fact("found", said(whole_, kFlag), whole_.source)
         .fact("there are", join(keys, ", "))
         .hint(closest ? fmt::format("--rdzv-conf {}={}", *closest, asked.text)

@@ -30,7 +30,7 @@ std::optional<int> find_number_between(std::string_view text, int least, int mos
   return static_cast<int>(*number);
 }
 
-// "01:30:00"; nothing when it is not of that form.
+// "01:30:00"; nothing for any other format.
 std::optional<double> find_clock(std::string_view text) {
   constexpr int kMostHours = 168;
   const std::vector<std::string> pieces = split(text, ':');
@@ -108,7 +108,7 @@ Sourced<double> read_timeout(const Asked& asked) {
   const auto clock = find_clock(asked.text);
   const auto seconds = clock ? clock : find_seconds(asked.text);
   if (!seconds || *seconds <= 0) {
-    throw not_understood(asked, "--timeout", "seconds, or HH:MM:SS; more than none, at most a week")
+    throw not_understood(asked, "--timeout", "seconds or HH:MM:SS, above 0, at most a week")
         .hint("--timeout 01:30:00");
   }
   return {*seconds, source_of(asked, "--timeout")};
@@ -173,7 +173,7 @@ std::set<int> read_local_ranks(const Asked& asked) {
   for (const std::string& piece : split(asked.text, ',')) {
     const auto local = find_number_between(piece, 0, kMostLocalRank);
     if (!local) {
-      throw not_understood(asked, "--local-ranks-filter", "local ranks with commas between them")
+      throw not_understood(asked, "--local-ranks-filter", "local ranks, separated by commas")
           .hint("--local-ranks-filter 0,1");
     }
     ranks.insert(*local);
@@ -187,7 +187,7 @@ std::string read_host(const Asked& asked, std::string_view flag) {
     host = host.substr(1, host.size() - 2);
   }
   if (host.empty() || host.find_first_of(" \t/,[]") != std::string::npos) {
-    throw not_understood(asked, flag, "the name or the address of a machine")
+    throw not_understood(asked, flag, "a host name or an address")
         .hint(fmt::format("{} node1", spelt(asked, flag)));
   }
   return host;

@@ -10,12 +10,12 @@
 #include "lockstep/error.h"
 #include "plan/plan.h"
 
-// What single options say. Every fault is an Error (64) that quotes the text and who said it.
+// Parsers for single options. Every failure is an Error (64) that quotes the value and its source.
 namespace lockstep::plan {
 
 inline constexpr std::string_view kCommandLine = "command line";
 
-// "--nnodes", or as it was really spelt.
+// "--nnodes", or the spelling of the user.
 std::string spelt(const Asked& asked, std::string_view flag);
 
 // "--nnodes 4", or "PET_NNODES=4".
@@ -41,26 +41,26 @@ struct SecondsRule {
   std::string_view hint;
 };
 
-// From `least` to a week.
+// From `least` seconds to a week.
 Sourced<double> read_seconds(const Asked& asked, const SecondsRule& rule);
 
 // Seconds, or HH:MM:SS.
 Sourced<double> read_timeout(const Asked& asked);
 
-// A path as seen from `directory`.
+// Resolves a path relative to `directory`.
 Sourced<std::string> read_path(const Asked& asked,
                                std::string_view flag,
                                const std::string& directory);
 
 Bind read_bind(const Asked& asked);
 
-// torchrun's "3", or "0:1,1:3" by local rank.
+// As in torchrun: "3", or "0:1,1:3" by local rank.
 StreamRule read_streams(const Asked& asked, std::string_view flag);
 
 // "0,2".
 std::set<int> read_local_ranks(const Asked& asked);
 
-// The name or address of a machine, without the brackets that IPv6 may have.
+// A host name or an address; removes the brackets of an IPv6 address.
 std::string read_host(const Asked& asked, std::string_view flag);
 
 // "host:port", "host", "[fe80::1]:port".
@@ -73,7 +73,7 @@ struct Endpoint {
 
 Endpoint read_endpoint(const Asked& asked);
 
-// torchrun's --rdzv-conf: what of it means something to us. `remarks` tells what does not.
+// The supported keys of torchrun's --rdzv-conf. `remarks` explains the ignored ones.
 struct MeetingRules {
   std::optional<double> start_timeout;
   std::optional<double> last_call;

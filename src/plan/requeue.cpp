@@ -17,15 +17,16 @@ constexpr std::string_view kHint =
     "sbatch --requeue --open-mode=append --signal=B:USR1@120 with a script that ends in 'exec "
     "lockstep run --requeue PROGRAM'";
 
-// What this is instead of a batch job; empty: it is one.
+// Why this process is not a batch job; empty if it is one.
 std::string find_objection(const Surroundings& here, Way way) {
   if (!here.job) {
     return here.is_nested ? "a worker of another run" : "no Slurm job";
   }
   if (here.step || way == Way::Peers || way == Way::Task) {
-    return fmt::format("a task of srun in job {}", here.job->id);
+    return fmt::format("an srun task of job {}", here.job->id);
   }
-  // Only slurmstepd tells it, and an interactive shell of salloc (Slurm's step -6) has one too.
+  // Only slurmstepd sets SLURM_TASK_PID. An interactive shell of salloc (Slurm's step -6) has it,
+  // too.
   const auto step = os::find_variable(here.environment, "SLURM_STEP_ID").value_or("");
   if (!here.environment.contains("SLURM_TASK_PID") || step == "4294967290" || step == "-6") {
     return fmt::format("job {}, but not its batch script", here.job->id);
@@ -61,7 +62,7 @@ Sourced<int> read_signal(const Wish& wish) {
   return {name == "USR1" ? SIGUSR1 : SIGUSR2, source_of(*wish, kFlag)};
 }
 
-// A task of an array is named by both numbers: its own may be that of the whole array.
+// Names a task of an array by both numbers: its own job id can be that of the whole array.
 std::string name_of_job(const Surroundings& here) {
   const auto array = os::find_variable(here.environment, "SLURM_ARRAY_JOB_ID");
   const auto task = os::find_variable(here.environment, "SLURM_ARRAY_TASK_ID");
@@ -81,7 +82,7 @@ std::optional<RequeueRules> read_requeue(const Request& request,
     return std::nullopt;
   }
   if (const std::string objection = find_objection(here, way); !objection.empty()) {
-    throw Error(ExitCode::Usage, "cannot put the job back: this is not the process of a batch job")
+    throw Error(ExitCode::Usage, "cannot requeue the job: this process is not its batch script")
         .fact("asked", "--requeue", kCommandLine)
         .fact("found", objection, "environment")
         .hint(kHint);

@@ -7,8 +7,8 @@
 
 namespace lockstep::plan {
 
-// What --requeue and the options beside it mean here; nothing where it is not asked. Throws an
-// Error (64) where there is no batch job of which this process is the one that Slurm signals.
+// The requeue rules of --requeue and its options; nothing if it is not requested. Throws an Error
+// (64) unless this process is the batch script of a job, which is what Slurm signals.
 std::optional<RequeueRules> read_requeue(const Request& request, const Surroundings& here, Way way);
 
 }  // namespace lockstep::plan

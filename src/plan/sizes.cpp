@@ -49,12 +49,12 @@ WorkersPerNode read_per_node(const Asked& asked) {
   return workers;
 }
 
-// The nodes that `in_all` workers need at `per_node` each.
+// The nodes that `in_all` workers need with `per_node` workers each.
 NodeRange divide(const WorkersInAll& in_all, const WorkersPerNode& per_node) {
   if (in_all.number % per_node.number != 0) {
     throw Error(
         ExitCode::Usage,
-        fmt::format("cannot share {} workers in portions of {}", in_all.number, per_node.number))
+        fmt::format("cannot divide {} workers into groups of {}", in_all.number, per_node.number))
         .fact("asked", in_all.quote.text, in_all.quote.who)
         .fact("asked", per_node.quote.text, per_node.quote.who)
         .hint(fmt::format("drop {}, or -np {}",
@@ -75,11 +75,11 @@ void require_same_nodes(const Sizes& sizes) {
     return;
   }
   throw Error(ExitCode::Usage,
-              fmt::format("cannot make {} workers of what is asked", sizes.in_all->number))
+              fmt::format("-np {} contradicts the other sizes", sizes.in_all->number))
       .fact("asked", sizes.in_all->quote.text, sizes.in_all->quote.who)
       .fact("asked", sizes.nodes->quote.text, sizes.nodes->quote.who)
       .fact("asked", sizes.per_node->quote.text, sizes.per_node->quote.who)
-      .hint(fmt::format("drop -np: {} x {} workers are {}",
+      .hint(fmt::format("drop -np: {} x {} = {} workers",
                         sizes.nodes->most,
                         sizes.per_node->number,
                         sizes.nodes->most * sizes.per_node->number));

@@ -6,13 +6,13 @@
 
 #include "plan/plan.h"
 
-// How large a gang the user asked for, before anybody looks at what there is.
+// The requested size of a run, before looking at the environment.
 namespace lockstep::plan {
 
 inline constexpr int kMostNodes = 65536;
 inline constexpr int kMostWorkersPerNode = 4096;
 
-// In whose words a size came, for messages: "--nnodes 4", "command line".
+// The option that set a size, for messages: "--nnodes 4", "command line".
 struct Quote {
   std::string text;
   std::string who;
@@ -27,9 +27,9 @@ struct NodeRange {
 
 struct WorkersPerNode {
   WorkerRule rule = WorkerRule::Number;
-  int number = 0;  // where the rule is one
+  int number = 0;  // if the rule is WorkerRule::Number
   Source source;
-  std::string flag;  // as the user spells it
+  std::string flag;  // as the user spelled it
   Quote quote;
 };
 
@@ -40,12 +40,12 @@ struct WorkersInAll {
 };
 
 struct Sizes {
-  std::optional<NodeRange> nodes;  // also what the other two make together
+  std::optional<NodeRange> nodes;  // from --nnodes, or computed from the other two
   std::optional<WorkersPerNode> per_node;
   std::optional<WorkersInAll> in_all;
 };
 
-// Throws an Error (64) when one does not parse, or the three contradict each other.
+// Throws an Error (64) when a size is invalid or the three contradict each other.
 Sizes read_sizes(const Request& request);
 
 }  // namespace lockstep::plan

@@ -6,7 +6,7 @@
 
 namespace lockstep::plan {
 
-// Where a value of the plan was learnt.
+// The kind of source of a value in the plan.
 enum class Origin { Flag, Variable, Probe, Default };
 
 struct Source {
@@ -19,7 +19,7 @@ struct Source {
 // "flag --grace", "variable OMP_NUM_THREADS", "probe: free on this machine", "default".
 std::string describe(const Source& source);
 
-// A value that remembers where it comes from.
+// A value and its source.
 template <typename T>
 struct Sourced {
   T value{};

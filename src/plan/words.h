@@ -7,7 +7,7 @@
 
 #include "plan/plan.h"
 
-// The plan's choices as plan.json and people write them.
+// The names of enumerators in plan.json and in messages.
 namespace lockstep::plan {
 
 template <typename T, size_t kCount>

@@ -55,13 +55,13 @@ class Counter {
 
   void add(int workers, Source source) { counts_.per_node.push_back({workers, std::move(source)}); }
 
-  // One task is one worker.
+  // Each task becomes one worker.
   void take_tasks() {
     const int mine = ground_.meeting.local_world_size;
     if (sizes_.per_node && sizes_.per_node->rule == WorkerRule::Number &&
         sizes_.per_node->number != mine) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot start {}: each of {} on this node becomes one worker",
+                  fmt::format("cannot start {}: each of the {} on this node becomes one worker",
                               plural(sizes_.per_node->number, "worker"),
                               plural(mine, "task")))
           .fact("asked", sizes_.per_node->quote.text, sizes_.per_node->quote.who)
@@ -74,7 +74,7 @@ class Counter {
     }
     if (sizes_.in_all && sizes_.in_all->number != ground_.meeting.world_size) {
       throw Error(ExitCode::Usage,
-                  fmt::format("cannot start {}: each of {} becomes one worker",
+                  fmt::format("cannot start {}: each of the {} becomes one worker",
                               plural(sizes_.in_all->number, "worker"),
                               plural(ground_.meeting.world_size, "task")))
           .fact("asked", sizes_.in_all->quote.text, sizes_.in_all->quote.who)
@@ -100,8 +100,10 @@ class Counter {
     if (!host.slots || asked <= *host.slots || request_.may_share_gpus) {
       return;
     }
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot start {} on {}", plural(asked, "worker"), name_of(host)))
+    throw Error(
+        ExitCode::Usage,
+        fmt::format(
+            "cannot start {} on {}: not enough slots", plural(asked, "worker"), name_of(host)))
         .fact("asked", sizes_.per_node->quote.text, sizes_.per_node->quote.who)
         .fact("found", plural(*host.slots, "slot"), ground_.told_by)
         .hint(
@@ -114,17 +116,17 @@ class Counter {
       return;
     }
     throw Error(ExitCode::Usage,
-                fmt::format("cannot start {} on {}: Slurm was asked for {} there",
+                fmt::format("cannot start {} on {}: the job requested {} there",
                             plural(asked, "worker"),
                             name_of(ground_.hosts[i]),
                             plural(grant_.tasks[i], "task")))
         .fact("asked", sizes_.per_node->quote.text, sizes_.per_node->quote.who)
         .fact("asked", grant_.tasks_said, grant_.who)
         .hint(fmt::format("{} {}, or drop it", sizes_.per_node->flag, grant_.tasks[i]))
-        .hint(fmt::format("a job with --ntasks-per-node={}", asked));
+        .hint(fmt::format("submit the job with --ntasks-per-node={}", asked));
   }
 
-  // horovodrun's -np fills the slots from the first host on; without slots, equal shares.
+  // As in horovodrun, -np fills the slots from the first host on; without slots, equal shares.
   void take_total() {
     const int asked = sizes_.in_all->number;
     const bool has_slots =
@@ -152,14 +154,14 @@ class Counter {
 
   [[noreturn]] void refuse_shares(int asked, int nodes) const {
     Error error(ExitCode::Usage,
-                fmt::format("cannot share {} among {} nodes", plural(asked, "worker"), nodes));
+                fmt::format("cannot divide {} among {} nodes", plural(asked, "worker"), nodes));
     error.fact("asked", sizes_.in_all->quote.text, sizes_.in_all->quote.who);
     error.fact("found", fmt::format("{} nodes", nodes), ground_.told_by);
     if (!grant_.tasks.empty()) {
       error.fact("asked", grant_.tasks_said, grant_.who);
     }
     error.hint(fmt::format("-np {}", (asked / nodes + 1) * nodes));
-    error.hint("unequal shares: -H host1:3,host2:2");
+    error.hint("unequal numbers: -H host1:3,host2:2");
     throw std::move(error);
   }
 
@@ -184,7 +186,8 @@ class Counter {
     }
   }
 
-  // cpu, gpu or auto: here at once, elsewhere as far as Slurm tells, else on the node.
+  // cpu, gpu or auto: counted here for this node; for other nodes from the allocation, if it shows
+  // the number, else on the node.
   void take_rule() {
     counts_.rule = sizes_.per_node->rule;
     for (size_t i = 0; i < ground_.hosts.size(); ++i) {
@@ -208,7 +211,7 @@ class Counter {
     const auto chosen = static_cast<int>(ground_.hosts.front().gpus.size());
     const int gpus = chosen > 0 ? chosen : here_.gpus;
     if (rule == WorkerRule::Gpu && gpus == 0) {
-      throw Error(ExitCode::Usage, "cannot start one worker per GPU: there is none here")
+      throw Error(ExitCode::Usage, "cannot start one worker per GPU: this node has no GPU")
           .fact("asked", said, sizes_.per_node->quote.who)
           .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
           .hint(fmt::format("{} cpu", sizes_.per_node->flag));
@@ -233,7 +236,7 @@ class Counter {
     return false;
   }
 
-  // Nothing was asked: what the hosts, or Slurm, offer.
+  // Without a requested size: the slots of the hosts or the allocation of Slurm.
   void take_offer() {
     const bool wants_gpus = request_.dialect == Dialect::Deepspeed && is_here() && here_.gpus > 0;
     for (size_t i = 0; i < ground_.hosts.size(); ++i) {
@@ -247,14 +250,14 @@ class Counter {
       } else if (grant_.gpus.value_or(0) > 0) {
         add(*grant_.gpus, {Origin::Probe, grant_.who + ", its GPUs"});
       } else if (wants_gpus) {
-        add(here_.gpus, {Origin::Probe, "one per GPU, as deepspeed does"});
+        add(here_.gpus, {Origin::Probe, "one per GPU, as in deepspeed"});
       } else {
         add(1, {});
       }
     }
   }
 
-  // GPUs of a node as far as they are known here; 0: not known, or none.
+  // Number of GPUs of a node, as far as known here; 0: unknown or none.
   std::pair<int, std::string> known_gpus(size_t i) const {
     const cluster::Host& host = ground_.hosts[i];
     if (!host.gpus.empty()) {
@@ -268,7 +271,7 @@ class Counter {
     return {ground_.way.value == Way::Srun ? grant_.gpus.value_or(0) : 0, grant_.who};
   }
 
-  // On purpose: one worker per core was asked for, or the devices are hidden.
+  // Intentionally without GPUs: one worker per core was requested, or the devices are hidden.
   bool is_without_gpus() const {
     const auto devices = os::find_variable(here_.environment, "CUDA_VISIBLE_DEVICES");
     return (sizes_.per_node && sizes_.per_node->rule == WorkerRule::Cpu) ||
@@ -295,7 +298,7 @@ class Counter {
         .fact("found", plural(gpus, "GPU"), who)
         .hint(fmt::format(
             "{} {}", sizes_.per_node ? sizes_.per_node->flag : "--nproc-per-node", gpus))
-        .hint("--share-gpus, if workers shall share GPUs or use none");
+        .hint("--share-gpus, if workers share GPUs or use none");
   }
 
   const Request& request_;

@@ -9,15 +9,14 @@
 
 namespace lockstep::plan {
 
-// How many workers each node of `ground` has.
+// The number of workers on each node of `ground`.
 struct WorkerCounts {
   std::vector<Sourced<int>> per_node;  // 0: counted on the node, by the rule
   WorkerRule rule = WorkerRule::Number;
 };
 
-// Throws an Error (64) that names both sources where flags, slots, Slurm's tasks and GPUs
-// contradict each other. A node may be left with 0 workers where -np fills the slots of the first
-// ones only.
+// Throws an Error (64) that names both sources when flags, slots, Slurm tasks and GPUs contradict
+// each other. Nodes have 0 workers if -np fills the slots of the first nodes only.
 WorkerCounts count_workers(const Request& request,
                            const Surroundings& here,
                            const Sizes& sizes,

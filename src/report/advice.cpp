@@ -12,7 +12,7 @@
 namespace lockstep::report {
 namespace {
 
-// What a rule is made from; without enough of it, it is not tried.
+// The data that a rule needs; without enough of it the rule is skipped.
 enum class Needs { Nothing, Samples, Split };
 
 struct Rule {
@@ -21,7 +21,7 @@ struct Rule {
   std::optional<Advice> (*see)(const RunFacts& facts);
 };
 
-// Faults first, then what costs most.
+// Failures first, then the most expensive problems.
 constexpr std::array kRules = {
     Rule{"out-of-memory", Needs::Nothing, see_out_of_memory},
     Rule{"failed", Needs::Nothing, see_failure},
@@ -88,17 +88,15 @@ std::vector<std::string> untried(const RunFacts& facts) {
     reasons.push_back(
         facts.run.nodes.empty()
             ? "GPUs, cores and memory: there are no samples"
-            : fmt::format("GPUs, cores and memory: {} of samples are too little, {:.0f} "
-                          "s are needed",
+            : fmt::format("GPUs, cores and memory: only {} of samples, {:.0f} s are needed",
                           format_duration(facts.sampled_seconds),
                           kLeastSeconds));
   }
   if (!has_enough(facts, Needs::Split)) {
     reasons.push_back(
         facts.split.ranks == 0
-            ? "data, exchange and slow ranks: no worker tells where its time goes"
-            : fmt::format("data, exchange and slow ranks: {} of events are too little, "
-                          "{:.0f} s are needed",
+            ? "data, exchange and slow ranks: no worker reports how it spends its time"
+            : fmt::format("data, exchange and slow ranks: only {} of events, {:.0f} s are needed",
                           format_duration(told_seconds(facts)),
                           kLeastSeconds));
   }

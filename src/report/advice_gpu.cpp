@@ -14,15 +14,15 @@ namespace {
 using monitor::GpuTotals;
 using Found = FoundGpu;
 
-constexpr double kIdle = 0.4;     // of the time, and more: worth a word
-constexpr double kUnused = 0.01;  // utilisation below which nobody used it
+constexpr double kIdle = 0.4;     // minimum share of idle time to report
+constexpr double kUnused = 0.01;  // utilization below which a GPU counts as unused
 constexpr double kUnusedMemory = 0.02;
-constexpr double kWaiting = 0.25;    // of a worker's time for data
-constexpr double kOneCoreLow = 0.8;  // busy cores of a worker that has one thread to run
+constexpr double kWaiting = 0.25;    // minimum share of a worker's time spent waiting for data
+constexpr double kOneCoreLow = 0.8;  // busy cores of a worker with one running thread
 constexpr double kOneCoreHigh = 1.3;
 constexpr double kSlowedShare = 0.05;  // of the busy time
 constexpr double kHot = 83;            // degrees Celsius
-constexpr double kRoomy = 0.4;         // of its memory, and less: room for a larger batch
+constexpr double kRoomy = 0.4;         // maximum memory use that leaves room for a larger batch
 
 double memory_share(const GpuTotals& gpu) {
   const auto total = static_cast<double>(gpu.last.memory_total_bytes.value_or(0));
@@ -33,14 +33,14 @@ bool is_used(const GpuTotals& gpu) {
   return gpu.utilisation.mean().value_or(0) >= kUnused || memory_share(gpu) >= kUnusedMemory;
 }
 
-// How long one that is used was idle, if that is worth a word.
+// The share of idle time of a GPU that is used; nothing if it is below the threshold.
 std::optional<double> idle_share(const GpuTotals& gpu) {
   const auto busy = gpu.utilisation.mean();
   return busy && is_used(gpu) && 1 - *busy >= kIdle ? std::optional(1 - *busy) : std::nullopt;
 }
 
-// The share of time for which the workers of a GPU wait for data; that of all where it is not
-// known which these are.
+// The share of time that the workers of a GPU wait for data; the mean of all workers if it is
+// unknown which workers use the GPU.
 double data_share(const RunFacts& facts, const GpuTotals& gpu) {
   double sum = 0;
   int count = 0;
@@ -54,7 +54,7 @@ double data_share(const RunFacts& facts, const GpuTotals& gpu) {
   return count > 0 ? sum / count : facts.split.mean.data.value_or(0);
 }
 
-// The busy cores of a worker, over all of them.
+// The mean number of busy cores per worker.
 double mean_cores(const RunFacts& facts) {
   monitor::TimeMean all;
   for (const monitor::RankView& rank : facts.run.ranks) {
@@ -68,7 +68,7 @@ bool is_one_core(double cores) {
   return cores >= kOneCoreLow && cores <= kOneCoreHigh;
 }
 
-// Idle, and not for want of data.
+// GPUs that are idle for another reason than waiting for data.
 std::vector<Found> find_idle_otherwise(const RunFacts& facts) {
   std::vector<Found> idle = find_gpus(facts, idle_share);
   std::erase_if(idle, [&](const Found& one) { return data_share(facts, *one.gpu) >= kWaiting; });
@@ -77,16 +77,16 @@ std::vector<Found> find_idle_otherwise(const RunFacts& facts) {
 
 std::vector<std::string> loader_tries(const RunFacts& facts) {
   if (facts.is_trainer) {
-    return {"more threads that load: --num-workers COUNT (auto: all that the worker has)",
-            "more cores for them: --cpus-per-task of lockstep generate-slurm",
-            "images in one file per split, read in order: lockstep data pack"};
+    return {"more loader threads: --num-workers COUNT (auto: all cores of the worker)",
+            "more cores for the loader: lockstep submit --cpus-per-task COUNT",
+            "one file per split that is read sequentially: lockstep data pack"};
   }
   return {"more loader processes: DataLoader(num_workers=..., persistent_workers=True)",
-          "more cores for them: --cpus-per-task of lockstep generate-slurm",
+          "more cores for the loader: lockstep submit --cpus-per-task COUNT",
           "data on a local disk, in few large files"};
 }
 
-// Errors of the driver that a program makes by itself: faults of its own kernels and memory.
+// XID errors that are usually caused by the program: faults of its kernels and memory accesses.
 bool is_of_program(int64_t xid) {
   constexpr std::array<int64_t, 4> kOfPrograms = {13, 31, 43, 45};
   return std::find(kOfPrograms.begin(), kOfPrograms.end(), xid) != kOfPrograms.end();
@@ -108,7 +108,7 @@ std::optional<Advice> see_gpu_errors(const RunFacts& facts) {
     const GpuTotals& gpu = *one.gpu;
     std::vector<std::string> faults;
     if (gpu.new_ecc_errors > 0) {
-      faults.push_back(fmt::format("{} ECC errors that were not corrected", gpu.new_ecc_errors));
+      faults.push_back(fmt::format("{} uncorrected ECC errors", gpu.new_ecc_errors));
     }
     if (gpu.xid) {
       faults.push_back(fmt::format("XID {}", *gpu.xid));
@@ -120,14 +120,14 @@ std::optional<Advice> see_gpu_errors(const RunFacts& facts) {
       .rule = {},
       .seen = join(seen, "; "),
       .means = is_hardware ? "the GPU, its memory or its links are failing"
-                           : "the driver stopped a kernel: mostly a bad address in the program",
+                           : "the driver stopped a kernel, usually for an invalid memory access",
       .tries =
           is_hardware
-              ? std::vector<std::string>{"tell your support, with host and number of the GPU",
-                                         "until then leave the node out: --exclude HOST"}
-              : std::vector<std::string>{"the same with CUDA_LAUNCH_BLOCKING=1: lockstep run --env "
+              ? std::vector<std::string>{"report the host and the GPU index to your support",
+                                         "exclude the node until then: --exclude HOST"}
+              : std::vector<std::string>{"find the failing kernel: lockstep run --env "
                                          "CUDA_LAUNCH_BLOCKING=1",
-                                         "if it is always this GPU, tell your support"}};
+                                         "if it is always this GPU, report it to your support"}};
 }
 
 std::optional<Advice> see_throttling(const RunFacts& facts) {
@@ -145,13 +145,13 @@ std::optional<Advice> see_throttling(const RunFacts& facts) {
     hottest = std::max(hottest, one.gpu->hottest.value_or(0));
   }
   return Advice{.rule = {},
-                .seen = fmt::format("{} of its busy time, {:.0f} degrees Celsius at most",
+                .seen = fmt::format("{} of its busy time, maximum temperature {:.0f} C",
                                     name_all(found, "below 80 % of its clock for"),
                                     hottest),
-                .means = hottest >= kHot ? "too hot: the GPU slows down to protect itself"
-                                         : "not heat: a power limit, or somebody else on the GPU",
-                .tries = {"what holds the clock back: nvidia-smi -q -d PERFORMANCE on that node",
-                          "tell your support, and leave the node out meanwhile: --exclude HOST"}};
+                .means = hottest >= kHot ? "too hot: the GPU reduces its clock to protect itself"
+                                         : "not heat: a power limit, or another process on the GPU",
+                .tries = {"find the reason: nvidia-smi -q -d PERFORMANCE on that node",
+                          "report it to your support, and exclude the node: --exclude HOST"}};
 }
 
 std::optional<Advice> see_unused_gpus(const RunFacts& facts) {
@@ -172,11 +172,11 @@ std::optional<Advice> see_unused_gpus(const RunFacts& facts) {
       unused.size() > kMostNamedGpus ? fmt::format("{} GPUs", unused.size()) : join(names, ", ");
   std::vector<std::string> tries;
   if (is_none_used) {
-    tries = {"whether the program was built for CUDA and asks for it: lockstep doctor",
-             "no GPUs for a job that needs none: --gpus-per-node 0 of lockstep generate-slurm"};
+    tries = {"check that the program supports and selects CUDA: lockstep doctor",
+             "a job without GPUs: lockstep submit --gpus-per-node 0"};
   } else {
-    tries = {"a worker for each GPU: lockstep run --nproc-per-node gpu",
-             "fewer GPUs: --gpus-per-node of lockstep generate-slurm"};
+    tries = {"one worker for each GPU: lockstep run --nproc-per-node gpu",
+             "fewer GPUs: lockstep submit --gpus-per-node COUNT"};
   }
   return Advice{.rule = {},
                 .seen = fmt::format("{} never used: {} worker{} for {} GPU{}",
@@ -186,7 +186,7 @@ std::optional<Advice> see_unused_gpus(const RunFacts& facts) {
                                     all,
                                     all == 1 ? "" : "s"),
                 .means = is_none_used ? "the program computes on the CPU"
-                                      : "GPUs were granted that no worker uses",
+                                      : "the job has GPUs that no worker uses",
                 .tries = tries};
 }
 
@@ -198,7 +198,7 @@ std::optional<Advice> see_loader_bound(const RunFacts& facts) {
     }
     return Advice{.rule = {},
                   .seen = fmt::format("workers wait {} of the time for data", percent(waiting)),
-                  .means = "loader bound: batches come later than they are needed",
+                  .means = "loader bound: batches arrive later than they are needed",
                   .tries = loader_tries(facts)};
   }
   std::vector<Found> idle = find_gpus(facts, idle_share);
@@ -231,11 +231,11 @@ std::optional<Advice> see_host_bound(const RunFacts& facts) {
       .means = "host bound: one thread of the program cannot feed the GPU",
       .tries = facts.is_trainer
                    ? std::vector<std::string>{"more work per step: a larger --batch-size",
-                                              "the whole step at once: --cuda-graph on"}
+                                              "launch the whole step at once: --cuda-graph on"}
                    : std::vector<std::string>{
                          "more work per step: a larger batch",
-                         "less Python per step: torch.compile, no .item() or print each step",
-                         "if the thread loads data: DataLoader(num_workers=...)"}};
+                         "less Python per step: torch.compile, no .item() or print in each step",
+                         "if this thread loads the data: DataLoader(num_workers=...)"}};
 }
 
 std::optional<Advice> see_idle_gpus(const RunFacts& facts) {
@@ -247,11 +247,11 @@ std::optional<Advice> see_idle_gpus(const RunFacts& facts) {
                 .seen = fmt::format("{} of the time; a worker keeps {:.1f} cores busy",
                                     name_all(idle, "idle"),
                                     mean_cores(facts)),
-                .means = "the GPU waits: for data, disks, other workers, or work too small for it",
+                .means = "the GPU waits for data, disks or other workers, or the kernels are small",
                 .tries = {facts.is_trainer ? "more work per step: a larger --batch-size"
                                            : "more work per step: a larger batch",
-                          "where a worker stands: py-spy dump on its node",
-                          fmt::format("when it is idle: lockstep dashboard {}",
+                          "see what a worker is doing: py-spy dump on its node",
+                          fmt::format("see when the GPU is idle: lockstep dashboard {}",
                                       quote_for_shell(facts.run.directory))}};
 }
 
@@ -268,9 +268,9 @@ std::optional<Advice> see_gpu_memory(const RunFacts& facts) {
   }
   return Advice{.rule = {},
                 .seen = fmt::format("{} of its memory", name_all(used, "used")),
-                .means = "there is room for a larger batch, or a smaller GPU would do",
+                .means = "there is room for a larger batch, or a smaller GPU is sufficient",
                 .tries = {facts.is_trainer ? "a larger --batch-size" : "a larger batch per worker",
-                          "look at loss and accuracy again: the global batch changes training"}};
+                          "check loss and accuracy afterwards: the global batch affects training"}};
 }
 
 }  // namespace lockstep::report

@@ -19,15 +19,15 @@ constexpr double kSlowShare = 0.8;   // of the time
 constexpr double kFullMemory = 0.9;  // of the limit
 constexpr double kEmptyMemory = 0.3;
 constexpr int64_t kGiB = int64_t{1} << 30;
-constexpr int64_t kLeastMemory = 8 * kGiB;  // less is not worth a word
-constexpr double kMemoryRoom = 1.3;         // to ask for, times what was used
+constexpr int64_t kLeastMemory = 8 * kGiB;  // smaller limits are not reported
+constexpr double kMemoryRoom = 1.3;         // recommended limit relative to the peak
 constexpr double kFullCores = 0.9;
 constexpr double kIdleCores = 0.4;
-constexpr double kForeign = 0.3;   // of the granted cores, busy for others
-constexpr double kCoreRoom = 1.5;  // to ask for, times what was used
-constexpr int kLeastSpared = 2;    // cores
+constexpr double kForeign = 0.3;   // of the granted cores, used by other processes
+constexpr double kCoreRoom = 1.5;  // recommended cores relative to the busy ones
+constexpr int kLeastSpared = 2;    // minimum number of cores to save
 
-// The host of which `value` is greatest; nullptr: none has any.
+// The host with the largest `value`; nullptr if it is negative (unknown) for all hosts.
 template <typename Value>
 const HostTotals* find_most(const RunFacts& facts, Value value) {
   const HostTotals* most = nullptr;
@@ -41,14 +41,14 @@ const HostTotals* find_most(const RunFacts& facts, Value value) {
   return most;
 }
 
-// Of its limit; -1: not told.
+// Peak memory relative to the limit; -1: unknown.
 double memory_share(const HostTotals& host) {
   return host.memory_limit_bytes > 0 ? static_cast<double>(host.peak_memory_bytes) /
                                            static_cast<double>(host.memory_limit_bytes)
                                      : -1;
 }
 
-// Cores that its workers kept busy, of those granted; -1: not told.
+// Cores kept busy by the workers, relative to those granted; -1: unknown.
 double core_share(const HostTotals& host) {
   const auto busy = host.worker_cores.mean();
   return busy && host.granted > 0 ? *busy / host.granted : -1;
@@ -79,16 +79,16 @@ std::optional<Advice> see_exchange(const RunFacts& facts) {
       facts.is_trainer
           ? std::vector<std::string>{"more work between exchanges: a larger --batch-size, "
                                      "--accumulate COUNT",
-                                     "smaller gradients on the way: --compression bf16"}
-          : std::vector<std::string>{"more work between exchanges: a larger batch, gradients "
-                                     "accumulated over some steps"};
+                                     "less data to send: --compression bf16"}
+          : std::vector<std::string>{"more work between exchanges: a larger batch, gradient "
+                                     "accumulation"};
   if (facts.nodes > 1) {
     tries.emplace_back(
-        "which network is used, and how fast it is: lockstep network, lockstep doctor");
-    tries.emplace_back("another one: lockstep run --network-interfaces NAMES");
+        "check which network is used and how fast it is: lockstep network, lockstep doctor");
+    tries.emplace_back("another network: lockstep run --network-interfaces NAMES");
   }
   std::string seen =
-      fmt::format("{} of the time goes into exchange and waiting for others", percent(share));
+      fmt::format("{} of the time is spent on exchange and waiting for others", percent(share));
   if (facts.split.exchange && facts.split.ranks > 1) {
     seen += fmt::format(
         ", {} on rank {}", percent(facts.split.exchange->share), facts.split.exchange->rank);
@@ -96,8 +96,8 @@ std::optional<Advice> see_exchange(const RunFacts& facts) {
   return Advice{.rule = {},
                 .seen = seen,
                 .means = facts.slow.empty()
-                             ? "the exchange of gradients is not hidden behind computing"
-                             : "others wait for the slow rank, or the exchange is not hidden",
+                             ? "the gradient exchange is not hidden behind computation"
+                             : "ranks wait for the straggler, or the exchange is not hidden",
                 .tries = tries};
 }
 
@@ -110,22 +110,22 @@ std::optional<Advice> see_slow_rank(const RunFacts& facts) {
   }
   std::vector<std::string> tries;
   if (facts.nodes > 1 && !slow->host.empty()) {
-    tries = {
-        fmt::format("without it: --exclude={} of lockstep generate-slurm or sbatch", slow->host),
-        fmt::format("what is wrong with it: lockstep doctor on {}", slow->host)};
+    tries = {fmt::format("exclude the node: lockstep submit --exclude={0}, sbatch --exclude={0}",
+                         slow->host),
+             fmt::format("check the node: lockstep doctor on {}", slow->host)};
   } else {
-    tries = {"what is wrong here: lockstep doctor",
-             "a core and a GPU of its own for each worker: lockstep run --bind core or gpu"};
+    tries = {"check the node: lockstep doctor",
+             "separate cores or GPUs for each worker: lockstep run --bind core, --bind gpu"};
   }
   return Advice{
       .rule = {},
-      .seen = fmt::format("rank {}{} takes {} % of the others' time for a step, in {} of the run",
+      .seen = fmt::format("rank {}{} takes {} % of the median step time, during {} of the run",
                           slow->rank,
                           slow->host.empty() ? "" : " on " + slow->host,
                           slow->percent,
                           percent(slow->share)),
-      .means = facts.nodes > 1 ? "the node is suspect: all others wait for it at every step"
-                               : "its cores or its GPU are slower, or shared: all others wait",
+      .means = facts.nodes > 1 ? "the node may be faulty: all other ranks wait for it at every step"
+                               : "its cores or its GPU are slower or shared: all other ranks wait",
       .tries = tries};
 }
 
@@ -136,17 +136,17 @@ std::optional<Advice> see_checkpoint_stalls(const RunFacts& facts) {
   }
   return Advice{
       .rule = {},
-      .seen = fmt::format("training stood still {} of the time for {} checkpoint{}",
+      .seen = fmt::format("training was blocked {} of the time by {} checkpoint{}",
                           percent(share),
                           facts.run.checkpoints,
                           facts.run.checkpoints == 1 ? "" : "s"),
-      .means = "checkpoints come too often, or their disk is slow",
+      .means = "checkpoints are too frequent, or the disk is slow",
       .tries = facts.is_trainer
-                   ? std::vector<std::string>{"less often: --checkpoint-every STEPS",
-                                              "beside training, as it is without "
+                   ? std::vector<std::string>{"fewer checkpoints: --checkpoint-every STEPS",
+                                              "save in the background: remove "
                                               "--no-checkpoint-async",
-                                              "to a faster disk: lockstep run --run-dir DIR"}
-                   : std::vector<std::string>{"less often, or beside training"}};
+                                              "a faster disk: lockstep run --run-dir DIR"}
+                   : std::vector<std::string>{"save less often, or in the background"}};
 }
 
 std::optional<Advice> see_full_memory(const RunFacts& facts) {
@@ -155,19 +155,18 @@ std::optional<Advice> see_full_memory(const RunFacts& facts) {
     return std::nullopt;
   }
   const auto wanted = in_gib(kMemoryRoom * static_cast<double>(host->peak_memory_bytes));
-  return Advice{
-      .rule = {},
-      .seen = fmt::format("workers on {} had {} of {}, {}",
-                          host->host,
-                          bytes_of(host->peak_memory_bytes),
-                          bytes_of(host->memory_limit_bytes),
-                          percent(memory_share(*host))),
-      .means = "a little more, and the kernel kills a worker",
-      .tries = {fmt::format("more memory: --memory {}G of lockstep generate-slurm", wanted),
-                "fewer workers on each node: lockstep run --nproc-per-node COUNT"}};
+  return Advice{.rule = {},
+                .seen = fmt::format("workers on {} used {} of {} memory, {}",
+                                    host->host,
+                                    bytes_of(host->peak_memory_bytes),
+                                    bytes_of(host->memory_limit_bytes),
+                                    percent(memory_share(*host))),
+                .means = "if the limit is exceeded, the kernel kills a worker",
+                .tries = {fmt::format("more memory: lockstep submit --memory {}G", wanted),
+                          "fewer workers on each node: lockstep run --nproc-per-node COUNT"}};
 }
 
-// Only in a job: nobody else waits for the memory of a machine of one's own.
+// Only for jobs: outside of a job, unused memory does not keep other users waiting.
 std::optional<Advice> see_unused_memory(const RunFacts& facts) {
   const HostTotals* host = find_most(facts, memory_share);
   if (facts.run.job.empty() || host == nullptr || memory_share(*host) > kEmptyMemory ||
@@ -178,15 +177,15 @@ std::optional<Advice> see_unused_memory(const RunFacts& facts) {
       std::max<int64_t>(1, in_gib(kMemoryRoom * static_cast<double>(host->peak_memory_bytes)));
   return Advice{
       .rule = {},
-      .seen = fmt::format("{} of {} memory used at most on any node, {}",
+      .seen = fmt::format("peak memory on any node {} of {}, {}",
                           bytes_of(host->peak_memory_bytes),
                           bytes_of(host->memory_limit_bytes),
                           percent(memory_share(*host))),
-      .means = "the job asked for more memory than it needs, and may wait longer in the queue",
-      .tries = {fmt::format("--memory {}G of lockstep generate-slurm", wanted)}};
+      .means = "the job requests more memory than it needs, and may wait longer in the queue",
+      .tries = {fmt::format("less memory: lockstep submit --memory {}G", wanted)}};
 }
 
-// Without a GPU, full cores are what one wants.
+// Only with GPUs: without them, the cores should be fully used.
 std::optional<Advice> see_full_cores(const RunFacts& facts) {
   const HostTotals* host = find_most(facts, core_share);
   if (count_gpus(facts) == 0 || host == nullptr || core_share(*host) < kFullCores) {
@@ -194,14 +193,14 @@ std::optional<Advice> see_full_cores(const RunFacts& facts) {
   }
   return Advice{
       .rule = {},
-      .seen = fmt::format("workers keep {:.1f} of {} granted cores of {} busy",
+      .seen = fmt::format("workers keep {:.1f} of {} granted cores on {} busy",
                           *host->worker_cores.mean(),
                           host->granted,
                           host->host),
-      .means = "loading and launching may wait for cores, and the GPUs for them",
-      .tries = {"more cores: --cpus-per-task of lockstep generate-slurm",
-                facts.is_trainer ? "less work for them: lockstep data pack"
-                                 : "less work for them: data that is decoded beforehand"}};
+      .means = "data loading and kernel launches may wait for cores, and the GPUs for both",
+      .tries = {"more cores: lockstep submit --cpus-per-task COUNT",
+                facts.is_trainer ? "less work for the cores: lockstep data pack"
+                                 : "less work for the cores: data that is decoded in advance"}};
 }
 
 std::optional<Advice> see_foreign_load(const RunFacts& facts) {
@@ -212,18 +211,18 @@ std::optional<Advice> see_foreign_load(const RunFacts& facts) {
   }
   return Advice{
       .rule = {},
-      .seen = fmt::format("{:.1f} of {} granted cores of {} are busy, {:.1f} of them for workers",
+      .seen = fmt::format("{:.1f} of {} granted cores on {} are busy, {:.1f} of them with workers",
                           *host->cores.mean(),
                           host->granted,
                           host->host,
                           *host->worker_cores.mean()),
-      .means = "somebody else computes on the same cores",
-      .tries = {facts.run.job.empty() ? "a quieter time, or another machine"
-                                      : "whole nodes: --exclusive of lockstep generate-slurm",
-                fmt::format("who it is: top on {}", host->host)}};
+      .means = "other processes use the same cores",
+      .tries = {facts.run.job.empty() ? "another time, or another machine"
+                                      : "whole nodes: lockstep submit --exclusive",
+                fmt::format("find these processes: top on {}", host->host)}};
 }
 
-// Only in a job, as for memory.
+// Only for jobs, as for memory.
 std::optional<Advice> see_idle_cores(const RunFacts& facts) {
   const HostTotals* host = find_most(facts, core_share);
   if (facts.run.job.empty() || host == nullptr || core_share(*host) > kIdleCores) {
@@ -241,11 +240,11 @@ std::optional<Advice> see_idle_cores(const RunFacts& facts) {
                           busy,
                           host->granted,
                           percent(core_share(*host))),
-      .means = "the job asked for more cores than it needs, and may wait longer in the queue",
-      .tries = {fmt::format("--cpus-per-task {} of lockstep generate-slurm (a task for each node)",
+      .means = "the job requests more cores than it needs, and may wait longer in the queue",
+      .tries = {fmt::format("fewer cores: lockstep submit --cpus-per-task {} (one task per node)",
                             wanted),
-                facts.is_trainer ? "or let them load data: --num-workers COUNT"
-                                 : "or let them load data: DataLoader(num_workers=...)"}};
+                facts.is_trainer ? "use them to load data: --num-workers COUNT"
+                                 : "use them to load data: DataLoader(num_workers=...)"}};
 }
 
 }  // namespace lockstep::report

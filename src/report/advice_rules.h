@@ -5,10 +5,10 @@
 
 #include "report/advice.h"
 
-// The rules of advise(), one function each: nothing where it has nothing to say.
+// The rules of advise(), one function each. A rule that does not apply returns nothing.
 namespace lockstep::report {
 
-// advice_run.cpp: how it ended
+// advice_run.cpp: the end of the run
 std::optional<Advice> see_out_of_memory(const RunFacts& facts);
 std::optional<Advice> see_failure(const RunFacts& facts);
 std::optional<Advice> see_time_limit(const RunFacts& facts);
@@ -35,7 +35,7 @@ std::optional<Advice> see_full_cores(const RunFacts& facts);
 std::optional<Advice> see_foreign_load(const RunFacts& facts);
 std::optional<Advice> see_idle_cores(const RunFacts& facts);
 
-// A share as people read it: 0.804 is "80 %".
+// Formats a share: 0.804 is "80 %".
 std::string percent(double share);
 
 }  // namespace lockstep::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Advice from how a run ended.
+// Advice about the end of a run.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 namespace lockstep::report {
 namespace {
 
-// How the run is called on a command line.
+// The name of the run on a command line.
 std::string run_word(const RunFacts& facts) {
   return facts.run.job.empty() ? quote_for_shell(facts.run.directory) : facts.run.job;
 }
@@ -24,15 +24,15 @@ std::optional<Advice> see_out_of_memory(const RunFacts& facts) {
   return Advice{
       .rule = {},
       .seen = "a worker was killed by the kernel's OOM killer" +
-              (use ? fmt::format("; samples saw {} of the limit at most", percent(*use)) : ""),
-      .means = "the node's memory was too small for all workers together",
-      .tries = {"more memory for the job: --memory of lockstep generate-slurm",
+              (use ? fmt::format("; the samples peak at {} of the limit", percent(*use)) : ""),
+      .means = "the memory of the node was too small for all its workers",
+      .tries = {"more memory for the job: lockstep submit --memory SIZE",
                 "fewer workers on each node: lockstep run --nproc-per-node COUNT",
-                facts.is_trainer ? "fewer processes that load data: --num-workers"
+                facts.is_trainer ? "fewer loader threads: --num-workers COUNT"
                                  : "fewer loader processes: DataLoader(num_workers=...)"}};
 }
 
-// Where no other rule knows better.
+// Applies only if no other rule explains the failure.
 std::optional<Advice> see_failure(const RunFacts& facts) {
   const Ending& ending = facts.ending;
   if (ending.kind != Ending::Kind::Failed || ending.is_out_of_memory || ending.is_time_limit ||
@@ -44,7 +44,7 @@ std::optional<Advice> see_failure(const RunFacts& facts) {
     tries.push_back(ending.advice);
   }
   tries.push_back(
-      fmt::format("its last lines: lockstep logs {}-n 20 {}",
+      fmt::format("last lines of its log: lockstep logs {}-n 20 {}",
                   ending.failed_rank < 0 ? "" : fmt::format("--rank {} ", ending.failed_rank),
                   run_word(facts)));
   return Advice{.rule = {},
@@ -65,16 +65,16 @@ std::optional<Advice> see_time_limit(const RunFacts& facts) {
     seen += fmt::format(", at step {} of {}", facts.run.step, facts.run.steps);
   }
   std::vector<std::string> tries = {
-      "a longer limit: --time of lockstep generate-slurm, --timeout of lockstep run",
-      "save and go on by itself: lockstep run --requeue, or --requeue of lockstep generate-slurm"};
+      "a longer limit: lockstep submit --time TIME, lockstep run --timeout SECONDS",
+      "save and continue automatically: lockstep run --requeue, lockstep submit --requeue"};
   if (facts.run.checkpoints == 0) {
     tries.emplace_back(facts.is_trainer
-                           ? "checkpoints, of which it wrote none: --checkpoint-every STEPS"
-                           : "checkpoints in the program, so that a next run can go on");
+                           ? "save checkpoints, as there are none: --checkpoint-every STEPS"
+                           : "save checkpoints in the program, so that the next run can resume");
   }
   return Advice{.rule = {},
                 .seen = seen,
-                .means = "the work did not fit into the time that was asked for",
+                .means = "the work did not fit into the time limit",
                 .tries = tries};
 }
 
@@ -84,33 +84,32 @@ std::optional<Advice> see_lost_launcher(const RunFacts& facts) {
   }
   std::vector<std::string> tries;
   if (!facts.run.job.empty()) {
-    tries.push_back(fmt::format("what Slurm says: lockstep status {}", facts.run.job));
+    tries.push_back(fmt::format("the state of the job: lockstep status {}", facts.run.job));
   }
   tries.push_back(
       fmt::format("the last lines of its workers: lockstep logs -n 20 {}", run_word(facts)));
   return Advice{.rule = {},
-                .seen = "the launcher ended without a word, and left the run as it was",
-                .means = "it was killed (SIGKILL, memory), or its node was lost",
+                .seen = "the launcher ended without recording a result",
+                .means = "it was killed (SIGKILL, out of memory), or its node failed",
                 .tries = tries};
 }
 
 std::optional<Advice> see_bad_loss(const RunFacts& facts) {
   std::string seen = facts.ending.bad_loss;
   if (seen.empty() && facts.run.bad_loss_time) {
-    seen =
-        facts.run.bad_loss_step >= 0
-            ? fmt::format("the loss is no finite number from step {} on", facts.run.bad_loss_step)
-            : fmt::format("the loss is no finite number from {} after the begin on",
-                          format_duration(*facts.run.bad_loss_time - facts.begin));
+    seen = facts.run.bad_loss_step >= 0
+               ? fmt::format("the loss is not finite from step {} on", facts.run.bad_loss_step)
+               : fmt::format("the loss is not finite from {} after the start on",
+                             format_duration(*facts.run.bad_loss_time - facts.begin));
   }
   if (seen.empty()) {
     return std::nullopt;
   }
   return Advice{.rule = {},
                 .seen = seen,
-                .means = "training has diverged; what came after is lost",
+                .means = "training has diverged; later steps are useless",
                 .tries = {facts.is_trainer
-                              ? "a smaller step: --lr, --warmup STEPS, --clip 1, --precision bf16 "
+                              ? "smaller updates: --lr, --warmup STEPS, --clip 1, --precision bf16 "
                                 "instead of fp16"
                               : "a smaller learning rate, a warm-up, clipped gradients"}};
 }
@@ -120,11 +119,11 @@ std::optional<Advice> see_restarts(const RunFacts& facts) {
     return std::nullopt;
   }
   std::vector<std::string> tries = {
-      fmt::format("why: lockstep logs --attempt 0 -n 20 {}", run_word(facts))};
+      fmt::format("find the reason: lockstep logs --attempt 0 -n 20 {}", run_word(facts))};
   if (facts.run.checkpoints == 0) {
     tries.emplace_back(facts.is_trainer
-                           ? "checkpoints, so that a restart goes on: --checkpoint-every STEPS"
-                           : "checkpoints in the program, so that a restart goes on");
+                           ? "save checkpoints, so that a restart resumes: --checkpoint-every STEPS"
+                           : "save checkpoints in the program, so that a restart resumes");
   }
   return Advice{.rule = {},
                 .seen = fmt::format("{} restart{}; {} checkpoint{}",
@@ -133,8 +132,8 @@ std::optional<Advice> see_restarts(const RunFacts& facts) {
                                     facts.run.checkpoints,
                                     facts.run.checkpoints == 1 ? "" : "s"),
                 .means = facts.run.checkpoints == 0
-                             ? "each attempt began anew, as far as events tell"
-                             : "what was done after the last checkpoint was done again",
+                             ? "according to the events, each attempt started from scratch"
+                             : "the steps after the last checkpoint were repeated",
                 .tries = tries};
 }
 

@@ -19,7 +19,7 @@ bool can_show(double value, bool is_log) {
   return std::isfinite(value) && (!is_log || value > 0);
 }
 
-// The least step of 1, 2 or 5 times a power of ten that is not below `least`.
+// The smallest step of 1, 2 or 5 times a power of ten that is at least `least`.
 double round_step(double least) {
   const double power = std::pow(kTen, std::floor(std::log10(least)));
   constexpr std::array<double, 3> kSteps = {1, 2, 5};
@@ -46,7 +46,7 @@ Axis linear_axis(double low, double high) {
   return axis;
 }
 
-// Powers of `base` from at most `low` to at least `high`, every so many that they fit.
+// Powers of `base` from at most `low` to at least `high`, with a stride that limits their number.
 std::vector<double> powers(double base, double low, double high) {
   const auto first = static_cast<int>(std::floor(std::log(low) / std::log(base) + 1e-9));
   const auto last = static_cast<int>(std::ceil(std::log(high) / std::log(base) - 1e-9));

@@ -15,7 +15,7 @@ namespace {
 using monitor::Point;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
-constexpr size_t kMostPoints = 300;  // of a line: more than a page shows
+constexpr size_t kMostPoints = 300;  // of a line; a page cannot show more
 constexpr size_t kMostLines = 8;
 
 // The unit of the time axis.
@@ -43,7 +43,7 @@ std::vector<Point> curve_of(const monitor::EventStore& store, const std::string&
   return store.series(name, -kEver, kEver, kMostPoints);
 }
 
-// Of the worker, or of a program that only prints it, what its output says.
+// The series from the events of rank 0; for a program without events, the series from its output.
 std::vector<Point> told_curve(const monitor::EventStore& store, const std::string& name) {
   const std::vector<Point> told = curve_of(store, name);
   return told.empty() ? curve_of(store, "output/" + name) : told;
@@ -62,7 +62,7 @@ ChartLine line_of(const std::string& name,
   return line;
 }
 
-// Too many lines become three: the least, the mean and the most of them at each time.
+// Reduces too many lines to three: their minimum, mean and maximum at each time.
 std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
   if (lines.size() <= kMostLines) {
     return lines;
@@ -96,9 +96,9 @@ std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
     }
   }
   std::vector<ChartLine> three(3);
-  three[0].name = "least";
+  three[0].name = "minimum";
   three[1].name = "mean";
-  three[2].name = "most";
+  three[2].name = "maximum";
   for (size_t i = 0; i < kColumns; ++i) {
     const Column& column = columns[i];
     if (column.count > 0) {
@@ -140,7 +140,7 @@ Chart speed_chart(const monitor::EventStore& store, const Span& span) {
 Chart gpu_chart(const RunFacts& facts, const monitor::EventStore& store, const Span& span) {
   constexpr double kHundred = 100;
   Chart chart;
-  chart.title = "GPU utilisation";
+  chart.title = "GPU utilization";
   chart.has_zero = true;
   chart.y_label = "percent";
   for (const monitor::NodeView& node : facts.run.nodes) {
@@ -163,7 +163,7 @@ Chart gpu_chart(const RunFacts& facts, const monitor::EventStore& store, const S
 
 Chart core_chart(const RunFacts& facts, const monitor::EventStore& store, const Span& span) {
   Chart chart;
-  chart.title = "Busy cores of the workers";
+  chart.title = "Busy cores per worker";
   chart.has_zero = true;
   for (const monitor::RankView& rank : facts.run.ranks) {
     const auto points = curve_of(store, fmt::format("rank/{}/cores", rank.rank));
@@ -175,11 +175,11 @@ Chart core_chart(const RunFacts& facts, const monitor::EventStore& store, const 
   return chart;
 }
 
-// Shares of what was told between two points.
+// Shares of the time that was reported between two points.
 Chart split_chart(const monitor::EventStore& store, const Span& span) {
   constexpr double kHundred = 100;
   Chart chart;
-  chart.title = "Where the time of rank 0 went";
+  chart.title = "Time breakdown of rank 0";
   chart.has_zero = true;
   chart.y_label = "percent";
   const std::vector<std::pair<std::string, std::string>> parts = {
@@ -188,7 +188,7 @@ Chart split_chart(const monitor::EventStore& store, const Span& span) {
       {"exchange", "exchange_seconds"},
       {"update", "update_seconds"},
       {"checkpoint", "checkpoint_seconds"}};
-  std::map<double, double> sums;  // by time: all parts are told at once
+  std::map<double, double> sums;  // by time; an event reports all parts together
   for (const auto& [name, series] : parts) {
     for (const Point& point : curve_of(store, series)) {
       sums[point.time] += point.mean;
@@ -221,7 +221,7 @@ std::vector<Chart> make_charts(const RunFacts& facts, const monitor::EventStore&
                                split_chart(store, span)};
   std::erase_if(charts, [](const Chart& chart) { return chart.lines.empty(); });
   for (Chart& chart : charts) {
-    chart.x_label = fmt::format("{} since the begin", span.name);
+    chart.x_label = fmt::format("{} since the start", span.name);
   }
   return charts;
 }

@@ -9,8 +9,8 @@
 
 namespace lockstep::report {
 
-// What is drawn of a run over its time, those without any point left out: loss, speed, GPUs, cores,
-// where the time of rank 0 went.
+// The charts of a run over time: loss, speed, GPUs, cores and the time breakdown of rank 0. Charts
+// without points are omitted.
 std::vector<Chart> make_charts(const RunFacts& facts, const monitor::EventStore& store);
 
 }  // namespace lockstep::report

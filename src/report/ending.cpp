@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/ending.h"
 
+#include <array>
 #include <filesystem>
 #include <fmt/format.h>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using Kind = Ending::Kind;
 
-constexpr int kTimedOut = 124;  // of --timeout
+constexpr int kTimedOut = 124;  // exit code after --timeout
 
 std::optional<contract::RunState> readable_state(const contract::RunDirectory& run) {
   try {
@@ -60,19 +62,22 @@ std::string describe(const Json& failure) {
                      how.empty() ? "failed" : how);
 }
 
-// What lockstep's Trainer says when it gives up.
+// Finds the error that the Trainer prints when the loss or the weights are not finite
+// (train/loop.cpp). Runs of earlier versions have the second prefix in their failure.json.
 std::string find_bad_loss(const Json& failure) {
-  constexpr std::string_view kBegin = "cannot go on: ";
+  constexpr std::array<std::string_view, 2> kBegins = {"cannot continue: ", "cannot go on: "};
   const auto lines = failure.find("last_lines");
   if (lines == failure.end() || !lines->is_array()) {
     return "";
   }
   for (const Json& line : *lines) {
     const std::string text = line.is_string() ? line.get<std::string>() : "";
-    const size_t at = text.find(kBegin);
-    if (at != std::string::npos && (text.find("the loss is") != std::string::npos ||
-                                    text.find("the weights are not") != std::string::npos)) {
-      return text.substr(at + kBegin.size());
+    for (const std::string_view begin : kBegins) {
+      const size_t at = text.find(begin);
+      if (at != std::string::npos && (text.find("the loss is") != std::string::npos ||
+                                      text.find("the weights are not") != std::string::npos)) {
+        return text.substr(at + begin.size());
+      }
     }
   }
   return "";
@@ -98,7 +103,7 @@ void add_failure(Ending& ending, const Json& failure) {
   add("log", text_at(failure, "log"));
 }
 
-// Seconds of --timeout; 0: none.
+// The value of --timeout in seconds; 0: none.
 double find_timeout(const contract::RunDirectory& run) {
   try {
     const Json plan = Json::parse(os::read_file(run.plan()));
@@ -133,10 +138,10 @@ Kind kind_of(const contract::RunState& state, double now) {
 }
 
 std::string code_text(const contract::RunState& state) {
-  return state.exit_code ? fmt::format(", code {}", *state.exit_code) : "";
+  return state.exit_code ? fmt::format(", exit code {}", *state.exit_code) : "";
 }
 
-// Without failure.json and what Slurm says.
+// The outcome according to state.json alone.
 std::string sentence_of(Kind kind, const contract::RunState& state) {
   switch (kind) {
     case Kind::Running:
@@ -146,13 +151,12 @@ std::string sentence_of(Kind kind, const contract::RunState& state) {
     case Kind::Failed:
       return "failed" + code_text(state);
     case Kind::Requeued:
-      return "stopped for the time limit, and its job is back in the queue";
+      return "stopped before the time limit; the job was requeued";
     case Kind::Lost:
-      return "killed: its launcher left without a word";
+      return "killed: the launcher ended without recording a result";
     default:
-      return (state.exit_code == static_cast<int>(ExitCode::TryAgain)
-                  ? "stopped from outside, at a checkpoint"
-                  : "stopped from outside") +
+      return (state.exit_code == static_cast<int>(ExitCode::TryAgain) ? "cancelled at a checkpoint"
+                                                                      : "cancelled") +
              code_text(state);
   }
 }
@@ -164,7 +168,7 @@ void look_at_timeout(Ending& ending,
   const bool is_over = timeout > 0 && state.ended && *state.ended - state.started >= timeout;
   if (state.exit_code == kTimedOut || (is_over && ending.kind == Kind::Cancelled)) {
     ending.is_time_limit = true;
-    ending.sentence = "stopped: the time of --timeout was over" + code_text(state);
+    ending.sentence = "stopped: --timeout expired" + code_text(state);
   }
 }
 
@@ -178,7 +182,7 @@ Ending find_ending(const contract::RunDirectory& run,
   const auto failure = find_failure(run);
   const auto state = readable_state(run);
   if (!state) {
-    ending.sentence = "not known: there is no state.json";
+    ending.sentence = "unknown: there is no state.json";
     return ending;
   }
   ending.kind = kind_of(*state, now);
@@ -188,7 +192,7 @@ Ending find_ending(const contract::RunDirectory& run,
     ending.sentence = "failed: " + describe(*failure);
     add_failure(ending, *failure);
   } else if (failure && snapshot.restarts > 0) {
-    ending.details.push_back("the last failure: " + describe(*failure));
+    ending.details.push_back("last failure: " + describe(*failure));
   }
   look_at_timeout(ending, run, *state);
   if (!state->slurm_job.empty()) {
@@ -199,7 +203,7 @@ Ending find_ending(const contract::RunDirectory& run,
   }
   const bool is_clean = ending.kind == Kind::Done || ending.kind == Kind::Running;
   if (!job.state.empty() && !is_clean) {
-    ending.details.push_back(fmt::format("Slurm says: {}", job.state));
+    ending.details.push_back(fmt::format("Slurm state: {}", job.state));
     ending.is_time_limit = ending.is_time_limit || job.has_timed_out;
   }
   return ending;

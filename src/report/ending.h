@@ -6,8 +6,8 @@
 
 namespace lockstep::report {
 
-// How the run ended, with the reason that its launcher found: from state.json, failure.json,
-// requeue.json and what Slurm tells. What is missing or cannot be read is left out.
+// The outcome of the run and the reason that its launcher recorded, from state.json, failure.json,
+// requeue.json and Slurm. Files that are missing or unreadable are ignored.
 Ending find_ending(const contract::RunDirectory& run,
                    const monitor::Snapshot& snapshot,
                    const JobFacts& job,

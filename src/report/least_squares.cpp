@@ -9,9 +9,9 @@
 namespace lockstep::report {
 namespace {
 
-// Gaussian elimination with the largest pivot; the last column is the right side.
+// Gauss-Jordan elimination with partial pivoting; the last column is the right-hand side.
 std::optional<std::vector<double>> eliminate(Matrix system) {
-  constexpr double kSingular = 1e-11;  // of columns that have length 1
+  constexpr double kSingular = 1e-11;  // for columns of length 1
   const size_t size = system.size();
   for (size_t k = 0; k < size; ++k) {
     const auto pivot = std::max_element(
@@ -42,7 +42,7 @@ double length_of(const Matrix& rows, size_t column) {
   }));
 }
 
-// The normal equations of columns that were brought to length 1.
+// The normal equations of the columns, scaled to length 1.
 Matrix normal_equations(const Matrix& rows,
                         std::span<const size_t> columns,
                         std::span<const double> lengths) {
@@ -81,8 +81,8 @@ std::optional<std::vector<double>> solve_least_squares(const Matrix& rows,
   return coefficients;
 }
 
-// Where a coefficient would be below 0, the best that is allowed has it at 0: so the answer is
-// among the solutions of all choices of columns.
+// At the constrained optimum, each coefficient is either 0 or unconstrained. The optimum is
+// therefore among the unconstrained solutions of all subsets of the columns.
 std::vector<double> solve_nonnegative(const Matrix& rows, std::span<const size_t> columns) {
   std::vector<double> best(rows.front().size());
   double least = std::numeric_limits<double>::infinity();

@@ -7,19 +7,19 @@
 
 namespace lockstep::report {
 
-// A row for each measurement, a column for each coefficient.
+// One row for each measurement, one column for each coefficient.
 using Matrix = std::vector<std::vector<double>>;
 
-// The coefficients of the chosen columns for which rows x coefficients is nearest to 1 in each row;
-// 0 for the others. Nothing where the columns do not determine them.
+// The coefficients that minimize the squared distance of rows x coefficients from 1. Columns that
+// are not chosen have the coefficient 0. Nothing if the columns are linearly dependent.
 std::optional<std::vector<double>> solve_least_squares(const Matrix& rows,
                                                        std::span<const size_t> columns);
 
-// The same, of all coefficients that are not below 0. Tries every choice among the columns, so for
-// a handful of them.
+// Least squares with non-negative coefficients. Tries every subset of the columns, so their number
+// must be small.
 std::vector<double> solve_nonnegative(const Matrix& rows, std::span<const size_t> columns);
 
-// rows x coefficients - 1, root mean square.
+// The root mean square of rows x coefficients - 1.
 double misfit(const Matrix& rows, std::span<const double> coefficients);
 
 }  // namespace lockstep::report

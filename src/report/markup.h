@@ -6,7 +6,8 @@
 
 namespace lockstep::report {
 
-// A text as it stands between tags or quotes of HTML and XML, without what XML cannot hold.
+// Escapes a text for HTML and XML, in elements and in attributes, and removes control characters
+// that XML does not allow.
 std::string escape_markup(std::string_view text);
 
 }  // namespace lockstep::report

@@ -8,7 +8,7 @@
 namespace lockstep::report {
 namespace {
 
-// Between neighbours in proportion, as most programs count quantiles.
+// Interpolates linearly between neighbouring values, as NumPy does by default.
 double quantile(std::span<const double> values, double share) {
   if (values.empty()) {
     return 0;

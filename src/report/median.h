@@ -8,7 +8,7 @@ namespace lockstep::report {
 // 0 for no values.
 double median(std::span<const double> values);
 
-// Half of the range in which the middle half of the values lies, as a share of their median.
+// Half of the interquartile range, relative to the median.
 double relative_spread(std::span<const double> values);
 
 }  // namespace lockstep::report

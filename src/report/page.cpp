@@ -15,7 +15,7 @@ std::string count_of(int64_t count, std::string_view word) {
   return fmt::format("{} {}{}", format_count(count), word, count == 1 ? "" : "s");
 }
 
-// Nothing for an empty text.
+// Adds nothing if the text is empty.
 void add(Section& section, std::string label, std::string text) {
   if (!text.empty()) {
     section.lines.emplace_back(std::move(label), Cell{.text = std::move(text)});
@@ -70,14 +70,14 @@ Section describe_run(const RunFacts& facts) {
       facts.run.strategy +
           (facts.run.transport.empty() ? "" : fmt::format(" over {}", facts.run.transport)));
   add(section, "workers", workers_of(facts));
-  add(section, "begin", facts.begin > 0 ? format_time(facts.begin) : "");
+  add(section, "start", facts.begin > 0 ? format_time(facts.begin) : "");
   if (facts.seconds() > 0) {
     const bool runs = facts.ending.kind == Ending::Kind::Running;
     add(section,
-        runs ? "until now" : "end",
+        runs ? "now" : "end",
         fmt::format("{}, after {}", format_time(facts.end), format_duration(facts.seconds())));
   }
-  add(section, "ended", facts.ending.sentence);
+  add(section, "outcome", facts.ending.sentence);
   if (facts.ending.kind == Ending::Kind::Running) {
     section.lines.back().first = "state";
   }
@@ -113,13 +113,13 @@ Section describe_efficiency(const RunFacts& facts) {
   add_bar(section,
           "GPU",
           gpu_utilisation(facts),
-          fmt::format("of the time some kernel ran, mean of {}", count_of(gpus, "GPU")));
-  add_bar(section, "GPU memory", gpu_memory_use(facts), "at most on any GPU");
+          fmt::format("utilization, mean of {}", count_of(gpus, "GPU")));
+  add_bar(section, "GPU memory", gpu_memory_use(facts), "peak on any GPU");
   add_bar(section,
           "CPU",
           cpu_utilisation(facts),
-          fmt::format("of {} kept busy, mean", count_of(granted_cores(facts), "granted core")));
-  add_bar(section, "memory", memory_use(facts), "of its limit at most on any node");
+          fmt::format("of {} busy, mean", count_of(granted_cores(facts), "granted core")));
+  add_bar(section, "memory", memory_use(facts), "of the limit, peak on any node");
   return section;
 }
 
@@ -131,12 +131,12 @@ Section describe_speed(const RunFacts& facts) {
         "steady",
         fmt::format("{:.4g} samples/s (median){}",
                     *speed.samples_per_second,
-                    speed.is_from_output ? ", as the output says" : ""));
+                    speed.is_from_output ? ", from the output" : ""));
   }
   if (speed.mean_per_second) {
     add(section,
-        "over all",
-        fmt::format("{:.4g} samples/s, {} samples, start and pauses counted",
+        "overall",
+        fmt::format("{:.4g} samples/s, {} samples, including startup and pauses",
                     *speed.mean_per_second,
                     format_count(*speed.samples)));
   }
@@ -162,8 +162,8 @@ Section describe_learning(const RunFacts& facts) {
     last += facts.run.accuracy ? fmt::format(", accuracy {:.4g}", *facts.run.accuracy) : "";
     last += facts.run.top5 ? fmt::format(", top-5 {:.4g}", *facts.run.top5) : "";
     add(section,
-        "evaluation",
-        fmt::format("{}; the last: {}", count_of(facts.run.evaluations, "time"), last));
+        "evaluations",
+        fmt::format("{}; last: {}", format_count(facts.run.evaluations), last));
   }
   if (facts.best_accuracy) {
     add(section,
@@ -173,7 +173,7 @@ Section describe_learning(const RunFacts& facts) {
                     format_count(facts.best_accuracy->step)));
   }
   for (const auto& [name, value] : facts.run.output_metrics) {
-    add(section, name, fmt::format("{:.6g}, the last in the output", value));
+    add(section, name, fmt::format("{:.6g}, last value in the output", value));
   }
   return section;
 }
@@ -181,11 +181,11 @@ Section describe_learning(const RunFacts& facts) {
 std::string source_of(const Energy& energy) {
   switch (energy.source) {
     case Energy::Source::Counter:
-      return "by the GPUs' own counters";
+      return "from the GPU energy counters";
     case Energy::Source::Power:
-      return "power times time, as the GPUs have no counter";
+      return "power times time; the GPUs have no energy counter";
     case Energy::Source::Both:
-      return "by the GPUs' own counters, where these failed power times time";
+      return "from the GPU energy counters; power times time where these failed";
     case Energy::Source::None:
       break;
   }
@@ -195,16 +195,16 @@ std::string source_of(const Energy& energy) {
 Section describe_energy(const RunFacts& facts) {
   constexpr double kJoulesPerKwh = 3.6e6;
   constexpr double kThousand = 1000;
-  Section section{.title = "Energy of the GPUs"};
+  Section section{.title = "GPU energy"};
   if (facts.energy.source == Energy::Source::None) {
     return section;
   }
   add(section,
-      "in all",
+      "total",
       fmt::format("{:.4g} kWh, {}", facts.energy.joules / kJoulesPerKwh, source_of(facts.energy)));
   if (facts.energy.joules_per_sample) {
     add(section,
-        "1000 samples",
+        "per 1000 samples",
         fmt::format("{:.4g} Wh",
                     *facts.energy.joules_per_sample * kThousand * kThousand / kJoulesPerKwh));
   }
@@ -218,17 +218,17 @@ Section describe_interruptions(const RunFacts& facts) {
       fmt::format("{}{}",
                   facts.run.restarts,
                   facts.requeues > 0
-                      ? fmt::format("; its job was put back {}", count_of(facts.requeues, "time"))
+                      ? fmt::format("; the job was requeued {}", count_of(facts.requeues, "time"))
                       : ""));
   if (facts.run.checkpoints > 0) {
     add(section,
         "checkpoints",
-        fmt::format("{}, the last of step {}; training stood still {} for them",
+        fmt::format("{}, last at step {}; training was blocked for {}",
                     facts.run.checkpoints,
                     format_count(facts.run.checkpoint_step),
                     format_duration(facts.run.checkpoint_seconds)));
   } else {
-    add(section, "checkpoints", facts.is_trainer ? "none" : "not told");
+    add(section, "checkpoints", facts.is_trainer ? "none" : "not reported");
   }
   return section;
 }

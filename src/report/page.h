@@ -16,7 +16,7 @@ struct Cell {
   std::optional<double> share = {};  // 0 to 1: drawn as a bar before the text
 };
 
-// A part of a report: lines with a label each, then a table, then a remark.
+// A section of a report: labelled lines, then a table, then a remark.
 struct Section {
   std::string title = {};
   std::vector<std::pair<std::string, Cell>> lines = {};
@@ -25,7 +25,7 @@ struct Section {
   std::string remark = {};
 };
 
-// What a report says, before it is text or HTML: both have the same words.
+// The content of a report, independent of its format; the text and the HTML page share it.
 struct Page {
   std::string title = {};
   std::vector<Section> sections = {};
@@ -36,7 +36,7 @@ struct Page {
 
 Page make_page(const RunFacts& facts);
 
-// Sections of their own; those without content are left out of a page.
+// Single sections; a page omits those without content.
 Section describe_gpus(const RunFacts& facts);
 Section describe_nodes(const RunFacts& facts);
 Section describe_ranks(const RunFacts& facts);
@@ -46,7 +46,7 @@ Section describe_slow_ranks(const RunFacts& facts);
 // "2024-01-31 09:30:00 UTC"
 std::string format_time(double time);
 
-// Rows of a table at most; --json has all.
+// Maximum number of rows of a table; --json lists all.
 inline constexpr size_t kMostRows = 32;
 
 }  // namespace lockstep::report

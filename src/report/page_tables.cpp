@@ -27,7 +27,7 @@ std::string bytes_of(int64_t bytes) {
   return monitor::short_bytes(bytes);
 }
 
-// "12.0G of 80.0G" with a bar; "-" where it is not told.
+// "12.0G of 80.0G" with a bar; "-" if it is unknown.
 Cell use_cell(const std::optional<int64_t>& used, int64_t limit) {
   if (!used) {
     return {.text = "-"};
@@ -70,7 +70,9 @@ std::string number(const std::optional<double>& value, std::string_view unit) {
 }
 
 std::string rest_of(size_t all, std::string_view which) {
-  return all <= kMostRows ? "" : fmt::format("{} of {}, {}; --json has all", kMostRows, all, which);
+  return all <= kMostRows
+             ? ""
+             : fmt::format("{} of {} shown, {}; --json lists all", kMostRows, all, which);
 }
 
 const HostTotals* host_of(const RunFacts& facts, const monitor::RankView& rank) {
@@ -81,7 +83,7 @@ const HostTotals* host_of(const RunFacts& facts, const monitor::RankView& rank) 
   return hosts.empty() ? nullptr : &hosts.back();
 }
 
-constexpr double kNotable = 0.02;  // of the time, above the mean
+constexpr double kNotable = 0.02;  // minimum difference of the worst share from the mean
 
 struct Part {
   const char* name;
@@ -131,7 +133,7 @@ Section describe_gpus(const RunFacts& facts) {
   if (all.empty()) {
     return section;
   }
-  section.head = {"node", "GPU", "ranks", "utilisation", "memory at most", "power", "hottest"};
+  section.head = {"node", "GPU", "ranks", "utilization", "peak memory", "power", "peak temp."};
   section.remark = rest_of(all.size(), "the least used");
   if (all.size() > kMostRows) {
     std::stable_sort(all.begin(), all.end(), [](const HostGpu& one, const HostGpu& other) {
@@ -160,7 +162,7 @@ Section describe_gpus(const RunFacts& facts) {
 
 Section describe_nodes(const RunFacts& facts) {
   Section section{.title = "Nodes"};
-  section.head = {"node", "cores busy", "memory at most", "received", "sent", "mostly by"};
+  section.head = {"node", "busy cores", "peak memory", "received", "sent", "main interface"};
   for (const monitor::NodeView& node : facts.run.nodes) {
     for (const HostTotals& host : node.hosts) {
       section.rows.push_back(node_row(host));
@@ -172,11 +174,11 @@ Section describe_nodes(const RunFacts& facts) {
 }
 
 Section describe_split(const RunFacts& facts) {
-  Section section{.title = "Where the time went"};
+  Section section{.title = "Time breakdown"};
   if (facts.split.ranks == 0) {
     return section;
   }
-  section.head = {"part", "rank 0", "all ranks, mean", "worst"};
+  section.head = {"phase", "rank 0", "all ranks, mean", "worst"};
   for (const Part& part : kParts) {
     const auto& leader = facts.split.leader.*part.share;
     const auto& mean = facts.split.mean.*part.share;
@@ -194,7 +196,7 @@ Section describe_split(const RunFacts& facts) {
         {{.text = part.name}, share_cell(leader), share_cell(mean), {.text = worst}});
   }
   if (!facts.split.mean.exchange) {
-    section.remark = "compute has the exchange of gradients in it";
+    section.remark = "compute includes the gradient exchange, which is not reported separately";
   }
   return section;
 }
@@ -204,24 +206,24 @@ Section describe_slow_ranks(const RunFacts& facts) {
   if (facts.slow.empty()) {
     return section;
   }
-  section.head = {"rank", "node", "own time of a step", "slow", "since"};
+  section.head = {"rank", "node", "own step time", "slow during", "since"};
   section.rows.reserve(facts.slow.size());
   for (const SlowRank& slow : facts.slow) {
     section.rows.push_back({{.text = std::to_string(slow.rank)},
                             {.text = slow.host.empty() ? "-" : slow.host},
                             {.text = fmt::format("{} % of the median", slow.percent)},
                             {.text = fmt::format("{} of the run", percent(slow.share))},
-                            {.text = slow.since ? fmt::format("{} after the begin",
+                            {.text = slow.since ? fmt::format("{} after the start",
                                                               format_duration(std::max(
                                                                   0.0, *slow.since - facts.begin)))
-                                                : "not at the end"}});
+                                                : "not slow at the end"}});
   }
   return section;
 }
 
 Section describe_ranks(const RunFacts& facts) {
   Section section{.title = "Ranks"};
-  section.head = {"rank", "node", "steps", "cores busy", "memory at most"};
+  section.head = {"rank", "node", "steps", "busy cores", "peak memory"};
   const bool has_split = facts.split.ranks > 0;
   if (has_split) {
     section.head.insert(section.head.end(), {"data", "compute", "exchange", "update"});

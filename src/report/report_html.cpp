@@ -113,11 +113,11 @@ std::string advice_html(const Page& page) {
     html += "</ul>\n";
   }
   if (page.advice.empty()) {
-    html += page.untried.empty() ? "<p>Nothing stands out: nothing to change.</p>\n"
-                                 : "<p>Nothing stands out, as far as can be seen.</p>\n";
+    html += page.untried.empty() ? "<p>No problems found.</p>\n"
+                                 : "<p>No problems found in the available data.</p>\n";
   }
   for (const std::string& reason : page.untried) {
-    html += fmt::format("<p class=\"none\">Not looked at: {}</p>\n", escape_markup(reason));
+    html += fmt::format("<p class=\"none\">Not checked: {}</p>\n", escape_markup(reason));
   }
   return html + "</section>\n";
 }
@@ -142,7 +142,7 @@ std::string report_html(const Page& page, const std::vector<Chart>& charts) {
       "<title>{0}: report</title>\n<style>{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n",
       escape_markup(page.title),
       kStyle);
-  // What ran and what to do come first, then what was measured.
+  // The run and the advice first, then the measurements.
   for (size_t i = 0; i < page.sections.size(); ++i) {
     html += section_html(page.sections[i]);
     if (i == 0) {
@@ -150,7 +150,7 @@ std::string report_html(const Page& page, const std::vector<Chart>& charts) {
     }
   }
   if (!page.missing.empty()) {
-    html += "<section>\n<h2>Not known</h2>\n<ul>\n";
+    html += "<section>\n<h2>Not available</h2>\n<ul>\n";
     for (const std::string& one : page.missing) {
       html += fmt::format("<li>{}</li>\n", escape_markup(one));
     }

@@ -9,8 +9,8 @@
 
 namespace lockstep::report {
 
-// One page that needs nothing else: no script, nothing fetched, for dark and light, wide and
-// narrow.
+// A self-contained page: no script, no external files, for dark and light themes and for wide and
+// narrow screens.
 std::string report_html(const Page& page, const std::vector<Chart>& charts);
 
 }  // namespace lockstep::report

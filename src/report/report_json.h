@@ -7,7 +7,7 @@
 
 namespace lockstep::report {
 
-// The report for programs, docs/report.md; what is not known is null.
+// The report as JSON (docs/report.md); unknown values are null.
 std::string report_json(const RunFacts& facts);
 
 }  // namespace lockstep::report

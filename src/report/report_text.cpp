@@ -11,12 +11,12 @@ namespace lockstep::report {
 namespace {
 
 constexpr size_t kColumns = 100;
-constexpr size_t kBar = 30;       // columns of a bar on a line of its own
-constexpr size_t kTableBar = 10;  // of one in a table
+constexpr size_t kBar = 30;       // columns of a bar in a labelled line
+constexpr size_t kTableBar = 10;  // columns of a bar in a table
 constexpr size_t kWidestCell = 28;
 
-// Breaks a text at blanks; lines after the first begin at `indent`. A word that does not fit is
-// broken too.
+// Wraps a text at blanks; lines after the first are indented by `indent`. A word longer than a line
+// is broken.
 std::string wrap(const std::string& text, size_t indent) {
   const size_t room = kColumns - indent;
   std::string wrapped;
@@ -46,7 +46,7 @@ std::string wrap(const std::string& text, size_t indent) {
   return wrapped;
 }
 
-// One line, whatever a worker or a command has in it.
+// Replaces control characters, which texts of workers and commands can contain, by blanks.
 std::string on_one_line(std::string text) {
   for (char& letter : text) {
     if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') {
@@ -131,11 +131,11 @@ std::string render_advice(const Page& page) {
     }
   }
   if (page.advice.empty()) {
-    text += page.untried.empty() ? "  Nothing stands out: nothing to change.\n"
-                                 : "  Nothing stands out, as far as can be seen.\n";
+    text += page.untried.empty() ? "  No problems found.\n"
+                                 : "  No problems found in the available data.\n";
   }
   for (const std::string& reason : page.untried) {
-    text += "  " + wrap("Not looked at: " + on_one_line(reason), 2) + "\n";
+    text += "  " + wrap("Not checked: " + on_one_line(reason), 2) + "\n";
   }
   return text;
 }
@@ -150,7 +150,7 @@ std::string report_text(const Page& page) {
   }
   text += render_advice(page);
   if (!page.missing.empty()) {
-    text += "\nNot known\n";
+    text += "\nNot available\n";
     for (const std::string& one : page.missing) {
       text += "  - " + wrap(on_one_line(one), 4) + "\n";
     }

@@ -7,7 +7,7 @@
 
 namespace lockstep::report {
 
-// The page for a terminal, 100 columns at most.
+// The page for a terminal, at most 100 columns wide.
 std::string report_text(const Page& page);
 
 }  // namespace lockstep::report

@@ -14,9 +14,10 @@ using monitor::Point;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
-constexpr double kSampleSeconds = 5;  // how far the first and the last sample may be from the ends
+constexpr double kSampleSeconds = 5;  // maximum distance of the outer samples from the ends
 
-// A counter at a time between two samples; `high` is the last of those that have become one point.
+// The value of a counter, interpolated between two samples. A counter only grows, so `high` is the
+// last value of a merged point, which belongs to its time.
 double counter_at(const std::vector<Point>& points, double time) {
   const auto after =
       std::ranges::find_if(points, [&](const Point& point) { return point.time >= time; });
@@ -40,7 +41,7 @@ std::optional<double> find_counted(const std::vector<Point>& counter, const Time
   if (!covers(counter, span)) {
     return std::nullopt;
   }
-  // Near the ends the counter is only known a moment later or earlier: as if it had gone on so.
+  // The samples need not reach the ends of the span; extrapolates to them at the mean power.
   const double from = std::max(span.from, counter.front().time);
   const double to = std::min(span.to, counter.back().time);
   const double joules = counter_at(counter, to) - counter_at(counter, from);

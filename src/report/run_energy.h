@@ -14,11 +14,11 @@ struct TimeSpan {
   double to = 0;
 };
 
-// Node and index of each GPU that a worker of the run may use.
+// Node and index of each GPU that a worker of the run can use.
 std::set<std::pair<int, int>> used_gpus(const monitor::Snapshot& run);
 
-// The joules that all these have taken within the time: what their counters say, or else their
-// power over that time. Nothing where one of them tells neither, or there is none.
+// The energy of all these GPUs within the time span, in joules: from their counters or, as a
+// fallback, from power times time. Nothing if a GPU reports neither, or if there are no GPUs.
 std::optional<double> find_energy(const monitor::EventStore& store,
                                   const monitor::Snapshot& run,
                                   const TimeSpan& span);

@@ -82,7 +82,7 @@ void describe_place(RunFacts& facts, const contract::RunDirectory& run, double n
   try {
     state = contract::find_state(run);
   } catch (const Error&) {
-    facts.missing.emplace_back("state.json cannot be read: how and when it ended is not known");
+    facts.missing.emplace_back("state.json cannot be read: outcome and end time are unknown");
   }
   if (state) {
     facts.hosts.reserve(state->nodes.size());
@@ -121,20 +121,19 @@ void find_missing_sources(RunFacts& facts) {
   std::vector<std::string>& missing = facts.missing;
   if (facts.run.events == 0) {
     missing.emplace_back(
-        "no events at all: neither a worker nor an agent has reported (RUN/events is empty or not "
-        "there)");
+        "no events: no worker and no agent has reported (RUN/events is empty or missing)");
   } else if (facts.run.nodes.empty()) {
     missing.emplace_back(
-        "no samples of CPU, memory, network and GPUs: --sample-every was 0, or each worker had a "
-        "launcher of its own");
+        "no samples of CPU, memory, network and GPUs: --sample-every was 0, or each worker had its "
+        "own launcher");
   }
   if (!facts.is_trainer && facts.run.events > 0) {
     missing.emplace_back(
         facts.run.output_metrics.empty()
-            ? "no loss, steps and speed: the program reports no events; --metric NAME=REGEX finds "
-              "numbers in its output"
-            : "no split of the time: the program reports no events; what is told of loss and steps "
-              "comes from its output");
+            ? "no loss, steps and speed: the program reports no events; --metric NAME=REGEX "
+              "extracts numbers from its output"
+            : "no time breakdown: the program reports no events; loss and steps are from its "
+              "output");
   }
 }
 
@@ -148,10 +147,10 @@ void find_missing(RunFacts& facts) {
   }
   if (!facts.job.why_not.empty()) {
     missing.push_back(
-        fmt::format("what Slurm says of job {}: {}", facts.run.job, facts.job.why_not));
+        fmt::format("no state of job {} from Slurm: {}", facts.run.job, facts.job.why_not));
   }
   if (facts.run.bad_lines > 0) {
-    missing.push_back(fmt::format("{} line{} of events could not be read",
+    missing.push_back(fmt::format("{} event line{} could not be parsed",
                                   facts.run.bad_lines,
                                   facts.run.bad_lines == 1 ? "" : "s"));
   }
@@ -159,7 +158,8 @@ void find_missing(RunFacts& facts) {
 
 }  // namespace
 
-// What all shares are of: the time that events cover, or more if they tell of more.
+// Shares are relative to the time that the events cover, or to the sum of the parts if that is
+// larger.
 std::optional<Split> split_of(const monitor::RankTotals& totals) {
   const auto zero = [](const std::optional<double>& part) {
     return part.value_or(0);

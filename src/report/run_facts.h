@@ -10,15 +10,15 @@
 #include "monitor/event_store.h"
 #include "monitor/snapshot.h"
 
-// What a report says of a run, as plain values.
+// The content of a report as plain values.
 namespace lockstep::report {
 
-// What Slurm tells of the job; who asks it passes it on.
+// Slurm's data about the job, which the caller provides.
 struct JobFacts {
-  std::string state = {};  // "timed out"; empty: not asked, or not known
+  std::string state = {};  // "timed out"; empty: not queried, or unknown
   bool has_timed_out = false;
   std::optional<double> limit_seconds = {};
-  std::string why_not = {};  // Slurm was asked and told nothing
+  std::string why_not = {};  // why Slurm did not answer
 
   bool operator==(const JobFacts&) const = default;
 };
@@ -28,26 +28,26 @@ struct Ending {
 
   Kind kind = Kind::Unknown;
   std::string sentence = {};              // "failed: rank 3 on node-a left with code 1"
-  std::vector<std::string> details = {};  // what the launcher found, and what it proposed
+  std::vector<std::string> details = {};  // findings of the launcher
   std::optional<int> exit_code = {};
-  bool is_time_limit = false;     // of Slurm, or --timeout
-  bool is_out_of_memory = false;  // of the node
-  int failed_rank = -1;           // -1: none, or not known
-  std::string advice = {};        // what the launcher proposed
-  std::string bad_loss = {};      // "the loss is nan at step 7", where the worker died of it
+  bool is_time_limit = false;     // stopped by the time limit of Slurm, or by --timeout
+  bool is_out_of_memory = false;  // killed because the memory of the node was exhausted
+  int failed_rank = -1;           // -1: none, or unknown
+  std::string advice = {};        // hint of the launcher
+  std::string bad_loss = {};      // "the loss is nan at step 7", if the worker ended for that
 };
 
-// Shares of a worker's time, 0 to 1. Absent: not told.
+// Shares of a worker's time, 0 to 1. Absent: not reported.
 struct Split {
   std::optional<double> data = {};
-  std::optional<double> compute = {};  // with the exchange in it, where that is not told
+  std::optional<double> compute = {};  // includes the exchange if that is not reported
   std::optional<double> exchange = {};
   std::optional<double> update = {};
   std::optional<double> checkpoint = {};
-  std::optional<double> other = {};  // evaluation, agreement, what nobody told
+  std::optional<double> other = {};  // evaluation, step synchronization, unreported time
 };
 
-// Who waited most.
+// The rank with the largest share.
 struct Worst {
   int rank = 0;
   double share = 0;
@@ -58,15 +58,15 @@ struct SplitFacts {
   Split mean = {};    // over all ranks
   std::optional<Worst> data = {};
   std::optional<Worst> exchange = {};
-  int ranks = 0;  // that have told
+  int ranks = 0;  // number of ranks that report
 };
 
 struct Speed {
-  std::optional<double> first_step_seconds = {};  // since the command was typed
-  std::optional<double> steps_per_second = {};    // steady state: the median over the run
-  std::optional<double> samples_per_second = {};  // the same
-  std::optional<double> mean_per_second = {};     // samples over the whole run, all pauses in it
-  std::optional<int64_t> samples = {};            // that were trained on, repeats counted
+  std::optional<double> first_step_seconds = {};  // since the command was started
+  std::optional<double> steps_per_second = {};    // steady state: median over the run
+  std::optional<double> samples_per_second = {};  // steady state: median over the run
+  std::optional<double> mean_per_second = {};     // samples over the whole run, including pauses
+  std::optional<int64_t> samples = {};            // processed in total, including repeated steps
   bool is_from_output = false;                    // found in the output by --metric
 };
 
@@ -80,9 +80,9 @@ struct Energy {
 struct SlowRank {
   int rank = 0;
   std::string host = {};
-  int percent = 0;                   // of the median of all, over the whole run
-  double share = 0;                  // of the time in which it was slow
-  std::optional<double> since = {};  // without a break until the end; absent: it was not at the end
+  int percent = 0;                   // own step time relative to the median, over the whole run
+  double share = 0;                  // of the run during which it was slow
+  std::optional<double> since = {};  // continuously slow until the end; absent: not at the end
 };
 
 struct Best {
@@ -95,8 +95,8 @@ struct RunFacts {
   monitor::Snapshot run = {};
   std::vector<std::string> hosts = {};  // "node-a: 4 workers"
   int nodes = 0;
-  double begin = 0;  // 0: not known
-  double end = 0;    // or now
+  double begin = 0;  // 0: unknown
+  double end = 0;    // the current time if the run has not ended
   Ending ending = {};
   JobFacts job = {};
   int requeues = 0;
@@ -106,31 +106,31 @@ struct RunFacts {
   std::vector<SlowRank> slow = {};
   std::optional<Best> best_accuracy = {};
   std::optional<Best> best_loss = {};     // of evaluations
-  double sampled_seconds = 0;             // the longest that a node was looked at
-  bool is_trainer = false;                // workers report events: a program of lockstep's
-  std::vector<std::string> missing = {};  // what cannot be told, and why
+  double sampled_seconds = 0;             // maximum sampled time of a node
+  bool is_trainer = false;                // workers report events: the program uses the Trainer
+  std::vector<std::string> missing = {};  // unavailable data, with the reasons
 
   double seconds() const { return begin > 0 && end > begin ? end - begin : 0; }
 };
 
-// All that the directory tells, read by `store`, which has been polled. `now` is the reader's
-// clock.
+// Collects the facts from the run directory and from `store`, which must have been polled. `now` is
+// the reader's clock.
 RunFacts gather_facts(const contract::RunDirectory& run,
                       const monitor::EventStore& store,
                       const JobFacts& job,
                       double now);
 
-// The shares of one worker's time; nothing where it has told nothing of it.
+// The shares of one worker's time; nothing if it has not reported any.
 std::optional<Split> split_of(const monitor::RankTotals& totals);
 
-// Over all hosts and GPUs, each as long as it was looked at. Absent: nothing told.
+// The mean over all hosts and GPUs, weighted by their sampled time. Absent: no samples.
 std::optional<double> gpu_utilisation(const RunFacts& facts);  // 0 to 1
 std::optional<double> cpu_utilisation(const RunFacts& facts);  // of the granted cores, by workers
-// The greatest over the nodes (GPUs), of what each was granted (has).
+// The maximum over all nodes (GPUs), relative to the limit of the node (memory of the GPU).
 std::optional<double> memory_use(const RunFacts& facts);
 std::optional<double> gpu_memory_use(const RunFacts& facts);
 
-// "GPU 2 of node-a": of many nodes with the host.
+// "GPU 2 of node-a"; without the host if there is only one node.
 std::string gpu_name(const RunFacts& facts, const std::string& host, const monitor::GpuTotals& gpu);
 
 int count_gpus(const RunFacts& facts);

@@ -36,7 +36,7 @@ double last_start(const EventStore& store) {
   return time;
 }
 
-// The reports of steps that count, of the worker itself or found in its output.
+// The step reports after the warm-up, from the events of rank 0 or from its output.
 std::vector<Point> steady_steps(const EventStore& store) {
   const double start = last_start(store);
   std::vector<Point> steps = store.series("step", start, kEver, kAll);
@@ -52,7 +52,7 @@ std::vector<Point> steady_steps(const EventStore& store) {
   return steps;
 }
 
-// A program that reports nothing itself has been told its strategy all the same: -s ddp.
+// The strategy on the command line (-s ddp), for programs that do not report it.
 std::string strategy_in(const std::vector<std::string>& command) {
   const std::vector<std::string> names = contract::strategy_names();
   for (size_t i = 0; i < command.size(); ++i) {
@@ -68,7 +68,7 @@ std::string strategy_in(const std::vector<std::string>& command) {
   return "";
 }
 
-// What runs, of a command such as `python3 -u train.py --epochs 3`.
+// The program in a command such as `python3 -u train.py --epochs 3`: train.py.
 std::string program_in(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     std::string name = std::filesystem::path(word).filename().string();
@@ -87,7 +87,7 @@ int nodes_of(const contract::RunDirectory& run, const monitor::Snapshot& now) {
   return state ? static_cast<int>(state->nodes.size()) : 0;
 }
 
-// Replicas in one process are workers too: each reports for itself.
+// Replicas in one process count as workers: each reports its own events.
 int workers_of(const monitor::Snapshot& now, double start) {
   constexpr double kClockSeconds = 1;
   const auto reporting = std::ranges::count_if(now.ranks, [&](const monitor::RankView& rank) {
@@ -120,7 +120,7 @@ std::optional<double> exchange_of(const EventStore& store, const TimeSpan& span)
   return sum / static_cast<double>(of_ranks.size());
 }
 
-// Samples per second, of the batch or as the program's output says.
+// Samples per second, from the global batch or from the output of the program.
 void measure_samples(const EventStore& store,
                      const std::vector<double>& rates,
                      const TimeSpan& span,
@@ -139,7 +139,7 @@ void measure_samples(const EventStore& store,
   measure.samples_per_second = median(samples);
   measure.spread = relative_spread(samples);
   if (measure.samples_per_second <= 0) {
-    measure.objection = "tells neither its global batch nor samples per second";
+    measure.objection = "reports neither its global batch nor samples per second";
   }
 }
 
@@ -164,7 +164,7 @@ RunMeasure measure_run(const contract::RunDirectory& run) {
   const std::vector<double> rates = step_rates(steps);
   if (rates.size() < kLeastIntervals || measure.workers == 0) {
     measure.objection =
-        fmt::format("too short: {} reports of steps after the first ones, and {} are needed",
+        fmt::format("too short: {} step reports after the warm-up, at least {} are needed",
                     steps.size(),
                     kLeastIntervals + 1);
     return measure;

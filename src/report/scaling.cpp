@@ -26,7 +26,7 @@ std::set<int> counts_of(const std::vector<ScalingSize>& sizes) {
   return counts;
 }
 
-// How many workers the largest run had on each node; 0: nobody has told.
+// The number of workers per node of the largest run; 0: unknown.
 int workers_per_node(const std::vector<ScalingSize>& sizes) {
   const auto largest = std::ranges::max_element(sizes, {}, &ScalingSize::workers);
   return largest->nodes == 0 ? 0 : (largest->workers + largest->nodes - 1) / largest->nodes;
@@ -46,7 +46,7 @@ std::vector<int> wanted_counts(const std::vector<ScalingSize>& sizes,
   return {counts.begin(), counts.end()};
 }
 
-// Nothing where a worker would have less than a sample.
+// Nothing if the batch per worker would be below one sample.
 std::optional<ScalingSize> find_prediction(const StepModel& model,
                                            const ScalingCurve& curve,
                                            int workers,
@@ -89,7 +89,7 @@ void predict(StrategyScaling& scaling,
   }
 }
 
-// The sizes that would make enough of them: doublings of the largest.
+// Additional sizes that are needed for a model: doublings of the largest.
 std::string missing_sizes(const std::set<int>& counts) {
   std::vector<std::string> missing;
   int next = *counts.rbegin();
@@ -103,19 +103,17 @@ std::string missing_sizes(const std::set<int>& counts) {
 void fit_model(StrategyScaling& scaling, const std::vector<ScalingSize>& sizes) {
   const std::set<int> counts = counts_of(sizes);
   if (counts.size() < kLeastSizes) {
-    scaling.no_model = fmt::format(
-        "{} of the {} sizes that a prediction needs; run it on {} "
-        "workers too",
-        counts.size(),
-        kLeastSizes,
-        missing_sizes(counts));
+    scaling.no_model = fmt::format("{} of at least {} sizes measured; also run on {} workers",
+                                   counts.size(),
+                                   kLeastSizes,
+                                   missing_sizes(counts));
     return;
   }
   std::vector<StepTime> measured;
   measured.reserve(sizes.size());
   for (const ScalingSize& size : sizes) {
     if (size.global_batch == 0) {
-      scaling.no_model = "the runs do not tell their global batch";
+      scaling.no_model = "the runs do not report their global batch";
       return;
     }
     measured.push_back({.workers = static_cast<double>(size.workers),
@@ -140,7 +138,7 @@ void note_doubts(StrategyScaling& scaling,
       std::ranges::all_of(sizes, [](const ScalingSize& size) { return size.nodes <= 1; });
   if (scaling.model && is_one_node) {
     scaling.notes.emplace_back(
-        "all runs were on one node: the model knows nothing of the network between nodes");
+        "all runs were on one node: the model does not include the network between nodes");
   }
 }
 
@@ -175,7 +173,7 @@ Scaling compare_runs(std::vector<RunMeasure> runs, std::span<const PredictedSize
   std::map<std::string, std::vector<RunMeasure>> by_strategy;
   for (const RunMeasure& run : runs) {
     if (run.objection.empty()) {
-      by_strategy[run.strategy.empty() ? "not told" : run.strategy].push_back(run);
+      by_strategy[run.strategy.empty() ? kUnknownStrategy : run.strategy].push_back(run);
     }
   }
   Scaling scaling;

@@ -20,7 +20,7 @@ std::vector<double> values_of(std::span<const RunMeasure> runs, double RunMeasur
   return values;
 }
 
-// The median of those that tell it.
+// The median of the runs that have a value.
 std::optional<double> told_of(std::span<const RunMeasure> runs,
                               std::optional<double> RunMeasure::*field) {
   std::vector<double> values;
@@ -72,7 +72,7 @@ void compare(ScalingCurve& curve) {
 
 using BatchOf = double (*)(const ScalingSize& size);
 
-// Where sizes that have one batch, by `batch_of`, have different numbers of workers.
+// Curves of sizes that have the same batch, by `batch_of`, and different numbers of workers.
 void add_curves(std::vector<ScalingCurve>& curves,
                 std::span<const ScalingSize> sizes,
                 ScalingKind kind,

@@ -8,15 +8,15 @@
 
 namespace lockstep::report {
 
-// The runs of one strategy as sizes: those of the same workers and batch are one.
+// Groups the runs of one strategy into sizes: runs with the same workers and batch are one size.
 std::vector<ScalingSize> sizes_of(std::span<const RunMeasure> runs);
 
-// The curves that the sizes make: one for each global batch and each batch per worker that there is
-// of two numbers of workers or more. A size may be in one of each kind; all that are in none are
-// together in one of unknown kind.
+// Groups sizes into curves: one for each global batch, and one for each batch per worker, that
+// occurs with at least two numbers of workers. A size can be part of one curve of each kind. Sizes
+// that are in no curve form one of unknown kind.
 std::vector<ScalingCurve> curves_of(std::span<const ScalingSize> sizes);
 
-// Against the smallest.
+// Sets speed-up and efficiency relative to the smallest size.
 void set_speed_up(ScalingSize& size, const ScalingSize& smallest);
 
 }  // namespace lockstep::report

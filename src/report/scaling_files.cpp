@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A comparison of runs for programs.
+// Scaling results as CSV and JSON.
 #include <cmath>
 #include <fmt/format.h>
 
@@ -146,7 +146,7 @@ std::string scaling_json(const Scaling& scaling) {
   for (const RunMeasure& run : scaling.runs) {
     json["runs"].push_back(json_of(run));
   }
-  // A program's arguments may be anything; what is no UTF-8 is replaced.
+  // Names of programs need not be valid UTF-8: invalid bytes are replaced.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -27,7 +27,7 @@ std::vector<std::pair<double, double>> points_of(const std::vector<ScalingSize>&
   return points;
 }
 
-// From the largest that was measured, so that the line goes on.
+// Starts at the largest measured size, so that the line continues the measurements.
 std::vector<std::pair<double, double>> model_points(const ScalingCurve& curve,
                                                     const ValueOf& value_of) {
   std::vector<std::pair<double, double>> points = points_of({curve.measured.back()}, value_of);
@@ -61,7 +61,7 @@ void add_lines(Chart& chart, const Scaling& scaling, const ValueOf& value_of, bo
   }
 }
 
-// As fast as the fastest of the smallest, for every worker.
+// Ideal scaling: the best speed per worker of the smallest sizes, times the workers.
 void add_ideal(Chart& chart, const Scaling& scaling) {
   double per_worker = 0;
   double smallest = 0;
@@ -96,7 +96,7 @@ Chart throughput_chart(const Scaling& scaling) {
   return chart;
 }
 
-// Empty where no run tells of it.
+// Without lines if no run has the value.
 std::string draw_share(const Scaling& scaling,
                        const std::pair<const char*, const char*>& title_and_unit,
                        const ValueOf& value_of,

@@ -7,11 +7,11 @@
 
 namespace lockstep::report {
 
-// Samples per second over workers: what was measured, the model, and what would be ideal.
+// A chart of samples per second over workers: measurements, model and ideal scaling.
 std::string scaling_svg(const Scaling& scaling);
 
-// A page that needs no other file: throughput, efficiency, exposed communication and energy per
-// sample as charts, and the tables.
+// A self-contained page with charts of throughput, efficiency, exposed communication and energy per
+// sample, and with the tables.
 std::string scaling_page(const Scaling& scaling);
 
 }  // namespace lockstep::report

@@ -102,21 +102,19 @@ void describe_model(const StrategyScaling& strategy, std::vector<std::string>& r
   const StepModel& model = *strategy.model;
   remarks.push_back("model: step = " + describe(model.parts));
   remarks.push_back(
-      fmt::format("fitted to {} sizes, off by {}; a size that is left out is missed by {}, the "
-                  "largest by {}",
+      fmt::format("fitted to {} sizes, error {}; leave-one-out error {}, of the largest size {}",
                   model.sizes,
                   percent(model.residual),
                   percent(model.left_out),
                   percent(model.largest_left_out)));
   const double trusted = model.trusted_workers();
   if (trusted <= model.largest) {
-    remarks.emplace_back("too far off to predict anything: measure these sizes again, and longer");
+    remarks.emplace_back("too inaccurate for predictions: repeat these sizes with longer runs");
   } else {
-    remarks.push_back(
-        fmt::format("may be trusted up to {:.0f} workers, {:.0f} times the largest run{}",
-                    trusted,
-                    trusted / model.largest,
-                    has_guess(strategy) ? "; a guess is beyond that" : ""));
+    remarks.push_back(fmt::format("reliable up to {:.0f} workers, {:.0f} times the largest run{}",
+                                  trusted,
+                                  trusted / model.largest,
+                                  has_guess(strategy) ? "; larger sizes are marked as guess" : ""));
   }
 }
 
@@ -124,7 +122,7 @@ void describe_model(const StrategyScaling& strategy, std::vector<std::string>& r
 
 std::string title_of(const StrategyScaling& strategy, const ScalingCurve& curve) {
   const std::string name =
-      strategy.strategy == "not told" ? "strategy not told" : strategy.strategy;
+      strategy.strategy == kUnknownStrategy ? "unknown strategy" : strategy.strategy;
   switch (curve.kind) {
     case ScalingKind::Strong:
       return fmt::format("{}, strong scaling, global batch {}", name, curve.batch);
@@ -134,17 +132,18 @@ std::string title_of(const StrategyScaling& strategy, const ScalingCurve& curve)
       break;
   }
   return curve.measured.size() == 1 ? name + ", one size"
-                                    : name + ", neither strong nor weak: each size has its batch";
+                                    : name + ", neither strong nor weak: batches differ";
 }
 
 std::vector<std::string> remarks_of(const StrategyScaling& strategy) {
   std::vector<std::string> remarks;
   if (!is_told(strategy, &ScalingSize::exchange_share)) {
     remarks.emplace_back(
-        "exposed communication: not told, there is no exchange_seconds in the events");
+        "exposed communication: unknown, the events do not contain exchange_seconds");
   }
   if (!is_told(strategy, &ScalingSize::joules_per_sample)) {
-    remarks.emplace_back("energy per sample: not told, no GPU's energy or power is in the samples");
+    remarks.emplace_back(
+        "energy per sample: unknown, the samples do not contain energy or power of GPUs");
   }
   if (strategy.model) {
     describe_model(strategy, remarks);
@@ -169,7 +168,7 @@ std::string scaling_table(const Scaling& scaling) {
   }
   for (const RunMeasure& run : scaling.runs) {
     if (!run.objection.empty()) {
-      text += fmt::format("left out: {}: {}\n", run.name, run.objection);
+      text += fmt::format("skipped: {}: {}\n", run.name, run.objection);
     }
   }
   text.erase(text.find_last_not_of('\n') + 1);

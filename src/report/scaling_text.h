@@ -5,11 +5,11 @@
 
 #include "report/scaling.h"
 
-// A comparison of runs for people and for programs, docs/scaling.md.
+// Formats a comparison of runs as text, CSV and JSON (docs/scaling.md).
 namespace lockstep::report {
 
-// A table for each curve, what the model is and how far it may be trusted, and what was left out;
-// at most 100 columns.
+// A table for each curve, the model with its accuracy, and the runs that were skipped; at most 100
+// columns wide.
 std::string scaling_table(const Scaling& scaling);
 
 // A row for each size of each curve, measured and predicted.
@@ -20,7 +20,7 @@ std::string scaling_json(const Scaling& scaling);
 // "ddp, strong scaling, global batch 256"
 std::string title_of(const StrategyScaling& strategy, const ScalingCurve& curve);
 
-// What is to be said of a strategy beside its curves, a sentence each.
+// Remarks about a strategy in addition to its curves, one sentence each.
 std::vector<std::string> remarks_of(const StrategyScaling& strategy);
 
 }  // namespace lockstep::report

@@ -29,7 +29,8 @@ std::vector<double> values_of(const std::vector<Point>& points) {
   return values;
 }
 
-// Since when it has been slow without a break, and how much of the time it was.
+// Sets the share of the run during which the rank was slow, and the time since which it has been
+// slow continuously.
 void describe_slowness(SlowRank& slow,
                        const std::vector<std::optional<int>>& percents,
                        const std::vector<double>& times) {

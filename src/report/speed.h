@@ -8,18 +8,18 @@
 
 namespace lockstep::report {
 
-// All points that a store has of a series.
+// All points of a series.
 std::vector<monitor::Point> whole_series(const monitor::EventStore& store, const std::string& name);
 
-// How fast it trained; `seconds` is how long the run took in all.
+// The training speed; `seconds` is the total duration of the run.
 Speed measure_speed(const monitor::EventStore& store,
                     const monitor::Snapshot& snapshot,
                     double seconds);
 
-// What the GPUs used.
+// The energy consumption of the GPUs.
 Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed);
 
-// Who held the others up, the worst first: at most five.
+// The stragglers over the whole run, the slowest first; at most five.
 std::vector<SlowRank> find_slow_ranks(const monitor::EventStore& store,
                                       const monitor::Snapshot& snapshot);
 

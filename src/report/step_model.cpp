@@ -20,7 +20,8 @@ std::vector<double> terms(double workers, double batch) {
   return {batch, 1, (workers - 1) / workers, std::log2(workers)};
 }
 
-// Each row divided by what was measured: its product with the parts shall be 1.
+// Divides each row by the measured time, so that the target is 1 and least squares minimizes
+// relative errors.
 Matrix rows_of(std::span<const StepTime> measured) {
   Matrix rows;
   rows.reserve(measured.size());
@@ -33,7 +34,8 @@ Matrix rows_of(std::span<const StepTime> measured) {
   return rows;
 }
 
-// Combinations of parts, those with fewer first; each has some of the worker's own work.
+// Combinations of at most `most` parts, those with fewer parts first. Each includes work of the
+// worker itself (Sample or Fixed): communication alone is not a plausible model.
 std::vector<Columns> combinations(size_t most) {
   std::vector<Columns> found;
   for (size_t choice = 1; choice < size_t{1} << kStepParts; ++choice) {
@@ -53,7 +55,7 @@ std::vector<Columns> combinations(size_t most) {
   return found;
 }
 
-// How far a measurement is missed by a model of the others.
+// The relative error of a measurement, predicted by a model of all others.
 double missed_by(const Matrix& rows, const Columns& columns, size_t out) {
   Matrix others = rows;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(out));
@@ -74,7 +76,7 @@ Candidate judge(const Matrix& rows, const Columns& columns) {
   return {.columns = columns, .left_out = std::sqrt(sum / static_cast<double>(rows.size()))};
 }
 
-// One more part must pay: by a fifth, and by more than rounding.
+// An additional part must reduce the leave-one-out error by a fifth, and by more than rounding.
 Candidate choose(const std::vector<Candidate>& candidates) {
   constexpr double kGain = 0.8;
   constexpr double kRounding = 1e-7;

@@ -7,8 +7,8 @@
 
 namespace lockstep::report {
 
-// Steps per second between one report and the next, of the points of a series of steps. Evaluations
-// and checkpoints make a few of them low, and not all.
+// Steps per second between consecutive reports, from a series of steps. Evaluations and checkpoints
+// lower only a few of the rates, so their median ignores these pauses.
 std::vector<double> step_rates(const std::vector<monitor::Point>& steps);
 
 }  // namespace lockstep::report

@@ -23,13 +23,13 @@ constexpr double kBelow = 52;  // ticks and the name of the axis
 constexpr double kLegendRow = 20;
 constexpr int kColours = 8;
 
-// Colours of web/, so that a run looks the same everywhere.
+// The colours of web/, so that a run looks the same in the dashboard and in reports.
 constexpr std::array<const char*, kColours> kOnLight = {
     "#1f5fbf", "#c2410c", "#15803d", "#7e22ce", "#0e7490", "#be185d", "#854d0e", "#475569"};
 constexpr std::array<const char*, kColours> kOnDark = {
     "#6ea8fe", "#ff9f5a", "#5bd68a", "#c79bff", "#4fd1e0", "#ff8ac0", "#e5c04d", "#a8b3c2"};
 
-// Plain classes and no variables: not every program that shows SVG knows those.
+// Uses classes instead of CSS variables, which some SVG viewers do not support.
 std::string palette(const char* text, const char* back, std::span<const char* const> colours) {
   std::string rules = fmt::format(".ls-chart{{color:{}}}.ls-chart .back{{fill:{}}}", text, back);
   for (size_t i = 0; i < colours.size(); ++i) {
@@ -97,7 +97,7 @@ void draw_text(
 
 void draw_axes(std::string& out, const Chart& chart, const Frame& frame) {
   constexpr double kGap = 8;
-  constexpr double kLetter = 4;  // half of one's height
+  constexpr double kLetter = 4;  // half of the height of a character
   constexpr double kBelowTicks = 18;
   constexpr double kBelowName = 40;
   const double bottom = kTop + kPlotHeight;
@@ -135,7 +135,7 @@ int colour_of(const ChartLine& line, size_t place) {
   return (line.colour < 0 ? static_cast<int>(place) : line.colour) % kColours;
 }
 
-// Dots of a line that has them, and of a point with gaps around it, which no stroke would show.
+// Draws the dots of a line that has them, and of points between gaps, which a stroke cannot show.
 void draw_dots(std::string& out, const ChartLine& line, const Frame& frame, int colour) {
   const auto shows = [&](size_t i) {
     return i < line.points.size() && frame.shows(line.points[i]);
@@ -181,9 +181,9 @@ void draw_line(std::string& out, const ChartLine& line, const Frame& frame, int 
   draw_dots(out, line, frame, colour);
 }
 
-// The entries in rows; what height they take.
+// Draws the entries in rows. Returns their height.
 double draw_legend(std::string& out, const Chart& chart) {
-  constexpr double kLetters = 7;  // the width of one, about
+  constexpr double kLetters = 7;  // approximate width of a character
   constexpr double kSample = 24;
   constexpr double kGap = 6;
   double x = kLeft;

@@ -12,7 +12,7 @@ struct ChartLine {
   std::vector<std::pair<double, double>> points = {};  // x, y; NaN: a gap
   bool is_dashed = false;
   bool has_dots = false;
-  int colour = -1;  // lines of one number have one colour; -1: its place among the lines
+  int colour = -1;  // index of the colour; -1: the index of the line
 };
 
 struct Chart {
@@ -22,11 +22,11 @@ struct Chart {
   std::vector<ChartLine> lines = {};
   bool is_x_log = false;
   bool is_y_log = false;
-  bool has_zero = false;  // the y axis shows 0, as of amounts and shares
+  bool has_zero = false;  // the y axis includes 0, as for amounts and shares
 };
 
-// One <svg> element that stands alone as a file or within a page, with title, axes and legend, for
-// dark and light surroundings. Without any point it says so.
+// An <svg> element with title, axes and legend, for use as a file or within a page, in dark and
+// light themes. A chart without points shows "no data".
 std::string draw_svg(const Chart& chart);
 
 }  // namespace lockstep::report

@@ -7,36 +7,36 @@
 
 namespace lockstep::slurm {
 
-// Who has made a script.
+// Provenance of a script, for its header.
 struct Maker {
   std::string version;  // "0.3.0"
-  std::string file;     // "slurm_config.yaml"; empty: the command line alone
+  std::string file;     // "slurm_config.yaml"; empty: command line only
   std::string site;     // empty: none
 };
 
-// The job as a script for sbatch. Pure: the same job gives the same text.
+// Renders the batch script of a job. Pure function: the same job gives the same text.
 std::string render_batch_script(const Job& job, const Maker& maker);
 
-// The line of any script that tells who has made it.
+// Renders the comment line with version, job file and site profile.
 std::string render_maker(const Maker& maker);
 
-// A line for each: #SBATCH --nodes="2"
+// Renders one line per directive: #SBATCH --nodes="2"
 std::string render_directives(const Pairs& directives);
 
-// Sets the stage for the program: modules, variables, the Python environment. Ends with an empty
-// line unless there is nothing to set.
+// Renders the setup before the program starts: modules, variables, Python environment, container.
+// Every section begins with an empty line; the text is empty if there is nothing to set up.
 std::string render_environment(const Job& job);
 
-// The lines that start the workers of a job and put how they ended into $status; `exec` where the
-// script is replaced.
+// Renders the lines that start the workers and store their exit code in $status, or an `exec` if
+// is_replaced().
 std::string render_launch(const Job& job);
 
-// Whether `lockstep run` takes the place of the script: nothing is to follow, and Slurm shall warn
-// it of the time limit.
+// Whether `lockstep run` replaces the shell of the script (`exec`): no command follows, and Slurm
+// sends a signal before the time limit, which must reach `lockstep run` directly.
 bool is_replaced(const Job& job);
 
-// The job as scancel and scontrol take it, in the words of its shell. A task of an array is named
-// by both numbers: its own may be that of the whole array.
+// Shell expression of the job id for scancel and scontrol. An array task is named ARRAY_TASK: the
+// SLURM_JOB_ID of one of its tasks equals the id of the entire array.
 std::string id_of(const Job& job);
 
 }  // namespace lockstep::slurm

@@ -33,9 +33,9 @@ const Partition* find_partition(const ClusterFacts& facts, const std::string& na
                                    const std::string& source,
                                    const ClusterFacts& facts) {
   const std::vector<std::string> names = names_of(facts.partitions);
-  throw Error(ExitCode::Usage, fmt::format("cannot find the partition '{}'", name))
+  throw Error(ExitCode::Usage, fmt::format("partition '{}' does not exist", name))
       .fact("partition", name, source)
-      .fact("the cluster has", join(names, ", "), "scontrol show partition")
+      .fact("partitions", join(names, ", "), "scontrol show partition")
       .hint(find_closest(name, names).value_or(names.empty() ? "sinfo -s" : names.front()));
 }
 
@@ -47,9 +47,9 @@ void check_account(const Demand& demand, const ClusterFacts& facts) {
   const std::string list = own.names.empty() ? "none" : join(own.names, ", ");
   if (!demand.account) {
     if (own.preferred.empty() && !facts.settings.has_submit_plugin) {
-      throw Error(ExitCode::Usage, "cannot submit without an account: this cluster needs one")
+      throw Error(ExitCode::Usage, "no account given: this cluster requires one")
           .fact("your accounts", list, "sacctmgr show user")
-          .hint(own.names.empty() ? "ask the cluster's support for an account"
+          .hint(own.names.empty() ? "ask the support team for an account"
                                   : fmt::format("account: {}", own.names.front()));
     }
     return;
@@ -57,14 +57,14 @@ void check_account(const Demand& demand, const ClusterFacts& facts) {
   const std::string& name = demand.account->value;
   if (!own.names.empty() &&
       std::find(own.names.begin(), own.names.end(), name) == own.names.end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use the account '{}'", name))
+    throw Error(ExitCode::Usage, fmt::format("account '{}' is not one of your accounts", name))
         .fact("account", name, demand.account->source)
         .fact("your accounts", list, "sacctmgr show user")
         .hint(find_closest(name, own.names).value_or(own.names.front()));
   }
 }
 
-// The partitions that the job names, or the default one.
+// Partitions that the job requests, or the default partition.
 std::vector<const Partition*> partitions_of(const Demand& demand, const ClusterFacts& facts) {
   std::vector<const Partition*> partitions;
   if (demand.partition) {
@@ -116,7 +116,7 @@ void check(const Demand& demand, const ClusterFacts& facts) {
                                            .partition = *partition,
                                            .nodes = nodes_in(facts, partition->name)});
     if (!objection) {
-      return;  // of several partitions one is enough
+      return;  // Slurm starts the job in any of the requested partitions
     }
     if (!first) {
       first = objection;

@@ -12,33 +12,32 @@
 namespace lockstep::slurm {
 namespace {
 
-// The shell would take what follows for a command of its own, on the first node alone.
+// The batch script would run the second command itself, once, on the first node.
 void refuse_several(const JobSettings& settings, const ShellCommand& command) {
   if (command.has_open_quote) {
-    throw settings.refuse("training_cmd", "cannot understand training_cmd: a quote is not closed")
-        .hint(
-            "close it; where the value has ' #', which begins a comment in YAML, quote all of it");
+    throw settings.refuse("training_cmd", "training_cmd has an unclosed quote")
+        .hint("close the quote; if the value contains ' #' (a comment in YAML), quote all of it");
   }
   if (!command.separator.empty()) {
     const bool is_break = command.separator == "a line break";
-    throw settings.refuse("training_cmd", "cannot take more than one command as training_cmd")
-        .fact("reason", fmt::format("{} begins another", command.separator))
-        .hint(is_break ? "training_cmd: > joins the lines below it"
-                       : "pre_exec_command and post_exec_command, or exec_command for all of it");
+    throw settings.refuse("training_cmd", "training_cmd must be a single command")
+        .fact("reason", fmt::format("{} starts another command", command.separator))
+        .hint(is_break ? "training_cmd: >, which joins the following lines"
+                       : "use pre_exec_command and post_exec_command, or only exec_command");
   }
 }
 
-// NAME=VALUE in front of a program is the shell's, and no shell starts the workers.
+// NAME=VALUE before a program is shell syntax, but the workers are started without a shell.
 void refuse_variable(const JobSettings& settings, const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos || !is_variable_name(word.substr(0, equals))) {
     return;
   }
-  throw settings.refuse("training_cmd", fmt::format("cannot start '{}': it is no program", word))
+  throw settings.refuse("training_cmd", fmt::format("cannot start '{}': not a program", word))
       .hint(fmt::format("env: {{{}: {}}}", word.substr(0, equals), word.substr(equals + 1)));
 }
 
-// One that starts workers itself would be started as every worker.
+// A launcher in training_cmd would be started once per worker.
 void refuse_launcher(const JobSettings& settings, const Job& job, const std::string& word) {
   static constexpr auto kOnNodes = std::to_array<std::string_view>(
       {"torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun", "mpiexec", "srun"});
@@ -48,18 +47,17 @@ void refuse_launcher(const JobSettings& settings, const Job& job, const std::str
     return;
   }
   throw settings
-      .refuse("training_cmd", fmt::format("cannot start {} as a worker: it starts workers", name))
-      .fact("workers",
-            fmt::format("{} on each node, each of which would be {}", job.workers_per_node, name))
-      .hint("training_cmd: the training program alone; launcher says who starts it")
-      .hint("exec_command: what shall be run as it is");
+      .refuse("training_cmd", fmt::format("cannot start {} as a worker: it is a launcher", name))
+      .fact("workers", fmt::format("{} per node, each would start {}", job.workers_per_node, name))
+      .hint("training_cmd: only the training program; launcher: selects the launcher")
+      .hint("exec_command: a command that runs unchanged");
 }
 
-// A signal for the workers would go to the end of the pipe.
+// The signal would reach the last process of the pipe instead of the workers.
 void refuse_pipe(const JobSettings& settings, const Job& job) {
   if (job.signal_seconds > 0 || job.launcher == Launcher::Loop) {
-    throw settings.refuse("training_cmd", "cannot signal workers whose output goes into a pipe")
-        .hint("no pipe: std_out keeps what they say");
+    throw settings.refuse("training_cmd", "cannot signal workers behind a pipe")
+        .hint("remove the pipe: std_out stores the output");
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace lockstep::slurm {
 
-// Refuses, with an Error (64), a training_cmd that would not be what the launcher in front of it
-// starts: several commands, a launcher, a variable.
+// Throws an Error (64) if training_cmd is not a single program that a launcher can start: several
+// commands, another launcher, or a variable assignment.
 void check_program(const JobSettings& settings, const Job& job);
 
 }  // namespace lockstep::slurm

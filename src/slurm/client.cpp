@@ -18,7 +18,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// sbatch --test-only says it on stderr, and may warn before.
+// sbatch --test-only prints the estimate to stderr, possibly after warnings.
 std::string find_verdict(std::string_view errors) {
   for (const std::string& line : split(errors, '\n')) {
     const size_t at = line.find("Job ");
@@ -30,7 +30,7 @@ std::string find_verdict(std::string_view errors) {
 }
 
 Error unexpected(std::string_view program, const os::CommandResult& result) {
-  return Error(ExitCode::Unavailable, fmt::format("cannot understand what {} says", program))
+  return Error(ExitCode::Unavailable, fmt::format("unexpected output of {}", program))
       .fact("exit code", std::to_string(result.status.shell_code()), program)
       .fact("stdout", last_words(result.output), program)
       .fact("stderr", last_words(result.errors), program);
@@ -66,7 +66,7 @@ void Client::need_installed() const {
   }
 }
 
-// One program of Slurm's to its end; what it says about Slurm itself is an Error.
+// Runs one Slurm command to its end. Throws if its output reports an outage of Slurm.
 os::CommandResult Client::run(std::vector<std::string> words,
                               const os::CommandOptions& options) const {
   const std::string program = words.at(0);
@@ -144,7 +144,7 @@ std::vector<JobInfo> Client::find_jobs(const std::string& id) const {
   if (!told.status.is_success() && !contains(told.errors, "Invalid job id specified")) {
     throw unexpected("scontrol", told);
   }
-  // Without accounting sacct says so and fails: then nobody knows the job any more.
+  // Without accounting, sacct fails with empty output: the job is then unknown.
   if (!os::find_program("sacct", environment_)) {
     return {};
   }
@@ -156,13 +156,13 @@ std::vector<JobInfo> Client::find_jobs(const std::string& id) const {
 void Client::kill(const std::string& id, std::vector<std::string> words) const {
   const os::CommandResult result = ask(std::move(words));
   if (contains(result.errors, "Access/permission denied")) {
-    throw Error(ExitCode::Usage, fmt::format("cannot cancel job {}: it is not yours", id))
-        .fact("Slurm says", last_words(result.errors), "scancel")
-        .hint(fmt::format("lockstep status {} tells whose it is", id));
+    throw Error(ExitCode::Usage, fmt::format("cannot cancel job {}: permission denied", id))
+        .fact("Slurm reports", last_words(result.errors), "scancel")
+        .hint(fmt::format("lockstep status {} shows its owner", id));
   }
   if (!result.status.is_success()) {
     throw Error(ExitCode::Usage, fmt::format("cannot cancel job {}", id))
-        .fact("Slurm says", last_words(result.errors), "scancel")
+        .fact("Slurm reports", last_words(result.errors), "scancel")
         .hint(fmt::format("lockstep status {}", id));
   }
 }
@@ -183,7 +183,7 @@ Settings Client::settings() const {
   return parse_cluster_settings(must_tell({"scontrol", "show", "config"}));
 }
 
-// The user's default account stands in the user's own record; an association has the others.
+// The user record contains the default account, the associations contain all accounts.
 std::optional<Accounts> Client::find_accounts() const {
   const auto user = os::find_variable(environment_, "USER");
   if (!user || !os::find_program("sacctmgr", environment_)) {

@@ -15,58 +15,58 @@
 
 namespace lockstep::slurm {
 
-// A batch script and how it is handed to sbatch.
+// A batch script and its sbatch options.
 struct Submission {
-  std::string script;                       // its text, with #! and directives
-  std::vector<std::string> arguments = {};  // options of sbatch, which win over directives
-  std::filesystem::path script_file = {};   // read by sbatch instead of the text; empty: none
-  std::filesystem::path directory = {};     // where the job runs; empty: this one
+  std::string script;                       // text, with #! line and directives
+  std::vector<std::string> arguments = {};  // sbatch options; override directives
+  std::filesystem::path script_file = {};   // read by sbatch instead of `script`; empty: none
+  std::filesystem::path directory = {};     // working directory of the job; empty: current
 };
 
-// Slurm's commands as functions.
+// Slurm commands as functions.
 //
-// Every call is a program of Slurm's that ends within `patience`. Where Slurm cannot be had (no
-// such program, no controller, no munge, no answer) each throws an Error (69) that says which.
+// Every call runs one Slurm command with the timeout `patience`. All functions throw an Error (69)
+// with the cause if Slurm is unavailable: no such command, no controller, no munge, no answer.
 class Client {
  public:
   struct Options {
     std::chrono::milliseconds patience = std::chrono::seconds(30);
-    int stop_fd = -1;  // readable: calls throw an Error (130) at once
+    int stop_fd = -1;  // if readable, calls throw an Error (130) immediately
   };
 
-  // Programs are looked up in the PATH of `environment`, jobs submitted with it (but for what
-  // belongs to an enclosing job: submit_environment).
+  // Commands are found in the PATH of `environment`. Jobs inherit it without the variables of an
+  // enclosing job, see submit_environment().
   explicit Client(os::Environment environment) : Client(std::move(environment), Options()) {}
   Client(os::Environment environment, Options options);
 
   // Whether this machine has sbatch.
   bool is_installed() const;
 
-  // Throws the Error (69) for a machine without sbatch.
+  // Throws an Error (69) if this machine has no sbatch.
   void need_installed() const;
 
-  // The new job's number. Throws an Error (64) with the translated reason when Slurm refuses it.
+  // Returns the job id. Throws an Error (64) with an explanation if Slurm rejects the job.
   std::string submit(const Submission& submission) const;
 
-  // sbatch --test-only: what Slurm says to it ("Job 12 to start at ..."); submits nothing. Throws
-  // as submit().
+  // Runs sbatch --test-only and returns its estimate ("Job 12 to start at ..."); does not submit.
+  // Throws like submit().
   std::string test(const Submission& submission) const;
 
-  // The job, or all tasks of an array, from slurmctld or, where that has forgotten it, from
-  // accounting; none: nobody knows it.
+  // Returns the job, or all tasks of an array, from slurmctld or, if it was already purged there,
+  // from accounting. Empty if the job is unknown to both.
   std::vector<JobInfo> find_jobs(const std::string& id) const;
 
-  // Ends a job, or sends a signal ("TERM") to its steps, with `is_full` also to its script. Throws
-  // an Error (64) for a job that is not there, has ended or is not the user's.
+  // cancel() ends a job. signal() sends a signal ("TERM") to its steps, with `is_full` also to its
+  // script. Both throw an Error (64) if the job is unknown, has ended or belongs to another user.
   void cancel(const std::string& id) const;
   void signal(const std::string& id, const std::string& name, bool is_full) const;
 
   Settings settings() const;
 
-  // All that check() needs.
+  // Collects the facts for check().
   ClusterFacts facts() const;
 
-  // What srun can start MPI programs with; empty when it does not tell.
+  // MPI types of srun; empty if srun does not list them.
   std::vector<std::string> mpi_types() const;
 
  private:
@@ -81,7 +81,7 @@ class Client {
   Options options_;
 };
 
-// "123", "123;cluster" or "Submitted batch job 123": the number, if there is one.
+// Finds the job id in "123", "123;cluster" or "Submitted batch job 123".
 std::optional<std::string> find_job_id(std::string_view output);
 
 }  // namespace lockstep::slurm

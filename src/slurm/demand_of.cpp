@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kKibi = 1024;
 constexpr int64_t kMostMebibytes = int64_t{1} << 40;
 
-// As the directive has it, where that is what the key says.
+// Value of a key, if the directive has the same value: `sbatch:` can override the key.
 std::optional<Asked<std::string>> find_asked(const Job& job,
                                              const JobSettings& settings,
                                              const char* key,

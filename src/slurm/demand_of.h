@@ -10,11 +10,11 @@
 
 namespace lockstep::slurm {
 
-// What a job asks of the cluster, each with its place in the job's file. What `sbatch:` says in
-// place of a key is left to sbatch --test-only.
+// Resources that a job requests, each with its source in the job file. Values that `sbatch:`
+// overrides are left to sbatch --test-only.
 Demand demand_of(const Job& job, const JobSettings& settings);
 
-// "16G" in MiB; a number alone is MiB. Nothing for what is no size.
+// Converts "16G" to MiB; a number without a unit is in MiB. Empty if the text is not a size.
 std::optional<int64_t> find_mebibytes(std::string_view text);
 
 }  // namespace lockstep::slurm

@@ -14,7 +14,7 @@ namespace {
 
 using Directives = std::map<std::string, std::string>;
 
-// Keys that are handed on as they are, and what sbatch calls them.
+// Keys that are passed to sbatch unchanged, with the name of the sbatch option.
 struct Plain {
   const char* key;
   const char* option;
@@ -38,39 +38,39 @@ void require_plain(const JobSettings& settings, std::string_view key, std::strin
   slurm::require_plain(key, value, settings.source_of(key));
 }
 
-// GPUs of each node or task: "4", "a100:4".
+// GPUs per node or task: "4", "a100:4".
 std::string gpus_of(const JobSettings& settings, const Job& job, bool is_per_task) {
   const std::string type = settings.text("gpu_type");
   require_plain(settings, "gpu_type", type);
   const int count = is_per_task ? job.gpus_per_node / job.tasks_per_node : job.gpus_per_node;
   if (is_per_task && count * job.tasks_per_node != job.gpus_per_node) {
-    throw settings.refuse("gpu_request", "cannot give each task the same number of GPUs")
+    throw settings.refuse("gpu_request", "GPUs cannot be divided evenly among the tasks")
         .fact("GPUs",
-              fmt::format("{} on each node", job.gpus_per_node),
+              fmt::format("{} per node", job.gpus_per_node),
               settings.source_of("gpus_per_node"))
-        .fact("tasks", fmt::format("{} on each node", job.tasks_per_node))
+        .fact("tasks", fmt::format("{} per node", job.tasks_per_node))
         .hint("gpu_request: gpus-per-node");
   }
   return type.empty() ? std::to_string(count) : fmt::format("{}:{}", type, count);
 }
 
-// No shell reads the lines of sbatch's: "$HOME/a.out" would be a directory of the name '$HOME'.
+// No shell expands #SBATCH lines: "$HOME/a.out" would be a directory with the name '$HOME'.
 void require_literal(const JobSettings& settings, std::string_view key, const std::string& value) {
   require_plain(settings, key, value);
   if (value.find_first_of("$`") != std::string::npos || value.starts_with("~/")) {
-    throw settings.refuse(key, fmt::format("cannot have the shell replace something in {}", key))
-        .fact("reason", "sbatch reads it, and takes '$', '`' and '~' as they are")
-        .hint("write it out; in file names, %u is the user, %x the job's name");
+    throw settings.refuse(key, fmt::format("shell expansion is not available in {}", key))
+        .fact("reason", "sbatch does not expand '$', '`' and '~'")
+        .hint("write the value out; in file names, %u is the user and %x the job name");
   }
 }
 
-// It becomes part of file names, and of the script's own text.
+// The job name becomes part of file names and of the script.
 void require_name(const JobSettings& settings, const std::string& name) {
   require_literal(settings, "job_name", name);
   if (name.find_first_of("/%") != std::string::npos) {
-    throw settings.refuse("job_name", "cannot name files after this job")
-        .fact("reason", "its name has '/' or '%'")
-        .hint("a name without them");
+    throw settings.refuse("job_name", "job_name cannot be part of a file name")
+        .fact("reason", "it contains '/' or '%'")
+        .hint("use a name without these characters");
   }
 }
 
@@ -78,7 +78,7 @@ void check_memory(const JobSettings& settings) {
   const auto memory = settings.find_text("memory");
   if (memory && !find_mebibytes(*memory)) {
     throw Error(ExitCode::Usage, fmt::format("cannot understand memory '{}'", *memory))
-        .fact("expected", "a whole number with K, M, G or T behind it; M where there is none")
+        .fact("expected", "an integer with the unit K, M, G or T; M without a unit")
         .fact("found", fmt::format("'{}'", *memory), settings.source_of("memory"))
         .hint("memory: 64G");
   }
@@ -102,21 +102,21 @@ void ask_for_gpus(const JobSettings& settings, const Job& job, Directives& direc
   }
 }
 
-// The launcher's line counts on the sizes.
+// The launch command depends on these sizes, so they must come from the keys.
 void refuse_size(const JobSettings& settings, const std::string& name, const std::string& text) {
   static const std::map<std::string, std::string> kSizes = {
       {"nodes", "num_nodes"},
       {"ntasks", "workers_per_node"},
       {"ntasks-per-node", "workers_per_node"}};
   if (const auto size = kSizes.find(name); size != kSizes.end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot take --{} from 'sbatch'", name))
+    throw Error(ExitCode::Usage, fmt::format("--{} is not allowed in 'sbatch'", name))
         .fact("found", fmt::format("'{}'", text), settings.source_of("sbatch"))
-        .fact("reason", "the line that starts the workers knows the keys alone")
+        .fact("reason", "the launch command is derived from the keys")
         .hint(fmt::format("{}: COUNT", size->second));
   }
 }
 
-// "--switches=2", "--nice": what it is called and what it says.
+// Parses "--switches=2" or "--nice" into name and value.
 void add_raw(const JobSettings& settings, const std::string& text, Directives& directives) {
   const size_t equals = text.find('=');
   const std::string name = text.starts_with("--") ? text.substr(2, equals - 2) : "";
@@ -124,14 +124,14 @@ void add_raw(const JobSettings& settings, const std::string& text, Directives& d
       !name.empty() &&
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
   if (!is_name) {
-    throw Error(ExitCode::Usage, fmt::format("cannot hand on '{}' to sbatch", text))
+    throw Error(ExitCode::Usage, fmt::format("'{}' is not an sbatch option", text))
         .fact("expected", "--name or --name=value")
         .fact("found", fmt::format("'{}'", text), settings.source_of("sbatch"))
         .hint("sbatch: [\"--switches=1\"]");
   }
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (value.find(" -") != std::string::npos) {
-    throw Error(ExitCode::Usage, "cannot hand on several options to sbatch as one")
+    throw Error(ExitCode::Usage, "each sbatch option must be a separate list item")
         .fact("found", fmt::format("'{}'", text), settings.source_of("sbatch"))
         .hint("sbatch: [--nice=10, --hold]");
   }
@@ -144,9 +144,9 @@ void add_raw(const JobSettings& settings, const std::string& text, Directives& d
 
 void require_plain(std::string_view key, std::string_view value, std::string_view source) {
   if (value.find_first_of("\"\\\r\n") != std::string_view::npos) {
-    throw Error(ExitCode::Usage, fmt::format("cannot put {} into a line of sbatch's", key))
-        .fact("reason", "it has a quote, a backslash or a line break", source)
-        .hint("a value without them");
+    throw Error(ExitCode::Usage, fmt::format("{} contains a character that is not allowed", key))
+        .fact("reason", "an #SBATCH line cannot contain quotes, backslashes or line breaks", source)
+        .hint("use a value without these characters");
   }
 }
 
@@ -199,7 +199,7 @@ Pairs make_directives(const JobSettings& settings, const Job& job) {
   if (settings.flag("exclusive")) {
     directives["exclusive"] = "";
   }
-  // What has been written stays when the job begins again.
+  // A requeued job must not truncate the output of its previous start.
   directives["open-mode"] = "append";
   directives[job.is_requeued ? "requeue" : "no-requeue"] = "";
   if (job.signal_seconds > 0) {

@@ -5,15 +5,15 @@
 
 namespace lockstep::slurm {
 
-// What the job asks of sbatch, sorted by name: its sizes and names, then what `sbatch:` adds or
-// replaces. Throws an Error (64) for what is no option.
+// Makes the directives of the job, sorted by name. The items of `sbatch:` add directives or
+// override those of the keys. Throws an Error (64) for an item that is not an option.
 Pairs make_directives(const JobSettings& settings, const Job& job);
 
-// Throws an Error (64) with the `source` for a value that would end the line of its directive, or
-// its quotes, and begin something else.
+// Throws an Error (64) with `source` if the value contains a character that would end the directive
+// or its quotes.
 void require_plain(std::string_view key, std::string_view value, std::string_view source);
 
-// A path with -%j before its last dot unless it tells the job apart already.
+// Inserts -%j (or -%A_%a) before the extension, unless the path already contains the job id.
 std::string with_job_id(const std::string& path, bool is_array);
 
 }  // namespace lockstep::slurm

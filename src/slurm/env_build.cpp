@@ -31,7 +31,7 @@ const Words kForVenv = {"python",
                         "nccl_home"};
 const Words kForApptainer = {"definition", "image", "build_options"};
 
-// The entries of a file by what they mean.
+// Typed access to the entries of an environment file.
 class Entries {
  public:
   explicit Entries(const config::Node& map) : map_(map) {}
@@ -60,7 +60,7 @@ class Entries {
     const config::Node* node = find(key);
     return node == nullptr ? "default" : config::describe(node->place);
   }
-  // One of two words; the first is the standard.
+  // Whether the value is `second` rather than `first`, the default; other words are an error.
   bool is_second(std::string_view key, std::string_view first, std::string_view second) const {
     const std::string word = text(key, first);
     if (word != first && word != second) {
@@ -74,15 +74,14 @@ class Entries {
   const config::Node& map_;
 };
 
-// A key of the other kind means nothing here, and whoever wrote it expects something.
+// A key of the other kind would have no effect, which its author does not expect.
 void require_no(const Entries& entries, const Words& keys, std::string_view kind) {
   for (const std::string& key : keys) {
     if (const config::Node* node = entries.find(key)) {
-      throw Error(
-          ExitCode::Usage,
-          fmt::format("cannot use {} to build {} {}", key, kind == "image" ? "an" : "a", kind))
+      throw Error(ExitCode::Usage,
+                  fmt::format("{} has no effect on {} {}", key, kind == "image" ? "an" : "a", kind))
           .fact("found", fmt::format("{}: ...", key), config::describe(node->place))
-          .hint(fmt::format("kind: {}, or without {}", kind == "venv" ? "apptainer" : "venv", key));
+          .hint(fmt::format("kind: {}, or remove {}", kind == "venv" ? "apptainer" : "venv", key));
     }
   }
 }
@@ -108,7 +107,7 @@ void read_stage(const Entries& entries, Job& job) {
   take_variables(all_variables(entries), job);
 }
 
-// "--find-links wheels" is two words of pip's, however it was written.
+// pip expects "--find-links wheels" as two arguments; a list item can contain both.
 Words options_of(const Entries& entries, std::string_view key) {
   Words words;
   for (const std::string& line : entries.lines(key)) {
@@ -123,7 +122,7 @@ Words options_of(const Entries& entries, std::string_view key) {
   return words;
 }
 
-// true, false or a version.
+// The value is true, false or a version.
 void read_horovod(const Entries& entries, EnvBuild& build) {
   const std::string text = entries.text("horovod", "false");
   const bool is_version = !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0 &&
@@ -132,7 +131,7 @@ void read_horovod(const Entries& entries, EnvBuild& build) {
   build.horovod_version = is_version ? text : "";
   build.nccl_home = entries.text("nccl_home");
   if (!build.nccl_home.empty() && !build.has_horovod) {
-    throw Error(ExitCode::Usage, "cannot use nccl_home without Horovod")
+    throw Error(ExitCode::Usage, "nccl_home requires horovod")
         .fact("found", fmt::format("nccl_home: {}", build.nccl_home), entries.place("nccl_home"))
         .hint("horovod: true");
   }
@@ -154,8 +153,8 @@ void read_image(const Entries& entries, EnvBuild& build) {
   build.source = entries.text("image");
   build.build_options = options_of(entries, "build_options");
   if (build.definition.empty() == build.source.empty()) {
-    throw Error(ExitCode::Usage, "cannot tell what to build the image from")
-        .fact("expected", "definition or image, one of them")
+    throw Error(ExitCode::Usage, "the image needs exactly one source")
+        .fact("expected", "either definition or image")
         .fact("found",
               build.source.empty() ? "neither" : "both",
               build.source.empty() ? config::describe(entries.map().place) : entries.place("image"))
@@ -202,7 +201,7 @@ void read_job(const Entries& entries, EnvBuild& build) {
   directives["output"] = with_job_id(
       directive_of(entries, "std_out", "slurm-job-logs/" + build.job.name + ".out"), false);
   std::erase_if(directives, [](const auto& directive) { return directive.second.empty(); });
-  // Building again what is half built helps nobody.
+  // A requeued build would find its own unfinished environment and fail.
   directives["no-requeue"] = "";
   build.job.directives = {directives.begin(), directives.end()};
 }
@@ -213,11 +212,11 @@ std::string read_path(const Entries& entries) {
     path.pop_back();
   }
   if (path.find_first_of("\r\n") != std::string::npos) {
-    throw config::not_understood(*entries.find("path"), "path", "one line")
+    throw config::not_understood(*entries.find("path"), "path", "a path without line breaks")
         .hint("path: envs/torch");
   }
   if (path.empty() || path == "/" || path == "." || path == "..") {
-    throw Error(ExitCode::Usage, "cannot build an environment without its own path")
+    throw Error(ExitCode::Usage, "path must name a new directory or file")
         .fact("found",
               path.empty() ? "no path" : fmt::format("path: {}", path),
               path.empty() ? config::describe(entries.map().place) : entries.place("path"))

@@ -12,73 +12,71 @@
 #include "slurm/batch_script.h"
 #include "slurm/job.h"
 
-// Environments that programs run in, made by a script: a virtual environment of Python's, or an
-// image of Apptainer's.
+// Environments for programs, built by a script: a Python virtual environment or an Apptainer image.
 namespace lockstep::slurm {
 
 enum class BuildKind { Venv, Apptainer };
 
-// What shall be built, and where, as a file asks for it.
+// The content of an environment file.
 struct EnvBuild {
   BuildKind kind = BuildKind::Venv;
   bool is_submitted = true;
-  bool has_system_packages = false;  // a virtual environment that sees those of its python too
+  bool has_system_packages = false;  // venv --system-site-packages
   bool has_horovod = false;
   bool may_cache_in_home = false;
-  std::string path;  // of the environment's directory, or of the image
-  Job job;  // its name, directives, modules and variables; where it is not submitted the latter
-            // only
+  std::string path;  // directory of the environment, or file of the image
+  Job job;  // name, directives, modules and variables; a local build uses only the last two
 
-  // A virtual environment.
+  // Virtual environment.
   std::string python;
   std::vector<std::string> packages;
-  std::string requirements;  // a file; empty: none
+  std::string requirements;  // file; empty: none
   std::vector<std::string> pip_options;
   std::string horovod_version;  // empty: the newest
   std::string nccl_home;        // empty: Horovod is built for CPUs
 
-  // An image: from a definition file or from another image, docker://NAME.
+  // Image: from a definition file or from another image, docker://NAME.
   std::string definition;
   std::string source;
   std::vector<std::string> build_options;
 
-  // What pip or Apptainer keep for the next time; empty: pip's own place.
+  // Cache directory of pip or Apptainer; empty: the default of pip.
   std::string cache_dir;
 
-  // Where those were said that are checked against the disk later.
+  // Sources of the keys that are later checked against the file system.
   std::string place_of(std::string_view key) const;
   Pairs places;
 };
 
-// Throws an Error (64) with the place of what is not understood.
+// Throws an Error (64) with the position of an invalid entry.
 EnvBuild read_env_build(const config::Node& map);
 
-// The variables that must not be shown, for the environment that the script is run with.
+// Variables that must not appear in the script; they are passed in its environment.
 Pairs secrets_of_env_build(const config::Node& map);
 
-// What the disk says to it.
+// choose_cache() selects a directory for the Apptainer cache if none is given: next to the image,
+// or below $SCRATCH or $TMPDIR if the image is in the home directory, because the cache would fill
+// its quota. Throws an Error (64) for a cache_dir in the home directory without cache_in_home.
 //
-// Chooses a directory for Apptainer's cache where none is named: beside the image, unless that is
-// in the home, whose quota it would fill; then below $SCRATCH or $TMPDIR. Throws an Error (64) for
-// a cache in the home that was not asked for, a file that is named and not there, and, unless
-// `is_forced`, for an environment that is there already.
+// check_files() throws an Error (64) if a given file does not exist and, unless `is_forced`, if the
+// environment already exists.
 void choose_cache(EnvBuild& build,
                   const os::Environment& environment,
                   const std::filesystem::path& here);
 void check_files(const EnvBuild& build, const os::Environment& environment, bool is_forced);
 
-// A path with ~/, $NAME and ${NAME} replaced; nothing where one is not set.
+// Expands ~/, $NAME and ${NAME} in a path. Empty if a variable is not set.
 std::optional<std::filesystem::path> find_expanded(std::string_view text,
                                                    const os::Environment& environment);
 
-// What the script is made with beside its build.
+// Additional input of render_env_build().
 struct BuildMeans {
   Maker maker;
-  std::string lockstep;  // this launcher's path
+  std::string lockstep;  // path of this executable
   bool is_forced = false;
 };
 
-// Pure: the same build gives the same text.
+// Renders the build script. Pure function: the same build gives the same text.
 std::string render_env_build(const EnvBuild& build, const BuildMeans& means);
 
 }  // namespace lockstep::slurm

@@ -35,14 +35,14 @@ void require_file(const EnvBuild& build,
   const auto path = name.empty() ? std::nullopt : find_expanded(name, environment);
   std::error_code ignored;
   if (path && !fs::is_regular_file(*path, ignored)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot find the {} file", key))
+    throw Error(ExitCode::Usage, fmt::format("the {} file does not exist", key))
         .fact("file", path->string(), build.place_of(key))
-        .fact("reason", fs::exists(*path, ignored) ? "it is no file" : "it is not there")
-        .hint(fmt::format("{}: another path, seen from here", key));
+        .fact("reason", fs::exists(*path, ignored) ? "not a regular file" : "no such file")
+        .hint(fmt::format("{}: a path relative to this directory", key));
   }
 }
 
-// Takes NAME or {NAME}, which follows a dollar, from the front of `text`; its value.
+// Removes NAME or {NAME}, the text after a dollar, from the front of `text`. Returns its value.
 std::optional<std::string> take_variable(std::string_view& text,
                                          const os::Environment& environment) {
   const bool has_brace = text.starts_with('{');
@@ -96,7 +96,7 @@ void choose_cache(EnvBuild& build, const os::Environment& environment, const fs:
   };
   if (!build.cache_dir.empty()) {
     if (is_in_home(build.cache_dir) && !build.may_cache_in_home) {
-      throw Error(ExitCode::Usage, "cannot keep the cache in the home, whose quota it would fill")
+      throw Error(ExitCode::Usage, "the cache would fill the quota of the home directory")
           .fact("cache_dir", build.cache_dir, build.place_of("cache_dir"))
           .fact("home", home->string(), "HOME")
           .hint("cache_dir: $SCRATCH/cache, or cache_in_home: true");
@@ -104,7 +104,7 @@ void choose_cache(EnvBuild& build, const os::Environment& environment, const fs:
     return;
   }
   if (build.kind == BuildKind::Venv) {
-    return;  // pip's own place
+    return;  // pip uses its default
   }
   std::vector<std::string> places = {
       (fs::path(build.path).parent_path() / "apptainer-cache").string()};
@@ -127,11 +127,11 @@ void check_files(const EnvBuild& build, const os::Environment& environment, bool
   if (!is_forced && path && fs::exists(*path, ignored)) {
     const bool is_unfinished = fs::exists(*path / "lockstep.unfinished", ignored);
     throw Error(ExitCode::Usage,
-                is_unfinished ? "cannot build where another build has begun"
-                              : "cannot build where something is already")
+                is_unfinished ? "another build of this environment has started"
+                              : "the environment already exists")
         .fact("path", path->string(), build.place_of("path"))
-        .hint(is_unfinished ? "--force, if no job is building it any more"
-                            : "--force replaces it; or another path");
+        .hint(is_unfinished ? "--force, if no job is still building it"
+                            : "--force to replace it, or another path");
   }
 }
 

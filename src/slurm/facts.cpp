@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kSecondsPerMinute = 60;
 
-// Commas within parentheses do not part: "gpu:a100:4(S:0,2)".
+// Splits at commas outside of parentheses: "gpu:a100:4(S:0,2)" is one item.
 std::vector<std::string> split_gres(std::string_view text) {
   std::vector<std::string> pieces(1);
   int depth = 0;
@@ -123,7 +123,7 @@ Settings parse_cluster_settings(std::string_view text) {
   const std::string storage = value_of(settings, "AccountingStorageType");
   return {.cluster = value_of(settings, "ClusterName"),
           .version = value_of(settings, "SLURM_VERSION"),
-          // The others bring associations with them.
+          // Slurm enables associations implicitly for the other values.
           .enforces_accounts = is_enforced("associations") || is_enforced("limits") ||
                                is_enforced("qos") || is_enforced("safe") || is_enforced("wckeys") ||
                                is_enforced("all"),
@@ -139,7 +139,7 @@ std::vector<std::string> parse_mpi_types(std::string_view text) {
     if (has_versions) {
       line.erase(0, kVersions.size());
     } else if (line.empty() || (line.front() != '\t' && line.front() != ' ')) {
-      continue;  // "MPI plugin types are..."
+      continue;  // heading: "MPI plugin types are..."
     }
     std::replace(line.begin(), line.end(), '\t', ' ');
     std::replace(line.begin(), line.end(), ',', ' ');

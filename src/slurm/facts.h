@@ -7,17 +7,17 @@
 #include <string_view>
 #include <vector>
 
-// What a cluster has, as scontrol tells it.
+// Resources of a cluster, parsed from the output of scontrol.
 namespace lockstep::slurm {
 
 struct GpuCount {
-  std::string type;  // empty: not told
+  std::string type;  // empty: unknown
   int count = 0;
 
   bool operator==(const GpuCount&) const = default;
 };
 
-// "gpu:a100:4(S:0-1),gpu:h100:2,shard:8"; what is no GPU is left out.
+// Parses "gpu:a100:4(S:0-1),gpu:h100:2,shard:8"; other resources are skipped.
 std::vector<GpuCount> parse_gpus(std::string_view gres);
 
 struct Node {
@@ -36,28 +36,28 @@ struct Partition {
   std::string state;  // "UP", "DOWN", "DRAIN", "INACTIVE"
   int nodes = 0;
   int min_nodes = 0;
-  std::optional<int> max_nodes;        // that a job may have; absent: all
+  std::optional<int> max_nodes;        // per job; absent: no limit
   std::optional<int64_t> max_minutes;  // absent: no limit
   std::optional<int64_t> default_minutes;
-  std::vector<std::string> accounts;  // the only ones that may use it; empty: all
-  std::vector<std::string> qos;       // likewise
+  std::vector<std::string> accounts;  // allowed accounts; empty: all
+  std::vector<std::string> qos;       // allowed QOS; empty: all
 };
 
-// One line each of `scontrol -o show node` and `scontrol -o show partition`.
+// Parse the output of `scontrol -o show node` and `scontrol -o show partition`.
 std::vector<Node> parse_nodes(std::string_view text);
 std::vector<Partition> parse_partitions(std::string_view text);
 
-// What `scontrol show config` tells that matters here.
+// The relevant part of `scontrol show config`.
 struct Settings {
   std::string cluster;
   std::string version;
   bool enforces_accounts = false;  // AccountingStorageEnforce has associations
-  bool has_submit_plugin = false;  // a site's rules may choose partition and account by themselves
-  bool has_accounting = false;     // somebody keeps what jobs have done
+  bool has_submit_plugin = false;  // a site plugin can choose partition and account
+  bool has_accounting = false;     // finished jobs are stored in a database
 };
 Settings parse_cluster_settings(std::string_view text);
 
-// A user's accounts, and the one that is taken when a job names none.
+// Accounts of a user, and the default account.
 struct Accounts {
   std::vector<std::string> names;
   std::string preferred;  // empty: none
@@ -67,10 +67,10 @@ struct ClusterFacts {
   Settings settings;
   std::vector<Partition> partitions;
   std::vector<Node> nodes;
-  std::optional<Accounts> accounts;  // absent: nobody could tell
+  std::optional<Accounts> accounts;  // absent: unknown
 };
 
-// The kinds of MPI that `srun --mpi=list` names: "none", "pmi2", "pmix", "pmix_v4".
+// Parses the output of `srun --mpi=list`: "none", "pmi2", "pmix", "pmix_v4".
 std::vector<std::string> parse_mpi_types(std::string_view text);
 
 }  // namespace lockstep::slurm

@@ -69,7 +69,7 @@ std::string value_of(const Fields& fields, std::string_view name) {
 }
 
 int64_t count_of(const Fields& fields, std::string_view name, int64_t missing) {
-  constexpr int64_t kThousand = 1024;  // Slurm's K
+  constexpr int64_t kThousand = 1024;  // K as in Slurm
   const std::string value = value_of(fields, name);
   const size_t digits = std::min(value.find_first_not_of("0123456789"), value.size());
   const auto number = find_integer(std::string_view(value).substr(0, digits));

@@ -7,23 +7,23 @@
 #include <string_view>
 #include <vector>
 
-// What scontrol prints, taken apart.
+// Parsers for the output of scontrol.
 namespace lockstep::slurm {
 
 using Fields = std::map<std::string, std::string, std::less<>>;
 
-// "JobId=1 JobName=a b UserId=hpc(2001)", one line of `scontrol -o`: a name begins with a capital
-// letter, so that values may have spaces ("OS=Linux 6.1 #1 SMP"), and, where two are the same, the
-// first counts. "(null)", "N/A", "None" and "Unknown" are empty.
+// Parses one line of `scontrol -o`: "JobId=1 JobName=a b UserId=hpc(2001)". Names begin with a
+// capital letter, so values can contain spaces ("OS=Linux 6.1 #1 SMP"). Of two fields with the same
+// name, the first is used. "(null)", "N/A", "None", "NONE" and "Unknown" become empty.
 Fields parse_fields(std::string_view line);
 
-// "ClusterName             = lab", the lines of `scontrol show config`.
+// Parses the lines of `scontrol show config`: "ClusterName             = lab".
 Fields parse_settings(std::string_view text);
 
-// Empty when there is none.
+// Empty if there is no such field.
 std::string value_of(const Fields& fields, std::string_view name);
 
-// A count such as "4", "64K" or "2-2" (the first); `missing` when there is none.
+// Reads a count: "4", "64K" or "2-2" (the first number). Returns `missing` if there is none.
 int64_t count_of(const Fields& fields, std::string_view name, int64_t missing = 0);
 
 }  // namespace lockstep::slurm

@@ -79,16 +79,16 @@ std::string array_of(const JobInfo& job) {
 
 std::string how_it_failed(const JobInfo& job) {
   if (job.exit.signal == kOutputSignal && job.exit.code == 0) {
-    return fmt::format("Slurm could not write its output file {}; is the directory there?",
+    return fmt::format("Slurm could not write the output file {}; does the directory exist?",
                        job.output);
   }
   if (job.exit.signal != 0) {
-    return fmt::format("its script was ended by {}", os::signal_name(job.exit.signal));
+    return fmt::format("its script was killed by {}", os::signal_name(job.exit.signal));
   }
   return fmt::format("exit code {}", shell_code(job.state, job.exit));
 }
 
-// What happened, without how long it took.
+// The end of a job, without its duration.
 std::string end_of(const JobInfo& job) {
   switch (job.state) {
     case JobState::Completed:
@@ -99,15 +99,15 @@ std::string end_of(const JobInfo& job) {
       return "was cancelled";
     case JobState::TimedOut:
       return job.limit_seconds && *job.limit_seconds != kUnlimited
-                 ? fmt::format("ran out of its time, {}",
+                 ? fmt::format("reached its time limit of {}",
                                format_minutes(*job.limit_seconds / kSecondsPerMinute))
-                 : "ran out of its time";
+                 : "reached its time limit";
     case JobState::NodeFailed:
-      return fmt::format("was ended by the failure of a node{}", nodes_of(job));
+      return fmt::format("was ended by a node failure{}", nodes_of(job));
     case JobState::BootFailed:
       return fmt::format("has failed: a node did not boot{}", nodes_of(job));
     case JobState::OutOfMemory:
-      return "ran out of memory: it used more than it had asked for";
+      return "ran out of memory: it used more than it requested";
     case JobState::Preempted:
       return "was preempted by a job with a higher priority";
     case JobState::MissedDeadline:
@@ -125,16 +125,16 @@ bool is_all_over(std::span<const JobInfo> jobs) {
 [[noreturn]] void refuse(const std::string& id, bool was_seen) {
   if (was_seen) {
     throw Error(ExitCode::Unavailable,
-                fmt::format("cannot tell how job {} ended: Slurm has forgotten it", id))
-        .fact("accounting", "tells nothing of it", "sacct")
-        .hint("its output file");
+                fmt::format("the result of job {} is unknown: Slurm has purged it", id))
+        .fact("accounting", "no record", "sacct")
+        .hint("see the output file of the job");
   }
-  throw Error(ExitCode::Usage, fmt::format("cannot find the job {}", id))
-      .fact("Slurm says", "it knows no such job, or not any more", "scontrol, sacct")
-      .hint("squeue --me, which lists your jobs");
+  throw Error(ExitCode::Usage, fmt::format("job {} does not exist", id))
+      .fact("Slurm reports", "unknown job id, or the job was purged", "scontrol, sacct")
+      .hint("squeue --me lists your jobs");
 }
 
-// Looks again and again, and tells what has changed.
+// Polls Slurm until the job ends and reports changes.
 class Following {
  public:
   Following(const std::string& id, const FollowMeans& means) : id_(id), means_(means) {}
@@ -157,7 +157,7 @@ class Following {
   }
 
  private:
-  // Nothing while Slurm is out of reach.
+  // Empty while Slurm is unreachable.
   std::optional<std::vector<JobInfo>> find_jobs() {
     try {
       std::vector<JobInfo> jobs = means_.look();
@@ -177,7 +177,8 @@ class Following {
     }
   }
 
-  // Passes an error on that will not go away by waiting.
+  // Rethrows an error, unless it is an outage that can end while we wait. The outages of Slurm are
+  // recognized by their first words, see outages.cpp.
   void bear(const Error& error) {
     const double now = means_.now();
     const double since = silent_since_.value_or(now);
@@ -187,7 +188,7 @@ class Following {
       throw Error(error);
     }
     if (!silent_since_) {
-      means_.tell(fmt::format("{}; asking again", error.sentence()));
+      means_.tell(fmt::format("{}; retrying", error.sentence()));
       silent_since_ = now;
     }
   }
@@ -205,7 +206,7 @@ class Following {
 
   void tell_leaving() {
     means_.tell(
-        fmt::format("job {} goes on; lockstep status --wait {} follows it, lockstep cancel {} "
+        fmt::format("job {} continues; lockstep status --wait {} follows it, lockstep cancel {} "
                     "ends it",
                     id_,
                     id_,
@@ -260,7 +261,7 @@ std::string end_sentence(std::span<const JobInfo> jobs) {
 }
 
 milliseconds pause_after(double seconds) {
-  constexpr double kShare = 0.1;  // a change is seen when a tenth more of the time has passed
+  constexpr double kShare = 0.1;  // poll interval relative to the time since the last change
   constexpr double kLeast = 300;
   constexpr double kMost = 15000;
   return milliseconds(static_cast<int64_t>(std::clamp(seconds * 1000 * kShare, kLeast, kMost)));

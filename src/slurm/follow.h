@@ -12,39 +12,39 @@
 
 namespace lockstep::slurm {
 
-// What is told of a job that is followed.
+// Progress of a followed job.
 struct Progress {
   std::string headline;  // "job 12 is pending: all suitable nodes are busy (Resources)"
-  std::string moment;    // what changes all the time: "3 min 20 s of 01:00:00"; may be empty
+  std::string moment;    // changes continuously: "3 min 20 s of 01:00:00"; can be empty
 };
 Progress progress_of(std::span<const JobInfo> jobs);
 
-// "3 min 20 s of 01:00:00"; empty when nobody tells.
+// "3 min 20 s of 01:00:00"; empty if the run time is unknown.
 std::string elapsed_of(const JobInfo& job);
 
-// "job 12 has failed: exit code 5, after 3 min 20 s"; of an array how many ended how.
+// "job 12 has failed: exit code 5, after 3 min 20 s"; for an array, the number of tasks per state.
 std::string end_sentence(std::span<const JobInfo> jobs);
 
-// What following needs from the world; a test makes it go faster.
+// Interface of follow() to Slurm, clock and console. Tests replace it.
 struct FollowMeans {
-  // The job as Slurm tells it now; may throw.
+  // Current state of the job; can throw.
   std::function<std::vector<JobInfo>()> look;
-  // Waits; false when the user wants to leave.
+  // Waits. Returns false if the user wants to leave.
   std::function<bool(std::chrono::milliseconds)> pause;
   std::function<double()> now;                   // seconds since the epoch
-  std::function<void(const Progress&)> show;     // for the moment
-  std::function<void(const std::string&)> tell;  // a line that stays
+  std::function<void(const Progress&)> show;     // transient line
+  std::function<void(const std::string&)> tell;  // permanent line
 };
 
-// Follows a job until it has ended and returns its code (shell_code), or, when the user leaves
-// first, says how to go on and returns nothing: the job goes on. Slurm may be out of reach for a
-// while: it is asked again for kPatienceSeconds. Throws an Error (64) for a job that nobody knows,
-// and (69) for one that Slurm has forgotten meanwhile, or when Slurm does not come back.
+// Follows a job to its end and returns its exit code, see shell_code(). If the user leaves first,
+// prints how to continue and returns nothing; the job continues. If Slurm becomes unreachable,
+// retries for kPatienceSeconds. Throws an Error (64) if the job is unknown, and (69) if Slurm
+// purged it in the meantime or stays unreachable.
 inline constexpr double kPatienceSeconds = 600;
 std::optional<int> follow(const std::string& id, const FollowMeans& means);
 
-// How long to wait before Slurm is asked again, `seconds` after the last change: often at first,
-// and never so often that a controller minds.
+// Poll interval, `seconds` after the last change: short at first, then longer, to limit the load on
+// the controller.
 std::chrono::milliseconds pause_after(double seconds);
 
 }  // namespace lockstep::slurm

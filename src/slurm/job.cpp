@@ -23,7 +23,7 @@ const std::vector<std::string>& strategies() {
   return kNames;
 }
 
-// All variables that the job shall have: those of `env`, and the proxies in both spellings.
+// Variables of the job: those of `env`, and the proxies in lower and upper case.
 Pairs all_variables(const JobSettings& settings) {
   Pairs variables = settings.pairs("env");
   for (const char* name : {"http_proxy", "https_proxy", "no_proxy"}) {
@@ -40,7 +40,7 @@ void read_variables(const JobSettings& settings, Job& job) {
   take_variables(variables, job);
 }
 
-// Slurm's tasks are the workers.
+// Each worker is a Slurm task.
 void make_tasks_of_workers(const JobSettings& settings, std::optional<int> tasks, Job& job) {
   const bool is_said = tasks.value_or(1) > 1;
   job.tasks_per_node = is_said ? *tasks : job.workers_per_node;
@@ -49,12 +49,12 @@ void make_tasks_of_workers(const JobSettings& settings, std::optional<int> tasks
   }
   if (job.tasks_per_node != job.workers_per_node) {
     const bool has_workers = settings.has("workers_per_node");
-    throw settings.refuse("num_tasks_per_node", "cannot make each worker a task of Slurm's")
+    throw settings.refuse("num_tasks_per_node", "this launcher needs one task per worker")
         .fact("workers",
-              fmt::format("{} on each node", job.workers_per_node),
+              fmt::format("{} per node", job.workers_per_node),
               settings.source_of(has_workers ? "workers_per_node" : "gpus_per_node"))
         .fact("launcher", name_of(job.launcher), settings.source_of("launcher"))
-        .hint(fmt::format("num_tasks_per_node: {}, or leave it out", job.workers_per_node));
+        .hint(fmt::format("num_tasks_per_node: {}, or omit it", job.workers_per_node));
   }
 }
 
@@ -72,19 +72,19 @@ void read_sizes(const JobSettings& settings, Job& job) {
   }
   job.tasks_per_node = 1;
   if (job.gpus_per_node == 0 && !workers) {
-    job.cpus_per_task *= tasks.value_or(1);  // the agent's task has the cores of all
+    job.cpus_per_task *= tasks.value_or(1);  // the task of the agent gets the cores of all workers
   }
 }
 
 void check_tasks(const JobSettings& settings, const Job& job) {
   const auto tasks = settings.find_whole("num_tasks", 1, kMostNodes);
   if (tasks && *tasks != job.nodes * job.tasks_per_node && *tasks != job.workers()) {
-    throw settings.refuse("num_tasks", "cannot start so many tasks")
+    throw settings.refuse("num_tasks", "num_tasks does not match nodes and workers")
         .fact("nodes", std::to_string(job.nodes), settings.source_of("num_nodes"))
         .fact("tasks",
-              fmt::format("{} on each node", job.tasks_per_node),
+              fmt::format("{} per node", job.tasks_per_node),
               settings.source_of("num_tasks_per_node"))
-        .hint(fmt::format("num_tasks: {}, or leave it out", job.nodes * job.tasks_per_node));
+        .hint(fmt::format("num_tasks: {}, or omit it", job.nodes * job.tasks_per_node));
   }
 }
 
@@ -104,7 +104,7 @@ void read_time(const JobSettings& settings, const JobGround& ground, Job& job) {
                        job.launcher == Launcher::Horovodrun;
   if (job.is_requeued && is_deaf) {
     throw settings
-        .refuse("requeue", "cannot ask workers to save: their launcher kills them instead")
+        .refuse("requeue", "requeue is not supported: the launcher kills workers without warning")
         .fact("launcher", name_of(job.launcher), settings.source_of("launcher"))
         .hint("launcher: lockstep, torchrun or srun");
   }
@@ -118,16 +118,16 @@ void read_time(const JobSettings& settings, const JobGround& ground, Job& job) {
                                           : lead_seconds(pace, static_cast<double>(job.seconds));
   }
   if (job.seconds > 0 && job.signal_seconds >= job.seconds) {
-    throw Error(ExitCode::Usage, "cannot warn the job before it begins")
+    throw Error(ExitCode::Usage, "signal_seconds must be shorter than the time limit")
         .fact("warning",
               fmt::format("{} s before the limit", job.signal_seconds),
               settings.source_of("signal_seconds"))
         .fact("limit", fmt::format("{} s", job.seconds), settings.source_of("time"))
-        .hint("a longer time, or a shorter signal_seconds");
+        .hint("use a longer time or a shorter signal_seconds");
   }
 }
 
-// A line break at the end would cut off what the script puts behind.
+// A trailing line break would separate the command from the text that the script appends.
 std::string without_end(std::string text) {
   text.erase(text.find_last_not_of(" \n") + 1);
   return text;
@@ -140,9 +140,9 @@ std::string text_or_file(const JobSettings& settings,
   const auto path = settings.find_text(file);
   std::string found = settings.text(text);
   if (path && !found.empty()) {
-    throw settings.refuse(file, fmt::format("cannot take both {} and {}", text, file))
+    throw settings.refuse(file, fmt::format("{} and {} exclude each other", text, file))
         .fact("also", fmt::format("{}: ...", text), settings.source_of(text))
-        .hint("one of them");
+        .hint("remove one of them");
   }
   if (path) {
     found = ground.read_text(file, *path);
@@ -154,11 +154,11 @@ constexpr const char* kItwinaiProgram =
     "{itwinai_launcher} exec-pipeline --config-name={config_name} --config-path={config_path} "
     "--strategy={distributed_strategy} --run-name={run_name} +pipe_key={pipe_key}";
 
-// Tried here: in the job it would be too late.
+// Parsed here so that a mistake is reported before the job is submitted.
 std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher launcher) {
   std::vector<std::string> lines = settings.lines("metric");
   if (!lines.empty() && launcher != Launcher::Lockstep) {
-    throw settings.refuse("metric", "cannot look for numbers in the output of another launcher")
+    throw settings.refuse("metric", "metric requires launcher: lockstep")
         .hint("launcher: lockstep");
   }
   std::vector<plan::Asked> asked;
@@ -172,8 +172,8 @@ std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher
 
 void read_program(const JobSettings& settings, const JobGround& ground, Job& job) {
   if (settings.flag("use_ray")) {
-    throw settings.refuse("use_ray", "cannot start Ray's workers")
-        .hint("use_ray: false, or exec_command with what starts Ray");
+    throw settings.refuse("use_ray", "use_ray is not supported")
+        .hint("use_ray: false, or an exec_command that starts Ray");
   }
   job.program =
       without_end(settings.fill_in(settings.find_text("training_cmd").value_or(kItwinaiProgram)));
@@ -190,16 +190,15 @@ void read_program(const JobSettings& settings, const JobGround& ground, Job& job
   job.lockstep = settings.find_text("lockstep").value_or(ground.lockstep);
   if (settings.flag("py_spy")) {
     if (job.strategy == "horovod") {
-      throw settings.refuse("py_spy", "cannot profile Horovod's workers with py-spy")
-          .hint("py_spy: false");
+      throw settings.refuse("py_spy", "py_spy does not support horovod").hint("py_spy: false");
     }
-    // It would be warned in place of the launcher, and die of it.
+    // The signal would reach py-spy instead of the launcher and kill it.
     if (job.launcher == Launcher::Lockstep && job.signal_seconds > 0) {
-      throw settings.refuse("py_spy", "cannot profile a job that is warned of its time limit")
+      throw settings.refuse("py_spy", "py_spy and the time limit signal exclude each other")
           .fact("warning",
                 fmt::format("{} s before the limit", job.signal_seconds),
                 settings.source_of(settings.has("signal_seconds") ? "signal_seconds" : "requeue"))
-          .hint("py_spy: false, or without requeue and signal_seconds");
+          .hint("py_spy: false, or remove requeue and signal_seconds");
     }
     job.profile_hertz = settings.find_whole("profiling_sampling_rate", 1, 10'000).value();
   }
@@ -224,15 +223,15 @@ EnvironmentKind read_environment_kind(const JobSettings& settings) {
   return settings.has("modules") ? EnvironmentKind::Modules : EnvironmentKind::None;
 }
 
-// The key without which a kind of environment is none.
+// Every kind of environment has one required key.
 void require_key(const JobSettings& settings, const char* key) {
   if (settings.list(key).empty()) {
-    throw settings.refuse("environment", "cannot use an environment that is not named")
+    throw settings.refuse("environment", fmt::format("this environment requires {}", key))
         .hint(fmt::format("{}: ...", key));
   }
 }
 
-// Also "GCC OpenMPI CUDA/12", as people copy it from `module load`.
+// Also accepts "GCC OpenMPI CUDA/12", the syntax of `module load`.
 std::vector<std::string> read_modules(const JobSettings& settings) {
   std::vector<std::string> names = split(join(settings.list("modules"), " "), ' ');
   std::erase(names, "");

@@ -17,13 +17,13 @@ namespace lockstep::slurm {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Where the training program finds its libraries.
+// Software environment of the training program.
 enum class EnvironmentKind { None, Venv, Conda, Modules, Apptainer };
 
-// A Slurm job as it was asked for, every value read and checked as far as that needs no cluster.
+// A Slurm job with all values parsed, and checked as far as possible without a cluster.
 struct Job {
   std::string name;
-  // Directives of sbatch by name, without the dashes; an empty value stands alone: "requeue".
+  // Directives by option name without dashes. The value is empty for a flag such as "requeue".
   Pairs directives;  // sorted
 
   Launcher launcher = Launcher::Lockstep;
@@ -33,25 +33,25 @@ struct Job {
   int workers_per_node = 1;
   int tasks_per_node = 1;
   int cpus_per_task = 1;
-  int64_t seconds = 0;  // of the time limit; 0: none
+  int64_t seconds = 0;  // time limit; 0: none
   bool is_array = false;
   bool is_requeued = false;
   std::optional<int> max_requeues;
-  int signal_seconds = 0;  // of the warning; 0: none
+  int signal_seconds = 0;  // from the signal to the time limit; 0: no signal
 
-  std::string program;       // shell text
-  std::string exec_command;  // shell text in place of the launcher's line; empty: none
-  std::string before;        // shell text
-  std::string after;         // shell text
+  std::string program;       // shell code
+  std::string exec_command;  // shell code that replaces the launch command; empty: none
+  std::string before;        // shell code
+  std::string after;         // shell code
   std::vector<std::string> launcher_args;
   std::vector<std::string> metrics;  // NAME=REGEX
   std::vector<std::string> srun_args;
   std::string mpi;
   std::string interface;
   std::string run_dir;
-  std::string lockstep;  // the launcher's path
+  std::string lockstep;  // path of the executable
   std::string python;
-  int profile_hertz = 0;  // of py-spy; 0: no profile
+  int profile_hertz = 0;  // sampling rate of py-spy; 0: no profile
 
   EnvironmentKind environment = EnvironmentKind::None;
   std::vector<std::string> modules;
@@ -60,8 +60,8 @@ struct Job {
   std::string venv;
   std::string conda_env;
   std::string conda_activate;
-  Pairs variables;                   // that the script shows
-  std::vector<std::string> secrets;  // names of those that it must not show
+  Pairs variables;                   // written into the script
+  std::vector<std::string> secrets;  // names of variables that must not be written
   std::string image;
   std::vector<std::string> binds;
   std::string container_gpu;
@@ -69,26 +69,26 @@ struct Job {
   std::string container_runtime;
   std::string container_cache;
 
-  // Of a directive; empty where it is not there.
+  // Value of a directive; empty if it is absent.
   std::string directive(std::string_view option) const;
   int workers() const { return nodes * workers_per_node; }
 };
 
-// Finds the text of a file or URL that a key names.
+// Reads the file or URL that is the value of a key.
 using ReadText = std::function<std::string(const std::string& key, const std::string& where)>;
 
-// What a job is made with beside its settings.
+// Additional input of make_job().
 struct JobGround {
-  std::string lockstep;  // this launcher's path
-  // How fast an earlier run of a job with this name was.
+  std::string lockstep;  // path of this executable
+  // Step and checkpoint times of the previous run with this job name.
   std::function<contract::Pace(const std::string& name)> earlier_pace;
   ReadText read_text;
 };
 
-// Throws an Error (64) with the place of what cannot be.
+// Throws an Error (64) with the source of an invalid value.
 Job make_job(const JobSettings& settings, const JobGround& ground);
 
-// The secrets of `settings`, by name, for the environment that the job is submitted with.
+// Names and values of the secret variables. They are passed in the environment of sbatch.
 Pairs secrets_of(const JobSettings& settings);
 
 }  // namespace lockstep::slurm

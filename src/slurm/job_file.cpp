@@ -24,19 +24,20 @@ bool is_url(const std::string& where) {
 
 std::string fetch(const std::string& url) {
   if (!os::find_program("curl", os::environment())) {
-    throw Error(ExitCode::Unavailable, fmt::format("cannot fetch {}: curl is not here", url))
-        .hint("fetch it yourself, and name the file");
+    throw Error(ExitCode::Unavailable,
+                fmt::format("cannot download {}: curl is not installed", url))
+        .hint("download it manually and pass the file name");
   }
   const os::CommandResult result = os::run_command({"curl", "-fsSL", "--max-time", "30", url});
   if (!result.status.is_success()) {
-    throw Error(ExitCode::Unavailable, fmt::format("cannot fetch {}", url))
+    throw Error(ExitCode::Unavailable, fmt::format("cannot download {}", url))
         .fact("reason", result.errors.substr(0, result.errors.find('\n')), "curl")
-        .hint("fetch it yourself, and name the file");
+        .hint("download it manually and pass the file name");
   }
   return result.output;
 }
 
-// A path as it can be looked at from here; nothing where a variable hides it.
+// The path on this machine. Empty if it contains a variable, which only the job can expand.
 std::optional<fs::path> find_path(const std::string& text) {
   if (text.find('$') != std::string::npos) {
     return std::nullopt;
@@ -55,14 +56,15 @@ void require_path(const JobSettings& settings,
   const auto here = find_path(path);
   std::error_code ignored;
   if (here && !fs::exists(*here, ignored)) {
-    throw settings.refuse(key, fmt::format("cannot find {}", path))
+    throw settings.refuse(key, fmt::format("{} does not exist", path))
         .fact("directory", fs::current_path(ignored).string())
         .hint(hint);
   }
 }
 
-// Loads them as the job will, as one module may bring others into sight, and tells the first that
-// cannot be loaded. Its output is ours alone; modules may write what they like.
+// Loads the modules in the order of the job, because a module can make others visible, and prints
+// the name of the first one that fails. File descriptor 3 keeps that name apart from the output of
+// the modules themselves.
 constexpr std::string_view kTryModules = R"sh(
 type module >/dev/null 2>&1 || exit 0
 exec 3>&1 >/dev/null 2>&1
@@ -86,22 +88,22 @@ std::string read_file_or_url(const std::string& where) {
     const bool is_there = fs::exists(where, ignored);
     throw Error(
         ExitCode::Usage,
-        fmt::format("cannot read {}: {}", where, is_there ? "it is no file" : "no such file"))
+        fmt::format("cannot read {}: {}", where, is_there ? "not a regular file" : "no such file"))
         .fact("directory", fs::current_path(ignored).string())
-        .hint("-c FILE names a job's file");
+        .hint("-c FILE selects the job file");
   }
   return os::read_file(where);
 }
 
 config::Node read_job_file(const std::string& where) {
   config::Node map = config::parse_yaml(read_file_or_url(where), where);
-  // itwinai's newer files keep the job in one of several parts.
+  // Newer files of itwinai contain the job in a section.
   if (const config::Node* nested = map.find("slurm_config")) {
     map = config::Node(*nested);
   }
   if (map.kind != config::Node::Kind::Map) {
-    throw Error(ExitCode::Usage, fmt::format("cannot read {}: it has no keys", where))
-        .fact("expected", "KEY: VALUE, a line each")
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: it contains no keys", where))
+        .fact("expected", "one KEY: VALUE per line")
         .hint("num_nodes: 2");
   }
   config::require_known(map, key_names());
@@ -117,18 +119,19 @@ void check_files(const Job& job, const JobSettings& settings) {
       require_path(settings,
                    "python_venv",
                    job.venv + (job.venv.ends_with('/') ? "" : "/") + "bin/activate",
-                   "lockstep env build makes one; environment: none does without");
+                   "lockstep env build creates one; environment: none needs none");
       break;
     case EnvironmentKind::Conda:
       if (!job.conda_activate.empty()) {
-        require_path(settings, "conda_activate", job.conda_activate, "conda's bin/activate");
+        require_path(
+            settings, "conda_activate", job.conda_activate, "the path of bin/activate of Conda");
       }
       break;
     case EnvironmentKind::Apptainer:
       require_path(settings,
                    "container_path",
                    job.image,
-                   "lockstep env build makes one; environment: none does without");
+                   "lockstep env build creates one; environment: none needs none");
       break;
   }
   const std::string program = look_at_command(job.program).first_word;
@@ -160,7 +163,7 @@ void check_modules(const Job& job, const JobSettings& settings) {
   const os::CommandResult result = os::run_command(words, {.time_limit = std::chrono::seconds(20)});
   const std::string name = result.output.substr(0, result.output.find('\n'));
   if (!result.status.is_success() && !name.empty()) {
-    throw settings.refuse("modules", fmt::format("cannot load the module {}", name))
+    throw settings.refuse("modules", fmt::format("module {} cannot be loaded", name))
         .hint(fmt::format("module avail {}", name.substr(0, name.find('/'))));
   }
 }

@@ -9,19 +9,20 @@
 
 namespace lockstep::slurm {
 
-// The text of a file, or of a URL through curl. Throws an Error that names it.
+// Reads a file, or downloads a URL with curl. Throws an Error with its name.
 std::string read_file_or_url(const std::string& where);
 
-// A job's file, as a map of keys. Throws an Error (64) for one that is no map, and for keys that do
-// not exist.
+// Reads a job file as a map of keys. Throws an Error (64) if it is not a map or contains unknown
+// keys.
 config::Node read_job_file(const std::string& where);
 
-// Whether what the job needs is there, seen from this machine: the image, the virtual environment,
-// the modules, the files of its program. Paths with a variable in them are the job's own affair.
-// Throws an Error (64) that says what is missing and who asked for it.
+// Checks on this machine that the files of the job exist: image, virtual environment, program.
+// Skips paths with variables, which only the job can expand. Throws an Error (64) with the missing
+// file and the source of its path.
 void check_files(const Job& job, const JobSettings& settings);
 
-// The modules are loaded here too, in a shell of their own, where this machine has a module system.
+// Loads the modules of the job in a separate shell, if this machine has a module system. Throws an
+// Error (64) for a module that cannot be loaded.
 void check_modules(const Job& job, const JobSettings& settings);
 
 }  // namespace lockstep::slurm

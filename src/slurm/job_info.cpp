@@ -15,7 +15,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// "1" is task 1, "5-9%2" are those that still wait, as squeue writes them.
+// "1" is task 1; "5-9%2" are pending tasks. The names are those of squeue.
 std::string name_array_task(const Fields& fields) {
   const std::string array = value_of(fields, "ArrayJobId");
   const std::string task = value_of(fields, "ArrayTaskId");
@@ -25,13 +25,13 @@ std::string name_array_task(const Fields& fields) {
   return is_number(task) ? fmt::format("{}_{}", array, task) : fmt::format("{}_[{}]", array, task);
 }
 
-// Newer and older Slurm leave some of the patterns of file names as they are.
+// Depending on its version, Slurm does not expand some of the patterns in file names.
 std::string expand_name(std::string path, const JobInfo& job) {
   const size_t bar = job.id.find('_');
   const std::vector<std::pair<std::string, std::string>> patterns = {
       {"%A", job.id.substr(0, bar)},
       {"%a", bar == std::string::npos ? "" : job.id.substr(bar + 1)},
-      {"_4294967294", bar == std::string::npos ? "" : "_*"},  // so Slurm calls tasks that wait
+      {"_4294967294", bar == std::string::npos ? "" : "_*"},  // NO_VAL, for pending tasks
       {"%j", job.raw_id},
       {"%J", job.raw_id},
       {"%u", job.user},
@@ -99,7 +99,7 @@ std::vector<JobInfo> parse_accounting(std::string_view text) {
     if (values.size() < names.size()) {
       continue;
     }
-    // A bar in the job's name or directory is rare, but must not shift what follows.
+    // A '|' in the job name must not shift the fields after it.
     const size_t extra = values.size() - names.size();
     for (size_t i = 0; i < extra; ++i) {
       values[2] += "|" + values[3];

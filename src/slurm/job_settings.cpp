@@ -13,22 +13,22 @@
 namespace lockstep::slurm {
 namespace {
 
-constexpr int kDeepest = 16;  // references that refer to references; more go round in a circle
+constexpr int kDeepest = 16;  // nesting limit of references; deeper nesting is a cycle
 
-// {distributed_stratgy} is a key with a slip, and no word of the shell's.
+// {distributed_stratgy} is a misspelled key, not shell syntax.
 void require_no_slip(const std::string& name, bool is_known) {
-  constexpr size_t kLeast = 6;  // shorter words are near too much
+  constexpr size_t kLeast = 6;  // short words resemble too many keys
   const bool is_word = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
   if (is_known || !is_word || name.size() < kLeast) {
     return;
   }
   if (const auto closest = find_closest(name, key_names())) {
-    throw Error(ExitCode::Usage, fmt::format("cannot replace {{{}}}: there is no such key", name))
+    throw Error(ExitCode::Usage, fmt::format("unknown key {{{}}}", name))
         .hint(fmt::format("{{{}}}", *closest));
   }
 }
 
-// What is said again replaces what was said, and the rest stays.
+// Entries of `above` replace those of `below` with the same key.
 config::Node join_maps(config::Node below, const config::Node& above) {
   if (below.kind != config::Node::Kind::Map || above.kind != config::Node::Kind::Map) {
     return above;
@@ -99,10 +99,10 @@ config::Node JobSettings::resolve(config::Node node, int depth) const {
 
 std::string JobSettings::resolve_text(const config::Node& node, int depth) const {
   if (depth > kDeepest) {
-    throw Error(ExitCode::Usage, "cannot replace references that refer to each other")
+    throw Error(ExitCode::Usage, "circular references")
         .fact("where", config::describe(node.place))
         .fact("found", node.text)
-        .hint("write one of them out");
+        .hint("replace one of them by its value");
   }
   return config::interpolate(
       node,
@@ -192,7 +192,7 @@ std::string JobSettings::fill_in(const std::string& text) const {
       value = name == "itwinai_launcher" ? "$(which itwinai)" : look_up(name, 0);
       require_no_slip(name, value.has_value());
     }
-    // One brace further where it is none of ours: {a,b} and ${x} are the shell's.
+    // Skip one brace if the name is not a key: {a,b} and ${x} are shell syntax.
     result += value ? text.substr(at, start - at) + *value : text.substr(at, start + 1 - at);
     at = value ? end + 1 : start + 1;
   }

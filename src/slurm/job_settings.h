@@ -15,42 +15,42 @@
 
 namespace lockstep::slurm {
 
-// What was said about a job, by key: a site's profile, over it the job's file, over it the command
-// line. Values may refer to others with ${key}; they are looked up when they are read, so that a
-// later layer counts everywhere.
+// Settings of a job by key, in layers: site profile, job file, command line. Later layers override
+// earlier ones. Values can refer to other keys with ${key}. References are resolved when a value is
+// read, so an override also applies to values that were set before it.
 //
-// Readers throw an Error (64) that names key, place and what was expected.
+// Readers throw an Error (64) with the key, the source and the expected value.
 class JobSettings {
  public:
-  // Lays a map over what is there; maps such as `env` are joined, everything else is replaced.
-  // Throws for a key that does not exist.
+  // Adds a layer. Maps such as `env` are merged, all other values are replaced. Throws for an
+  // unknown key.
   void lay(const config::Node& map);
 
-  // As if a later layer said so.
+  // Sets one key, like a later layer.
   void set(const std::string& key, config::Node value);
 
-  // Whether somebody has said something, not counting the standard value.
+  // Whether any layer sets the key; defaults do not count.
   bool has(std::string_view key) const;
 
-  // Where it was said: "slurm_config.yaml:3:7", "command line", "default".
+  // Source of the value: "slurm_config.yaml:3:7", "command line", "default".
   std::string source_of(std::string_view key) const;
 
-  // Empty where nobody has said anything and there is no standard.
+  // Empty if the key is not set and has no default.
   std::string text(std::string_view key) const;
-  std::optional<std::string> find_text(std::string_view key) const;  // nothing if it would be empty
+  std::optional<std::string> find_text(std::string_view key) const;  // nullopt if empty
   std::optional<int> find_whole(std::string_view key, int least, int most) const;
   bool flag(std::string_view key) const;
-  std::vector<std::string> list(std::string_view key) const;   // pieces between commas
-  std::vector<std::string> lines(std::string_view key) const;  // whole
+  std::vector<std::string> list(std::string_view key) const;   // split at commas
+  std::vector<std::string> lines(std::string_view key) const;  // not split
   std::vector<std::pair<std::string, std::string>> pairs(std::string_view key) const;
 
-  // One of `words`, in any case.
+  // One of `words`; case is ignored.
   std::string one_of(std::string_view key, std::span<const std::string> words) const;
 
-  // A text with {key} replaced too, as itwinai's training_cmd has it.
+  // Replaces {key} in a text, as in training_cmd of itwinai.
   std::string fill_in(const std::string& text) const;
 
-  // An Error about the value of a key, with its place.
+  // Makes an Error about the value of a key, with its source.
   Error refuse(std::string_view key, std::string_view sentence) const;
 
  private:

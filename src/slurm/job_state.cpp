@@ -36,7 +36,7 @@ constexpr auto kWords = std::to_array<Word>({
 }  // namespace
 
 JobState parse_job_state(std::string_view word) {
-  // "CANCELLED by 2001" and sacct's cut words end early.
+  // Cut off the rest of "CANCELLED by 2001" and the "+" of words that sacct has truncated.
   const std::string_view plain = word.substr(0, word.find_first_of(" +,"));
   const auto* const found = std::find_if(
       kWords.begin(), kWords.end(), [plain](const Word& known) { return known.word == plain; });
@@ -96,7 +96,7 @@ os::ExitStatus parse_exit_code(std::string_view text) {
 
 int shell_code(JobState state, const os::ExitStatus& exit) {
   constexpr int kKilledForMemory = 128 + 9;
-  constexpr int kOutOfTime = 124;  // as timeout(1) has it
+  constexpr int kOutOfTime = 124;  // as in timeout(1)
   switch (state) {
     case JobState::Completed:
       return 0;

@@ -8,13 +8,13 @@
 
 namespace lockstep::slurm {
 
-// How a job is doing. What Slurm tells apart and nobody needs to (RESIZING, SIGNALING ...) is one.
+// State of a job. States of Slurm that need no distinction (RESIZING, SIGNALING) are merged.
 enum class JobState {
   Pending,
-  Configuring,  // its nodes are being booted
+  Configuring,  // nodes are booting
   Running,
   Suspended,
-  Completing,  // Slurm clears up behind it
+  Completing,  // Slurm cleans up
   Completed,
   Failed,
   Cancelled,
@@ -22,34 +22,33 @@ enum class JobState {
   NodeFailed,
   OutOfMemory,
   Preempted,
-  Requeued,  // will wait again
+  Requeued,  // pending again
   BootFailed,
   MissedDeadline,
-  Unknown,  // a word that no Slurm known to us has
+  Unknown,  // not a known word of Slurm
 };
 
-// Slurm's word, as any of its commands writes it: "RUNNING", "CANCELLED by 2001", "COMPLETED+".
+// Parses a state as printed by any Slurm command: "RUNNING", "CANCELLED by 2001", "COMPLETED+".
 JobState parse_job_state(std::string_view word);
 
-// "timed out"
+// Name for users: "timed out".
 std::string_view name_of(JobState state);
 
-// Whether nothing comes after it.
+// Whether the state is final.
 bool is_end(JobState state);
 
-// Whether it has not begun, or not begun again.
+// Whether the job is waiting for its start or restart.
 bool is_waiting(JobState state);
 
-// "5:0", a code and a signal. Text that is neither is 0.
+// Parses "5:0", exit code and signal. Invalid text gives 0.
 os::ExitStatus parse_exit_code(std::string_view text);
 
-// Slurm tells by this "signal" that it could not open the job's output file.
+// Slurm reports this "signal" if it could not open the output file of the job.
 inline constexpr int kOutputSignal = 53;
 
-// The job's end as a shell would tell it: its script's code, 128 + the signal that killed the
-// script; 130 cancelled, 124 out of time or past its deadline, 137 out of memory, 75 preempted,
-// 74 its output file could not be opened, 69 a node failed or did not boot. Of a job that has not
-// ended: 0.
+// Exit code for a finished job: the code of its script, or 128 + the signal that killed the script;
+// 130 cancelled, 124 time limit or deadline, 137 out of memory, 75 preempted, 74 output file could
+// not be opened, 69 node failure or boot failure. 0 for a job that has not ended.
 int shell_code(JobState state, const os::ExitStatus& exit);
 
 }  // namespace lockstep::slurm

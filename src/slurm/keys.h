@@ -6,33 +6,35 @@
 #include <string_view>
 #include <vector>
 
-// The keys of a job file (slurm_config.yaml), each of which is a flag too: itwinai's 33, and ours.
+// The keys of a job file (slurm_config.yaml). Each key is also a command-line option. The table
+// contains the 33 keys of itwinai and the additional keys of lockstep.
 namespace lockstep::slurm {
 
 enum class KeyType { Text, Whole, Flag, List, Lines, Map };
 
-// By subject, as --help shows them.
+// Groups of options in --help.
 enum class KeyGroup { Job, Resources, Program, Environment, Container, Requeue, Itwinai };
 
 struct Key {
   std::string_view name;  // "num_nodes"; the flag is --num-nodes
   KeyType type = KeyType::Text;
   KeyGroup group = KeyGroup::Job;
-  std::string_view value;     // what --help calls its value: "COUNT"
-  std::string_view help;      // one sentence
-  std::string_view standard;  // where nobody says anything; may use ${other_key}
+  std::string_view value;     // placeholder in --help: "COUNT"
+  std::string_view help;      // text in --help
+  std::string_view standard;  // default; can contain ${other_key}; empty: none
 };
 
 std::span<const Key> keys();
 
+// Returns nullptr for an unknown name.
 const Key* find_key(std::string_view name);
 
 const std::vector<std::string>& key_names();
 
-// "--num-nodes"
+// Option name of a key: "num_nodes" becomes "--num-nodes".
 std::string flag_of(std::string_view key);
 
-// The heading under which --help lists the flags of a group.
+// Heading of a group in --help.
 std::string_view heading_of(KeyGroup group);
 
 }  // namespace lockstep::slurm

@@ -7,7 +7,7 @@
 
 namespace lockstep::slurm {
 
-// Who starts the workers of a job.
+// Program that starts the workers of a job.
 enum class Launcher {
   Lockstep,        // lockstep run: one srun, one agent per node
   Torchrun,        // srun, one torchrun per node
@@ -19,16 +19,16 @@ enum class Launcher {
   Tensorflow,      // srun, one task per worker, with TF_CONFIG
 };
 
-// "mpirun-torchrun"
+// Value of the key `launcher`: "mpirun-torchrun".
 std::string_view name_of(Launcher launcher);
 
-// All names, in the order above.
+// All names, in the order of the enumerators.
 const std::vector<std::string>& launcher_names();
 
-// Of a name in that list.
+// The name must be one of launcher_names().
 Launcher launcher_named(std::string_view name);
 
-// Whether each worker is a task of Slurm's, rather than each node.
+// Whether there is one Slurm task per worker rather than one per node.
 bool has_task_per_worker(Launcher launcher);
 
 }  // namespace lockstep::slurm

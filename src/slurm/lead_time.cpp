@@ -15,12 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kTick = 30;     // how late Slurm may be
-constexpr double kLeaving = 15;  // for the end of all processes, and for scontrol
-constexpr double kSafety = 3;    // others use the file system too
+constexpr double kTick = 30;     // maximum delay of the signal
+constexpr double kLeaving = 15;  // termination of all processes, and scontrol
+constexpr double kSafety = 3;    // load of other users on the file system
 constexpr int kLeast = 60;
 constexpr int kUnknown = 120;
-constexpr int kMost = 65530;  // Slurm keeps it in 16 bits
+constexpr int kMost = 65530;  // Slurm stores the time in 16 bits
 
 }  // namespace
 
@@ -28,7 +28,7 @@ int lead_seconds(const contract::Pace& pace) {
   if (!pace.checkpoint_seconds) {
     return kUnknown;
   }
-  // The gang agrees on a step within a second, or after the next one.
+  // The workers agree on a common step within one second or two steps, whichever is longer.
   const double step = std::max(1.0, pace.step_seconds.value_or(0) * 2);
   const double needed = kTick + step + kSafety * *pace.checkpoint_seconds + kLeaving;
   if (needed >= kMost) {
@@ -44,7 +44,7 @@ int lead_seconds(const contract::Pace& pace, double limit_seconds) {
 contract::Pace find_earlier_pace(const fs::path& runs, std::string_view name) {
   const std::string prefix = std::string(name) + "-";
   std::vector<std::pair<fs::file_time_type, fs::path>> found;
-  std::error_code fault;  // no such folder: nothing has run here yet
+  std::error_code fault;  // no such directory: there are no previous runs
   for (const auto& entry : fs::directory_iterator(runs, fault)) {
     std::error_code unreadable;
     const fs::path events = contract::RunDirectory(entry.path()).events(0);

@@ -9,18 +9,17 @@
 
 namespace lockstep::slurm {
 
-// How long before the time limit Slurm shall tell the job: the SECONDS of
-// `#SBATCH --signal=B:USR1@SECONDS`. Slurm looks at limits every 30 s, so that the signal comes up
-// to so much later than asked; then a step must end, a checkpoint be written, three times as long
-// as it usually takes, and the job leave. Whole tens, at least 60; 120 where nothing is known.
+// Time between the warning signal and the time limit: SECONDS in `#SBATCH --signal=B:USR1@SECONDS`.
+// Slurm checks time limits every 30 s, so the signal can arrive 30 s late. After it, a step must
+// end, a checkpoint must be written (three times its usual duration, as a safety margin), and all
+// processes must exit. A multiple of 10, at least 60; 120 without data from a previous run.
 int lead_seconds(const contract::Pace& pace);
 
-// The same for a time limit: a lead that takes most of the job's time is no use, so it is at most
-// half of it.
+// As above, but at most half of the time limit.
 int lead_seconds(const contract::Pace& pace, double limit_seconds);
 
-// How fast the newest earlier run of that name was: RUNS/NAME-*, by the time of its events. Empty
-// where there is none that tells how long a checkpoint takes.
+// Step and checkpoint times of the newest run RUNS/NAME-* that has recorded a checkpoint. Runs are
+// ordered by the modification time of their events. Empty if there is none.
 contract::Pace find_earlier_pace(const std::filesystem::path& runs, std::string_view name);
 
 }  // namespace lockstep::slurm

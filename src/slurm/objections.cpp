@@ -16,7 +16,7 @@ std::string count(int64_t number, std::string_view thing) {
   return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
 
-// How many GPUs of a type a node has; an empty type is any.
+// Number of GPUs of a type in a node; an empty type matches all.
 int gpus_of(const Node& node, const std::string& type) {
   int sum = 0;
   for (const GpuCount& gpus : node.gpus) {
@@ -25,7 +25,7 @@ int gpus_of(const Node& node, const std::string& type) {
   return sum;
 }
 
-// The most that one of the nodes has of something.
+// Maximum of a resource over the nodes.
 template <typename Measure>
 int64_t most(const std::vector<const Node*>& nodes, const Measure& measure) {
   int64_t best = 0;
@@ -35,7 +35,7 @@ int64_t most(const std::vector<const Node*>& nodes, const Measure& measure) {
   return best;
 }
 
-// The partitions, but for this one, of which a node has enough: "gpu (8), big (16)".
+// Other partitions that have a node with enough of the resource: "gpu (8), big (16)".
 template <typename Measure>
 std::string others_with(const Match& match, int64_t wanted, const Measure& measure) {
   std::vector<std::string> others;
@@ -59,12 +59,12 @@ Objection find_closed(const Match& match) {
     }
   }
   return Error(ExitCode::Usage,
-               fmt::format("cannot use the partition '{}' now", match.partition.name))
+               fmt::format("partition '{}' is not available", match.partition.name))
       .fact("partition",
             match.partition.name,
-            match.demand.partition ? match.demand.partition->source : "the cluster's default")
-      .fact("its state", match.partition.state, "scontrol show partition")
-      .hint(open.empty() ? "later" : fmt::format("one that is up: {}", join(open, ", ")));
+            match.demand.partition ? match.demand.partition->source : "default of the cluster")
+      .fact("state", match.partition.state, "scontrol show partition")
+      .hint(open.empty() ? "retry later" : fmt::format("partition: one of {}", join(open, ", ")));
 }
 
 Objection find_too_many_nodes(const Match& match) {
@@ -77,23 +77,20 @@ Objection find_too_many_nodes(const Match& match) {
   if (asked > most_nodes) {
     Error error =
         Error(ExitCode::Usage,
-              fmt::format(
-                  "cannot have {} in the partition '{}'", count(asked, "node"), partition.name))
+              fmt::format("too many nodes for partition '{}': {}", partition.name, asked))
             .fact("nodes", std::to_string(asked), source)
-            .fact("the partition has", count(partition.nodes, "node"), "scontrol show partition");
+            .fact("partition size", count(partition.nodes, "node"), "scontrol show partition");
     if (most_nodes < partition.nodes) {
-      error.fact("a job may have", count(most_nodes, "node"), "scontrol show partition");
+      error.fact("maximum per job", count(most_nodes, "node"), "scontrol show partition");
     }
     error.hint(fmt::format("nodes: {}", most_nodes));
     return error;
   }
   if (asked < partition.min_nodes) {
     return Error(ExitCode::Usage,
-                 fmt::format("cannot have only {} in the partition '{}'",
-                             count(asked, "node"),
-                             partition.name))
+                 fmt::format("too few nodes for partition '{}': {}", partition.name, asked))
         .fact("nodes", std::to_string(asked), source)
-        .fact("a job must have", count(partition.min_nodes, "node"), "scontrol show partition")
+        .fact("minimum per job", count(partition.min_nodes, "node"), "scontrol show partition")
         .hint(fmt::format("nodes: {}", partition.min_nodes));
   }
   return std::nullopt;
@@ -103,7 +100,7 @@ std::string gpu_type_of(const Match& match) {
   return match.demand.gpu_type ? match.demand.gpu_type->value : "";
 }
 
-// The types of GPU that the nodes have, in order.
+// GPU types of the nodes, sorted.
 std::vector<std::string> gpu_types(const std::vector<const Node*>& nodes) {
   std::set<std::string> types;
   for (const Node* node : nodes) {
@@ -125,17 +122,16 @@ Objection find_unknown_gpu(const Match& match) {
       others_with(match, 1, [&type](const Node& node) { return gpus_of(node, type); });
   Error error =
       Error(ExitCode::Usage,
-            fmt::format(
-                "cannot have GPUs of type '{}' in the partition '{}'", type, match.partition.name))
-          .fact("GPU type", type, match.demand.gpu_type->source)
-          .fact("its nodes have", types.empty() ? "none" : join(types, ", "), "scontrol show node");
+            fmt::format("partition '{}' has no GPUs of type '{}'", match.partition.name, type))
+          .fact("requested", type, match.demand.gpu_type->source)
+          .fact("GPU types", types.empty() ? "none" : join(types, ", "), "scontrol show node");
   if (!others.empty()) {
-    error.fact("partitions that have it", others, "scontrol show node");
-    error.hint("one of these partitions");
+    error.fact("partitions with this type", others, "scontrol show node");
+    error.hint("use one of these partitions");
     return error;
   }
   error.hint(find_closest(type, types)
-                 .value_or(types.empty() ? "no GPU type, or another partition" : types.front()));
+                 .value_or(types.empty() ? "omit gpu_type, or another partition" : types.front()));
   return error;
 }
 
@@ -153,18 +149,16 @@ Objection find_too_many_gpus(const Match& match) {
     return std::nullopt;
   }
   const std::string others = others_with(match, asked, measure);
-  Error error = Error(ExitCode::Usage,
-                      fmt::format("cannot have {} on a node of the partition '{}'",
-                                  count(asked, "GPU"),
-                                  match.partition.name))
-                    .fact("GPUs per node", std::to_string(asked), source)
-                    .fact("its nodes have",
-                          best == 0 ? "none" : fmt::format("{} at most", count(best, "GPU")),
-                          "scontrol show node");
+  Error error =
+      Error(ExitCode::Usage,
+            fmt::format(
+                "no node of partition '{}' has {}", match.partition.name, count(asked, "GPU")))
+          .fact("GPUs per node", std::to_string(asked), source)
+          .fact("maximum per node", best == 0 ? "none" : count(best, "GPU"), "scontrol show node");
   if (!others.empty()) {
     error.fact("partitions with enough", others, "scontrol show node");
   }
-  error.hint(others.empty() ? fmt::format("gpus_per_node: {}, on more nodes", best)
+  error.hint(others.empty() ? fmt::format("gpus_per_node: {}, with more nodes", best)
                             : fmt::format("gpus_per_node: {}, or another partition", best));
   return error;
 }
@@ -179,12 +173,11 @@ Objection find_too_many_cpus(const Match& match) {
     return std::nullopt;
   }
   return Error(ExitCode::Usage,
-               fmt::format("cannot have {} on a node of the partition '{}'",
-                           count(asked, "CPU"),
-                           match.partition.name))
+               fmt::format(
+                   "no node of partition '{}' has {}", match.partition.name, count(asked, "CPU")))
       .fact("CPUs per node", fmt::format("{} (tasks x CPUs per task)", asked), source)
-      .fact("its nodes have", fmt::format("{} at most", count(best, "CPU")), "scontrol show node")
-      .hint("fewer tasks per node, or fewer CPUs per task");
+      .fact("maximum per node", count(best, "CPU"), "scontrol show node")
+      .hint("use fewer tasks per node or fewer CPUs per task");
 }
 
 Objection find_too_much_memory(const Match& match) {
@@ -198,13 +191,12 @@ Objection find_too_much_memory(const Match& match) {
     return std::nullopt;
   }
   return Error(ExitCode::Usage,
-               fmt::format("cannot have so much memory on a node of the partition '{}'",
-                           match.partition.name))
+               fmt::format("no node of partition '{}' has enough memory", match.partition.name))
       .fact("memory", format_bytes(static_cast<uint64_t>(asked) << kMebibyteBits), source)
-      .fact("its nodes have",
-            fmt::format("{} at most", format_bytes(static_cast<uint64_t>(best) << kMebibyteBits)),
+      .fact("maximum per node",
+            format_bytes(static_cast<uint64_t>(best) << kMebibyteBits),
             "scontrol show node")
-      .hint(fmt::format("{}M, or 0 for all that a node has", best));
+      .hint(fmt::format("memory: {}M, or 0 for all memory of a node", best));
 }
 
 Objection find_too_much_time(const Match& match) {
@@ -213,14 +205,15 @@ Objection find_too_much_time(const Match& match) {
     return std::nullopt;
   }
   const auto& [asked, source] = *match.demand.minutes;
-  return Error(ExitCode::Usage,
-               fmt::format("cannot have so much time in the partition '{}'", match.partition.name))
+  return Error(
+             ExitCode::Usage,
+             fmt::format("time limit exceeds the maximum of partition '{}'", match.partition.name))
       .fact("time", format_minutes(asked), source)
-      .fact("its limit", format_minutes(*limit), "scontrol show partition")
+      .fact("maximum", format_minutes(*limit), "scontrol show partition")
       .hint(fmt::format("time: {}", format_minutes(*limit)));
 }
 
-// The features that an expression names: "[a100|h100]&nvlink*2" has three.
+// Features in an expression: "[a100|h100]&nvlink*2" contains three.
 std::vector<std::string> features_in(std::string_view expression) {
   std::vector<std::string> words(1);
   for (const char letter : expression) {
@@ -250,12 +243,12 @@ Objection find_unknown_feature(const Match& match) {
   for (const std::string& feature : features_in(match.demand.constraint->value)) {
     if (!known.contains(feature)) {
       return Error(ExitCode::Usage,
-                   fmt::format("cannot find a node with the feature '{}' in the partition '{}'",
-                               feature,
-                               match.partition.name))
+                   fmt::format("no node of partition '{}' has the feature '{}'",
+                               match.partition.name,
+                               feature))
           .fact("constraint", match.demand.constraint->value, match.demand.constraint->source)
-          .fact("its nodes have", names.empty() ? "none" : join(names, ", "), "scontrol show node")
-          .hint(find_closest(feature, names).value_or("no constraint, or another partition"));
+          .fact("features", names.empty() ? "none" : join(names, ", "), "scontrol show node")
+          .hint(find_closest(feature, names).value_or("omit constraint, or use another partition"));
     }
   }
   return std::nullopt;
@@ -267,7 +260,7 @@ bool suits(const Node& node, const Demand& demand, const std::string& gpu_type) 
          node.memory_mib >= (demand.memory_mib ? demand.memory_mib->value : 0);
 }
 
-// Each wish alone is met by some node; all at once perhaps by too few.
+// Some node satisfies each requirement alone, but too few nodes satisfy all of them.
 Objection find_too_few_that_suit(const Match& match) {
   const std::string type = gpu_type_of(match);
   const auto suitable =
@@ -279,8 +272,7 @@ Objection find_too_few_that_suit(const Match& match) {
     return std::nullopt;
   }
   Error error = Error(ExitCode::Usage,
-                      fmt::format("cannot have {} like this in the partition '{}'",
-                                  count(asked, "node"),
+                      fmt::format("partition '{}' has too few nodes that meet all requirements",
                                   match.partition.name))
                     .fact("nodes",
                           std::to_string(asked),
@@ -293,13 +285,13 @@ Objection find_too_few_that_suit(const Match& match) {
     const auto& [cpus, source] = *match.demand.cpus_per_node;
     error.fact("CPUs per node", std::to_string(cpus), source);
   }
-  error.fact("nodes that have all this", std::to_string(suitable), "scontrol show node");
-  error.hint(suitable == 0 ? std::string("less for each node")
-                           : fmt::format("nodes: {}, or less for each", suitable));
+  error.fact("matching nodes", std::to_string(suitable), "scontrol show node");
+  error.hint(suitable == 0 ? std::string("request less per node")
+                           : fmt::format("nodes: {}, or request less per node", suitable));
   return error;
 }
 
-// That a partition is only for others; `what` is "account" or "QOS".
+// The partition does not allow the account or QOS; `what` is "account" or "QOS".
 Objection find_foreign(const Match& match,
                        std::string_view what,
                        const std::optional<Asked<std::string>>& asked,
@@ -309,13 +301,13 @@ Objection find_foreign(const Match& match,
     return std::nullopt;
   }
   return Error(ExitCode::Usage,
-               fmt::format("cannot use the partition '{}' with the {} '{}'",
+               fmt::format("partition '{}' does not allow the {} '{}'",
                            match.partition.name,
                            what,
                            asked->value))
       .fact(what, asked->value, asked->source)
-      .fact("it allows", join(allowed, ", "), "scontrol show partition")
-      .hint("one of these, or another partition");
+      .fact("allowed", join(allowed, ", "), "scontrol show partition")
+      .hint("use one of these, or another partition");
 }
 
 Objection find_foreign_account(const Match& match) {

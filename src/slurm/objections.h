@@ -11,7 +11,7 @@
 
 namespace lockstep::slurm {
 
-// One partition with its nodes, and what is asked of it.
+// A partition with its nodes, and the demand to check against it.
 struct Match {
   const Demand& demand;
   const ClusterFacts& facts;
@@ -21,10 +21,10 @@ struct Match {
 
 using Objection = std::optional<Error>;
 
-// The nodes of a partition.
+// Nodes of a partition.
 std::vector<const Node*> nodes_in(const ClusterFacts& facts, const std::string& partition);
 
-// Why the partition can never give what is asked; nothing when it can.
+// Why the partition can never satisfy the demand. Empty if it can.
 Objection find_objection(const Match& match);
 
 }  // namespace lockstep::slurm

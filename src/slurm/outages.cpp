@@ -11,21 +11,22 @@ namespace lockstep::slurm {
 namespace {
 
 struct Outage {
-  std::string_view sign;  // what the client writes
+  std::string_view sign;  // part of the client output
   std::string_view sentence;
   std::string_view hint;
 };
 
 constexpr std::string_view kController = "cannot reach Slurm: its controller (slurmctld) is down";
 constexpr std::string_view kAskSupport =
-    "again in a few minutes; scontrol ping tells whether it is back";
+    "retry in a few minutes; scontrol ping shows whether it is back";
 constexpr std::string_view kMungeAbsent =
-    "cannot reach Slurm: munge, by which it knows its users, does not run on this machine";
+    "cannot reach Slurm: munge (user authentication) does not run on this machine";
 constexpr std::string_view kMungeRefused =
     "cannot reach Slurm: its controller does not accept this machine's munge credential";
-constexpr std::string_view kMungeHint = "munge -n | unmunge tells more; the cluster's support";
+constexpr std::string_view kMungeHint = "munge -n | unmunge; then ask the support team";
 
-// The more special first: a client without munge also says that it cannot authenticate.
+// More specific signs come first: a client without munge also prints an authentication error. Each
+// sentence must start with "cannot reach": follow() recognizes outages by it.
 constexpr auto kOutages = std::to_array<Outage>({
     {"Munge encode failed", kMungeAbsent, kMungeHint},
     {"Did you start munged", kMungeAbsent, kMungeHint},
@@ -37,19 +38,21 @@ constexpr auto kOutages = std::to_array<Outage>({
     {"Socket timed out on send/recv",
      "cannot reach Slurm: its controller is too busy",
      kAskSupport},
-    {"Zero Bytes were transmitted or received", "cannot reach Slurm: it hung up", kAskSupport},
+    {"Zero Bytes were transmitted or received",
+     "cannot reach Slurm: the connection was closed",
+     kAskSupport},
     {"Slurm backup controller in standby mode",
      "cannot reach Slurm: only its backup controller answers",
      kAskSupport},
     {"Could not establish a configuration source",
-     "cannot reach Slurm: this machine has no configuration of it",
-     "on a login node, or with SLURM_CONF set"},
+     "cannot reach Slurm: no configuration on this machine",
+     "run this on a login node, or set SLURM_CONF"},
     {"Unable to process configuration file",
-     "cannot reach Slurm: this machine has no configuration of it",
-     "on a login node, or with SLURM_CONF set"},
+     "cannot reach Slurm: no configuration on this machine",
+     "run this on a login node, or set SLURM_CONF"},
     {"Incompatible versions of client and server",
-     "cannot reach Slurm: this machine's programs are of another version than its controller",
-     "on a login node of the cluster"},
+     "cannot reach Slurm: client and controller have incompatible versions",
+     "run this on a login node of the cluster"},
 });
 
 }  // namespace
@@ -63,22 +66,22 @@ std::optional<Error> find_outage(std::string_view program, std::string_view erro
     return std::nullopt;
   }
   return Error(ExitCode::Unavailable, found->sentence)
-      .fact("Slurm says", last_words(errors), program)
+      .fact("Slurm reports", last_words(errors), program)
       .hint(found->hint);
 }
 
 Error missing_client(std::string_view program, std::string_view path) {
   return Error(ExitCode::Unavailable,
-               fmt::format("cannot find {}: this machine has no Slurm client", program))
+               fmt::format("{} not found: this machine has no Slurm client", program))
       .fact("looked in", path, "PATH")
-      .hint("on a login node of the cluster, or --no-submit-job to write the script only");
+      .hint("run this on a login node, or use --no-submit-job to write only the script");
 }
 
 Error silent_client(std::string_view program, double seconds) {
   Error error = Error(ExitCode::Unavailable, "cannot reach Slurm: its controller does not answer")
                     .fact("waited", fmt::format("{:g} s", seconds), program);
   if (program == "sbatch") {
-    error.fact("the job", "may have been submitted or not: squeue --me tells");
+    error.fact("job", "it is unknown whether it was submitted; see squeue --me");
   }
   error.hint(kAskSupport);
   return error;

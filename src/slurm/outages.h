@@ -8,14 +8,14 @@
 
 namespace lockstep::slurm {
 
-// Whether what a client of Slurm's wrote to stderr tells of Slurm itself: a controller that is not
-// there, a munge that does not run, no configuration. As an Error (69) for the user.
+// Finds an outage of Slurm in the error output of a Slurm command: no controller, no munge, no
+// configuration. Returns it as an Error (69).
 std::optional<Error> find_outage(std::string_view program, std::string_view errors);
 
-// This machine has no such program.
+// The Slurm command is not installed.
 Error missing_client(std::string_view program, std::string_view path);
 
-// A client that did not end in time.
+// The Slurm command did not end in time.
 Error silent_client(std::string_view program, double seconds);
 
 }  // namespace lockstep::slurm

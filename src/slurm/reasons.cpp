@@ -20,81 +20,81 @@ struct Known {
 
 constexpr auto kReasons = std::to_array<Known>({
     {"Resources", "all suitable nodes are busy", "", false},
-    {"Priority", "jobs with a higher priority come first", "", false},
-    {"Dependency", "it waits for another job", "", false},
+    {"Priority", "jobs with a higher priority are ahead of it", "", false},
+    {"Dependency", "it depends on another job that has not ended", "", false},
     {"DependencyNeverSatisfied",
-     "the job that it depends on did not end as it must",
-     "cancel it, and submit it again without the dependency",
+     "its dependency can never be satisfied",
+     "cancel it and submit it again without the dependency",
      true},
-    {"BeginTime", "its time to begin has not come", "", false},
-    {"Cleaning", "Slurm still clears up behind its last run", "", false},
-    {"JobArrayTaskLimit", "as many tasks of the array run as may at once", "", false},
-    {"JobHeldUser", "its user has put it on hold", "scontrol release JOBID", true},
-    {"JobHeldAdmin", "an administrator has put it on hold", "ask the cluster's support", true},
+    {"BeginTime", "its begin time has not been reached", "", false},
+    {"Cleaning", "Slurm is still cleaning up after its previous start", "", false},
+    {"JobArrayTaskLimit", "the array has reached its limit of running tasks", "", false},
+    {"JobHeldUser", "it was held by its user", "scontrol release JOBID", true},
+    {"JobHeldAdmin", "it was held by an administrator", "ask the support team", true},
     {"job requeued in held state",
-     "it was requeued and put on hold",
-     "scontrol release JOBID, once the fault is mended",
+     "it was requeued and held",
+     "scontrol release JOBID, after the problem is fixed",
      true},
     {"launch failed requeued held",
-     "a node could not start it, and Slurm has put it on hold",
-     "scontrol release JOBID; if it comes again, tell the cluster's support the node",
+     "a node failed to start it, and Slurm held it",
+     "scontrol release JOBID; if it happens again, report the node to the support team",
      true},
     {"PartitionNodeLimit",
-     "it asks for more nodes than the partition gives, or has up",
-     "fewer nodes, or another partition: sinfo",
+     "it requests more nodes than the partition allows or has available",
+     "request fewer nodes, or another partition: sinfo",
      true},
     {"PartitionTimeLimit",
-     "its time limit is longer than the partition allows",
-     "a shorter time, or another partition: sinfo -o '%P %l'",
+     "its time limit exceeds the maximum of the partition",
+     "request less time, or another partition: sinfo -o '%P %l'",
      true},
     {"PartitionConfig",
-     "the partition cannot give what it asks for: nodes, CPUs, memory or time",
-     "less, or another partition: scontrol show partition",
+     "its request exceeds a limit of the partition: nodes, CPUs, memory or time",
+     "request less, or another partition: scontrol show partition",
      true},
-    {"PartitionDown", "the partition is down", "another partition: sinfo", false},
-    {"PartitionInactive", "the partition is not in use", "another partition: sinfo", false},
+    {"PartitionDown", "the partition is down", "use another partition: sinfo", false},
+    {"PartitionInactive", "the partition is inactive", "use another partition: sinfo", false},
     {"AccountNotAllowed",
-     "its account may not use the partition",
-     "another account or partition: scontrol show partition",
+     "its account is not allowed in the partition",
+     "use another account or partition: scontrol show partition",
      true},
     {"QOSNotAllowed",
-     "its QOS may not be used in the partition",
-     "another QOS or partition: scontrol show partition",
+     "its QOS is not allowed in the partition",
+     "use another QOS or partition: scontrol show partition",
      true},
     {"ReqNodeNotAvail",
-     "nodes that it needs are down, drained or reserved, often for a maintenance to come",
-     "a shorter time limit may let it end before a reservation: scontrol show reservation",
+     "required nodes are down, drained or reserved, often for upcoming maintenance",
+     "use a time limit that ends before the reservation: scontrol show reservation",
      false},
     {"Nodes required for job are DOWN, DRAINED or reserved",
-     "nodes that it needs are down, drained or reserved",
-     "sinfo -R tells why",
+     "required nodes are down, drained or reserved",
+     "sinfo -R shows the reason",
      false},
-    {"NodeDown", "a node that it had or needs is down", "sinfo -R tells why", false},
-    {"Reservation", "its reservation has not begun", "scontrol show reservation", false},
+    {"NodeDown", "an allocated or required node is down", "sinfo -R shows the reason", false},
+    {"Reservation", "its reservation has not started", "scontrol show reservation", false},
     {"ReservationDeleted",
      "its reservation was deleted",
-     "submit it without the reservation",
+     "submit it again without the reservation",
      true},
-    {"Licenses", "all of a licence that it needs are in use", "", false},
+    {"Licenses", "all required licenses are in use", "", false},
     {"BadConstraints",
-     "no node has all that it asks for",
-     "other constraints: sinfo -o '%P %f %G'",
+     "no node meets all its requirements",
+     "use other constraints: sinfo -o '%P %f %G'",
      true},
-    {"FrontEndDown", "no front end node is up", "", false},
-    {"InvalidAccount", "its account is not valid any more", "sacctmgr show assoc user=$USER", true},
-    {"InvalidQOS", "its QOS is not valid any more", "sacctmgr show assoc user=$USER", true},
-    {"MaxMemPerLimit", "it asks for more memory than the partition gives", "less memory", true},
+    {"FrontEndDown", "no front-end node is up", "", false},
+    {"InvalidAccount", "its account is no longer valid", "sacctmgr show assoc user=$USER", true},
+    {"InvalidQOS", "its QOS is no longer valid", "sacctmgr show assoc user=$USER", true},
+    {"MaxMemPerLimit", "its memory request exceeds the limit", "request less memory", true},
     {"BurstBufferResources", "the burst buffer is full", "", false},
-    {"BurstBufferStageIn", "its data are being copied to the burst buffer", "", false},
-    {"DeadLine", "it cannot end before its deadline", "a later deadline, or a shorter time", true},
+    {"BurstBufferStageIn", "its data is being copied to the burst buffer", "", false},
+    {"DeadLine", "it cannot end before its deadline", "set a later deadline or less time", true},
     {"Prolog", "its nodes are being prepared", "", false},
-    {"WaitingForScheduling", "Slurm has not looked at it yet", "", false},
-    {"SchedDefer", "Slurm has not looked at it yet", "", false},
-    {"JobLaunchFailure", "Slurm could not start it, or a signal ended its script", "", false},
-    {"NonZeroExitCode", "its script ended with an error", "", false},
-    {"TimeLimit", "its time ran out", "", false},
-    {"OutOfMemory", "it used more memory than it asked for", "more memory", false},
-    {"RaisedSignal", "a signal ended it", "", false},
+    {"WaitingForScheduling", "the scheduler has not considered it yet", "", false},
+    {"SchedDefer", "the scheduler has not considered it yet", "", false},
+    {"JobLaunchFailure", "Slurm could not start it, or a signal killed its script", "", false},
+    {"NonZeroExitCode", "its script failed", "", false},
+    {"TimeLimit", "it reached its time limit", "", false},
+    {"OutOfMemory", "it used more memory than it requested", "request more memory", false},
+    {"RaisedSignal", "it was killed by a signal", "", false},
 });
 
 std::string spaced(std::string_view text) {
@@ -107,8 +107,8 @@ bool is_letter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
 }
 
-// The one that is `reason`, or how it begins ("ReqNodeNotAvail, UnavailableNodes:n2"); scontrol has
-// '_' where squeue has spaces.
+// Finds the entry that equals `reason` or is its first part ("ReqNodeNotAvail,
+// UnavailableNodes:n2"). scontrol prints '_' where squeue prints spaces.
 const Known* find_reason(std::string_view reason) {
   const std::string words = spaced(reason);
   const auto* const found =
@@ -124,7 +124,7 @@ struct Piece {
   std::string_view words;
 };
 
-// Of the first that `text` contains; empty when there is none.
+// Words of the first piece that `text` contains; empty if there is none.
 std::string_view words_for(std::string_view text, std::span<const Piece> pieces) {
   const auto found = std::find_if(pieces.begin(), pieces.end(), [text](const Piece& piece) {
     return text.find(piece.part) != std::string_view::npos;
@@ -132,7 +132,8 @@ std::string_view words_for(std::string_view text, std::span<const Piece> pieces)
   return found == pieces.end() ? std::string_view() : found->words;
 }
 
-// QOSMaxGRESPerUser, AssocGrpCPUMinutesLimit, AssocMaxJobsLimit: whose limit, of what, for whom.
+// QOSMaxGRESPerUser, AssocGrpCPUMinutesLimit, AssocMaxJobsLimit: owner, resource and scope of a
+// limit.
 Explanation explain_limit(std::string_view reason) {
   constexpr auto kThings = std::to_array<Piece>({{"Minutes", "compute time"},
                                                  {"GRES", "GPUs"},
@@ -145,32 +146,32 @@ Explanation explain_limit(std::string_view reason) {
                                                  {"Submit", "submitted jobs"},
                                                  {"Job", "running jobs"},
                                                  {"Billing", "billed resources"},
-                                                 {"License", "licences"},
+                                                 {"License", "licenses"},
                                                  {"BB", "burst buffer"}});
   constexpr auto kScopes = std::to_array<Piece>({{"PerUser", "per user"},
                                                  {"PerAccount", "per account"},
                                                  {"PerJob", "per job"},
                                                  {"PerNode", "per node"},
-                                                 {"Grp", "of all jobs together"}});
+                                                 {"Grp", "over all jobs"}});
   const std::string_view thing = words_for(reason, kThings);
   const std::string_view scope = words_for(reason, kScopes);
   const bool is_time = reason.find("Minutes") != std::string_view::npos;
   const std::string limit = fmt::format(
       "{}{}{}", thing.empty() ? "some resource" : thing, scope.empty() ? "" : " ", scope);
   if (reason.starts_with("QOSMin")) {
-    return {.meaning = fmt::format("it asks for less than the least of its QOS: {}", limit),
-            .advice = "more of it, or another QOS: sacctmgr show qos"};
+    return {.meaning = fmt::format("its request is below the minimum of its QOS: {}", limit),
+            .advice = "request more, or use another QOS: sacctmgr show qos"};
   }
   if (scope == "per job" || scope == "per node") {
-    return {.meaning = fmt::format("it asks for more than its {} allows: {}",
+    return {.meaning = fmt::format("its request exceeds a limit of its {}: {}",
                                    reason.starts_with("QOS") ? "QOS" : "account",
                                    limit),
-            .advice = "less of it"};
+            .advice = "request less"};
   }
   const std::string_view whose = reason.starts_with("QOS") ? "QOS" : "account";
-  return {.meaning = fmt::format("it would go beyond a limit of its {}: {}", whose, limit),
-          .advice = is_time ? "the grant may be used up; ask whoever manages the project"
-                            : "it starts when others of these jobs have ended, or asks for less"};
+  return {.meaning = fmt::format("a limit of its {} is reached: {}", whose, limit),
+          .advice = is_time ? "the compute budget may be used up; ask the project manager"
+                            : "wait until other jobs have ended, or request less"};
 }
 
 bool is_limit(std::string_view reason) {

@@ -4,25 +4,25 @@
 #include <string>
 #include <string_view>
 
-// Slurm's words in a researcher's.
+// Explanations of the pending reasons of Slurm.
 namespace lockstep::slurm {
 
 struct Explanation {
-  std::string meaning;  // half a sentence: "all suitable nodes are busy"
-  std::string advice;   // what one can do; empty: nothing but wait
+  std::string meaning;  // clause: "all suitable nodes are busy"
+  std::string advice;   // next step; empty: only wait
 };
 
-// Why a job waits: "Resources", "QOSMaxGRESPerUser", "ReqNodeNotAvail, UnavailableNodes:n2". What
-// is not known is passed on as it is.
+// Explains why a job is pending: "Resources", "QOSMaxGRESPerUser", "ReqNodeNotAvail,
+// UnavailableNodes:n2". An unknown reason is returned unchanged.
 Explanation explain_reason(std::string_view reason);
 
-// What can be done about it, with the job's number in it; empty: nothing but wait.
+// Advice for a job id; empty: only wait.
 std::string advice_for(std::string_view reason, std::string_view job);
 
-// "all suitable nodes are busy (Resources)"; an unknown reason alone.
+// "all suitable nodes are busy (Resources)"; an unknown reason unchanged.
 std::string describe_reason(std::string_view reason);
 
-// Whether a job with this reason never starts unless somebody does something.
+// Whether a job with this reason never starts without user action.
 bool is_hopeless(std::string_view reason);
 
 }  // namespace lockstep::slurm

@@ -7,16 +7,16 @@
 #include "lockstep/error.h"
 #include "slurm/reasons.h"
 
-// Why sbatch took no job, in a researcher's words.
+// Explanations of the errors of sbatch.
 namespace lockstep::slurm {
 
-// Why sbatch took no job: what it wrote to stderr.
+// Explains the error output of sbatch.
 Explanation explain_refusal(std::string_view errors);
 
-// The same as an Error (64) with Slurm's own words.
+// Makes an Error (64) with the explanation and the original lines.
 Error refusal(std::string_view errors);
 
-// The words of a client's stderr that say what happened: one line, without "sbatch: error: ".
+// Last line of the error output of a Slurm command, without prefixes such as "sbatch: error: ".
 std::string last_words(std::string_view errors);
 
 }  // namespace lockstep::slurm

@@ -13,18 +13,19 @@ say() { printf 'lockstep env: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 )sh";
 
-// Signals become an end of the script, which then cleans up.
+// Signals end the script, and the EXIT trap cleans up.
 constexpr const char* kTraps = R"sh(trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 )sh";
 
-// A virtual environment knows its own path, so it is made where it will be.
+// A virtual environment contains its own path, so it is built in its final location.
 constexpr const char* kVenvPlace = R"sh([[ $target == /* ]] || target=$PWD/$target
 
-# It is made in its place, as it knows its own path. Until it is whole it has a
-# file lockstep.unfinished and no bin/activate; if it fails it goes, and what was
-# there before comes back.
+# A virtual environment contains its own path, so it is built in its final
+# location. Until it is complete, it has a file lockstep.unfinished and no
+# bin/activate. If the build fails, it is removed and the previous environment
+# is restored.
 before=$target.lockstep-before
 mine=
 clean_up() {
@@ -33,23 +34,23 @@ clean_up() {
   if [[ -n $mine ]]; then
     rm -rf -- "$target"
     [[ ! -e $before ]] || mv -- "$before" "$target"
-    say "failed; nothing was built"
+    say "build failed; nothing was installed"
   fi
   exit "$status"
 }
 )sh";
 
-// A build that was killed may have left the old one aside.
+// A killed build can have left the previous environment under its backup name.
 constexpr const char* kKeepVenv = R"sh([[ -e $target || ! -e $before ]] || mv -- "$before" "$target"
-[[ ! -e $target ]] || fail "$target is there already; --force replaces it"
+[[ ! -e $target ]] || fail "$target already exists; --force replaces it"
 )sh";
 
-// What is replaced must be what it is taken for.
+// Only a virtual environment is replaced.
 constexpr const char* kReplaceVenv =
     R"sh([[ ! -e $target/lockstep.unfinished ]] || rm -rf -- "$target"
 [[ -e $target || ! -e $before ]] || mv -- "$before" "$target"
 if [[ -e $target ]]; then
-  [[ -f $target/pyvenv.cfg ]] || fail "$target is no virtual environment; it stays"
+  [[ -f $target/pyvenv.cfg ]] || fail "$target is not a virtual environment; not replaced"
   rm -rf -- "$before"
   mv -- "$target" "$before"
 fi
@@ -62,7 +63,7 @@ echo "job ${SLURM_JOB_ID:-none} on $(hostname), process $$" >"$target/lockstep.u
 )sh";
 
 constexpr const char* kEndVenv = R"sh(
-# It is whole.
+# Complete.
 mv -- "$target/lockstep.activate" "$target/bin/activate"
 rm -f -- "$target/lockstep.unfinished"
 mine=
@@ -71,13 +72,13 @@ say "built $target in $((SECONDS - began)) s"
 )sh";
 
 constexpr const char* kImagePlace = R"sh(
-# It is made beside its place and moved there when it is whole.
+# The image is built next to its final location and moved there when complete.
 part=$image.${SLURM_JOB_ID:-$$}.part
 clean_up() {
   local status=$?
   trap - EXIT
   rm -rf -- "$part"
-  say "failed; nothing was built"
+  say "build failed; nothing was installed"
   exit "$status"
 }
 )sh";
@@ -89,15 +90,15 @@ say "built $image in $((SECONDS - began)) s"
 
 constexpr const char* kDoctorInVenv = R"sh(source "$target/bin/activate"
 "$lockstep" doctor --quick ||
-  say "doctor has found something (exit code $?); what was built stays"
+  say "lockstep doctor reported problems (exit code $?); the environment is kept"
 )sh";
 
-// What this launcher was linked with may not be in the image.
+// The image can lack libraries that this executable is linked with.
 constexpr const char* kDoctorInImage = R"sh(if inside --version >/dev/null 2>&1; then
   inside doctor --quick ||
-    say "doctor has found something (exit code $?); what was built stays"
+    say "lockstep doctor reported problems (exit code $?); the image is kept"
 else
-  say "this lockstep does not run in the image, so its doctor stays out"
+  say "lockstep does not run in the image; lockstep doctor skipped"
 fi
 )sh";
 
@@ -110,11 +111,11 @@ std::string render_top(const EnvBuild& build, const BuildMeans& means) {
     text += "#\n" + render_directives(build.job.directives);
   }
   text += kTools + render_environment(build.job);
-  // Only now: the shell code of module systems was not written for it.
+  // Not earlier: the shell code of module systems fails under `set -eu`.
   return text + "\nset -euo pipefail\nbegan=$SECONDS\n";
 }
 
-// "pip install" with its options, what is installed on lines of its own.
+// "pip install" with its options; one line per requirement.
 std::string pip_install(const EnvBuild& build, const std::vector<std::string>& words) {
   std::string options;
   for (const std::string& option : build.pip_options) {
@@ -133,10 +134,10 @@ std::string render_packages(const EnvBuild& build) {
   for (const std::string& package : build.packages) {
     words.push_back(in_quotes(package));
   }
-  return words.empty() ? "" : "\n# Packages.\n" + pip_install(build, words);
+  return words.empty() ? "" : "\n# Packages\n" + pip_install(build, words);
 }
 
-// Horovod is compiled here against the torch that is in the environment, hence not in isolation.
+// Horovod is compiled against torch in the environment, hence --no-build-isolation.
 std::string render_horovod(const EnvBuild& build) {
   if (!build.has_horovod) {
     return "";
@@ -148,7 +149,7 @@ std::string render_horovod(const EnvBuild& build) {
     variables.emplace_back("HOROVOD_GPU_OPERATIONS", "NCCL");
     variables.emplace_back("HOROVOD_NCCL_HOME", build.nccl_home);
   }
-  std::string text = "\n# Horovod, compiled for the torch that is here.\n";
+  std::string text = "\n# Horovod, compiled for the installed torch\n";
   for (const auto& variable : variables) {
     const bool is_said =
         std::any_of(build.job.variables.begin(), build.job.variables.end(), [&](const auto& said) {
@@ -164,10 +165,9 @@ std::string render_horovod(const EnvBuild& build) {
   return text + "\"$target/bin/horovodrun\" --check-build\n";
 }
 
-// The last step: what programs will find in what was built.
+// The last step checks the environment from the inside.
 std::string render_doctor(const BuildMeans& means) {
-  return fmt::format("\n# What programs will find in it.\nlockstep={}\n",
-                     in_quotes(means.lockstep));
+  return fmt::format("\n# Check of the result\nlockstep={}\n", in_quotes(means.lockstep));
 }
 
 std::string render_venv(const EnvBuild& build, const BuildMeans& means) {
@@ -195,10 +195,10 @@ std::string render_image(const EnvBuild& build, const BuildMeans& means) {
   text += kTraps;
   text += "command -v apptainer >/dev/null || fail \"no apptainer on $(hostname)\"\n";
   text += means.is_forced
-              ? "[[ ! -d $image ]] || fail \"$image is a directory; it stays\"\n"
-              : "[[ ! -e $image ]] || fail \"$image is there already; --force replaces it\"\n";
+              ? "[[ ! -d $image ]] || fail \"$image is a directory; not replaced\"\n"
+              : "[[ ! -e $image ]] || fail \"$image already exists; --force replaces it\"\n";
   text += fmt::format(
-      "\n# What Apptainer keeps for the next time, and needs meanwhile.\n"
+      "\n# Cache and temporary files of Apptainer\n"
       "cache={}\n"
       "[[ $cache == /* ]] || cache=$PWD/$cache\n"
       "export APPTAINER_CACHEDIR=$cache APPTAINER_TMPDIR=$cache/tmp\n"
@@ -208,7 +208,7 @@ std::string render_image(const EnvBuild& build, const BuildMeans& means) {
   for (const std::string& option : build.build_options) {
     options += " " + in_quotes(option);
   }
-  text += fmt::format("\n# The image.\napptainer {}{} \"$part\" {}\n",
+  text += fmt::format("\n# Image\napptainer {}{} \"$part\" {}\n",
                       build.source.empty() ? "build" : "pull",
                       options,
                       in_quotes(build.source.empty() ? build.definition : build.source));

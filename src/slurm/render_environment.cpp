@@ -11,13 +11,13 @@ std::string render_modules(const Job& job) {
   if (job.modules.empty()) {
     return "";
   }
-  std::string text = fmt::format("\n# Modules.\n{}", kFindModuleSystem);
+  std::string text = fmt::format("\n# Modules\n{}", kFindModuleSystem);
   text += "type module >/dev/null 2>&1 || fail \"no module system on $(hostname)\"\n";
   text += job.is_module_purge ? "module purge\n" : "";
   for (const std::string& directory : job.module_use) {
     text += fmt::format("module use {} || fail {}\n",
                         in_quotes(directory),
-                        in_quotes("no directory of modules: " + directory));
+                        in_quotes("no such module directory: " + directory));
   }
   for (const std::string& name : job.modules) {
     text += fmt::format("module load {} || fail {}\n",
@@ -31,7 +31,7 @@ std::string render_variables(const Job& job) {
   if (job.variables.empty() && job.secrets.empty()) {
     return "";
   }
-  std::string text = "\n# Variables.\n";
+  std::string text = "\n# Variables\n";
   for (const auto& [name, value] : job.variables) {
     text += fmt::format("export {}={}\n", name, in_quotes(value));
   }
@@ -44,7 +44,7 @@ std::string render_variables(const Job& job) {
 std::string render_venv(const Job& job) {
   const std::string activate = job.venv + (job.venv.ends_with('/') ? "" : "/") + "bin/activate";
   return fmt::format(
-      "\n# Python's virtual environment.\n"
+      "\n# Python virtual environment\n"
       "[[ -r {0} ]] || fail {1}\n"
       "source {0} || fail {2}\n",
       in_quotes(activate),
@@ -57,15 +57,15 @@ std::string render_conda(const Job& job) {
   const std::string message = in_quotes("cannot activate the conda environment " + job.conda_env);
   if (!job.conda_activate.empty()) {
     return fmt::format(
-        "\n# Conda's environment.\n"
+        "\n# Conda environment\n"
         "source {} {} || fail {}\n",
         in_quotes(job.conda_activate),
         name,
         message);
   }
   return fmt::format(
-      "\n# Conda's environment.\n"
-      "command -v conda >/dev/null || fail 'no conda in PATH; conda_activate names its "
+      "\n# Conda environment\n"
+      "command -v conda >/dev/null || fail 'no conda in PATH; set conda_activate to its "
       "bin/activate'\n"
       "eval \"$(conda shell.bash hook)\"\n"
       "conda activate {} || fail {}\n",
@@ -75,7 +75,7 @@ std::string render_conda(const Job& job) {
 
 std::string render_container(const Job& job) {
   std::string text = fmt::format(
-      "\n# The container.\n"
+      "\n# Container\n"
       "command -v {0} >/dev/null || fail \"no {0} on $(hostname)\"\n"
       "[[ -e {1} ]] || fail {2}\n",
       job.container_runtime,

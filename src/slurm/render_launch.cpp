@@ -8,8 +8,8 @@
 #include "slurm/shell_command.h"
 #include "slurm/shell_text.h"
 
-// How each launcher starts the workers. What a task must work out for itself (its rank) stands in
-// the single quotes of a `bash -c`; everything else is known to the batch script.
+// The launch commands of all launchers. Values that only a task knows, such as its rank, are
+// expanded in the single quotes of a `bash -c`; the batch script expands everything else.
 namespace lockstep::slurm {
 namespace {
 
@@ -19,7 +19,7 @@ bool is_python(const Job& job) {
   return look_at_command(job.program).first_word.ends_with(".py");
 }
 
-// apptainer exec --nv ... image; nothing without a container.
+// "apptainer exec --nv ... image"; empty without a container.
 std::string container_of(const Job& job) {
   if (job.environment != EnvironmentKind::Apptainer) {
     return "";
@@ -45,18 +45,18 @@ std::string profile_of(const Job& job) {
                                       job.profile_hertz);
 }
 
-// The program as a worker executes it.
+// Command line of a worker.
 std::string worker_of(const Job& job) {
   const std::string python = is_python(job) ? job.python + " -u " : "";
   return container_of(job) + python + job.program;
 }
 
-// The same behind torchrun, which knows Python itself.
+// Command line of a worker after torchrun, which starts Python itself.
 std::string torch_program_of(const Job& job) {
   return (is_python(job) ? "" : "--no_python ") + job.program;
 }
 
-// More options, on a line of their own.
+// Appends extra options on a separate line.
 void append(Lines& lines, const Lines& more) {
   std::string line;
   for (const std::string& one : more) {
@@ -67,7 +67,7 @@ void append(Lines& lines, const Lines& more) {
   }
 }
 
-// srun's first line, with the cores: it does not take the job's.
+// The srun command. It repeats --cpus-per-task because srun does not inherit it from the job.
 Lines srun_of(const Job& job, int tasks_per_node) {
   const int cpus = tasks_per_node == job.tasks_per_node
                        ? job.cpus_per_task
@@ -85,13 +85,13 @@ Lines srun_of(const Job& job, int tasks_per_node) {
   return lines;
 }
 
-// The network that all nodes share, by trying; MASTER_ADDR and the like.
+// Probes the network between the nodes and exports MASTER_ADDR and related variables.
 std::string render_network(const Job& job) {
   const std::string interface =
       job.interface.empty() ? "" : " --interface " + in_quotes(job.interface);
   return fmt::format(
       "lockstep={}\n"
-      "network=$(\"$lockstep\" network{}) || fail 'the nodes do not reach each other'\n"
+      "network=$(\"$lockstep\" network{}) || fail 'no common network between the nodes'\n"
       "eval \"$network\"\n",
       in_quotes(job.lockstep),
       interface);
@@ -110,15 +110,17 @@ std::string torchrun_of(const Job& job) {
 
 constexpr const char* kStatus = "status=$?\n";
 
-// Waits for a process of the script's to end, whatever signals come meanwhile. Not with `wait`
-// alone: a trap that ends it while bash takes the process's end loses how that was, and Slurm sends
-// SIGTERM to a script whose job lockstep puts back just when lockstep ends.
+// Waits for the end of a process while traps can run. `wait` alone is not sufficient: if a trap
+// interrupts it while bash reaps the process, the exit code is lost. This race is likely, because
+// Slurm sends SIGTERM to the script of a requeued job at the moment when `lockstep run` exits. So
+// the script polls until the process has ended, ignores the signals, and only then calls `wait`,
+// which returns the exit code that bash has stored.
 std::string wait_for(const char* variable) {
   return fmt::format(
       "while kill -0 \"${0}\" 2>/dev/null; do\n"
-      "  sleep 1 # traps run in between\n"
+      "  sleep 1 # traps run after each sleep\n"
       "done\n"
-      "trap '' USR1 TERM # one could lose what wait tells\n"
+      "trap '' USR1 TERM # a trap during wait could lose the exit code\n"
       "wait \"${0}\"\n"
       "status=$?\n"
       "trap : USR1\n"
@@ -128,15 +130,14 @@ std::string wait_for(const char* variable) {
 
 std::string trap_of(const Job& job) {
   return fmt::format(
-      "# Slurm sends USR1 before the time limit: the workers shall save and end. (A signal to "
-      "srun\n"
-      "# itself would kill them.)\n"
+      "# Slurm sends USR1 before the time limit. scancel passes SIGTERM to the workers,\n"
+      "# which save and exit. (A signal to srun would kill them.)\n"
       "time_is_up=\n"
       "trap 'time_is_up=yes; scancel --signal=TERM \"{}\"' USR1\n",
       id_of(job));
 }
 
-// A command that starts the workers, and how it ended in $status.
+// Renders a command that starts the workers and stores its exit code in $status.
 std::string waited(const Job& job, Lines lines) {
   if (job.signal_seconds == 0) {
     return continued(lines) + kStatus;
@@ -145,8 +146,8 @@ std::string waited(const Job& job, Lines lines) {
   return trap_of(job) + continued(lines) + "step=$!\n" + wait_for("step");
 }
 
-// A command in place of the launcher's line. One that is put back must not keep bash from hearing
-// of the time limit.
+// Renders exec_command. With requeue it runs in the background, because bash handles the time limit
+// signal only between commands.
 std::string render_own_command(const Job& job) {
   if (!job.is_requeued) {
     return job.exec_command + "\n" + kStatus;
@@ -157,9 +158,9 @@ std::string render_own_command(const Job& job) {
 constexpr const char* kTorchrunMeets =
     R"(--master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT")";
 
-// Slurm warns the process of the batch script, and a bash that waits for a program hears nothing
-// until that has ended. So lockstep takes bash's place; where something is to follow, bash waits in
-// a way that a signal ends, and hands it on.
+// Slurm signals the process of the batch script, but bash runs traps only after a foreground
+// program has ended. Therefore `lockstep run` replaces bash with `exec`. If commands follow, it
+// runs in the background, and traps forward the signals to it.
 std::string render_lockstep(const Job& job) {
   const bool is_last = is_replaced(job);
   Lines lines = {fmt::format("{}{}\"$lockstep\" run --nproc-per-node {} --run-dir {}",
@@ -178,7 +179,7 @@ std::string render_lockstep(const Job& job) {
     lines.push_back("--metric " + quote_for_shell(metric));
   }
   append(lines, job.launcher_args);
-  // *.py is lockstep's to run, but in a container, where it cannot look.
+  // lockstep starts *.py files itself, except in a container, which it cannot inspect.
   const bool is_ours =
       is_python(job) && job.environment != EnvironmentKind::Apptainer && job.python == "python3";
   lines.push_back("-- " + (is_ours ? job.program : worker_of(job)));
@@ -207,7 +208,7 @@ std::string render_torchrun(const Job& job) {
   return render_network(job) + waited(job, lines);
 }
 
-// -x NAME for each variable of the network's: mpirun hands on only what it is told to.
+// mpirun only forwards variables with -x NAME, so collect one for each network variable.
 constexpr const char* kExports =
     "mapfile -t exports < <(sed -n 's/^export \\([A-Z_0-9]*\\)=.*/-x\\n\\1/p' <<<\"$network\")\n";
 
@@ -235,8 +236,8 @@ std::string render_mpirun_torchrun(const Job& job) {
   return render_network(job) + kExports + continued(lines) + kStatus;
 }
 
-// A task's place in the words of torch.distributed, which other frameworks read too. `task` has the
-// shell's names of rank, local rank and node.
+// Shell names of rank, local rank and node of a task. place_of_task() exports them as the variables
+// of torch.distributed, which other frameworks also read.
 struct TaskWords {
   const char* rank;
   const char* local_rank;
@@ -291,13 +292,13 @@ std::string render_horovodrun(const Job& job) {
          continued(lines) + kStatus;
 }
 
-constexpr const char* kWaitForAll = R"(# The first that fails ends them all.
+constexpr const char* kWaitForAll = R"(# The first failure ends all steps.
 left=${#steps[@]}
 while ((left > 0)); do
   wait -n
   code=$?
   if ((code == 128 + $(kill -l USR1))); then
-    continue # that was the trap
+    continue # interrupted by the trap
   fi
   ((left -= 1))
   if ((code != 0 && status == 0)); then
@@ -341,7 +342,7 @@ std::string render_tensorflow(const Job& job) {
       place_of_task(kSlurmTask, job)));
   lines.push_back(profile_of(job) + worker_of(job));
   std::string text = render_network(job);
-  // Below the ports that the system gives out itself, and apart from another job's on the node.
+  // Ports below the ephemeral range, different for other jobs on the same node.
   text += fmt::format(
       "TF_WORKERS=$(for address in $LOCKSTEP_ADDRESSES; do\n"
       "  for ((i = 0; i < {}; i++)); do\n"
@@ -381,7 +382,7 @@ std::string render_by(const Job& job) {
 }  // namespace
 
 std::string render_launch(const Job& job) {
-  // A pipe would hide how the training ended.
+  // Without pipefail, a pipe hides the exit code of the training.
   const bool has_pipe = look_at_command(job.program).has_pipe;
   return (has_pipe ? "set -o pipefail\n" : "") + render_by(job);
 }

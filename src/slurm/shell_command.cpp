@@ -4,7 +4,7 @@
 namespace lockstep::slurm {
 namespace {
 
-// Goes through a text as bash does, without replacing anything.
+// Scans shell code with the quoting rules of bash, without expansions.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -82,7 +82,7 @@ class Scanner {
     found_.has_open_quote = true;
   }
 
-  // A line that goes on is one blank.
+  // A line continuation counts as a blank.
   void take_escaped() {
     if (peek(1) == '\n') {
       end_word();
@@ -92,7 +92,7 @@ class Scanner {
     at_ += 2;
   }
 
-  // ${...} and $(...) are the shell's own business, whatever stands in them.
+  // Skips over ${...} and $(...): separators inside do not start another command.
   void take_dollar() {
     const char opening = peek(1);
     keep(text_[at_++]);
@@ -108,7 +108,7 @@ class Scanner {
     found_.has_open_quote = found_.has_open_quote || depth > 0;
   }
 
-  // 2>&1, &>file and >|file are redirections.
+  // 2>&1, &>file and >|file are redirections, not separators.
   void take_operator() {
     const char letter = text_[at_];
     const char before = at_ == 0 ? '\0' : text_[at_ - 1];

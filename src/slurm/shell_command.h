@@ -6,10 +6,10 @@
 
 namespace lockstep::slurm {
 
-// What a shell will make of a text, as far as a launcher in front of it must know.
+// Properties of shell code that matter if a launcher is put in front of it.
 struct ShellCommand {
   std::string first_word;  // without its quotes
-  std::string separator;   // the first that begins another command: ";", "&&"; empty: none does
+  std::string separator;   // the first one that starts another command: ";", "&&"; empty: none
   bool has_pipe = false;
   bool has_open_quote = false;
 };

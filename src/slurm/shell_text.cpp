@@ -6,7 +6,7 @@
 namespace lockstep::slurm {
 namespace {
 
-// Whether the dollar before `next` begins a variable.
+// Whether a dollar before `next` starts a variable.
 bool begins_name(std::string_view next) {
   const char first = next.empty() ? ' ' : next.front();
   return std::isalpha(static_cast<unsigned char>(first)) != 0 || first == '_' || first == '{';

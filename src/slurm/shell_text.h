@@ -7,11 +7,11 @@
 
 namespace lockstep::slurm {
 
-// A value as one word of bash, in double quotes: $NAME and ${NAME} are left for the shell, and a ~/
-// in front is the home; nothing else means anything.
+// Quotes a value as one word for bash, in double quotes. $NAME, ${NAME} and a leading ~/ are
+// expanded by the shell; all other special characters are escaped.
 std::string in_quotes(std::string_view value);
 
-// `module` is a function of login shells; this finds it in others.
+// `module` is a function that only login shells define; this defines it in other shells.
 inline constexpr std::string_view kFindModuleSystem =
     R"sh(if ! type module >/dev/null 2>&1; then
   for init in /etc/profile.d/lmod.sh /usr/share/lmod/lmod/init/bash \
@@ -24,8 +24,7 @@ inline constexpr std::string_view kFindModuleSystem =
 fi
 )sh";
 
-// A command over several lines, each after the first indented and the one before ended with a
-// backslash.
+// Joins the lines of one command with backslashes; all lines but the first are indented.
 std::string continued(std::span<const std::string> lines);
 
 }  // namespace lockstep::slurm

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// '*' is any text, '?' any letter.
+// '*' matches any text, '?' any character.
 bool matches(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) {
     return text.empty();
@@ -111,12 +111,12 @@ Site site_named(const std::string& name, const std::vector<Site>& sites) {
     }
     names.push_back(site.name);
   }
-  Error error(ExitCode::Usage, fmt::format("cannot find the site '{}'", name));
-  error.fact("there are", names.empty() ? "none" : join(names, ", "));
+  Error error(ExitCode::Usage, fmt::format("site '{}' does not exist", name));
+  error.fact("sites", names.empty() ? "none" : join(names, ", "));
   if (const auto closest = find_closest(name, names)) {
     error.hint(fmt::format("site: {}", *closest));
   } else {
-    error.hint(fmt::format("write ~/.config/lockstep/sites/{}.yaml", name));
+    error.hint(fmt::format("create ~/.config/lockstep/sites/{}.yaml", name));
   }
   throw Error(error);
 }
@@ -135,9 +135,9 @@ std::optional<Site> find_site_of(const std::string& host, const std::vector<Site
 void require_keys(const Site& site, const JobSettings& settings) {
   for (const std::string& key : site.required) {
     if (!settings.has(key)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot submit a job without {}", key))
-          .fact("required", fmt::format("{} by the site {}", key, site.name), site.path.string())
-          .hint(fmt::format("{} NAME, or '{}: NAME' in the job's file", flag_of(key), key));
+      throw Error(ExitCode::Usage, fmt::format("{} is required", key))
+          .fact("required by", fmt::format("site {}", site.name), site.path.string())
+          .hint(fmt::format("{} NAME, or '{}: NAME' in the job file", flag_of(key), key));
     }
   }
 }

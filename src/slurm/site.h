@@ -10,16 +10,16 @@
 #include "os/environment.h"
 #include "slurm/job_settings.h"
 
-// What a cluster wants of all its jobs, as a file that its support team writes once: SITE.yaml with
+// Site profile: defaults and requirements of one cluster for all jobs, in a file SITE.yaml:
 //
 //   description: JUWELS Booster
-//   hosts: ["jwlogin*"]            on these machines it is taken without being asked for
-//   required: [account]            keys without which no job is submitted
-//   settings: {partition: booster} any key of a job file; the job's own file counts more
+//   hosts: ["jwlogin*"]            hosts on which the profile is selected automatically
+//   required: [account]            keys that every job must set
+//   settings: {partition: booster} any key of a job file; the job file overrides it
 namespace lockstep::slurm {
 
 struct Site {
-  std::string name;  // of the file, without .yaml
+  std::string name;  // file name without .yaml
   std::string description;
   std::vector<std::string> hosts;
   std::vector<std::string> required;
@@ -27,24 +27,24 @@ struct Site {
   std::filesystem::path path;
 };
 
-// Where profiles lie, those that count more first: LOCKSTEP_SITES (directories between colons),
-// ~/.config/lockstep/sites, and those that came with lockstep, `share`/sites.
+// Directories with profiles, in the order of precedence: LOCKSTEP_SITES (separated by colons),
+// ~/.config/lockstep/sites, and `share`/sites of the installation.
 std::vector<std::filesystem::path> site_directories(const os::Environment& environment,
                                                     const std::filesystem::path& share);
 
-// Throws an Error (64) for a profile that is none.
+// Throws an Error (64) for an invalid profile.
 Site read_site(const std::filesystem::path& path);
 
-// Every profile, by name; of two with one name the first.
+// All profiles. If two have the same name, the first one is used.
 std::vector<Site> find_sites(const std::vector<std::filesystem::path>& directories);
 
-// The profile called `name`. Throws an Error (64) with the closest one.
+// Profile with this name. Throws an Error (64) with the closest name.
 Site site_named(const std::string& name, const std::vector<Site>& sites);
 
-// The first whose `hosts` match, '*' and '?' as in a shell.
+// First profile with a matching pattern in `hosts`; '*' and '?' as in a shell.
 std::optional<Site> find_site_of(const std::string& host, const std::vector<Site>& sites);
 
-// Throws an Error (64) that names a key which the site requires and nobody has said.
+// Throws an Error (64) if a key that the site requires is not set.
 void require_keys(const Site& site, const JobSettings& settings);
 
 }  // namespace lockstep::slurm

@@ -10,17 +10,18 @@
 namespace lockstep::slurm {
 namespace {
 
-// How users reach their cluster, inside a job and outside of it.
+// Users set these to reach their cluster, inside and outside of jobs.
 constexpr auto kKept = std::to_array<std::string_view>({"SLURM_CONF", "SLURM_CONF_SERVER"});
 
 constexpr auto kOfJobs = std::to_array<std::string_view>(
     {"SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "PMI_", "PMIX_", "OMPI_", "PRTE_"});
 
-// mpirun and Slurm set a few of these too; they are those of cluster::without_places, and:
+// MPI settings of the user are kept. Slurm sets this one itself; cluster::without_places() removes
+// the other variables that mpirun and Slurm set.
 constexpr std::string_view kMpiSettings = "OMPI_MCA_";
 constexpr auto kMpiOfSlurm = std::to_array<std::string_view>({"OMPI_MCA_plm_slurm_args"});
 
-// What Slurm writes for the GPUs of a step.
+// Slurm sets these for the GPUs of a step.
 constexpr auto kGpus = std::to_array<std::string_view>({"CUDA_VISIBLE_DEVICES",
                                                         "ROCR_VISIBLE_DEVICES",
                                                         "HIP_VISIBLE_DEVICES",

@@ -5,15 +5,14 @@
 
 namespace lockstep::slurm {
 
-// The variables with which a job is submitted. Inside another job, what Slurm and MPI have told
-// that job (SLURM_*, SBATCH_*, SRUN_*, PMI*, OMPI_*, the GPUs of its step ...) stays behind, as it
-// would bind the new one to the old one's cores and counts; SLURM_CONF stays, and so do settings
-// such as OMPI_MCA_btl. Outside of any job all of it is the user's own. SBATCH_WAIT never comes
-// along: a job is followed by lockstep.
+// Environment for sbatch. Inside another job, the variables that Slurm and MPI set for that job
+// (SLURM_*, SBATCH_*, SRUN_*, PMI*, OMPI_*, GPUs of its step) are removed, because they would apply
+// its core bindings and counts to the new job. SLURM_CONF and MPI settings such as OMPI_MCA_btl are
+// kept. Outside of a job, all variables belong to the user and are kept. SBATCH_WAIT is always
+// removed, because lockstep follows the job itself.
 os::Environment submit_environment(os::Environment environment);
 
-// The variables with which Slurm is asked something: the same, and times in the form that is read
-// here.
+// Environment for queries: as above, with the time format that the parsers expect.
 os::Environment query_environment(const os::Environment& environment);
 
 }  // namespace lockstep::slurm

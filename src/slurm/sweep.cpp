@@ -15,7 +15,7 @@ const std::vector<std::string>& modes() {
   return kModes;
 }
 
-// itwinai's three.
+// The three strategies of itwinai.
 const std::vector<std::string>& swept_strategies() {
   static const std::vector<std::string> kStrategies = {"ddp", "deepspeed", "horovod"};
   return kStrategies;
@@ -26,18 +26,18 @@ std::vector<std::string> node_counts(const JobSettings& settings) {
   for (const std::string& count : counts) {
     const auto number = find_integer(count);
     if (!number || *number < 1) {
-      throw settings.refuse("scalability_nodes", fmt::format("cannot run on '{}' nodes", count))
+      throw settings.refuse("scalability_nodes", fmt::format("invalid node count '{}'", count))
           .hint("scalability_nodes: [1, 2, 4]");
     }
   }
   if (counts.empty()) {
-    throw settings.refuse("scalability_nodes", "cannot test scaling without node counts")
+    throw settings.refuse("scalability_nodes", "scaling-test requires node counts")
         .hint("scalability_nodes: [1, 2, 4]");
   }
   return counts;
 }
 
-// The jobs of a sweep must not share a name, or their files would.
+// Jobs of a sweep need different names because file names contain the job name.
 void tell_apart(JobSettings& settings, const std::string& mark) {
   if (!settings.has("job_name")) {
     return;

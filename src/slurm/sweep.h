@@ -7,8 +7,8 @@
 
 namespace lockstep::slurm {
 
-// The jobs that `mode` asks for: one (single), one of each strategy (runall), or one of each
-// strategy and node count (scaling-test). Throws an Error (64).
+// Expands `mode` into jobs: one (single), one per strategy (runall), or one per strategy and node
+// count (scaling-test). Throws an Error (64) for an invalid mode or node count.
 std::vector<JobSettings> expand_mode(const JobSettings& settings);
 
 }  // namespace lockstep::slurm

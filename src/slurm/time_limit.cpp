@@ -15,7 +15,7 @@ constexpr int64_t kSecondsPerMinute = 60;
 constexpr int64_t kSecondsPerHour = 3600;
 constexpr int64_t kSecondsPerDay = 86400;
 
-// Digits and nothing else, few enough never to overflow.
+// Parses a number of at most 9 digits, which cannot overflow.
 std::optional<int64_t> find_part(std::string_view text) {
   constexpr size_t kMostDigits = 9;
   const bool is_number = !text.empty() && text.size() <= kMostDigits &&
@@ -38,7 +38,7 @@ std::optional<std::vector<int64_t>> find_parts(std::string_view text) {
   return parts.size() <= 3 ? std::optional(parts) : std::nullopt;
 }
 
-// What the parts count, without days: one is minutes, two are minutes and seconds.
+// Without days: one part is minutes, two are minutes and seconds, three begin with hours.
 int64_t seconds_of(const std::vector<int64_t>& parts) {
   switch (parts.size()) {
     case 1:
@@ -50,7 +50,7 @@ int64_t seconds_of(const std::vector<int64_t>& parts) {
   }
 }
 
-// Behind days the first part is hours.
+// After days, the first part is hours.
 int64_t seconds_behind_days(std::vector<int64_t> parts) {
   parts.resize(3, 0);
   return seconds_of(parts);

@@ -7,23 +7,23 @@
 #include <string>
 #include <string_view>
 
-// Times as Slurm writes and reads them.
+// Times in the formats of Slurm.
 namespace lockstep::slurm {
 
 inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// "MM", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS" in seconds; "UNLIMITED", "INFINITE"
-// and, as in Slurm, a time of zero are kUnlimited. Nothing for another text.
+// Parses "MM", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM" or "D-HH:MM:SS" into seconds. "UNLIMITED",
+// "INFINITE" and, as in Slurm, zero give kUnlimited. Empty for any other text.
 std::optional<int64_t> find_time_limit(std::string_view text);
 
-// How long something took or takes: the same, but zero is zero.
+// Parses a duration: as above, but zero stays zero.
 std::optional<int64_t> find_seconds(std::string_view text);
 
-// A limit in minutes, a begun one counted whole, as Slurm does. Throws an Error (64) that quotes
-// the text and its `source`.
+// Parses a time limit into minutes, rounded up as in Slurm. Throws an Error (64) with the text and
+// its `source`.
 int64_t parse_minutes(std::string_view text, std::string_view source = "");
 
-// "02:03:00", "1-02:03:00", "UNLIMITED": what Slurm reads and people know.
+// Formats minutes for Slurm and users: "02:03:00", "1-02:03:00", "UNLIMITED".
 std::string format_minutes(int64_t minutes);
 
 }  // namespace lockstep::slurm

@@ -20,8 +20,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// A name that says what is behind it must not be shown; by whole words, as TOKENIZERS_PARALLELISM
-// is none.
+// Whether a name marks a secret. Compares whole words: TOKENIZERS_PARALLELISM is not a secret.
 bool is_secret_name(std::string_view name) {
   constexpr auto kWords = std::to_array<std::string_view>({"TOKEN",
                                                            "SECRET",
@@ -49,7 +48,6 @@ bool has_password(std::string_view url) {
 
 }  // namespace
 
-// Letters, digits and _, no digit first.
 bool is_variable_name(std::string_view name) {
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
          std::all_of(name.begin(), name.end(), [](unsigned char letter) {
@@ -60,10 +58,9 @@ bool is_variable_name(std::string_view name) {
 void require_names(const Pairs& variables, std::string_view source) {
   for (const auto& [name, value] : variables) {
     if (!is_variable_name(name)) {
-      throw Error(ExitCode::Usage,
-                  fmt::format("cannot set the variable '{}': no name of one", name))
+      throw Error(ExitCode::Usage, fmt::format("'{}' is not a valid variable name", name))
           .fact("where", source)
-          .hint("letters, digits and _, no digit first");
+          .hint("use letters, digits and _; the first character must not be a digit");
     }
   }
 }

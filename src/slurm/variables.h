@@ -8,22 +8,23 @@
 
 namespace lockstep::slurm {
 
-// Letters, digits and _, no digit first.
+// Letters, digits and _; the first character is not a digit.
 bool is_variable_name(std::string_view name);
 
-// Throws an Error (64) with the `source` for a name that no shell takes.
+// Throws an Error (64) with `source` for a name that is not valid in a shell.
 void require_names(const Pairs& variables, std::string_view source);
 
-// Whether a variable must not be shown: its name says so, or its value is a URL with a password. A
-// value that only names another variable gives nothing away: ${WANDB_API_KEY}.
+// Whether a variable must not appear in scripts: its name marks a secret, or its value is a URL
+// with a password. A value that only refers to another variable is not secret: ${WANDB_API_KEY}.
 bool is_secret(std::string_view name, std::string_view value);
 
+// The secret ones among the variables.
 Pairs secrets_among(Pairs variables);
 
-// Gives them to the job: those that its script may show, and the names of the others.
+// Adds the variables to the job: names and values, but only the names of secrets.
 void take_variables(const Pairs& variables, Job& job);
 
-// Adds a proxy in both spellings, http_proxy and HTTP_PROXY, as programs look for either.
+// Adds a proxy as http_proxy and HTTP_PROXY, because programs read either.
 void add_proxy(Pairs& variables, const std::string& name, const std::string& value);
 
 }  // namespace lockstep::slurm

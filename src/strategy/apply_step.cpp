@@ -30,7 +30,7 @@ double norm_of(const std::vector<torch::Tensor>& gradients) {
   return std::sqrt(squares);
 }
 
-// Undefined unless they are on a GPU.
+// Undefined unless the gradients are on a GPU.
 torch::Tensor late_norm_of(const std::vector<torch::Tensor>& gradients) {
   if (gradients.empty() || !gradients.front().is_cuda()) {
     return {};
@@ -43,8 +43,8 @@ torch::Tensor late_norm_of(const std::vector<torch::Tensor>& gradients) {
   return squares.sqrt();
 }
 
-// One sum per gradient is one pass, and not finite if an element is not. It may also leave the
-// range of numbers by itself, so a bad sum is looked into.
+// The sum of a gradient takes one pass and is not finite if an element is not. The sum itself can
+// overflow, so a bad sum is verified element by element.
 bool are_finite(const std::vector<torch::Tensor>& gradients) {
   std::vector<torch::Tensor> sums;
   sums.reserve(gradients.size());
@@ -59,8 +59,8 @@ bool are_finite(const std::vector<torch::Tensor>& gradients) {
   });
 }
 
-// Whether the optimizer updates these parameters and no others: then the norm of its gradients is
-// the norm of theirs.
+// Whether the optimizer updates exactly these parameters. Only then is the norm of its gradients
+// the requested norm.
 bool updates_just(torch::optim::Optimizer& optimizer,
                   const std::vector<torch::Tensor>& parameters) {
   std::unordered_set<const void*> updated;

@@ -8,12 +8,13 @@
 
 namespace lockstep::strategy {
 
-// Dropped, not zeroed: the next backward then need not add to them, a parameter that takes no part
-// is left alone by the optimizer, and libtorch 1.13's zero_grad() cannot detach a view of a bucket.
+// Drops the gradients instead of zeroing them. The next backward then need not add to them, the
+// optimizer skips parameters without a gradient, and zero_grad() of libtorch 1.13 cannot detach a
+// view of a bucket.
 void drop_gradients(const std::vector<torch::Tensor>& parameters);
 
-// Takes out the loss scale, clips if asked, lets the optimizer step unless a gradient is not finite
-// and that was to be looked at, and drops the gradients.
+// Removes the loss scale, clips the gradients if requested, makes the optimizer step and drops the
+// gradients. With check_finite, the step is skipped if a gradient is not finite.
 StepResult apply_step(torch::optim::Optimizer& optimizer,
                       const std::vector<torch::Tensor>& parameters,
                       const StepOptions& options);

@@ -18,9 +18,7 @@ void Attendance::begin_step(const torch::nn::Module& model) {
 int Attendance::go_along(const torch::nn::Module& model,
                          const std::function<void()>& give_nothing) {
   if (!is_uneven_) {
-    throw Error(ExitCode::Usage,
-                "cannot join: this strategy was made for workers that run out of batches at the "
-                "same step")
+    throw Error(ExitCode::Usage, "cannot join: this strategy does not allow uneven inputs")
         .fact("asked", "uneven = false", "StrategyOptions")
         .hint("StrategyOptions{.uneven = true}");
   }

@@ -9,36 +9,38 @@
 
 namespace lockstep::strategy {
 
-// How steps begin, and who still has batches where workers may run out of them at different steps
-// (StrategyOptions::uneven). There, all workers call a roll at the start of each step, those that
-// have joined too.
+// Start of a step, and uneven inputs (StrategyOptions::uneven): workers that run out of batches at
+// different steps.
+//
+// With uneven inputs, all workers begin each step with an all-reduce of one flag per worker
+// ("roll"), including those that have joined. It shows every worker which workers still train.
 class Attendance {
  public:
   Attendance(Communicator& communicator, const StrategyOptions& options);
 
-  // At the start of a step that this worker trains: calls the roll, and gives every worker the
-  // buffers of the first that trains.
+  // Must be called at the start of a step that this worker trains. Executes the roll, and
+  // broadcasts the buffers of the first worker that trains.
   void begin_step(const torch::nn::Module& model);
 
-  // Goes along with the steps of the others, by `give_nothing`, until nobody trains. Returns the
-  // worker that trained longest since the last such end, of several the highest rank. Throws an
-  // Error where no roll is called.
+  // Takes part in the steps of the others with `give_nothing` until no worker trains. Returns the
+  // worker that has trained the most steps since the last such end; of several, the highest rank.
+  // Throws an Error if uneven inputs are disabled.
   int go_along(const torch::nn::Module& model, const std::function<void()>& give_nothing);
 
-  // Strategy::join(): goes along, and takes over what the last to join holds.
+  // Strategy::join(): calls go_along(), then copies the state of the last worker.
   int join(torch::nn::Module& model,
            torch::optim::Optimizer& optimizer,
            const std::function<void()>& give_nothing);
 
-  // In a step: the lowest rank that trains it.
+  // The lowest rank that trains the current step.
   int first_here() const { return first_here_; }
 
  private:
-  // False: nobody trains any more. `here`: this worker does.
+  // Returns false if no worker trains. `here`: whether this worker does.
   bool begin(const torch::nn::Module& model, bool here);
-  // How many workers train this step.
+  // The number of workers that train this step.
   int roll(bool here);
-  // After a roll of nobody.
+  // Must be called after a roll without any worker.
   int last_to_join();
 
   Communicator& communicator_;

@@ -8,7 +8,7 @@
 
 namespace lockstep::strategy {
 
-// The type that gradients travel in; nothing: their own.
+// Type of gradients in messages; nullopt: their own type.
 std::optional<torch::ScalarType> wire_type(Compression compression);
 
 }  // namespace lockstep::strategy

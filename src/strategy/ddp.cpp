@@ -53,13 +53,14 @@ class Ddp final : public Strategy {
     batch_norm_ = SyncBatchNorm(communicator_, options_);
     model_ = &model;
     optimizer_ = &optimizer;
-    // The reducer exchanges by itself what is neither made smaller nor put off.
+    // A hook is needed only for compression and for delayed exchange; otherwise the reducer
+    // communicates itself.
     const bool hooked = options_.compression != Compression::None || !options_.overlap;
     if (hooked) {
       exchange_ = std::make_unique<Exchange>(communicator_, options_.overlap);
     }
     reducer_ = comm::compat::make_reducer({
-        // Gradients come in the reverse order of parameters, more or less.
+        // Gradients become ready roughly in the reverse order of the parameters.
         .parameters = {trained_.tensors.rbegin(), trained_.tensors.rend()},
         .names = {trained_.names.rbegin(), trained_.names.rend()},
         .group = comm::process_group_over(hooked ? exchange_->channel() : communicator_),
@@ -74,13 +75,12 @@ class Ddp final : public Strategy {
     if (options_.static_graph) {
       reducer_->set_static_graph();
     }
-    // Otherwise the reducer would cut its buckets anew after the first step, by the order in which
-    // gradients came, and a resumed run would add up its first step in another order than the run
-    // before did.
+    // Without these calls the reducer would rebuild its buckets after the first step, in the order
+    // in which gradients became ready. A resumed run would then add up its first step in another
+    // order than the original run.
     reducer_->push_rebuilt_params_for_all_indices();
     reducer_->rebuild_buckets();
-    // The reducer calls its logger, without a look whether there is one, when other parameters than
-    // in the step before are not used.
+    // The reducer uses its logger without a null check when the set of unused parameters changes.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
   }
@@ -98,11 +98,11 @@ class Ddp final : public Strategy {
       first_shares_ = torch::Tensor();
     }
     if (!share.last && options_.static_graph && exchanges_ == 0) {
-      // The first backward must be the one that is exchanged: libtorch 2.x counts the others too
-      // when it learns the graph.
+      // The first backward must be the one with the exchange: libtorch 2.x also counts the others
+      // when it learns the graph. So the losses are added and backward runs once.
       first_shares_ = weighted;
     } else if (share.last) {
-      // A gradient that only an earlier share has given must be exchanged too.
+      // A gradient that only an earlier micro-batch produced must be exchanged too.
       exchange_gradients(weighted,
                          at_start_of_step_ ? std::vector<torch::Tensor>() : with_gradient());
     } else {
@@ -121,7 +121,7 @@ class Ddp final : public Strategy {
   int join() override {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
     return attendance_.join(*model_, *optimizer_, [this] {
-      // Reaches every parameter, and gives none a gradient.
+      // A loss that reaches every parameter but produces no gradient.
       const torch::Tensor nothing =
           torch::zeros({}, trained_.tensors.front().options()).requires_grad_();
       exchange_gradients(nothing, trained_.tensors);
@@ -130,11 +130,11 @@ class Ddp final : public Strategy {
   }
 
  private:
-  // Backward of the last share of a step, during which gradients travel; the order of calls is that
-  // of Python's DistributedDataParallel. Without them gradients only add up on this worker:
-  // Python's no_sync.
+  // Backward of the last micro-batch of a step, with exchange of gradients. The order of calls is
+  // that of DistributedDataParallel in Python. Backward without these calls only accumulates
+  // gradients on this worker (no_sync in Python).
   void exchange_gradients(torch::Tensor loss, const std::vector<torch::Tensor>& touched) {
-    // In its first step a static graph only counts; all is exchanged when backward is over.
+    // In its first step a static graph only counts uses; everything is exchanged after backward.
     const bool counts = options_.static_graph && exchanges_ == 0;
     if (counts || !touched.empty()) {
       loss = gate(loss, touched, counts ? [this] { exchange_all(); } : std::function<void()>());
@@ -157,7 +157,7 @@ class Ddp final : public Strategy {
       throw;
     }
     ++exchanges_;
-    // With the last packet on its way nothing is left to compute.
+    // After the last bucket was started, nothing is left to compute.
     communicator_.call_record()->wait_since_hand_over();
     settle();
   }
@@ -169,8 +169,8 @@ class Ddp final : public Strategy {
     reducer_->delay_all_reduce();
   }
 
-  // The call that cuts buckets also says if the reducer still waits for a gradient; in Python's
-  // order of calls it comes in the next step.
+  // rebuild_buckets() also reports whether the reducer still waits for a gradient. Python calls it
+  // in the next step; here the error must appear in the step that causes it.
   void settle() {
     try {
       reducer_->rebuild_buckets();
@@ -184,7 +184,7 @@ class Ddp final : public Strategy {
       const std::vector<std::string> names = unused();
       throw Error(
           ExitCode::Usage,
-          fmt::format("cannot finish the step: {} of {} parameters took no part in the loss",
+          fmt::format("cannot finish the step: {} of {} parameters were not used in the loss",
                       names.size(),
                       trained_.names.size()))
           .fact("unused", quote_some(names), fmt::format("rank {}", communicator_.rank()))
@@ -195,7 +195,7 @@ class Ddp final : public Strategy {
     }
   }
 
-  // In the midst of backward a gradient that is not there yet says nothing.
+  // During backward, a missing gradient proves nothing: it may still come.
   void throw_if_graph_changed(const std::exception& fault, bool backward_is_over) const {
     if (!options_.static_graph ||
         std::string_view(fault.what()).find("graph has changed") == std::string_view::npos) {
@@ -211,7 +211,7 @@ class Ddp final : public Strategy {
         changed.push_back(each);
       }
     }
-    throw Error(ExitCode::Usage, "cannot finish the step: the graph is not that of the first step")
+    throw Error(ExitCode::Usage, "cannot finish the step: the graph differs from the first step")
         .fact("asked", "--static-graph", "command line")
         .fact("changed", quote_some(changed), fmt::format("rank {}", communicator_.rank()))
         .hint("--find-unused-parameters instead of --static-graph");
@@ -244,11 +244,11 @@ class Ddp final : public Strategy {
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
   TrainedParameters trained_;
-  std::vector<std::string> first_unused_;  // under a static graph
+  std::vector<std::string> first_unused_;  // of a static graph
   int64_t exchanges_ = 0;
   bool at_start_of_step_ = true;
-  torch::Tensor first_shares_;  // the loss so far, in the first step of a static graph
-  // The reducer calls the exchange, which must therefore go last.
+  torch::Tensor first_shares_;  // sum of losses in the first step of a static graph
+  // The reducer uses the exchange, which must therefore be destroyed after it.
   std::unique_ptr<Exchange> exchange_;
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
@@ -258,9 +258,9 @@ class Ddp final : public Strategy {
 
 std::unique_ptr<Strategy> make_ddp(Communicator& communicator, const StrategyOptions& options) {
   if (options.static_graph && options.uneven) {
-    throw Error(ExitCode::Usage, "cannot train with a static graph on uneven data")
+    throw Error(ExitCode::Usage, "--static-graph does not support uneven inputs")
         .fact("asked", "static_graph and uneven", "StrategyOptions")
-        .hint("leave out --static-graph: a worker that has run out of batches has another graph");
+        .hint("drop --static-graph: a worker without batches has a different graph");
   }
   return std::make_unique<Ddp>(communicator, options);
 }

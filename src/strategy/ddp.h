@@ -5,8 +5,8 @@
 
 namespace lockstep::strategy {
 
-// Distributed data parallel: every worker holds the whole model and computes on its part of the
-// batch; gradients are averaged in buckets, while backward still runs, by libtorch's own reducer.
+// -s ddp, distributed data parallel: every worker holds the whole model and processes its part of
+// the batch. Gradients are averaged in buckets during backward by the reducer of libtorch.
 std::unique_ptr<Strategy> make_ddp(Communicator& communicator, const StrategyOptions& options);
 
 }  // namespace lockstep::strategy

@@ -32,7 +32,7 @@ class Gate : public torch::autograd::Function<Gate> {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [call = found->second.toCapsule()] { static_cast<const Call&>(*call).function(); });
     }
-    // One for each argument of forward(): only the loss gets a gradient.
+    // One result for each argument of forward(): only the loss gets a gradient.
     torch::autograd::variable_list result(
         static_cast<size_t>(context->saved_data["touched"].toInt()) + 2);
     result.front() = gradients.front();
@@ -45,7 +45,7 @@ class Gate : public torch::autograd::Function<Gate> {
 torch::Tensor gate(const torch::Tensor& loss,
                    const std::vector<torch::Tensor>& touched,
                    std::function<void()> after_backward) {
-  // A list of another type would not be taken for tensors.
+  // apply() recognizes tensors only in a TensorList.
   return Gate::apply(
       loss, at::TensorList(touched), c10::make_intrusive<Call>(std::move(after_backward)));
 }

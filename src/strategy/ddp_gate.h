@@ -7,9 +7,10 @@
 
 namespace lockstep::strategy {
 
-// The same loss, whose backward first lets `after_backward` be called when all of it is done, and
-// reaches every tensor of `touched` too, with no gradient: what is told when a gradient is there is
-// then told of these as well.
+// Returns the same loss with a modified backward:
+// - `after_backward`, if set, is called after the whole backward;
+// - backward also reaches every tensor of `touched`, without a gradient. Hooks that wait for the
+//   gradients of these tensors are then called too.
 torch::Tensor gate(const torch::Tensor& loss,
                    const std::vector<torch::Tensor>& touched,
                    std::function<void()> after_backward);

@@ -11,12 +11,13 @@
 namespace lockstep::strategy {
 namespace {
 
-// Replaces a bucket by its average over the gang; the list is that of its parameters.
+// Replaces a bucket by its average over all workers. The list contains the parameters of the
+// bucket.
 using Average =
     std::function<void(Communicator&, torch::Tensor&, const std::vector<torch::Tensor>&)>;
 
-// The reducer does not divide where there is a hook. It multiplies otherwise, and so do we: the
-// numbers are then the same to the bit.
+// With a hook, the reducer does not divide. Without one, it multiplies by 1 / workers, and so does
+// this function, so that results are equal to the bit.
 void average_whole(Communicator& communicator,
                    torch::Tensor& gradients,
                    const std::vector<torch::Tensor>& /*parameters*/) {
@@ -24,8 +25,8 @@ void average_whole(Communicator& communicator,
   communicator.all_reduce(gradients);
 }
 
-// Divided before they are cast: the sum is then no larger than the largest of them, and does not
-// overflow where none of them did.
+// Divided before the cast: the sum is then not larger than the largest gradient and cannot overflow
+// if no gradient does.
 Average average_as(torch::ScalarType type) {
   return [type](Communicator& communicator,
                 torch::Tensor& gradients,
@@ -51,7 +52,7 @@ Average average_for(const StrategyOptions& options, const std::vector<torch::Ten
   return average_whole;
 }
 
-// CppCommHookInterface would do for this, but libtorch 1.13 does not export what it needs.
+// CppCommHookInterface would suffice, but libtorch 1.13 does not export a symbol that it needs.
 class Hook final : public c10d::CommHookInterface {
  public:
   Hook(Exchange& exchange, Average average, const int64_t& step, int64_t whole_steps)
@@ -59,8 +60,8 @@ class Hook final : public c10d::CommHookInterface {
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     if (exchange_.held() && !exchange_.has_waiting()) {
-      // The reducer waits for the buckets in a callback that it queues with the last one: this one
-      // comes before it.
+      // The reducer waits for the buckets in a callback that it queues with the last one. This
+      // callback is queued earlier and therefore runs first.
       torch::autograd::Engine::get_default_engine().queue_callback(
           [&exchange = exchange_] { exchange.release(); });
     }

@@ -11,9 +11,9 @@
 
 namespace lockstep::strategy {
 
-// What libtorch's reducer calls with each bucket that is full: averages it over the gang, made
-// smaller on its way as `options` ask. `exchange` and `step`, the number of exchanges before this
-// one, must outlive it.
+// Communication hook of the reducer, called for each full bucket. Averages the bucket over all
+// workers, compressed as `options` request. `exchange` and `step` must outlive the hook; `step` is
+// the number of exchanges so far.
 std::unique_ptr<c10d::CommHookInterface> make_ddp_hook(
     Exchange& exchange,
     const StrategyOptions& options,

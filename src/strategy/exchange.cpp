@@ -76,7 +76,7 @@ Exchange::Future Exchange::start(Task task) {
       torch::NoGradGuard no_grad;
       torch::Tensor result = task(communicator_);
       if (side_ && !result.defined()) {
-        // A future looks for the devices that it must wait for in what it holds.
+        // A future finds the devices to synchronize with in its value.
         result = torch::empty({1}, side_->device());
       }
       future->markCompleted(result);

@@ -8,7 +8,7 @@
 namespace lockstep::strategy {
 namespace {
 
-// A hook cannot be taken off everywhere; it goes silent when its owner is gone.
+// Not every libtorch can remove a hook. It becomes inactive when its owner is destroyed.
 using Ear = std::shared_ptr<GradientHooks::Callback>;
 
 class ReadyHook final : public torch::autograd::FunctionPostHook {
@@ -33,7 +33,7 @@ class ReadyHook final : public torch::autograd::FunctionPostHook {
 }  // namespace
 
 struct GradientHooks::Parts {
-  // The parameter itself holds its accumulator weakly.
+  // Keeps the accumulators alive: a parameter holds its accumulator only weakly.
   std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()))> accumulators;
   Ear ear;
 };

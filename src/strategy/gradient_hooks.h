@@ -8,8 +8,8 @@
 
 namespace lockstep::strategy {
 
-// Calls back as soon as backward has added to a parameter's gradient; ends with this object. The
-// callback runs on a thread of autograd, and may not throw.
+// Calls back as soon as backward has added to the gradient of a parameter, during the lifetime of
+// this object. The callback runs on a thread of autograd and must not throw.
 class GradientHooks {
  public:
   using Callback = std::function<void(size_t parameter)>;

@@ -12,7 +12,7 @@ GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
                              int64_t pack_bytes,
                              Compression compression)
     : compression_(compression) {
-  using Kind = std::pair<torch::ScalarType, int>;  // device by number; the CPU is -1
+  using Kind = std::pair<torch::ScalarType, int>;  // type and device index; the CPU is -1
   std::map<Kind, size_t> open;
   for (const torch::Tensor& parameter : parameters) {
     const Kind kind{parameter.scalar_type(), parameter.device().index()};
@@ -32,7 +32,8 @@ GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
 
 void GradientPacks::sum(Communicator& communicator) const {
   const torch::NoGradGuard no_grad;
-  // What a GPU knows must be waited for: there the flags go ahead of all packs, over the CPU.
+  // Reading flags from a GPU would synchronize with it. On a GPU the flags of all packs are
+  // therefore exchanged first, through the CPU.
   const torch::Tensor known =
       communicator.device() ? count_gradients(communicator) : torch::Tensor();
   int64_t first = 0;
@@ -84,7 +85,7 @@ void GradientPacks::sum(Communicator& communicator,
   at = flags;
   for (int64_t i = 0; i < count; ++i) {
     const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
-    // A view: the pack lives as long as the step.
+    // A view into the pack, which lives as long as the gradients.
     parameter.mutable_grad() = has_gradient[i].item<float>() > 0
                                    ? flat.narrow(0, at, parameter.numel()).view(parameter.sizes())
                                    : torch::Tensor();

@@ -9,20 +9,24 @@
 
 namespace lockstep::strategy {
 
-// Sums gradients over the gang in few messages: those of one type are copied into flat packs of at
-// most `pack_bytes` (or one parameter). A pack begins with a flag for each of its parameters, so
-// that one which has a gradient nowhere is left without, as in one process.
+// Sums gradients over all workers in few messages. Gradients of one type are copied into flat packs
+// of at most `pack_bytes` (or one parameter):
+//
+//   | has a gradient, 1 value per parameter | gradient 0 | gradient 1 | ... |
+//
+// The sum of the flags shows whether any worker has a gradient. A parameter without one on all
+// workers is left without a gradient, as in one process.
 class GradientPacks {
  public:
-  // `compression`: none, fp16 or bf16, of float32 and float64 on their way.
+  // `compression`: none, fp16 or bf16, for messages of float32 and float64.
   GradientPacks(const std::vector<torch::Tensor>& parameters,
                 int64_t pack_bytes,
                 Compression compression);
 
-  // Replaces every gradient by the sum over the gang; all workers call it.
+  // Replaces every gradient by the sum over all workers. All workers must call it.
   void sum(Communicator& communicator) const;
 
-  // Packs, which is messages per step.
+  // Number of packs, and thus of messages per step.
   size_t count() const { return packs_.size(); }
 
  private:
@@ -32,7 +36,8 @@ class GradientPacks {
   };
 
   torch::Tensor count_gradients(Communicator& communicator) const;
-  // `known`: on how many workers each parameter has a gradient; undefined: goes along in the pack.
+  // `known`: the number of workers with a gradient, by parameter; undefined: the flags are part of
+  // the pack.
   void sum(Communicator& communicator, const Pack& pack, const torch::Tensor& known) const;
 
   std::vector<Pack> packs_;

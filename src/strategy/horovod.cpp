@@ -108,7 +108,7 @@ class Horovod final : public Strategy {
     LOCKSTEP_CHECK(engine_ != nullptr);
     if (options_.broadcast_buffers && !options_.uneven && !model_->buffers().empty()) {
       throw Error(ExitCode::Usage,
-                  "cannot join: the model has buffers, which follow rank 0 in every step")
+                  "cannot join: the model has buffers that rank 0 broadcasts in every step")
           .fact("first buffer", model_->named_buffers().begin()->key())
           .hint("StrategyOptions::uneven = true, or broadcast_buffers = false");
     }
@@ -119,15 +119,15 @@ class Horovod final : public Strategy {
   }
 
  private:
-  // Of a parameter in the pending step.
+  // State of a parameter in the current step.
   enum class State { Silent, Announced, Substituted };
 
-  // Adasum reduces what the optimizer makes of the gradient, so not before the step.
+  // Adasum reduces the update of the optimizer, which does not exist before the step.
   bool announces_in_backward() const {
     return options_.overlap && operation_.kind != Operation::Kind::Adasum;
   }
 
-  // On a thread of autograd.
+  // Called on a thread of autograd.
   void on_gradient(size_t parameter) {
     const std::lock_guard lock(mutex_);
     if (!is_armed_ || fault_ != nullptr) {
@@ -136,10 +136,9 @@ class Horovod final : public Strategy {
     try {
       if (state_[parameter] != State::Silent) {
         throw Error(ExitCode::Usage,
-                    fmt::format("cannot exchange the gradient of '{}' while backward runs: it came "
-                                "twice",
+                    fmt::format("the gradient of '{}' became ready twice in one backward pass",
                                 names_[parameter]))
-            .fact("reason", "one backward adds to it in two places, as --recompute does")
+            .fact("reason", "backward adds to it in two places, for example with --recompute")
             .hint("--no-overlap");
       }
       engine_->announce({announcement_of(parameter)});
@@ -153,7 +152,7 @@ class Horovod final : public Strategy {
     if (gradient.defined()) {
       if (gradient.is_sparse()) {
         throw Error(ExitCode::Usage,
-                    fmt::format("cannot exchange the sparse gradient of '{}' under -s horovod",
+                    fmt::format("-s horovod does not support the sparse gradient of '{}'",
                                 names_[parameter]))
             .hint("EmbeddingOptions().sparse(false)");
       }
@@ -191,9 +190,10 @@ class Horovod final : public Strategy {
     return engine_->wait();
   }
 
-  // Each worker steps on its own gradient; what the steps come to is combined.
+  // Each worker makes a step with its own gradient; the resulting updates are combined.
   StepResult adasum_step(const StepOptions& options) {
-    // apply_step() looks at this worker's gradients only, and would leave out its step alone.
+    // apply_step() checks only the gradients of this worker and would skip the step on this worker
+    // alone.
     if ((options.check_finite || options.loss_scale != 1) && !gradients_are_finite()) {
       drop_gradients(parameters_);
       return {.norm = 0, .applied = false};
@@ -206,7 +206,7 @@ class Horovod final : public Strategy {
       has_gradient.push_back(parameter.grad().defined());
     }
     StepResult result = apply_step(*optimizer_, parameters_, options);
-    result.late_norm = torch::Tensor();  // of this worker alone
+    result.late_norm = torch::Tensor();  // the norm of this worker only
     std::vector<Announcement> deltas;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       deltas.push_back({.name = names_[i],
@@ -220,7 +220,7 @@ class Horovod final : public Strategy {
       parameters_[i].detach().copy_(before[i] + deltas[i].value);
     }
     if (options.clip_norm > 0 || options.wants_norm) {
-      // Each worker has clipped its own gradient; the largest norm speaks for all.
+      // Each worker has clipped its own gradient; the largest norm is reported.
       torch::Tensor norm = torch::full({1}, result.norm, torch::dtype(torch::kFloat64));
       communicator_.all_reduce(norm, Reduction::Max);
       result.norm = norm.item<double>();
@@ -228,7 +228,7 @@ class Horovod final : public Strategy {
     return result;
   }
 
-  // Of all workers, so that all leave a step out together.
+  // Checks all workers, so that all skip the same steps.
   bool gradients_are_finite() {
     bool is_finite = true;
     for (const torch::Tensor& parameter : parameters_) {
@@ -240,8 +240,9 @@ class Horovod final : public Strategy {
     return flag.item<int64_t>() == 1;
   }
 
-  // Rank 0's buffers. Where workers may have joined, and so are not here, the engine carries them:
-  // the others give nothing to a sum. When rank 0 has joined, each keeps its own.
+  // Copies the buffers of rank 0. With uneven inputs, workers may have joined and not call
+  // broadcast, so the engine transports the buffers: all ranks except 0 contribute nothing to a
+  // sum. After rank 0 has joined, each worker keeps its own buffers.
   void follow_buffers() {
     if (!options_.uneven) {
       communicator_.broadcast(model_->buffers());
@@ -279,10 +280,10 @@ class Horovod final : public Strategy {
   torch::optim::Optimizer* optimizer_ = nullptr;
   std::vector<torch::Tensor> parameters_;
   std::vector<std::string> names_;
-  std::vector<torch::Tensor> substitutes_;  // zeros, for parameters without a gradient here
+  std::vector<torch::Tensor> substitutes_;  // zeros for parameters without a gradient
   bool at_start_of_step_ = true;
 
-  std::mutex mutex_;  // the threads of autograd
+  std::mutex mutex_;  // protects the fields below from autograd
   std::vector<State> state_;
   bool is_armed_ = false;
   std::exception_ptr fault_;

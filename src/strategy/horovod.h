@@ -5,8 +5,8 @@
 
 namespace lockstep::strategy {
 
-// Horovod's model: gradients become ready in any order on each worker; a coordinator agrees on what
-// all have ready; small ones are fused into one buffer.
+// -s horovod, as in Horovod: gradients become ready in any order on each worker; a coordinator
+// decides which are ready on all workers; small ones are fused into one buffer.
 std::unique_ptr<Strategy> make_horovod(Communicator& communicator, const StrategyOptions& options);
 
 }  // namespace lockstep::strategy

@@ -16,10 +16,10 @@ constexpr double kMostFusion = 64.0 * (1 << 20);
 constexpr double kLeastCycle = 1;
 constexpr double kMostCycle = 100;
 constexpr int kCandidates = 2000;
-// Asks for a little more than the best, so that the search does not stay where it is.
+// Requires a small improvement over the best, so that the search does not stay at one point.
 constexpr double kMargin = 0.01;
 
-// Tried before the model has anything to go by: small and large buffers, short and long cycles.
+// Tried before the model has data: small and large buffers, short and long cycles.
 constexpr Setting kFirst[] = {{.fusion_bytes = 32 << 20, .cycle_ms = 5},
                               {.fusion_bytes = 1 << 20, .cycle_ms = 1},
                               {.fusion_bytes = 8 << 20, .cycle_ms = 25}};
@@ -32,7 +32,7 @@ torch::Tensor covariance(const torch::Tensor& a, const torch::Tensor& b, double 
   return torch::exp(-(a.unsqueeze(1) - b.unsqueeze(0)).pow(2).sum(-1) / (2 * length * length));
 }
 
-// Where a setting lies in the unit square, and back.
+// The points of settings in the unit square.
 torch::Tensor point_of(const std::vector<Setting>& settings) {
   torch::Tensor points = torch::empty({static_cast<int64_t>(settings.size()), 2}, exact());
   for (size_t i = 0; i < settings.size(); ++i) {
@@ -91,14 +91,14 @@ torch::Tensor GaussianProcess::expected_improvement(const torch::Tensor& points,
 
 Autotune::Autotune(const HorovodOptions& options, Clock::time_point now)
     : options_(options), warmup_left_(options.autotune_warmup_samples), since_(now) {
-  // The search begins where the user stands, as far as that lies within its bounds.
+  // The search starts at the setting of the user, limited to the search range.
   setting_ = {.fusion_bytes = std::min(options.fusion_bytes, static_cast<int64_t>(kMostFusion)),
               .cycle_ms = std::clamp(options.cycle_ms, kLeastCycle, kMostCycle)};
   if (!options.autotune_log.empty()) {
     log_.open(options.autotune_log, std::ios::trunc);
     if (!log_) {
       throw Error(ExitCode::Io,
-                  fmt::format("cannot write the log of autotune {}", options.autotune_log))
+                  fmt::format("cannot write the autotune log {}", options.autotune_log))
           .fact("reason", std::strerror(errno), "system")
           .hint("HOROVOD_AUTOTUNE_LOG=FILE in a directory that exists");
     }

@@ -15,17 +15,18 @@
 
 namespace lockstep::strategy::horovod {
 
-// A Gaussian process with a squared-exponential kernel over points in the unit square; its length
-// is the likeliest of a few. All in float64.
+// A Gaussian process with a squared-exponential kernel over points in the unit square. Its length
+// scale is the most likely one of a few candidates. Everything is computed in float64.
 class GaussianProcess {
  public:
-  // `points` [n, 2], `scores` [n] of mean 0 and deviation 1; `noise` is the variance of a score.
+  // `points` [n, 2], `scores` [n] with mean 0 and standard deviation 1; `noise` is the variance of
+  // a score.
   GaussianProcess(torch::Tensor points, torch::Tensor scores, double noise);
 
-  // Mean and deviation at each of `points` [m, 2].
+  // Mean and standard deviation at each of `points` [m, 2].
   std::pair<torch::Tensor, torch::Tensor> predict(const torch::Tensor& points) const;
 
-  // How much better than `best` each point can be expected to be.
+  // Expected improvement over `best` at each point.
   torch::Tensor expected_improvement(const torch::Tensor& points, double best) const;
 
  private:
@@ -45,23 +46,24 @@ struct Setting {
   double cycle_ms = 0;
 };
 
-// Looks for the fusion buffer (0-64 MiB) and the cycle (1-100 ms) that move most bytes in a second,
-// while training goes on: a few steps with each candidate, the next chosen by expected improvement.
+// Searches for the size of the fusion buffer (0-64 MiB) and the cycle time (1-100 ms) with the
+// highest throughput while training runs: a few steps with each candidate, the next one chosen by
+// expected improvement.
 class Autotune {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Throws an Error (74) when the log cannot be made.
+  // Throws an Error (74) if the log cannot be created.
   Autotune(const HorovodOptions& options, Clock::time_point now);
 
-  // After each step, with the bytes that it has moved; returns what shall hold from now on if that
-  // changes.
+  // Must be called after each step, with the number of bytes that it reduced. Returns the new
+  // setting if it changes.
   std::optional<Setting> step(int64_t bytes, Clock::time_point now);
 
   bool is_done() const { return is_done_; }
   const Setting& setting() const { return setting_; }
 
-  // "HOROVOD_FUSION_THRESHOLD=... HOROVOD_CYCLE_TIME=...", to pin what was found.
+  // "HOROVOD_FUSION_THRESHOLD=... HOROVOD_CYCLE_TIME=...": the variables that reproduce the result.
   std::string pinned() const;
 
  private:

@@ -11,20 +11,25 @@
 
 namespace lockstep::strategy::horovod {
 
-// The tensors that all workers know of each other: a place number stands for a name, shape and
-// operation. All workers change it in the same order, so it is the same on all without a word.
+// Tensors that all workers have negotiated before. A place number stands for name, shape, type and
+// operation, so that a later cycle needs no names.
+//
+// Invariant: the cache is equal on all workers at the beginning of each cycle, although its content
+// is never exchanged. Every change is derived from data that all workers have received: the
+// combined vote (touch, erase) or the broadcast responses (insert). Eviction depends only on the
+// order of these changes, not on time.
 class ResponseCache {
  public:
   explicit ResponseCache(int64_t capacity) : capacity_(static_cast<size_t>(capacity)) {}
 
-  // Places are 0 .. places()-1; some may be free.
+  // Places are numbered 0 .. places()-1. Places can be free. The number of places never shrinks.
   size_t places() const { return slots_.size(); }
   const std::optional<Signature>& at(size_t place) const { return slots_[place].tensor; }
 
   std::optional<size_t> find(const std::string& name) const;
 
-  // Takes the lowest free place; of a full cache the place of the one whose use is longest ago.
-  // Used counts as now. Does nothing when the capacity is 0.
+  // Uses the lowest free place, or evicts the least recently used tensor of a full cache. Counts as
+  // a use. A name that is already present keeps its place. Does nothing if the capacity is 0.
   void insert(const Signature& tensor);
 
   void touch(size_t place) { slots_[place].used = ++clock_; }

@@ -16,7 +16,7 @@ double seconds(Coordinator::Clock::duration duration) {
 
 using Describe = std::function<std::string(const Signature&)>;
 
-// "ranks 0, 2: [3, 4]" for each thing that was found.
+// One fact for each value that was found: "ranks 0, 2: [3, 4]".
 Response mismatch(const std::map<int, Request>& requests,
                   const char* what,
                   const Describe& describe) {
@@ -37,7 +37,7 @@ Response mismatch(const std::map<int, Request>& requests,
   for (const std::string& text : order) {
     fault.facts.emplace_back(comm::format_ranks(found[text]), text);
   }
-  fault.hint = "give every worker the same model and the same options";
+  fault.hint = "use the same model and options on every worker";
   return fault;
 }
 
@@ -69,12 +69,14 @@ std::vector<Response> Coordinator::take(const std::vector<std::vector<Request>>&
       }
     }
   }
+  // A rank that has joined counts as ready for everything, so any entry may be complete now.
   if (someone_joined) {
     for (const auto& [name, entry] : table_) {
       touched.push_back(name);
     }
   }
-  // In the order in which they became complete.
+  // All requests are stored before any entry is judged. A name may occur several times in
+  // `touched`; it is answered once, because the first answer removes the entry.
   for (const std::string& name : touched) {
     const auto found = table_.find(name);
     if (found != table_.end() && is_complete(found->second)) {
@@ -162,11 +164,11 @@ std::optional<Response> Coordinator::find_shutdown(Clock::time_point now) const 
   if (stall_shutdown_ <= 0) {
     return std::nullopt;
   }
-  Response fault{
-      .kind = Response::Kind::Fault,
-      .code = static_cast<int>(ExitCode::Unavailable),
-      .sentence = fmt::format("cannot go on: stalled for over {:.3g} s", stall_shutdown_),
-      .hint = "look at the missing ranks; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0 waits on"};
+  Response fault{.kind = Response::Kind::Fault,
+                 .code = static_cast<int>(ExitCode::Unavailable),
+                 .sentence = fmt::format("exchange of gradients stalled for more than {:.3g} s",
+                                         stall_shutdown_),
+                 .hint = "check the missing ranks, or set HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0"};
   for (const auto& [name, entry] : table_) {
     if (seconds(now - entry.since) >= stall_shutdown_) {
       fault.facts.emplace_back(name, describe(entry, now));

@@ -13,12 +13,21 @@
 
 namespace lockstep::strategy::horovod {
 
-// Rank 0's table of who has announced what, and its judgement on it. Pure: told the time, it does
-// no communication. One thread.
+// Rank 0's table of announced tensors. Decides when a tensor is ready on all workers and whether
+// their announcements match. Pure: gets the time as an argument and does no communication. Not
+// thread-safe.
+//
+// An entry of the table collects the requests for one name, by rank. It is complete when every rank
+// has either requested it or joined. A complete entry is answered with Reduce, or with Fault if
+// type, shape or operation differ, and removed.
+//
+// Responses are in the order of this round's requests: rank by rank, and for each rank in its order
+// of announcement. The order as such is arbitrary; it matters only that rank 0 alone decides it and
+// that all workers execute the responses in this order.
 class Coordinator {
  public:
   using Clock = std::chrono::steady_clock;
-  // Called as soon as a tensor is first heard of on a rank.
+  // Called for each request: `rank` has announced the tensor.
   using Listener = std::function<void(const std::string& name, int rank)>;
 
   Coordinator(int workers, double stall_warning, double stall_shutdown)
@@ -26,15 +35,15 @@ class Coordinator {
 
   void on_ready(Listener listener) { on_ready_ = std::move(listener); }
 
-  // Takes in what each rank has sent, in the order of ranks; returns what all must now do.
+  // Processes the requests of all ranks, indexed by rank. Returns the responses for all workers.
   std::vector<Response> take(const std::vector<std::vector<Request>>& requests,
                              Clock::time_point now);
 
-  // A report of the tensors that some workers wait for too long, one line each; nothing if there
-  // are none or if the last report is not old enough.
+  // Reports tensors that some workers have waited for too long, one line each. nullopt if there are
+  // none or if the last report is too recent.
   std::optional<std::string> find_stall(Clock::time_point now);
 
-  // The Fault that ends a stall that has lasted longer than allowed.
+  // The Fault that ends a stall longer than the limit.
   std::optional<Response> find_shutdown(Clock::time_point now) const;
 
  private:

@@ -18,11 +18,33 @@ Engine::Clock::duration to_duration(double seconds) {
   return duration_cast<Engine::Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// A vote is one byte per flag, then two per place of the cache; the least of all workers counts.
+// The vote of one cycle, for a response cache with `places` places:
+//
+//   byte   0          1                     1 + places              1 + 2 * places
+//          | no news  | state of each place | empty, of each place  |
+//          | 1 byte   | 1 byte per place    | 1 byte per place      |
+//
+// - no news (kNoNews): 0 if this worker has something for the coordinator, otherwise 1.
+// - state: a Vote on the tensor of this place.
+// - empty: 1 if this worker has no gradient for the tensor, otherwise 0.
+//
+// The votes of all workers are combined with an element-wise minimum. The values are chosen so that
+// the minimum is the decision:
+//
+//   no news   0 if any worker has news: a negotiation with the coordinator follows
+//   state     kChanged if the tensor changed or stalled on any worker: all erase the place
+//             kNotReady if it is not ready on some worker: it stays for a later cycle
+//             kReady only if it is ready on all workers: it is reduced in this cycle
+//   empty     1 only if no worker has a gradient: the tensor is finished without a reduction
+//
+// The length must be equal on all workers. It is, because every worker applies the same changes to
+// its cache in the same order: count_votes() erases and touches by the combined vote, negotiate()
+// inserts by the broadcast responses.
 enum Flag : size_t { kNoNews, kFlags };
 
-// Of a place: whether what is announced under its name still looks the same, and is ready.
+// The order of the values matters: see above.
 enum Vote : uint8_t { kChanged = 0, kNotReady = 1, kReady = 2 };
+static_assert(kChanged < kNotReady && kNotReady < kReady);
 
 Error to_error(const Response& fault) {
   Error error(static_cast<ExitCode>(fault.code), fault.sentence);
@@ -95,13 +117,13 @@ void Engine::announce(std::vector<Announcement> tensors) {
     is_first = announced_.empty() && !tensors.empty();
     for (Announcement& tensor : tensors) {
       if (!unfinished_.insert(tensor.name).second) {
-        throw Error(ExitCode::Bug,
-                    fmt::format("cannot reduce '{}': it is announced twice", tensor.name));
+        throw Error(ExitCode::Bug, fmt::format("tensor '{}' was announced twice", tensor.name));
       }
       announced_.push_back(std::move(tensor));
     }
   }
-  // Those that follow find the engine awake, or waiting for just them.
+  // Later announcements need no notification: the engine is awake, or in the pause of one cycle
+  // time that collects them.
   if (is_first) {
     wake_.notify_one();
   }
@@ -162,8 +184,13 @@ void Engine::run() {
   }
 }
 
-// Until it is worth while to ask the others: after a cycle's time in which more may be announced,
-// but at once when nothing more can come.
+// Pauses until the next cycle is useful:
+// - nothing pending: until something is announced, but at most keep_alive_, because the others may
+//   block in the vote; then one cycle time, in which more tensors may be announced and fused;
+// - something pending: until one cycle time after the last cycle.
+//
+// A caller in wait() announces nothing more, so the pause ends at once if there is something new to
+// vote on or if the last cycle made progress.
 void Engine::sleep() {
   const auto cycle_time = to_duration(options_.cycle_ms / 1000);
   std::unique_lock lock(mutex_);
@@ -240,8 +267,10 @@ std::vector<uint8_t> Engine::vote(const News& news) {
   const size_t places = cache_.places();
   std::vector<uint8_t> votes(kFlags + 2 * places, 1);
   bool has_news = news.wants_join || news.wants_leave || news.setting.has_value();
+  // A tensor needs the coordinator if it is not in the cache, if its signature has changed, or if
+  // it has waited for too long. In the last case it is treated as changed: only the coordinator
+  // knows which ranks are missing.
   for (auto& [name, pending] : pending_) {
-    // One that waits for long goes to the coordinator, who can tell whom it waits for.
     const double waited = std::chrono::duration<double>(last_cycle_ - pending.since).count();
     const double stall =
         options_.stall_warning > 0 ? options_.stall_warning : options_.stall_shutdown;
@@ -263,6 +292,7 @@ std::vector<uint8_t> Engine::vote(const News& news) {
     }
     const auto found = pending_.find(cache_.at(place)->name);
     if (found == pending_.end()) {
+      // A worker that has joined contributes zeros to everything.
       state = is_joined_ ? kReady : kNotReady;
       nothing = 1;
     } else {
@@ -273,6 +303,8 @@ std::vector<uint8_t> Engine::vote(const News& news) {
   return votes;
 }
 
+// Applies the combined vote. Ready tensors are returned in the order of their places, which is
+// equal on all workers.
 std::vector<Response> Engine::count_votes(const std::vector<uint8_t>& votes) {
   std::vector<Response> ready;
   const size_t places = cache_.places();
@@ -317,6 +349,12 @@ std::vector<Request> Engine::make_requests(const News& news) {
   return requests;
 }
 
+// One round with the coordinator: requests of all workers to rank 0, its responses to all workers.
+// Responses are inserted into the cache in the order of the broadcast, so that all caches stay
+// equal.
+//
+// make_requests() runs after count_votes() of the same cycle. A place that was erased by the vote
+// of another worker is therefore requested again at once by every worker that has the tensor ready.
 std::vector<Response> Engine::negotiate(const News& news) {
   const std::vector<std::string> texts = channel_->all_gather_bytes(encode(make_requests(news)));
   std::string answer;
@@ -431,10 +469,10 @@ bool Engine::handle(const std::vector<Response>& responses) {
   }
   if (!left.empty()) {
     throw Error(ExitCode::TryAgain,
-                fmt::format("cannot go on: {} {} left the exchange of gradients",
+                fmt::format("{} {} left the exchange of gradients",
                             comm::format_ranks(left),
                             left.size() == 1 ? "has" : "have"))
-        .hint("look at what it said; where it had fewer batches than others, let it call join()");
+        .hint("check its output; if it had fewer batches than the others, call join() on it");
   }
   return true;
 }
@@ -452,7 +490,7 @@ void Engine::trace_ready(const std::string& name, int rank) {
   if (negotiating_.insert(name).second) {
     timeline_->begin(name, "NEGOTIATE_ALLREDUCE");
   }
-  // This worker's own request comes by twice: here and in the table.
+  // The request of rank 0 itself arrives twice: here and through the table of the coordinator.
   if (rank != channel_->rank() || !pending_.contains(name) || !pending_.at(name).is_requested) {
     timeline_->tick(name, rank);
   }
@@ -471,7 +509,7 @@ void Engine::tune(News& news) {
     news.setting = autotune_->step(std::exchange(step_bytes_, 0), last_cycle_);
   }
   if (autotune_->is_done()) {
-    log::info("autotune is done; to pin what it found: {}", autotune_->pinned());
+    log::info("autotune finished; to keep its result: {}", autotune_->pinned());
   }
 }
 

@@ -26,58 +26,70 @@
 
 namespace lockstep::strategy::horovod {
 
-// A tensor that this worker has ready.
+// A tensor that is ready on this worker.
 struct Announcement {
   std::string name;
-  torch::Tensor value;  // replaced by the result; not to be touched before wait() has returned
+  torch::Tensor value;  // replaced by the result; must not be used before wait() returns
   Operation operation = {};
-  bool empty = false;  // this worker has nothing to give: `value` is zeros
+  bool empty = false;  // this worker has no gradient: `value` is zeros
 };
 
-// What the engine has done; for tests and benchmarks.
+// Counters for tests and benchmarks.
 struct EngineCounts {
-  int64_t cycles = 0;       // rounds of agreement
-  int64_t full_rounds = 0;  // those in which names travelled
-  int64_t reductions = 0;   // buffers that were reduced
+  int64_t cycles = 0;       // negotiation cycles
+  int64_t full_rounds = 0;  // cycles that involved the coordinator
+  int64_t reductions = 0;   // fusion buffers reduced
 };
 
-// Reduces named tensors over the gang on a thread of its own, in whatever order each worker has
-// them ready.
+// Reduces named tensors over all workers on a thread of its own. Each worker may announce them in a
+// different order.
 //
-// In each cycle the workers agree on what all have ready: by a small all-reduce of a byte or two
-// per tensor that they know of each other, else through the coordinator, rank 0. What is ready is
-// fused and reduced. The thread sleeps while nothing is announced, but for a sign of life every
-// second, so that others learn that nothing comes from here.
+// The thread works in cycles. All workers execute the same sequence of cycles, because each cycle
+// begins with a collective:
 //
-// One thread at a time may call announce(), wait(), join() and end_step(); hooks of backward may
-// announce from any thread.
+// - Vote. An all-reduce (minimum) of one byte per flag and two bytes per place of the response
+//   cache. It shows which known tensors are ready on all workers, without names. The layout is
+//   drawn in horovod_engine.cpp.
+// - Negotiation, only if a worker has news: a tensor that is not in the cache or has changed, a
+//   stall, join, leave or a setting of autotune. Each worker sends its requests to the coordinator,
+//   rank 0, which answers with responses for all.
+// - Reduction. The tensors of the responses are fused into buffers and reduced, in the order of the
+//   responses. The order is equal on all workers, so the collectives match even if backward
+//   produces gradients in different orders.
+//
+// The thread sleeps while nothing is announced. It still takes part in a cycle at least once per
+// second, because the other workers block in the vote until it does.
+//
+// announce(), wait(), join() and end_step() must be called by one thread at a time. Hooks of
+// backward may call announce() on any thread.
 class Engine {
  public:
   using Clock = std::chrono::steady_clock;
   using Report = std::function<void(const std::string&)>;
 
-  // All workers make theirs at the same time; `channel` is used by nobody else. `report` gets the
-  // stall reports, on rank 0. Only rank 0 writes files.
+  // All workers construct theirs together. `channel` must not be used by any other code. `report`
+  // receives the stall reports on rank 0. Only rank 0 writes files.
   Engine(std::unique_ptr<Communicator> channel, const HorovodOptions& options, Report report = {});
 
-  // Leaves the gang: workers that still wait for this one's tensors get an Error.
+  // Leaves the process group: workers that still wait for tensors of this one get an Error.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Throws what has ended the engine, if something has. A name may be announced again after wait().
+  // Throws the error that has stopped the engine, if any. A name can be announced again after
+  // wait().
   void announce(std::vector<Announcement> tensors);
 
-  // Returns when all that was announced here is reduced, with the names that no worker had anything
-  // to give for: those were left alone. Throws an Error, the same on every worker, where they do
+  // Blocks until everything announced here is reduced. Returns the names for which no worker had a
+  // gradient; their values are unchanged. Throws an Error, equal on all workers, if the workers do
   // not agree.
   std::set<std::string> wait();
 
-  // This worker announces no more: gives zeros to what the others announce, until all have joined.
-  // Returns the last rank to join.
+  // Contributes zeros to the tensors of the other workers until all workers have joined. Returns
+  // the last rank that joined.
   int join();
 
-  // Tells autotune that a step is over.
+  // Informs autotune that a step is complete.
   void end_step();
 
   EngineCounts counts() const;
@@ -87,10 +99,10 @@ class Engine {
     Announcement announced;
     Signature tensor;
     Clock::time_point since;
-    bool is_requested = false;  // the coordinator knows of it
-    bool is_stalled = false;    // waited so long that the coordinator shall know of it
+    bool is_requested = false;  // a request was sent to the coordinator
+    bool is_stalled = false;    // waited so long that the coordinator must report it
   };
-  // What has come in since the last cycle.
+  // Requests of this worker since the last cycle.
   struct News {
     bool wants_join = false;
     bool wants_leave = false;
@@ -113,21 +125,21 @@ class Engine {
   void trace_ready(const std::string& name, int rank);
   void tune(News& news);
 
-  // Before the thread starts.
+  // Set before the thread starts.
   std::unique_ptr<Communicator> channel_;
-  std::optional<comm::SideStream> side_;  // where messages are work of a GPU
+  std::optional<comm::SideStream> side_;  // set if messages are queued on a GPU
   HorovodOptions options_;
   Report report_;
   Clock::duration keep_alive_;
 
-  // The thread's own.
+  // Used only by the thread.
   std::unique_ptr<Timeline> timeline_;
   std::unique_ptr<Autotune> autotune_;
   std::unique_ptr<Coordinator> coordinator_;
   ResponseCache cache_;
   FusionBuffer fusion_;
   std::map<std::string, Pending> pending_;
-  std::vector<std::string> order_;  // of announcement
+  std::vector<std::string> order_;  // names in the order of announcement
   std::set<std::string> negotiating_;
   bool is_joined_ = false;
   bool has_asked_to_leave_ = false;
@@ -135,10 +147,10 @@ class Engine {
   int64_t step_bytes_ = 0;
   Clock::time_point last_cycle_;
 
-  // Between the threads.
+  // Shared between the threads, protected by mutex_.
   mutable std::mutex mutex_;
-  std::condition_variable wake_;  // the engine
-  std::condition_variable done_;  // the callers
+  std::condition_variable wake_;  // wakes the engine
+  std::condition_variable done_;  // wakes the callers
   std::vector<Announcement> announced_;
   std::set<std::string> unfinished_;
   std::set<std::string> empty_;

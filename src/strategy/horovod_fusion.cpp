@@ -8,7 +8,7 @@
 namespace lockstep::strategy::horovod {
 namespace {
 
-// "shared-memory" -> "SHARED_MEMORY_ALLREDUCE", as Horovod's NCCL_ALLREDUCE.
+// "shared-memory" -> "SHARED_MEMORY_ALLREDUCE", in the style of Horovod's NCCL_ALLREDUCE.
 std::string phase_of(std::string_view transport) {
   std::string phase(transport);
   for (char& letter : phase) {
@@ -33,7 +33,8 @@ std::vector<std::vector<size_t>> plan_fusion(const std::vector<Signature>& tenso
     }
     std::vector<size_t> group = {first};
     int64_t bytes = tensors[first].wire_bytes();
-    // Looks past tensors of another type, not past one that does not fit: order is kept.
+    // Skips tensors of another type or operation, but stops at one that does not fit, to keep the
+    // order.
     for (size_t next = first + 1; next < tensors.size(); ++next) {
       if (taken[next] || !fuse(tensors[first], tensors[next])) {
         continue;
@@ -97,7 +98,7 @@ void FusionBuffer::reduce_together(std::vector<Share>& shares) {
     if (!share.value.defined()) {
       slice.zero_();
     } else if (operation.before != 1) {
-      // Before the cast, or a large gradient would already be infinite.
+      // Scaled before the cast: a large gradient could overflow in 16 bits.
       slice.copy_(share.value * operation.before);
     } else {
       slice.copy_(share.value);
@@ -133,8 +134,9 @@ void FusionBuffer::sum(torch::Tensor& buffer) {
   channel_.all_reduce(buffer);
 }
 
-// Every worker gets all buffers and walks the tree itself: (W-1) buffers come in where Horovod's
-// recursive halving has about 2, and W buffers of memory; in turn there is one message.
+// Every worker gathers all buffers and computes the tree itself. It receives W-1 buffers, where the
+// recursive halving of Horovod receives about 2, and needs memory for W buffers; in return there is
+// only one message.
 void FusionBuffer::adasum(torch::Tensor& buffer, const std::vector<Share>& shares) {
   const torch::Tensor all = channel_.all_gather(buffer);
   int64_t offset = 0;

@@ -12,23 +12,23 @@
 
 namespace lockstep::strategy::horovod {
 
-// Which tensors travel together: those of one type and operation, in the given order, up to
-// `fusion_bytes`; 0: each alone. Numbers are places in `tensors`.
+// Groups tensors into fusion buffers: tensors of one type and operation, in the given order, up to
+// `fusion_bytes`; 0: each tensor alone. Returns indices into `tensors`.
 std::vector<std::vector<size_t>> plan_fusion(const std::vector<Signature>& tensors,
                                              int64_t fusion_bytes);
 
-// One tensor of a reduction: what all agreed on, and this worker's own.
+// One tensor of a reduction: the negotiated signature, and the value of this worker.
 struct Share {
   Signature tensor;
-  torch::Tensor value;  // replaced by the result; undefined: this worker gives zeros
+  torch::Tensor value;  // replaced by the result; undefined: this worker contributes zeros
 };
 
-// Reduces tensors over a gang, through a buffer that is kept. One thread.
+// Reduces tensors over all workers through a buffer that is reused. Not thread-safe.
 class FusionBuffer {
  public:
   FusionBuffer(Communicator& channel, Timeline* timeline);
 
-  // All of one type and operation, the same on all workers.
+  // All shares must have one type and operation, equal on all workers.
   void reduce(std::vector<Share>& shares);
 
  private:

@@ -10,7 +10,18 @@
 namespace lockstep::strategy::horovod {
 namespace {
 
-// Numbers as they lie in memory, texts after their length: all workers are one program.
+// Format of the messages. Numbers are in host byte order and without padding: all workers run the
+// same program. A text is a length (u64) and its bytes. A message is a sequence of records until
+// its end.
+//
+//   signature  name (text), dimensions (u64), extent (i64) x dimensions, type (i8),
+//              operation: kind (u8), wire (i8), before (f64), after (f64)
+//   request    kind (u8), signature, empty (u8), waited (f64)
+//   response   kind (u8), signature, empty (u8), rank (i32), code (i32), sentence (text),
+//              facts (u64), { label (text), value (text) } x facts, hint (text),
+//              fusion_bytes (i64), cycle_ms (f64)
+//
+// All fields are written for every kind, also those without a meaning for it.
 class Writer {
  public:
   template <typename Number>
@@ -50,7 +61,7 @@ class Reader {
  private:
   std::string_view take(uint64_t count) {
     if (count > bytes_.size()) {
-      throw Error(ExitCode::Bug, "cannot read a message of another worker: it is cut short");
+      throw Error(ExitCode::Bug, "truncated message from another worker");
     }
     const std::string_view piece = bytes_.substr(0, count);
     bytes_.remove_prefix(count);

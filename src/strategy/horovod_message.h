@@ -10,12 +10,12 @@
 
 namespace lockstep::strategy::horovod {
 
-// What shall become of a tensor that all workers have ready.
+// How a tensor is reduced.
 struct Operation {
   enum class Kind : uint8_t { Sum, Adasum };
 
   Kind kind = Kind::Sum;
-  c10::ScalarType wire = c10::ScalarType::Undefined;  // travels as this; Undefined: as it is
+  c10::ScalarType wire = c10::ScalarType::Undefined;  // type sent; Undefined: unchanged
   double before = 1;                                  // factor before the sum
   double after = 1;                                   // factor after it
 
@@ -24,7 +24,7 @@ struct Operation {
 
 std::string to_text(const Operation& operation);
 
-// What a tensor looks like; must be the same on all workers.
+// Properties of a tensor that must be equal on all workers.
 struct Signature {
   std::string name = {};
   std::vector<int64_t> shape = {};
@@ -33,46 +33,47 @@ struct Signature {
 
   bool operator==(const Signature&) const = default;
   int64_t elements() const;
-  // Of the type that it travels as.
+  // Type of the message.
   c10::ScalarType wire_type() const;
   int64_t wire_bytes() const;
 };
 
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// What a worker tells the coordinator.
+// Message of a worker to the coordinator.
 struct Request {
   enum class Kind : uint8_t { Reduce, Join, Leave };
 
   Kind kind = Kind::Reduce;
   Signature tensor = {};
-  bool empty = false;  // this worker has no gradient: counts as zeros
-  double waited = 0;   // seconds since it was announced
+  bool empty = false;  // this worker has no gradient: it contributes zeros
+  double waited = 0;   // seconds since the announcement
 
   bool operator==(const Request&) const = default;
 };
 
-// What the coordinator tells all workers.
+// Message of the coordinator to all workers.
 struct Response {
   enum class Kind : uint8_t { Reduce, AllJoined, Left, Fault, Tune };
 
   Kind kind = Kind::Reduce;
   Signature tensor = {};
-  bool empty = false;  // on every worker: there is nothing to reduce
-  int rank = 0;        // AllJoined: the last to join; Left: who has left
-  // Fault: an Error in words.
+  bool empty = false;  // no worker has a gradient: there is nothing to reduce
+  int rank = 0;        // AllJoined: the last rank that joined; Left: the rank that left
+  // Fault: the parts of an Error.
   int code = 0;
   std::string sentence = {};
   std::vector<std::pair<std::string, std::string>> facts = {};
   std::string hint = {};
-  // Tune: what holds from now on.
+  // Tune: the new settings.
   int64_t fusion_bytes = 0;
   double cycle_ms = 0;
 
   bool operator==(const Response&) const = default;
 };
 
-// Bytes and back; decoding what encode() did not write is an Error.
+// Serialization. decode_...() throws an Error if the bytes are truncated. See horovod_message.cpp
+// for the format.
 std::string encode(const std::vector<Request>& requests);
 std::string encode(const std::vector<Response>& responses);
 std::vector<Request> decode_requests(std::string_view bytes);

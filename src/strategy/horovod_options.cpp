@@ -12,7 +12,7 @@
 namespace lockstep::strategy::horovod {
 namespace {
 
-// What Horovod 0.28 reads and this model has no use for.
+// Variables of Horovod 0.28 that have no meaning here.
 constexpr std::array kIgnored = {"HOROVOD_ADASUM_MPI_CHUNK_SIZE",
                                  "HOROVOD_AUTOTUNE_BAYES_OPT_NUM_SAMPLES",
                                  "HOROVOD_BATCH_D2D_MEMCOPIES",
@@ -42,7 +42,7 @@ class Variables {
     }
   }
 
-  // Horovod's switches are on for any number above 0.
+  // Horovod treats every number above 0 as true.
   void flag(const char* name, bool& into) const {
     int64_t number = 0;
     if (read(name, "0 or 1", number)) {
@@ -92,7 +92,7 @@ class Variables {
     if (is_right) {
       return;
     }
-    throw Error(ExitCode::Usage, fmt::format("cannot understand {}", name))
+    throw Error(ExitCode::Usage, fmt::format("invalid value of {}", name))
         .fact("expected", expected)
         .fact("found",
               fmt::format("'{}'", os::find_variable(environment_, name).value_or("")),
@@ -103,14 +103,13 @@ class Variables {
   const os::Environment& environment_;
 };
 
-// `what` has a place for the number: "a cycle of {:g} ms".
+// `what` is a format string for the number: "a cycle time of {:g} ms".
 void require_not_negative(const char* what, double found, const char* hint) {
   if (std::isfinite(found) && found >= 0) {
     return;
   }
-  throw Error(
-      ExitCode::Usage,
-      fmt::format("cannot train under -s horovod with {}", fmt::format(fmt::runtime(what), found)))
+  throw Error(ExitCode::Usage,
+              fmt::format("-s horovod does not accept {}", fmt::format(fmt::runtime(what), found)))
       .fact("expected", "a number of at least 0")
       .hint(hint);
 }
@@ -139,7 +138,7 @@ HorovodOptions with_environment(HorovodOptions options, const os::Environment& e
   variables.whole("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1, options.autotune_most_samples);
   variables.number("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", 0, options.autotune_noise);
   if (options.timeline == "DYNAMIC") {
-    throw Error(ExitCode::Usage, "cannot switch the timeline on while training runs")
+    throw Error(ExitCode::Usage, "the timeline cannot be started during training")
         .fact("found", "HOROVOD_TIMELINE=DYNAMIC", "environment")
         .hint("HOROVOD_TIMELINE=timeline.json");
   }
@@ -160,28 +159,28 @@ void require_sense(const StrategyOptions& options, int workers) {
   const HorovodOptions& horovod = options.horovod;
   const std::vector<std::string> reductions = {"average", "sum", "adasum"};
   if (std::find(reductions.begin(), reductions.end(), horovod.reduction) == reductions.end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot reduce gradients by '{}'", horovod.reduction))
+    throw Error(ExitCode::Usage, fmt::format("unknown reduction '{}'", horovod.reduction))
         .fact("asked", fmt::format("--reduction {}", horovod.reduction), "command line")
-        .fact("there are", join(reductions, ", "))
+        .fact("available", join(reductions, ", "))
         .hint(fmt::format("--reduction {}",
                           find_closest(horovod.reduction, reductions).value_or("average")));
   }
   if (options.compression == Compression::PowerSgd) {
-    throw Error(ExitCode::Usage, "cannot compress by PowerSGD under -s horovod: Horovod has none")
+    throw Error(ExitCode::Usage, "-s horovod does not support PowerSGD")
         .fact("asked", "--compression powersgd", "command line")
         .hint("-s ddp --compression powersgd, or --compression bf16");
   }
   const bool is_adasum = horovod.reduction == "adasum";
   if (is_adasum && (workers & (workers - 1)) != 0) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot reduce by Adasum on {} workers: it pairs them off", workers))
+                fmt::format("Adasum needs 2, 4, 8, 16 ... workers, not {}", workers))
         .fact("asked", "--reduction adasum", "command line")
         .fact("expected", "2, 4, 8, 16 ... workers")
         .hint("another number of workers, or --reduction average");
   }
   if (horovod.predivide_factor != 1 && horovod.reduction != "average") {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot divide gradients in part before a reduction by '{}'",
+                fmt::format("--gradient-predivide-factor cannot be used with --reduction {}",
                             horovod.reduction))
         .fact("asked",
               fmt::format("--gradient-predivide-factor {:g}", horovod.predivide_factor),
@@ -189,16 +188,16 @@ void require_sense(const StrategyOptions& options, int workers) {
         .hint("--reduction average");
   }
   if (!std::isfinite(horovod.predivide_factor) || horovod.predivide_factor <= 0) {
-    throw Error(
-        ExitCode::Usage,
-        fmt::format("cannot divide gradients by {:g} before the sum", horovod.predivide_factor))
+    throw Error(ExitCode::Usage,
+                fmt::format("--gradient-predivide-factor must be above 0, not {:g}",
+                            horovod.predivide_factor))
         .fact("expected", "a number above 0")
         .hint(fmt::format("--gradient-predivide-factor {}", workers));
   }
   require_not_negative("a fusion buffer of {:g} bytes",
                        static_cast<double>(horovod.fusion_bytes),
                        "--fusion-threshold-mb 128");
-  require_not_negative("a cycle of {:g} ms", horovod.cycle_ms, "--cycle-time-ms 1");
+  require_not_negative("a cycle time of {:g} ms", horovod.cycle_ms, "--cycle-time-ms 1");
   require_not_negative("a cache of {:g} tensors",
                        static_cast<double>(horovod.cache_capacity),
                        "--cache-capacity 1024");

@@ -9,15 +9,15 @@
 
 namespace lockstep::strategy::horovod {
 
-// The options with Horovod's own variables laid over them. Throws an Error that names the variable
-// whose value makes no sense.
+// Overrides `options` with the variables of Horovod. Throws an Error that names a variable with an
+// invalid value.
 HorovodOptions with_environment(HorovodOptions options, const os::Environment& environment);
 
-// Variables of Horovod's that are set, that Horovod 0.28 knows, and that mean nothing here.
+// Variables that are set and known to Horovod 0.28, but have no effect here.
 std::vector<std::string> ignored_variables(const os::Environment& environment);
 
-// Throws an Error for what cannot be: an unknown reduction, PowerSGD, Adasum on a number of workers
-// that is no power of two, numbers below their least.
+// Throws an Error for invalid options: an unknown reduction, PowerSGD, Adasum with a number of
+// workers that is not a power of two, numbers below their minimum.
 void require_sense(const StrategyOptions& options, int workers);
 
 }  // namespace lockstep::strategy::horovod

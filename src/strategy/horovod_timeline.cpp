@@ -44,7 +44,7 @@ Timeline::~Timeline() {
   writer_.join();
   file_ << "\n]\n" << std::flush;
   if (!file_) {
-    log::warn("the timeline {} is not complete: it could not be written", path_.string());
+    log::warn("the timeline {} is incomplete: writing it failed", path_.string());
   }
 }
 
@@ -114,7 +114,7 @@ void Timeline::write(const Event& event) {
   const int row = row_of(event.row);
   file_ << fmt::format(
       R"(,{}{{"ph":"{}","pid":{},"tid":0,"ts":{:.3f})", "\n", event.kind, row, event.microseconds);
-  // An end needs no name in Chrome's viewer; others, such as speedscope, match it by name.
+  // Chrome needs no name in an end event; other viewers, such as speedscope, match it by name.
   std::vector<std::string>& open = open_[row];
   std::string name = event.name;
   if (event.kind == 'B') {

@@ -14,30 +14,30 @@
 
 namespace lockstep::strategy::horovod {
 
-// A Chrome trace (JSON) of what happens to each tensor, for chrome://tracing or Perfetto: one row
-// per tensor, phases inside each other. Any thread may call; a thread of its own writes. The file
-// can be read at any moment, and after a crash, but for the closing bracket that viewers do
-// without.
+// Writes a Chrome trace (JSON) of the phases of each tensor, for chrome://tracing or Perfetto: one
+// row per tensor, with nested phases. Thread-safe; a thread of its own writes the file. The file
+// can be read at any time, also after a crash: only the closing bracket is missing, which viewers
+// do not need.
 class Timeline {
  public:
-  // Throws an Error (74) when the file cannot be made.
+  // Throws an Error (74) if the file cannot be created.
   Timeline(std::filesystem::path path, bool mark_cycles);
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
   void begin(const std::string& tensor, std::string_view phase);
-  // Ends the innermost phase of this tensor.
+  // Ends the innermost phase of the tensor.
   void end(const std::string& tensor);
-  // `rank` has the tensor ready.
+  // The tensor is ready on `rank`.
   void tick(const std::string& tensor, int rank);
-  // The start of a cycle, if they are to be marked.
+  // The start of a cycle, if cycles are marked.
   void cycle();
 
  private:
   struct Event {
     std::string row;
-    char kind;  // of the trace format: B, E, X or i
+    char kind;  // event type of the trace format: B, E, X or i
     std::string name;
     double microseconds;
   };
@@ -55,9 +55,9 @@ class Timeline {
   std::condition_variable more_;
   std::vector<Event> waiting_;
   bool closing_ = false;
-  // The writer's own.
+  // Used only by the writer thread.
   std::map<std::string, int> rows_;
-  std::map<int, std::vector<std::string>> open_;  // phases of a row, innermost last
+  std::map<int, std::vector<std::string>> open_;  // open phases of a row, innermost last
   bool is_first_ = true;
   std::jthread writer_;
 };

@@ -11,11 +11,11 @@
 namespace lockstep {
 
 void Strategy::restore(const PieceSource& /*source*/) {
-  // Whoever gives pieces takes them back.
+  // A strategy that provides pieces() must override restore().
   LOCKSTEP_CHECK(!pieces().has_value());
 }
 
-// The one switch over strategies in the house.
+// The only switch over strategies in the source tree.
 std::unique_ptr<Strategy> make_strategy(std::string_view name,
                                         Communicator& communicator,
                                         const StrategyOptions& options) {

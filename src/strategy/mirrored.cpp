@@ -21,9 +21,9 @@ class Mirrored final : public Strategy {
   Mirrored(Communicator& communicator, const StrategyOptions& options)
       : communicator_(communicator), options_(options), attendance_(communicator, options) {
     if (options_.compression == Compression::PowerSgd) {
-      throw Error(ExitCode::Usage, "cannot compress gradients by powersgd under -s mirrored")
+      throw Error(ExitCode::Usage, "-s mirrored does not support PowerSGD")
           .fact("asked", "--compression powersgd", "command line")
-          .fact("mirrored has", "none, fp16, bf16")
+          .fact("supported", "none, fp16, bf16")
           .hint("--compression bf16, or -s ddp");
     }
   }
@@ -48,8 +48,8 @@ class Mirrored final : public Strategy {
     at_start_of_step_ = share.last;
     const SyncBatchNorm::Scope scope = batch_norm_.enter();
     Loss result = loss(*model_, batch);
-    // share.weight is meant for an average over the gang; this is the share of the global batch,
-    // meant for a sum.
+    // share.weight is for an average over the workers. Gradients are summed here, so the weight is
+    // the share of the global batch.
     (result.value * (share.weight / communicator_.size())).backward();
     result.value = result.value.detach();
     result.scores = result.scores.defined() ? result.scores.detach() : result.scores;

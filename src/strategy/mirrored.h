@@ -5,8 +5,8 @@
 
 namespace lockstep::strategy {
 
-// TensorFlow's MultiWorkerMirroredStrategy: every replica holds the variables; its loss is divided
-// by the global batch, and gradients are summed when backward is over.
+// -s mirrored, as MultiWorkerMirroredStrategy of TensorFlow: every replica holds all variables; its
+// loss is divided by the global batch, and gradients are summed after backward.
 std::unique_ptr<Strategy> make_mirrored(Communicator& communicator, const StrategyOptions& options);
 
 }  // namespace lockstep::strategy

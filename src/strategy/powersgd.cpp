@@ -11,14 +11,14 @@
 namespace lockstep::strategy {
 namespace {
 
-// A matrix that would not become at least this much smaller travels whole.
+// A matrix is compressed only if it becomes smaller by at least this factor.
 constexpr int64_t kLeastGain = 2;
 
 enum class Missing { LeaveZero, Draw };
 
-// Makes the rows orthonormal. A row that the ones before it already span has no direction of its
-// own: what is left of it is rounding, which must not be blown up to length one. It becomes zero,
-// or is drawn anew.
+// Makes the rows orthonormal (Gram-Schmidt). If a row is spanned by the rows before it, only
+// rounding errors remain, which must not be scaled to length one. Such a row becomes zero or is
+// drawn again.
 void orthonormalize(torch::Tensor& rows, Missing missing, torch::Generator& generator) {
   const double tiny =
       100 * (rows.scalar_type() == torch::kFloat64 ? std::numeric_limits<double>::epsilon()
@@ -27,7 +27,7 @@ void orthonormalize(torch::Tensor& rows, Missing missing, torch::Generator& gene
     torch::Tensor row = rows[i];
     for (int attempt = 0;; ++attempt) {
       const auto before = row.norm().item<double>();
-      // Twice: once is not enough where little is left of the row.
+      // A second pass is needed if little remains of the row.
       for (int pass = 0; pass < 2 && i > 0; ++pass) {
         const torch::Tensor earlier = rows.narrow(0, 0, i);
         row.sub_(earlier.t().mv(earlier.mv(row)));
@@ -41,7 +41,7 @@ void orthonormalize(torch::Tensor& rows, Missing missing, torch::Generator& gene
         row.zero_();
         break;
       }
-      // On the CPU, whose generator is the same on every worker.
+      // On the CPU, whose generator has the same state on every worker.
       row.copy_(torch::randn(row.sizes(), generator, torch::dtype(row.scalar_type())));
     }
   }
@@ -55,9 +55,9 @@ bool is_finite(const torch::Tensor& tensor) {
 
 PowerSgd::PowerSgd(const std::vector<torch::Tensor>& parameters, int rank) : rank_(rank) {
   if (rank < 1) {
-    throw Error(ExitCode::Usage, fmt::format("cannot compress gradients to rank {}", rank))
+    throw Error(ExitCode::Usage, fmt::format("--powersgd-rank must be at least 1, not {}", rank))
         .fact("asked", fmt::format("--powersgd-rank {}", rank), "command line")
-        .hint("--powersgd-rank 1, or more");
+        .hint("--powersgd-rank 1");
   }
   uint64_t number = 0;
   for (const torch::Tensor& parameter : parameters) {
@@ -140,16 +140,17 @@ PowerSgd::Parcel PowerSgd::lay_out(const torch::Tensor& flat,
   return parcel;
 }
 
-// With m = gradient / workers + left_out, so that the sum over workers is the average, and Q from
-// the step before:
+// With m = gradient / workers + left_out, so that the sum over workers is the average, and Q of the
+// previous step:
 //
-//   P  = orthonormal(sum of m Q)     first message, together with the tensors that travel whole
+//   P  = orthonormal(sum of m Q)     first message, together with the uncompressed tensors
 //   Q' = sum of m^T P                second message
 //   average = P Q'^T = P P^T (sum of m)
-//   left_out = m - P (m^T P)^T       of this worker's m
+//   left_out = m - P (m^T P)^T       with m of this worker
 //
-// PyTorch keeps m - average instead. The sum over workers is the same, but there a worker's memory
-// also takes in how its gradient differs from the others', which adds up without bound.
+// PyTorch keeps m - average instead. The sum over workers is the same, but the remainder of a
+// worker then also contains the difference between its gradient and those of the others, which adds
+// up without bound.
 void PowerSgd::exchange(Communicator& communicator, Parcel& parcel) {
   for (size_t i = 0; i < parcel.whole.size(); ++i) {
     parcel.whole_parts[i].copy_(parcel.whole[i]);
@@ -167,8 +168,8 @@ void PowerSgd::exchange(Communicator& communicator, Parcel& parcel) {
   if (parcel.matrices.empty()) {
     return;
   }
-  // A step that overflowed is left out by the optimizer; it must not stay in the memory for ever.
-  // All workers see the same sums, and so agree.
+  // The optimizer skips a step that overflowed; its values must not stay in the remainder forever.
+  // All workers see the same sums and therefore agree.
   if (!is_finite(parcel.all_p)) {
     for (Matrix& matrix : parcel.matrices) {
       matrix.values.fill_(std::numeric_limits<double>::quiet_NaN());

@@ -13,7 +13,7 @@
 namespace lockstep::strategy {
 namespace {
 
-// One line per tensor: what must be equal on all workers.
+// One line per tensor, which must be equal on all workers.
 std::string describe(const torch::nn::Module& model) {
   std::string text;
   const auto add = [&text](const char* kind, const std::string& name, const torch::Tensor& tensor) {
@@ -46,10 +46,9 @@ void require_same_model(Communicator& communicator, const torch::nn::Module& mod
     const auto [here, there] =
         std::mismatch(first.begin(), first.end(), other.begin(), other.end());
     const auto line = [](auto position, auto end) {
-      return position == end || position->empty() ? std::string("nothing more") : *position;
+      return position == end || position->empty() ? std::string("no further tensor") : *position;
     };
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot train: ranks 0 and {} hold different models", rank))
+    throw Error(ExitCode::Usage, fmt::format("ranks 0 and {} have different models", rank))
         .fact("rank 0", line(here, first.end()))
         .fact(fmt::format("rank {}", rank), line(there, other.end()))
         .hint("build the model from the same options on every worker");

@@ -7,8 +7,9 @@
 
 namespace lockstep::strategy {
 
-// Throws, on all workers alike, an Error that names the first difference between rank 0's model and
-// another's: parameters and buffers, their names, shapes, types and whether they are trained.
+// Throws, on all workers, an Error that shows the first difference between the model of rank 0 and
+// that of another rank. Compares names, shapes and types of parameters and buffers, and whether
+// they are trained.
 void require_same_model(Communicator& communicator, const torch::nn::Module& model);
 
 }  // namespace lockstep::strategy

@@ -11,8 +11,8 @@ void share_state(Communicator& communicator,
                  torch::optim::Optimizer& optimizer,
                  int root) {
   communicator.broadcast(whole_state(model), root);
-  // An optimizer that has not stepped has nothing to share, and may then be one that checkpoints do
-  // not know.
+  // An optimizer without a step has no state to copy. It may then also be of a type that
+  // checkpoints do not support.
   torch::Tensor has_state =
       torch::full({1}, optimizer.state().empty() ? 0 : 1, torch::dtype(torch::kInt64));
   communicator.all_reduce(has_state, Reduction::Max);

@@ -7,7 +7,7 @@
 
 namespace lockstep::strategy {
 
-// Gives every worker the parameters, buffers and optimizer state of worker `root`.
+// Copies parameters, buffers and optimizer state of rank `root` to all workers.
 void share_state(Communicator& communicator,
                  torch::nn::Module& model,
                  torch::optim::Optimizer& optimizer,

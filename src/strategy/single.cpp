@@ -18,7 +18,7 @@ class Single final : public Strategy {
   void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
     model_ = &model;
     optimizer_ = &optimizer;
-    // A tensor that two modules share counts once, when its gradient is clipped too.
+    // A tensor that two modules share counts once, also in gradient clipping.
     parameters_ = trained_parameters(model).tensors;
   }
 
@@ -48,7 +48,7 @@ class Single final : public Strategy {
 std::unique_ptr<Strategy> make_single(Communicator& communicator) {
   if (communicator.size() != 1) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot train with -s single on {} workers", communicator.size()))
+                fmt::format("-s single supports one worker, not {}", communicator.size()))
         .fact("asked", "-s single", "command line")
         .fact("workers", std::to_string(communicator.size()), communicator.kind())
         .hint("-s ddp, or start one worker");

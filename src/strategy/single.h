@@ -5,7 +5,7 @@
 
 namespace lockstep::strategy {
 
-// One process, no exchange: the reference that the others are measured against.
+// -s single: one process without communication, the reference for all other strategies.
 std::unique_ptr<Strategy> make_single(Communicator& communicator);
 
 }  // namespace lockstep::strategy

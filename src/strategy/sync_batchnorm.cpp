@@ -11,8 +11,8 @@
 
 namespace lockstep::strategy {
 
-// What the operator finds in its thread: a channel of its own, because gradients may travel on the
-// gang's at the same time.
+// Thread-local entry for the operator, with a communicator of its own: gradients may be exchanged
+// on the main one at the same time.
 class SyncBatchNorm::Gang : public c10::DebugInfoBase,
                             public std::enable_shared_from_this<SyncBatchNorm::Gang> {
  public:
@@ -31,10 +31,10 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// libtorch has a fixed list of kinds; this one is for its own tests, which do not train.
+// libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it.
 constexpr auto kGangKind = c10::DebugInfoKind::TEST_INFO_2;
 
-// All but the channels.
+// All dimensions except the channels.
 std::vector<int64_t> reduced_dims(const Tensor& input) {
   std::vector<int64_t> dims = {0};
   for (int64_t dim = 2; dim < input.dim(); ++dim) {
@@ -43,26 +43,27 @@ std::vector<int64_t> reduced_dims(const Tensor& input) {
   return dims;
 }
 
-// One number per channel in a shape that broadcasts against `input`, in the type that is computed
-// in.
+// One value per channel, in the type of the computation and in a shape that broadcasts against
+// `input`.
 Tensor per_channel(const Tensor& values, const Tensor& input) {
   std::vector<int64_t> shape(static_cast<size_t>(input.dim()), 1);
   shape[1] = -1;
   return values.to(input.options()).view(shape);
 }
 
-// Half and bfloat16 are too coarse to sum up in.
+// Half and bfloat16 are too inexact for sums.
 Tensor widened(const Tensor& tensor) {
   return tensor.scalar_type() == torch::kFloat64 ? tensor : tensor.to(torch::kFloat32);
 }
 
 struct Statistics {
-  Tensor mean;  // double, on the CPU, as all below
+  Tensor mean;  // float64, on the CPU, as are all fields
   Tensor variance;
-  double count = 0;  // values per channel in the whole gang
+  double count = 0;  // values per channel on all workers
 };
 
-// From each worker's mean, sum of squared deviations and count; Chan's rule, in the order of ranks.
+// Combines mean, sum of squared deviations and count of each worker with the formula of Chan et
+// al., in the order of ranks.
 Statistics gather_statistics(Gang& gang, const Tensor& input) {
   const int64_t channels = input.size(1);
   Tensor mine = torch::zeros({2 * channels + 1}, torch::kFloat64);
@@ -83,7 +84,7 @@ Statistics gather_statistics(Gang& gang, const Tensor& input) {
   return {.mean = mean, .variance = squares / total, .count = total};
 }
 
-// Averages that a module keeps; undefined where it keeps none.
+// Running averages of a module; undefined if it has none.
 struct Running {
   Tensor mean;
   Tensor variance;
@@ -107,7 +108,7 @@ struct GangNorm : torch::autograd::Function<GangNorm> {
     const Tensor wide = widened(input);
     const Statistics statistics = gather_statistics(*gang, wide);
     update_running(running.mean, statistics.mean, momentum);
-    // As one process does: the unbiased variance of the whole batch.
+    // As in one process: the unbiased variance of the whole batch.
     update_running(running.variance,
                    statistics.variance * (statistics.count / std::max(statistics.count - 1, 1.0)),
                    momentum);
@@ -123,8 +124,8 @@ struct GangNorm : torch::autograd::Function<GangNorm> {
   }
 
   // With g the gradient of the output, u = input - mean, s = 1 / sqrt(variance + epsilon) and means
-  // over the whole gang:  (g - mean(g) - u s^2 mean(g u)) s weight. Gradients of weight and bias
-  // stay this worker's: they are averaged with all others.
+  // over all workers:  (g - mean(g) - u s^2 mean(g u)) s weight. The gradients of weight and bias
+  // stay local: the strategy averages them with all others.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Tensor input = widened(saved[0]);
@@ -153,14 +154,15 @@ struct GangNorm : torch::autograd::Function<GangNorm> {
   }
 
  private:
-  // What an autograd context can hold.
+  // A type that an autograd context can store.
   struct Held : torch::CustomClassHolder {
     explicit Held(std::shared_ptr<Gang> held) : gang(std::move(held)) {}
     std::shared_ptr<Gang> gang;
   };
 };
 
-// The operators have the types of libtorch's own, whatever this version calls its optional.
+// The types are deduced from the declarations of libtorch, whose optional type differs between
+// versions.
 template <typename Schema>
 struct BatchNorm;
 
@@ -211,7 +213,7 @@ struct InstanceNorm;
 
 template <typename... Arguments>
 struct InstanceNorm<Tensor(Arguments...)> {
-  // Is a batch norm over one sample inside; it has nothing to share.
+  // Instance norm is implemented as a batch norm of one sample, which must not be shared.
   static Tensor alone(Arguments... arguments) {
     const c10::DebugInfoGuard guard(kGangKind, std::make_shared<c10::DebugInfoBase>());
     return at::native::instance_norm(arguments...);
@@ -219,8 +221,8 @@ struct InstanceNorm<Tensor(Arguments...)> {
 };
 
 void replace_operators() {
-  // The dispatcher's table may not change while operators run, so it changes once: before the
-  // exchange that all workers of the first gang make in their constructor.
+  // The table of the dispatcher must not change while operators run. So it is changed once, before
+  // the exchange that all workers of the first process group execute in their constructor.
   static const std::vector<torch::Library> replaced = [] {
     std::vector<torch::Library> libraries;
     for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
@@ -242,10 +244,9 @@ SyncBatchNorm::SyncBatchNorm(Communicator& communicator, const StrategyOptions& 
     return;
   }
   if (options.uneven) {
-    throw Error(ExitCode::Usage,
-                "cannot share batch norm's statistics where workers may run out of batches")
+    throw Error(ExitCode::Usage, "--sync-batchnorm does not support uneven inputs")
         .fact("asked", "sync_batchnorm and uneven", "StrategyOptions")
-        .hint("leave out --sync-batchnorm, or give every worker the same number of batches");
+        .hint("drop --sync-batchnorm, or give every worker the same number of batches");
   }
   replace_operators();
   gang_ = std::make_shared<Gang>(communicator.subset(communicator.size()));

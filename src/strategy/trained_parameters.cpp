@@ -17,7 +17,7 @@ TrainedParameters trained_parameters(const torch::nn::Module& model) {
     }
   }
   if (result.tensors.empty()) {
-    throw Error(ExitCode::Usage, "cannot train: no parameter of the model wants a gradient");
+    throw Error(ExitCode::Usage, "the model has no parameter that requires a gradient");
   }
   return result;
 }

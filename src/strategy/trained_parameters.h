@@ -12,11 +12,11 @@ struct TrainedParameters {
   std::vector<std::string> names;
 };
 
-// The parameters that want a gradient, each once though two modules may share it. Throws an Error
-// if there is none.
+// The parameters that require a gradient; a parameter that two modules share appears once. Throws
+// an Error if there are none.
 TrainedParameters trained_parameters(const torch::nn::Module& model);
 
-// Parameters and buffers: what must be equal on all workers.
+// Parameters and buffers, which must be equal on all workers.
 std::vector<torch::Tensor> whole_state(const torch::nn::Module& model);
 
 }  // namespace lockstep::strategy

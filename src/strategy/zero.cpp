@@ -33,18 +33,17 @@ using zero::Unit;
 void require_possible(const StrategyOptions& options) {
   const int stage = options.zero.stage;
   if (stage < 0 || stage > 3) {
-    throw Error(ExitCode::Usage, fmt::format("cannot train with ZeRO stage {}", stage))
-        .fact("there are", "0, 1, 2, 3")
+    throw Error(ExitCode::Usage, fmt::format("unknown ZeRO stage {}", stage))
+        .fact("available", "0, 1, 2, 3")
         .hint("--zero-stage 2");
   }
   if (options.compression != Compression::None) {
-    throw Error(ExitCode::Usage, "cannot compress gradients under -s deepspeed")
+    throw Error(ExitCode::Usage, "-s deepspeed does not support --compression")
         .fact("asked", fmt::format("--compression {}", name_of(options.compression)))
         .hint("\"communication_data_type\": \"bf16\" in ds_config.json, or -s ddp");
   }
   if (options.uneven && stage == 3) {
-    throw Error(ExitCode::Usage,
-                "cannot let workers run out of batches at different steps at ZeRO stage 3")
+    throw Error(ExitCode::Usage, "ZeRO stage 3 does not support uneven inputs")
         .fact("reason", "every worker must take part in gathering the parameters")
         .hint("--zero-stage 2, or give every worker the same number of batches");
   }
@@ -62,7 +61,7 @@ class Zero final : public Strategy {
   void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
     require_same_model(communicator_, model);
     zero::require_fresh(optimizer);
-    trained_parameters(model);  // there must be some
+    trained_parameters(model);  // throws if there are none
     communicator_.broadcast(whole_state(model));
     batch_norm_ = SyncBatchNorm(communicator_, options_);
     exchange_.emplace(communicator_, options_.overlap);
@@ -123,11 +122,12 @@ class Zero final : public Strategy {
 
   int join() override {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
-    // Pieces of the model and of the optimizer's state are where they belong on every worker.
+    // Only buffers need to be copied: the shards of parameters and optimizer state are up to date
+    // on every worker.
     const int last = attendance_->go_along(*model_, [this] {
       begin_pass();
       reduce_rest();
-      step(StepOptions{});  // as the others say
+      step(StepOptions{});  // agree() replaces the options
     });
     exchange_->channel().broadcast(model_->buffers(), last);
     return last;
@@ -185,10 +185,10 @@ class Zero final : public Strategy {
     size_t member;
   };
 
-  // What all workers know together at the end of a step.
+  // Results of the all-reduce at the end of a step.
   struct Sums {
-    std::vector<bool> has_gradient;  // by trained parameter: on some worker
-    double squares = 0;              // of the whole gradient, as it is, where they are needed
+    std::vector<bool> has_gradient;  // by trained parameter: any worker has a gradient
+    double squares = 0;              // sum of squares of the unscaled gradient, if needed
   };
 
   void cut_up(const torch::nn::Module& model) {
@@ -230,14 +230,17 @@ class Zero final : public Strategy {
     const SyncBatchNorm::Scope norm = batch_norm_.enter();
     const auto residency = residency_ ? residency_->enter(Residency::Use::Training) : nullptr;
     Loss result = loss(*model_, batch);
-    // Gradients are summed: this is the share of the global batch.
+    // Gradients are summed over the workers, so the weight is the share of the global batch.
     (result.value * (share.weight / communicator_.size())).backward();
     result.value = result.value.detach();
     result.scores = result.scores.defined() ? result.scores.detach() : result.scores;
     return result;
   }
 
-  // On a thread of autograd, which lets no exception through.
+  // Called by a hook of autograd, which must not throw; the first exception is kept in fault_.
+  //
+  // The previous reduction of the unit must be complete: it reads the packet on the thread of the
+  // exchange, and take_gradient() would write into it.
   void on_gradient(size_t parameter) {
     if (fault_ != nullptr) {
       return;
@@ -255,9 +258,11 @@ class Zero final : public Strategy {
     }
   }
 
-  // Units go in the order of the list where all workers can keep to it whatever their graphs are;
-  // at stage 3, whose graphs are alike unless told otherwise, as they come, for waiting costs
-  // memory.
+  // The order of reductions must be equal on all workers. In stages 0 to 2, units are reduced in
+  // the order of the list, whatever the graphs of the workers look like: a unit that is complete
+  // early waits for its predecessors. At stage 3, workers must use the same parameters in the same
+  // order anyway unless find_unused_parameters is set, so units are reduced as soon as they are
+  // complete; waiting would keep more packets in memory.
   void reduce_ready(size_t unit) {
     if (options_.zero.stage == 3 && !options_.find_unused_parameters) {
       if (units_[unit].has_all_gradients() && !is_reduced_[unit]) {
@@ -315,7 +320,8 @@ class Zero final : public Strategy {
     }
   }
 
-  // What a worker that has joined does not know: options and learning rates of those that train.
+  // Options and learning rates of this step, from the first worker that still trains. A worker that
+  // has joined does not know them.
   StepOptions agree(const StepOptions& asked) {
     std::vector<double> values = learning_rates(optimizer_->get());
     values.insert(values.end(),
@@ -337,7 +343,8 @@ class Zero final : public Strategy {
             .wants_late_norm = step[4] != 0};
   }
 
-  // Of the part of the gradient that this worker answers for.
+  // The part of the gradient that this worker is responsible for. The parts of all workers cover
+  // every element once.
   std::vector<torch::Tensor> own_gradients() const {
     std::vector<torch::Tensor> gradients;
     for (const Unit& unit : units_) {
@@ -360,7 +367,8 @@ class Zero final : public Strategy {
     return squares;
   }
 
-  // Undefined unless the gang's messages travel from GPU to GPU. A worker may have nothing to add.
+  // Undefined unless messages go from GPU to GPU. Also called on workers without gradients, because
+  // it contains a collective.
   torch::Tensor find_late_norm(double loss_scale) {
     if (!communicator_.device()) {
       return {};
@@ -380,8 +388,8 @@ class Zero final : public Strategy {
   }
 
   Sums add_up(bool needs_norm) {
-    // A worker may get a gradient after its unit was sent, as where something is computed again;
-    // such units go once more, on all workers.
+    // A worker may get a gradient after its unit was reduced, for example with recomputed
+    // activations. Such units are reduced again, on all workers.
     std::vector<double> mine(has_gradient_.begin(), has_gradient_.end());
     mine.reserve(mine.size() + units_.size() + 1);
     for (const Unit& unit : units_) {
@@ -411,7 +419,7 @@ class Zero final : public Strategy {
     return sums;
   }
 
-  // A parameter that had a gradient nowhere is left alone.
+  // Parameters without a gradient on any worker are not updated.
   void update(const Sums& sums, double factor) {
     size_t parameter = 0;
     std::vector<torch::Tensor> given;
@@ -441,16 +449,16 @@ class Zero final : public Strategy {
   SyncBatchNorm batch_norm_;
   std::optional<Attendance> attendance_;
 
-  std::deque<Unit> units_;              // a deque: others hold on to them
-  std::vector<torch::Tensor> trained_;  // parameters, unit by unit
-  std::vector<Place> places_;           // of each of these
-  std::vector<bool> has_gradient_;      // in the step under way
-  std::exception_ptr fault_;            // the first, of hooks and gathering
+  std::deque<Unit> units_;              // a deque keeps references to elements valid
+  std::vector<torch::Tensor> trained_;  // trained parameters, unit by unit
+  std::vector<Place> places_;           // place of each trained parameter
+  std::vector<bool> has_gradient_;      // by trained parameter, in the current step
+  std::exception_ptr fault_;            // first exception of a hook or of gathering
 
   std::optional<Exchange> exchange_;
-  std::vector<Exchange::Future> reductions_;  // under way, by unit
-  std::vector<bool> is_reduced_;              // in the pass under way
-  size_t next_ = 0;                           // unit to be reduced, stages 0 to 2
+  std::vector<Exchange::Future> reductions_;  // in progress, by unit
+  std::vector<bool> is_reduced_;              // by unit, in the current pass
+  size_t next_ = 0;                           // next unit to reduce, in stages 0 to 2
   bool reduces_now_ = false;
   bool at_start_of_step_ = true;
   std::optional<Residency> residency_;

@@ -7,8 +7,8 @@
 
 namespace lockstep::strategy {
 
-// -s deepspeed: parameters, gradients and optimizer state cut up over the gang as ZeRO does, by
-// options.zero.
+// -s deepspeed: partitions parameters, gradients and optimizer state over all workers as ZeRO does,
+// as configured in options.zero.
 std::unique_ptr<Strategy> make_zero(Communicator& communicator, const StrategyOptions& options);
 
 }  // namespace lockstep::strategy

@@ -8,10 +8,10 @@
 namespace lockstep::strategy::zero {
 namespace {
 
-// Puts parameters into units in the order of arrival.
+// Assigns parameters to units in the order of add().
 class Packer {
  public:
-  // `most`: elements of a unit, but for a parameter that is larger by itself.
+  // `most`: maximum number of elements of a unit; a larger parameter gets a unit of its own.
   Packer(std::vector<UnitPlan>& units, int64_t most, bool stay_whole)
       : units_(units), most_(most), stay_whole_(stay_whole) {}
 
@@ -55,7 +55,7 @@ bool has_numbers_in_buffers(const torch::nn::Module& module) {
   });
 }
 
-// Each once, by the name it has first, module by module.
+// The parameters of each module. A shared parameter appears once, under its first name.
 std::vector<std::vector<Named>> parameters_by_module(const torch::nn::Module& model) {
   std::set<const void*> seen;
   std::vector<std::vector<Named>> all;

@@ -10,27 +10,31 @@
 
 namespace lockstep::strategy::zero {
 
-// A parameter's place: elements [begin, begin + numel) of its unit.
+// A parameter of a unit: elements [begin, begin + numel) of the unit.
 struct Member {
   std::string name;
   torch::Tensor parameter;
   int64_t begin = 0;
 };
 
-// Parameters that are cut up, sent and gathered together, laid end to end: of one type, and all
-// trained or all frozen.
+// Parameters that are partitioned, reduced and gathered together, stored end to end. They have one
+// type, and all are trained or all are frozen.
 struct UnitPlan {
   std::vector<Member> members;
   int64_t elements = 0;
   bool trained = true;
-  bool stays_whole = true;  // false: every worker keeps its share only
-  bool keeps_type = false;  // ZeroOptions::parameter_type is not for it
+  bool stays_whole = true;  // false: every worker keeps only its shard
+  bool keeps_type = false;  // is not converted to ZeroOptions::parameter_type
 };
 
-// What the units of a model are. Stages 0 to 2: packets of trained parameters, the last first, as
-// backward has their gradients. Stage 3: the parameters of each module, and packets of those below
-// the threshold, which stay whole. A parameter that several modules share belongs to the first.
-// Parameters beside buffers of numbers keep their type, as batch norm's, which works with both.
+// Divides the parameters of a model into units.
+// - Stages 0 to 2: packets of trained parameters in reverse order, in which backward produces their
+//   gradients.
+// - Stage 3: one unit per module, type and trainability, and packets of the parameters below the
+//   threshold, which stay whole.
+//
+// A parameter that several modules share belongs to the first. Parameters of modules with
+// floating-point buffers keep their type, such as those of batch norm, which computes with both.
 std::vector<UnitPlan> plan_units(const torch::nn::Module& model, const ZeroOptions& options);
 
 // Elements [begin, end) of a unit.
@@ -42,13 +46,13 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// Elements of each worker's share, with padding: any number is cut into equal shares.
+// Elements of a shard, including padding. Any number of elements is divided into equal shards.
 int64_t share_size(int64_t elements, int workers);
 
-// The worker's share without padding; the last ones may be short or empty.
+// The shard of `rank` without padding. The last ones may be shorter or empty.
 Span share_of(int64_t elements, int workers, int rank);
 
-// What is in both; empty, at the beginning of `b`, where nothing is.
+// The intersection. If it is empty, it is positioned at the beginning of `b`.
 Span intersect(Span a, Span b);
 
 }  // namespace lockstep::strategy::zero

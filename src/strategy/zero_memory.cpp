@@ -9,7 +9,7 @@
 namespace lockstep::strategy::zero {
 namespace {
 
-// Numbers that the optimizer keeps for each one that it trains. Of one that is not known, as Adam.
+// State values that the optimizer keeps per trained element. An unknown optimizer counts as Adam.
 int64_t state_per_element(const torch::optim::Optimizer& optimizer) {
   using Sgd = torch::optim::SGDOptions;
   const auto& options = optimizer.defaults();
@@ -25,7 +25,7 @@ int64_t state_per_element(const torch::optim::Optimizer& optimizer) {
 }
 
 int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
-  std::set<const void*> seen;  // a tensor that two modules share counts once
+  std::set<const void*> seen;  // a tensor shared by two modules counts once
   int64_t bytes = 0;
   for (const torch::Tensor& tensor : tensors) {
     if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
@@ -67,7 +67,7 @@ MemoryNeed memory_need(const torch::nn::Module& model,
     need.optimizer += wide * held * (state + (type < wide ? 1 : 0));
     need.averages += ask.averages ? wide * held : 0;
   }
-  // Frozen parameters that are in no unit.
+  // Frozen parameters that do not belong to a unit.
   need.parameters += std::max<int64_t>(0, bytes_of(model.parameters()) - placed);
   need.parameters += largest_gathered;
   need.gradients += largest_packet;

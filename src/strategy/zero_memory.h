@@ -8,25 +8,25 @@
 
 namespace lockstep::strategy::zero {
 
-// Bytes that one worker holds at the end of backward, when it holds most; without what the model
-// keeps for backward, which depends on the batch.
+// Bytes of one worker at the end of backward, when the total is largest. Activations are not
+// included; they depend on the batch.
 struct MemoryNeed {
   int64_t parameters = 0;
   int64_t gradients = 0;
-  int64_t optimizer = 0;  // its state, and its float32 copies of shorter parameters
+  int64_t optimizer = 0;  // state, and float32 master weights of 16-bit parameters
   int64_t averages = 0;
   int64_t buffers = 0;
 
   int64_t total() const { return parameters + gradients + optimizer + averages + buffers; }
 };
 
-// What else a training asks for.
+// Further properties of the training.
 struct MemoryAsk {
   bool accumulates = false;  // steps have several micro-batches
-  bool averages = false;     // of the weights
+  bool averages = false;     // averaged weights are kept
 };
 
-// Of the first worker, whose share is never smaller than another's.
+// Memory of rank 0, whose shard is never smaller than that of another rank.
 MemoryNeed memory_need(const torch::nn::Module& model,
                        const torch::optim::Optimizer& optimizer,
                        const ZeroOptions& options,

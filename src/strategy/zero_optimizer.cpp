@@ -13,7 +13,7 @@
 namespace lockstep::strategy::zero {
 namespace {
 
-// libtorch's Adagrad has the state of every parameter from its constructor on.
+// Adagrad of libtorch creates the state of all parameters in its constructor.
 bool is_fresh_adagrad(torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) == nullptr) {
     return false;
@@ -27,9 +27,9 @@ bool is_fresh_adagrad(torch::optim::Optimizer& optimizer) {
 
 void require_fresh(torch::optim::Optimizer& optimizer) {
   if (!optimizer.state().empty() && !is_fresh_adagrad(optimizer)) {
-    throw Error(ExitCode::Usage, "cannot cut up an optimizer that has made a step")
+    throw Error(ExitCode::Usage, "cannot partition an optimizer that has already made a step")
         .fact("parameters with state", std::to_string(optimizer.state().size()))
-        .hint("adopt() before the first step, and let a checkpoint bring the state back");
+        .hint("call adopt() before the first step, and restore the state from a checkpoint");
   }
 }
 
@@ -51,7 +51,7 @@ void PieceOptimizer::leave() {
   for (size_t i = 0; i < groups_.size(); ++i) {
     optimizer_.param_groups()[i].params() = groups_[i];
   }
-  // Its keys are pieces that are gone.
+  // The keys of its state are pieces that no longer exist.
   optimizer_.state().clear();
   lockstep::optim::begin_adagrad(optimizer_);
   if (auto* lamb = dynamic_cast<Lamb*>(&optimizer_)) {
@@ -76,10 +76,9 @@ void PieceOptimizer::hand_over() {
     for (const torch::Tensor& parameter : group.params()) {
       const auto found = pieces.find(parameter.unsafeGetTensorImpl());
       if (found == pieces.end() && parameter.requires_grad()) {
-        throw Error(ExitCode::Usage,
-                    "cannot cut up the optimizer's parameters: one is not the model's")
-            .fact("its shape", fmt::format("{}", fmt::join(parameter.sizes(), " x ")))
-            .hint("make the optimizer of model.parameters()");
+        throw Error(ExitCode::Usage, "the optimizer has a parameter that is not in the model")
+            .fact("shape", fmt::format("{}", fmt::join(parameter.sizes(), " x ")))
+            .hint("create the optimizer from model.parameters()");
       }
       if (found != pieces.end()) {
         now.insert(now.end(), found->second.begin(), found->second.end());
@@ -89,10 +88,11 @@ void PieceOptimizer::hand_over() {
   }
 }
 
-// Rows of numbers of this worker's pieces to the sums over the gang for the pieces' parameters.
+// `rows` has one row per piece of this worker. Returns for each piece the sum over all pieces of
+// its parameter, on all workers. LAMB needs norms of whole parameters.
 torch::Tensor PieceOptimizer::add_up_by_parameter(const std::vector<torch::Tensor>& pieces,
                                                   const torch::Tensor& rows) {
-  std::unordered_map<const void*, int64_t> parameters;  // the number of each piece's
+  std::unordered_map<const void*, int64_t> parameters;  // number of the parameter of each piece
   int64_t first = 0;
   for (const Unit& unit : units_) {
     for (const Piece& piece : unit.pieces()) {

@@ -10,26 +10,26 @@
 
 namespace lockstep::strategy::zero {
 
-// Throws an Error if the optimizer has state, which is by whole parameters.
+// Throws an Error if the optimizer already has state, which would belong to whole parameters.
 void require_fresh(torch::optim::Optimizer& optimizer);
 
-// An optimizer made for whole parameters that goes on with this worker's pieces of them.
+// Makes an optimizer that was created for whole parameters update the pieces of this worker.
 class PieceOptimizer {
  public:
-  // Throws an Error if a parameter is in none of the units, which must outlive this, as must
-  // `channel`.
+  // Throws an Error if a parameter does not belong to any unit. `units` and `channel` must outlive
+  // this.
   PieceOptimizer(torch::optim::Optimizer& optimizer,
                  const std::deque<Unit>& units,
                  int stage,
                  Communicator& channel);
-  // The optimizer must not make a step afterwards, unless it was given back by leave().
+  // After destruction the optimizer must not make a step, unless leave() was called.
   ~PieceOptimizer() = default;
   PieceOptimizer(const PieceOptimizer&) = delete;
   PieceOptimizer& operator=(const PieceOptimizer&) = delete;
 
   torch::optim::Optimizer& get() const { return optimizer_; }
 
-  // Gives it the parameters back, without state.
+  // Restores the original parameters of the optimizer and clears its state.
   void leave();
 
  private:
@@ -40,7 +40,7 @@ class PieceOptimizer {
   torch::optim::Optimizer& optimizer_;
   const std::deque<Unit>& units_;
   Communicator& channel_;
-  std::vector<std::vector<torch::Tensor>> groups_;  // of the optimizer, as they came
+  std::vector<std::vector<torch::Tensor>> groups_;  // the original parameter groups
 };
 
 }  // namespace lockstep::strategy::zero

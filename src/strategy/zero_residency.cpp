@@ -11,7 +11,7 @@
 namespace lockstep::strategy::zero {
 namespace {
 
-// libtorch has a fixed list of kinds; this one is for its own tests, which do not train.
+// libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it.
 constexpr auto kWatchKind = c10::DebugInfoKind::TEST_INFO;
 
 template <typename Visit>
@@ -27,12 +27,13 @@ void visit_tensors(const c10::IValue& value, const Visit& visit) {
 
 }  // namespace
 
-// What libtorch finds in its thread; autograd takes it along into its own.
+// Thread-local entry through which the callbacks find the Residency. Autograd copies it, like the
+// callbacks, to its own threads.
 class Residency::Watch : public c10::DebugInfoBase {
  public:
   explicit Watch(Residency& residency) : residency_(residency) {}
 
-  // An operator that runs, with the units that may not go meanwhile.
+  // A running operator, with the units that must not be released meanwhile.
   struct Running : at::ObserverContext {
     Residency* residency = nullptr;
     std::vector<size_t> guests;
@@ -48,8 +49,10 @@ class Residency::Watch : public c10::DebugInfoBase {
     if (found.empty()) {
       return nullptr;
     }
-    // Operators of the exchange itself are of no interest.
+    // Operators of the gather itself must not trigger the callbacks.
     const at::RecordFunctionGuard quiet(false);
+    // All units are pinned before the first is gathered: making room for one must not release
+    // another one of the same operator.
     for (const size_t guest : found) {
       ++residency.guests_[guest].pins;
     }
@@ -159,7 +162,8 @@ void Residency::begin_gather(size_t guest) {
   live_ += wanted.unit->padded();
   most_live_ = std::max(most_live_, live_);
   ++gathers_;
-  // After a fault there is nobody to talk to; what is computed from here on is thrown away.
+  // After a fault the other workers no longer take part. The values are undefined, but everything
+  // computed from here on is discarded.
   if (fault_ == nullptr) {
     wanted.arriving = exchange_.start([unit = wanted.unit](Communicator& channel) {
       unit->fill(channel);
@@ -179,7 +183,8 @@ void Residency::await(Guest& guest) {
   guest.arriving.reset();
 }
 
-// Lets go of what was used longest ago until `elements` more fit.
+// Releases the least recently used units until `elements` more fit, or until no unit can be
+// released.
 void Residency::make_room(int64_t elements) {
   while (live_ + elements > options_.max_live_elements) {
     Guest* oldest = nullptr;
@@ -198,7 +203,7 @@ void Residency::make_room(int64_t elements) {
   }
 }
 
-// Looks whether things go as last time; if so, what comes next is asked for ahead.
+// Compares the use with the plan. If it matches, the next units are gathered ahead.
 void Residency::follow(size_t guest) {
   const std::vector<size_t>& expected = expected_[static_cast<size_t>(now_)];
   if (!is_as_expected_) {
@@ -216,6 +221,8 @@ void Residency::follow(size_t guest) {
 
 void Residency::prefetch() {
   const std::vector<size_t>& expected = expected_[static_cast<size_t>(now_)];
+  // The window starts at the next planned use. Units in it are protected by is_awaited even if they
+  // are already whole: they would otherwise be released and gathered again.
   int64_t ahead = 0;
   for (size_t at = position_; at < expected.size(); ++at) {
     Guest& next = guests_[expected[at]];
@@ -248,6 +255,8 @@ void Residency::gather_all() {
   }
 }
 
+// The recorded order of this pass becomes the plan of the next one. Outstanding gathers must
+// complete before their memory is released.
 void Residency::release_all() {
   forget_plan();
   for (Guest& guest : guests_) {

@@ -12,20 +12,38 @@
 
 namespace lockstep::strategy::zero {
 
-// Sees to it that an operator which uses a parameter finds it whole, whichever module or function
-// calls it, in forward, in backward and in what is computed again: libtorch tells of each operator
-// and its inputs before it runs. Units that are not in use are released again.
+// Gathers partitioned parameters (ZeRO stage 3) just before an operator uses them, and releases
+// them afterwards. Works with every module and function, in forward, in backward and in recomputed
+// activations: libtorch calls RecordFunction callbacks before and after each operator, with its
+// inputs. Modules are not changed and need no wrapper.
 //
-// All workers run the same operators on parameters in the same order. One thread drives it.
+// States of a unit ("guest"):
+//
+//   released --begin_gather()--> arriving --await()--> whole --make_room(), release_all()--> ...
+//
+// - A unit is recognized by its StorageImpl. It stays the same when the memory is released, so
+//   parameters, views and tensors that autograd has saved are valid again after the next gather.
+// - A unit must not be released while an operator uses it (pins > 0), while its gather is in
+//   progress (arriving), or while it is prefetched and not yet used (is_awaited).
+// - Elements of whole and arriving units are counted in live_. make_room() releases the least
+//   recently used units until the next one fits into max_live_elements. If nothing can be released,
+//   the limit is exceeded: correctness comes first.
+//
+// Each gather is a collective. All workers must therefore run the same operators on parameters in
+// the same order; every decision below depends only on this order. The order of each Use is
+// recorded and serves as the plan of the next one: as long as the operators follow the plan, the
+// units of the next operators are gathered ahead. At the first deviation the plan is dropped until
+// the next enter().
+//
+// One thread at a time drives it: the caller waits while backward runs on threads of autograd.
 class Residency {
  public:
-  // What the parameters are used for: each has an order of its own, which the next time is known
-  // ahead.
+  // Purpose of a pass. Each has its own recorded order.
   enum class Use { Training, Reading };
 
-  // With `gathers_all`, everything is whole from the beginning of a use to its end: workers may use
-  // different parameters.
-  // All outlive this. The first error is put into `fault`; libtorch lets none through from here.
+  // With `gathers_all`, all units are whole from the beginning of a use to its end: workers may
+  // then use different parameters. All arguments must outlive this. The first error is stored in
+  // `fault`, because libtorch lets no exception out of a callback.
   Residency(std::vector<Unit*> units,
             Exchange& exchange,
             const ZeroOptions& options,
@@ -33,11 +51,11 @@ class Residency {
             std::exception_ptr& fault);
   ~Residency();
 
-  // While it lives, the operators of this thread, and of the backward that it starts, find whole
-  // parameters. At its end everything is released.
+  // During the lifetime of the result, operators of this thread and of the backward that it starts
+  // find whole parameters. At its end everything is released.
   [[nodiscard]] std::shared_ptr<void> enter(Use use);
 
-  // Most elements that were whole at a time so far, of units that do not stay so.
+  // Maximum number of whole elements so far, without units that always stay whole.
   int64_t most_live() const { return most_live_; }
   int64_t gathers() const { return gathers_; }
   int64_t prefetches() const { return prefetches_; }
@@ -45,15 +63,15 @@ class Residency {
  private:
   struct Guest {
     Unit* unit = nullptr;
-    Exchange::Future arriving;  // null: arrived, or not asked for
-    int pins = 0;               // operators that run with it
+    Exchange::Future arriving;  // null: complete, or not started
+    int pins = 0;               // running operators that use it
     int64_t last_use = 0;
-    bool is_awaited = false;  // prefetched, and not used yet
+    bool is_awaited = false;  // prefetched and not yet used: must not be released
   };
   class Watch;
   class Scope;
 
-  // Units of an operator's inputs.
+  // The units among the inputs of an operator, each once.
   std::vector<size_t> find(c10::ArrayRef<const c10::IValue> inputs) const;
   void use(size_t guest);
   void begin_gather(size_t guest);
@@ -72,9 +90,9 @@ class Residency {
   bool gathers_all_;
   std::exception_ptr& fault_;
 
-  std::array<std::vector<size_t>, 2> expected_;  // what each use did last time
-  std::vector<size_t> order_;                    // what this one has done so far
-  size_t position_ = 0;                          // in expected_
+  std::array<std::vector<size_t>, 2> expected_;  // order of the last pass, by Use
+  std::vector<size_t> order_;                    // order of this pass so far
+  size_t position_ = 0;                          // next index in expected_
   bool is_as_expected_ = false;
   Use now_ = Use::Training;
 

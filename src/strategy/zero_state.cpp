@@ -21,7 +21,7 @@ std::string in_optimizer(const std::string& name, const std::string& key) {
   return fmt::format("optimizer.{}.{}", name, key);
 }
 
-// The names of each parameter, of which modules that share it may give it several.
+// All names of each parameter; a shared parameter has several.
 std::map<const void*, std::vector<std::string>> names_by_parameter(const torch::nn::Module& model) {
   std::map<const void*, std::vector<std::string>> names;
   for (const auto& [name, tensor] : collect_model(model)) {
@@ -30,7 +30,7 @@ std::map<const void*, std::vector<std::string>> names_by_parameter(const torch::
   return names;
 }
 
-// The pieces as the optimizer has them, by name.
+// The pieces of the optimizer, by name.
 NamedTensors optimized(const std::deque<Unit>& units) {
   NamedTensors all;
   for (const Unit& unit : units) {
@@ -41,7 +41,7 @@ NamedTensors optimized(const std::deque<Unit>& units) {
   return all;
 }
 
-// Parameters and buffers that are in no unit: every worker holds them.
+// Parameters and buffers that do not belong to a unit. Every worker holds them.
 NamedTensors in_no_unit(const State& state) {
   std::set<const void*> placed;
   for (const Unit& unit : state.units) {
@@ -58,7 +58,7 @@ NamedTensors in_no_unit(const State& state) {
   return rest;
 }
 
-// Where the optimizer's piece of a parameter begins in it.
+// Offset of the optimizer's piece within its parameter.
 int64_t optimized_offset(const Unit& unit, size_t member) {
   for (const Piece& piece : unit.pieces()) {
     if (piece.member == member) {
@@ -68,8 +68,8 @@ int64_t optimized_offset(const Unit& unit, size_t member) {
   return 0;
 }
 
-// The optimizer's state of one owned piece. A number, such as the count of steps, is with the first
-// element.
+// The optimizer state of one owned piece. A scalar, such as the number of steps, is saved with the
+// piece that contains the first element.
 void add_optimizer_state(std::vector<TensorPiece>& all,
                          const Unit& unit,
                          const Piece& piece,
@@ -101,8 +101,9 @@ void add_optimizer_state(std::vector<TensorPiece>& all,
                          const std::string& name,
                          const std::string& there,
                          const std::string& here) {
-  throw Error(ExitCode::Usage,
-              fmt::format("cannot resume from {}: it is of another model", source.description()))
+  throw Error(
+      ExitCode::Usage,
+      fmt::format("cannot resume from {}: it belongs to another model", source.description()))
       .fact("differs", name)
       .fact("file", there)
       .fact("model", here);
@@ -141,7 +142,7 @@ void read_model(const State& state, const PieceSource& source) {
   }
 }
 
-// What of the optimizer's state of a parameter the source has, as collect_optimizer() would say it.
+// The optimizer state of a parameter in `source`, in the format of collect_optimizer().
 Dict read_optimizer_state(const PieceSource& source,
                           const std::string& prefix,
                           const std::vector<std::string>& keys,
@@ -165,7 +166,8 @@ Dict read_optimizer_state(const PieceSource& source,
   return state;
 }
 
-// Keys of each parameter's state by "optimizer.NAME."; parameter names have dots, keys have none.
+// State keys of each parameter, by the prefix "optimizer.NAME.". Names of parameters may contain
+// dots, keys do not.
 std::map<std::string, std::vector<std::string>> keys_by_prefix(const PieceSource& source) {
   std::map<std::string, std::vector<std::string>> keys;
   for (const std::string& name : source.names()) {
@@ -227,7 +229,7 @@ void restore_state(const State& state, const PieceSource& source) {
       }
     }
   }
-  // Options of the groups stay as the program has set them.
+  // The options of the groups stay as the program has set them.
   const NamedTensors pieces = optimized(state.units);
   Dict wanted = collect_optimizer(state.optimizer, pieces).toGenericDict();
   wanted.insert_or_assign("state", states);

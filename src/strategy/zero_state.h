@@ -10,19 +10,19 @@
 
 namespace lockstep::strategy::zero {
 
-// A training that is cut up, as far as a checkpoint is concerned.
+// The partitioned state of a training, for checkpoints.
 struct State {
   const torch::nn::Module& model;
-  torch::optim::Optimizer& optimizer;  // of the units' pieces
+  torch::optim::Optimizer& optimizer;  // updates the pieces of the units
   const std::deque<Unit>& units;
 };
 
-// What this worker answers for: its share of each unit with the optimizer's state of it; rank 0
-// also whatever is in no unit.
+// The tensors that this worker saves: its shard of each unit with the optimizer state. Rank 0 also
+// saves everything that does not belong to a unit.
 std::vector<TensorPiece> collect_state(const State& state, int rank);
 
-// Reads this worker's share. Frozen parameters and buffers that every worker holds are read whole.
-// Throws an Error that names the first tensor that differs, and then changes nothing.
+// Reads the shard of this worker. Frozen parameters and buffers that every worker holds are read
+// whole. Throws an Error that names the first different tensor, before anything is changed.
 void restore_state(const State& state, const PieceSource& source);
 
 }  // namespace lockstep::strategy::zero

@@ -12,7 +12,7 @@ bool is_short(torch::ScalarType type) {
   return type == torch::kHalf || type == torch::kBFloat16;
 }
 
-// What the optimizer computes in.
+// The type that the optimizer computes in.
 torch::ScalarType wide(torch::ScalarType type) {
   return is_short(type) ? torch::kFloat32 : type;
 }
@@ -57,7 +57,8 @@ torch::Tensor Unit::view_of(const Member& member, const torch::Tensor& flat) con
   return flat.narrow(0, member.begin, member.parameter.numel()).view(member.parameter.sizes());
 }
 
-// Copies the parameters end to end, keeps this worker's share, and makes them views of the copy.
+// Copies the parameters end to end, keeps the shard of this worker, and makes the parameters views
+// of the copy. master_ is taken from the exact values, before they are rounded to 16 bits.
 void Unit::lay_out(torch::ScalarType type) {
   torch::NoGradGuard no_grad;
   const torch::Tensor exact = torch::zeros(
@@ -86,7 +87,7 @@ void Unit::lay_out(torch::ScalarType type) {
   }
 }
 
-// What lies in `span`, of `values`, which begin with element `first` of the unit.
+// The pieces of the elements in `span`. `values` begins with element `first` of the unit.
 std::vector<Piece> Unit::cut(Span span, const torch::Tensor& values, int64_t first) const {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < plan_.members.size(); ++i) {
@@ -153,7 +154,7 @@ void Unit::publish(Communicator& channel) {
     }
     return;
   }
-  // What travels may have no memory in common with where it arrives.
+  // The message must be a copy: master_ may be a view of flat_, which is the output.
   channel.all_gather_into(flat_, master_.to(flat_.options(), false, /*copy=*/true));
 }
 
@@ -185,6 +186,7 @@ void Unit::take_gradient(size_t member) {
     packet_ = torch::empty({flat_elements_}, flat_.options().dtype(packet_type_));
     packet_.narrow(0, plan_.elements, flat_elements_ - plan_.elements).zero_();
   }
+  // A second gradient of the same parameter in one packet is added: activations may be recomputed.
   torch::Tensor place = view_of(of, packet_);
   if (is_taken_[member]) {
     place.add_(of.parameter.grad());
@@ -207,6 +209,7 @@ void Unit::reduce(Communicator& channel) {
       }
     }
   }
+  // Every worker reduces every unit, even without gradients of its own, so the collectives match.
   torch::Tensor sum = packet_;
   if (options_.stage == 0) {
     channel.all_reduce(sum);

@@ -9,21 +9,41 @@
 
 namespace lockstep::strategy::zero {
 
-// What this worker holds of one parameter, as the optimizer sees it.
+// The part of one parameter that the optimizer of this worker updates.
 struct Piece {
-  size_t member = 0;    // of its unit
-  int64_t offset = 0;   // in the flattened parameter
+  size_t member = 0;    // index in its unit
+  int64_t offset = 0;   // first element, in the flattened parameter
   torch::Tensor value;  // flat; float32 or wider
 };
 
-// The parameters of one unit, their gradients, and this worker's share of both.
+// The parameters of one unit, their gradients, and the shard of this worker.
 //
-// Every parameter is a view of one flat tensor, from the constructor on. Where the unit does not
-// stay whole, that tensor has memory only between gather() and release(); views of it that autograd
-// has saved are valid again after the next gather().
+// Layout, for W workers. The parameters are stored end to end and padded to W equal shards; a shard
+// boundary can be anywhere within a parameter:
+//
+//   flat_     | parameter 0 | parameter 1      | parameter 2 | padding |
+//   shards    | rank 0         | rank 1         | rank 2         | ... |
+//
+//   tensor    elements       type       exists                    content
+//   flat_     all            parameter  always; has memory only   what the model computes with
+//                                       while the unit is whole
+//   master_   stage 0: all   float32    if the unit is trained    what the optimizer updates
+//             else: shard    or wider
+//   share_    shard          parameter  if the unit does not      what gather sends
+//                                       stay whole
+//   packet_   all            packet     during backward           gradients before reduce()
+//   gradient_ as master_     master     after reduce()            sum over all workers
+//
+// Two tensors can share memory. master_ is a view of flat_ if the unit stays whole and its type is
+// float32 or wider. share_ is master_ itself if the types are equal and the optimizer is not
+// offloaded. publish() and leave() depend on this.
+//
+// Every parameter is a view of flat_ from the constructor on. release() frees the memory of flat_
+// but keeps its StorageImpl, so views that autograd has saved are valid again after the next
+// gather.
 class Unit {
  public:
-  // Takes the values as they are: all workers hold the same.
+  // Uses the current values of the parameters, which must be equal on all workers.
   Unit(UnitPlan plan, const ZeroOptions& options, int rank, int workers);
 
   const UnitPlan& plan() const { return plan_; }
@@ -32,46 +52,47 @@ class Unit {
   // ---- parameters ----
 
   bool is_whole() const { return is_whole_; }
-  // What tells a tensor of this unit from others.
+  // Identifies tensors of this unit. Does not change over its lifetime.
   const void* storage() const { return flat_.storage().unsafeGetStorageImpl(); }
-  // Gets memory for the whole, which has undefined values until fill() is done.
+  // Allocates the memory of flat_. The values are undefined until fill() is complete.
   void take_memory();
-  // The workers' shares into the whole.
+  // Gathers the shards of all workers into flat_.
   void fill(Communicator& channel);
   void release();
 
-  // After the optimizer has changed pieces().
+  // Must be called after the optimizer has changed pieces(). Distributes the new values.
   void publish(Communicator& channel);
 
-  // Makes the parameters plain tensors of their first type again, whole on every worker.
+  // Makes the parameters independent tensors of their original type again, whole on every worker.
   void leave(Communicator& channel);
 
   // ---- gradients ----
 
-  // A backward begins.
+  // Must be called at the beginning of a backward pass.
   void begin_pass();
-  // Moves the parameter's gradient into the packet that is being filled.
+  // Moves the gradient of a parameter into the packet. The previous reduce() must be complete.
   void take_gradient(size_t member);
-  // Whether every parameter's has come in this pass.
+  // Whether every parameter has got its gradient in this pass.
   bool has_all_gradients() const { return arrived_ == static_cast<int64_t>(plan_.members.size()); }
   bool has_gradients() const { return taken_ > 0; }
-  // Adds the sum over the gang of the packet to this worker's share of the gradient.
+  // Adds the sum of the packets of all workers to the gradient of this worker.
   void reduce(Communicator& channel);
 
-  // This worker's share of the gradient, with padding; undefined if there is none yet.
+  // The shard of the gradient, with padding (stage 0: the whole gradient); undefined before the
+  // first reduce().
   const torch::Tensor& gradient() const { return gradient_; }
   void drop_gradient() { gradient_ = torch::Tensor(); }
 
-  // What the optimizer updates: views of one flat tensor.
+  // The tensors that the optimizer updates: views of master_.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // The gradient of a piece: a view of gradient().
+  // The gradient of a piece, a view of gradient().
   torch::Tensor gradient_of(const Piece& piece) const;
 
-  // What this worker answers for in a checkpoint: its share of the unit's values, also where it
-  // holds more.
+  // The pieces that this worker saves in a checkpoint: its shard of the unit, even if it holds
+  // more.
   std::vector<Piece> owned() const;
 
-  // Bytes that this worker has at the moment.
+  // Current memory of this worker.
   int64_t parameter_bytes() const;
   int64_t master_bytes() const;
   int64_t gradient_bytes() const;
@@ -88,17 +109,17 @@ class Unit {
   int64_t flat_elements_;
 
   torch::Tensor flat_;    // parameters, with padding
-  torch::Tensor master_;  // this worker's share as the optimizer has it, with padding
-  torch::Tensor share_;   // the same as it travels, where the unit does not stay whole
+  torch::Tensor master_;  // values of the optimizer, with padding
+  torch::Tensor share_;   // own shard as it is sent, if the unit does not stay whole
   bool is_whole_ = true;
   std::vector<Piece> pieces_;
 
-  torch::ScalarType given_type_;  // of the parameters, as they came
+  torch::ScalarType given_type_;  // original type of the parameters
   torch::ScalarType packet_type_;
-  torch::Tensor packet_;           // gradients on their way to reduce()
+  torch::Tensor packet_;           // gradients for the next reduce()
   std::vector<bool> has_arrived_;  // by member, in this pass
   int64_t arrived_ = 0;
-  std::vector<bool> is_taken_;  // by member: is in the packet
+  std::vector<bool> is_taken_;  // by member: its gradient is in the packet
   int64_t taken_ = 0;
   torch::Tensor gradient_;
 };

@@ -17,7 +17,7 @@ void read_lines(const std::filesystem::path& file,
                 const std::function<void(std::string_view)>& take) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    os::read_file(file);  // says why
+    os::read_file(file);  // throws an Error with the reason
   }
   size_t number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -27,14 +27,15 @@ void read_lines(const std::filesystem::path& file,
     }
     const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
     if (!value.is_object() || !value.contains("text") || !value["text"].is_string()) {
-      throw Error(ExitCode::Io, fmt::format("cannot read {}: a line has no text", file.string()))
+      throw Error(ExitCode::Io,
+                  fmt::format("cannot read {}: a line has no field \"text\"", file.string()))
           .fact("line", std::to_string(number))
           .fact("expected", R"({"text": "..."})");
     }
     take(value["text"].get_ref<const std::string&>());
   }
   if (in.bad()) {
-    throw Error(ExitCode::Io, fmt::format("cannot read {} to its end", file.string()))
+    throw Error(ExitCode::Io, fmt::format("cannot read {} completely", file.string()))
         .fact("line", std::to_string(number));
   }
 }

@@ -7,8 +7,8 @@
 
 namespace lockstep::tokens {
 
-// The texts of a file, one after the other: of a .jsonl the field "text" of each line, else the
-// whole file. Throws an Error that names the line that has none.
+// Passes the documents of a file to `take`: for a .jsonl file the field "text" of each line,
+// otherwise the entire file. Throws an Error with the number of a line without "text".
 void read_documents(const std::filesystem::path& file,
                     const std::function<void(std::string_view text)>& take);
 

@@ -21,16 +21,19 @@ namespace lockstep::tokens {
 namespace {
 
 constexpr const char* kFooter =
-    "TEXT is a text file (one document) or a .jsonl whose lines have a \"text\" (one document\n"
-    "each). Documents are put end to end, each after an end-of-text token. The files are those\n"
-    "of llm.c: OUTPUT_train_000000.bin and so on, and OUTPUT_val_000000.bin.\n"
+    "TEXT is a text file (one document) or a .jsonl file with one document per line, in the\n"
+    "field \"text\". Documents are concatenated, each after an end-of-text token. The output\n"
+    "has the format of llm.c: PREFIX_train_000000.bin, ..., and PREFIX_val_000000.bin.\n"
     "\n"
     "Examples:\n"
     "  lockstep data fetch gpt2\n"
     "  lockstep-tokens book.txt --output data/book\n"
     "\n"
     "Exit codes:\n"
-    "  0 done   64 usage   70 a bug of lockstep   74 a file cannot be read or written";
+    "  0    success\n"
+    "  64   invalid or conflicting options\n"
+    "  70   internal error: a bug in lockstep\n"
+    "  74   a file could not be read or written";
 
 struct Options {
   std::vector<std::filesystem::path> texts;
@@ -40,7 +43,7 @@ struct Options {
   int64_t validation_tokens = 0;
 };
 
-// Files of tokens, each begun when the one before is full.
+// A sequence of token files; a new file starts when the current one is full.
 class Shards {
  public:
   Shards(std::string prefix, int64_t most) : prefix_(std::move(prefix)), most_(most) {}
@@ -72,14 +75,15 @@ class Shards {
   int files_ = 0;
 };
 
-// Files of an earlier call with more of them would be taken for this one's.
+// Training reads all numbered files. A leftover of an earlier call with more files would be
+// included.
 void require_no_files(const std::string& output) {
   for (const char* part : {"train", "val"}) {
     const std::string first = fmt::format("{}_{}_000000.bin", output, part);
     std::error_code unknown;
     if (std::filesystem::exists(first, unknown)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot write {}: it is there already", first))
-          .hint(fmt::format("another --output, or rm {}_*.bin", output));
+      throw Error(ExitCode::Usage, fmt::format("cannot write {}: it already exists", first))
+          .hint(fmt::format("use another --output, or rm {}_*.bin", output));
     }
   }
 }
@@ -96,7 +100,8 @@ std::vector<int32_t> encode(Tokenizer& tokenizer,
 
 void write(const Options& options) {
   if (options.shard_tokens < 2 || options.validation_tokens < 0) {
-    throw Error(ExitCode::Usage, "cannot write files of so few tokens")
+    throw Error(ExitCode::Usage,
+                "--shard-tokens must be at least 2, --validation-tokens at least 0")
         .fact("found",
               fmt::format("--shard-tokens {}, --validation-tokens {}",
                           options.shard_tokens,
@@ -126,33 +131,33 @@ void write(const Options& options) {
   validation.flush();
   train.flush();
   if (train.files() == 0) {
-    throw Error(ExitCode::Usage, "cannot train on these texts: all of them went into validation")
-        .hint("a smaller --validation-tokens");
+    throw Error(ExitCode::Usage, "no tokens left for training: all are in the validation file")
+        .hint("use a smaller --validation-tokens");
   }
 }
 
 }  // namespace
 
 int run(int argc, const char* const* argv) {
-  CLI::App app("Turns texts into files of GPT-2's tokens", "lockstep-tokens");
+  CLI::App app("Convert texts to GPT-2 token files", "lockstep-tokens");
   app.footer(kFooter);
   Options options;
   const std::string data =
       os::find_variable(os::environment(), contract::kDataDirectory).value_or("data");
   options.vocabulary = data + "/gpt2";
-  app.add_option("TEXT", options.texts, "What to read")->required();
-  app.add_option(
-         "--output", options.output, "Where the files go, and how their names begin [tokens]")
+  app.add_option("TEXT", options.texts, "Text files to read")->required();
+  app.add_option("--output", options.output, "Prefix of the output files, with directory [tokens]")
       ->type_name("PREFIX");
   app.add_option("--vocabulary",
                  options.vocabulary,
-                 "Folder of encoder.json and vocab.bpe [$LOCKSTEP_DATA_DIR/gpt2, else data/gpt2]")
+                 "Folder with encoder.json and vocab.bpe [$LOCKSTEP_DATA_DIR/gpt2, otherwise "
+                 "data/gpt2]")
       ->type_name("DIR");
-  app.add_option("--shard-tokens", options.shard_tokens, "Tokens of a file [50000000]")
+  app.add_option("--shard-tokens", options.shard_tokens, "Tokens per file [50000000]")
       ->type_name("COUNT");
   app.add_option("--validation-tokens",
                  options.validation_tokens,
-                 "The first so many are for validation, in a file of their own [0]")
+                 "Number of tokens, from the beginning, for the validation file [0]")
       ->type_name("COUNT");
   app.callback([&options] { write(options); });
   return tool::run(app, argc, argv);

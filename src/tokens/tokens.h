@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// lockstep-tokens: texts to files of tokens.
+// lockstep-tokens: converts texts to token files.
 namespace lockstep::tokens {
 
 int run(int argc, const char* const* argv);

@@ -14,7 +14,7 @@ namespace lockstep::tool {
 
 int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& check) {
   os::open_missing_streams();
-  os::ignore_signal(SIGXFSZ);  // a file that may grow no more is a full disk
+  os::ignore_signal(SIGXFSZ);  // the write then fails with EFBIG, like on a full disk
   app.set_version_flag("--version", app.get_name() + " " LOCKSTEP_VERSION);
   try {
     if (check) {
@@ -30,11 +30,10 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
     os::finish_output();
     return 0;
   } catch (const CLI::ParseError& fault) {
-    fmt::print(
-        stderr,
-        "{0}: error: cannot understand the command line\n  reason: {1}\n  try:    {0} --help\n",
-        app.get_name(),
-        fault.what());
+    fmt::print(stderr,
+               "{0}: error: invalid command line\n  reason: {1}\n  try:    {0} --help\n",
+               app.get_name(),
+               fault.what());
     return static_cast<int>(ExitCode::Usage);
   } catch (const Error& error) {
     fmt::print(stderr, "{}: error: {}\n", app.get_name(), error.what());
@@ -43,7 +42,7 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
     if (const auto code = os::tell_lost_output(app.get_name(), fault)) {
       return *code;
     }
-    fmt::print(stderr, "{}: error: a bug of lockstep: {}\n", app.get_name(), fault.what());
+    fmt::print(stderr, "{}: error: a bug in lockstep: {}\n", app.get_name(), fault.what());
     return static_cast<int>(ExitCode::Bug);
   }
 }

@@ -8,9 +8,8 @@
 
 namespace lockstep::tool {
 
-// The command line of a program that is no training: looks at it with `check` before anything else
-// does, parses it, which does what subcommands do, and turns what is thrown into a message and an
-// exit code.
+// The main function of the tools: calls `check` first, then parses the command line, which runs the
+// callbacks of the subcommands. Prints exceptions as error messages and returns the exit code.
 int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& check = {});
 
 }  // namespace lockstep::tool

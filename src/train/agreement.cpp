@@ -8,6 +8,7 @@ namespace lockstep::train {
 Agreed Agreement::talk(int64_t step, const Tally& mine) {
   const int64_t pace = pace_.next(TalkPace::Clock::now(), step);
   const std::optional<BadLoss>& bad = mine.bad_loss;
+  // One row per worker. The indices below refer to this order.
   const torch::Tensor words = torch::tensor({mine.loss_sum,
                                              mine.samples,
                                              mine.correct,
@@ -26,6 +27,8 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
   const auto sum = [&sums](int64_t i) {
     return sums[i].item<double>();
   };
+  // From rank 0 alone: the pace, which all must share, and save_done, because only rank 0 completes
+  // a checkpoint.
   next_step_ = step + std::max<int64_t>(1, all[0][5].item<int64_t>());
   Agreed agreed{.stop = sum(4) > 0,
                 .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,

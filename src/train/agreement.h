@@ -10,25 +10,25 @@
 
 namespace lockstep::train {
 
-// What the gang knows after it has talked.
+// The result of a status exchange; the same on every worker.
 struct Agreed {
-  bool stop = false;                // some worker was asked to end
-  double loss = 0;                  // mean over the gang's samples since the last talk
-  double accuracy = -1;             // the same; negative: nothing was scored
-  std::optional<BadLoss> bad_loss;  // the first since the last talk
-  int bad_rank = 0;                 // who had it; of several at one step the lowest
-  bool bad_weights = false;         // on some worker
+  bool stop = false;                // at least one worker has received a stop signal
+  double loss = 0;                  // mean over all workers since the last exchange
+  double accuracy = -1;             // likewise; negative: no samples were scored
+  std::optional<BadLoss> bad_loss;  // the first since the last exchange
+  int bad_rank = 0;                 // its rank; the lowest if several had it in the same step
+  bool bad_weights = false;         // on at least one worker
   bool save_done = false;           // rank 0 has completed the checkpoint
-  bool save_failed = false;         // some worker could not write its part
+  bool save_failed = false;         // at least one worker could not write its part
 };
 
-// What a worker brings.
+// The contribution of one worker to a status exchange.
 struct Tally {
   double loss_sum = 0;
   double samples = 0;
   double correct = 0;
   double scored = 0;
-  std::optional<double> gradient_norm = {};  // all have the same, and do not talk of it
+  std::optional<double> gradient_norm = {};  // identical on all workers; not sent
   bool stop = false;
   std::optional<BadLoss> bad_loss = {};
   bool bad_weights = false;
@@ -36,15 +36,21 @@ struct Tally {
   bool save_failed = false;
 };
 
-// The gang talks now and then: often enough to stop within a second and to show news, seldom enough
-// to cost nothing. All workers talk after the same step, because rank 0 sets the next one.
+// The periodic status exchange of all workers: one all-gather of a small vector (Tally), about four
+// times per second. This is frequent enough to stop within a second and to update the progress, and
+// rare enough to have no measurable cost.
+//
+// All workers must exchange after the same step, although their clocks differ. Each exchange
+// therefore includes the number of steps until the next one, and all workers use the value of
+// rank 0.
 class Agreement {
  public:
   explicit Agreement(Communicator& communicator) : communicator_(communicator) {}
 
-  // Whether the workers talk after `step`; the first time at once.
+  // Whether a status exchange is due after `step`. The first one is due immediately.
   bool is_due(int64_t step) const { return step >= next_step_; }
 
+  // Performs the exchange. All workers must call it after the same step.
   Agreed talk(int64_t step, const Tally& mine);
 
  private:

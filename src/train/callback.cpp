@@ -21,7 +21,7 @@ void EarlyStop::on_evaluation(const TrainState& state) {
   }
 }
 
-// The loss as its bits: a resumed run compares with the very same number.
+// The loss is stored as its bits so that a resumed run compares with exactly the same number.
 std::string EarlyStop::state() const {
   return fmt::format("{} {:016x}", waited_, std::bit_cast<uint64_t>(best_));
 }
@@ -29,7 +29,8 @@ std::string EarlyStop::state() const {
 void EarlyStop::restore(const std::string& state) {
   unsigned long bits = 0;
   if (std::sscanf(state.c_str(), "%d %lx", &waited_, &bits) != 2) {
-    throw Error(ExitCode::Io, fmt::format("cannot resume early stopping from '{}'", state));
+    throw Error(ExitCode::Io,
+                fmt::format("cannot resume early stopping: invalid state '{}'", state));
   }
   best_ = std::bit_cast<double>(uint64_t{bits});
 }

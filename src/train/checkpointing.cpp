@@ -21,7 +21,7 @@
 namespace lockstep::train {
 namespace {
 
-// The random numbers of the device that trains; a GPU's operators draw from its own generator.
+// The state of the random number generator of `device`. GPU operators use the generator of the GPU.
 torch::Tensor random_state(torch::Device device) {
   return at::globalContext().defaultGenerator(device).get_state().to(torch::kCPU);
 }
@@ -36,18 +36,18 @@ std::string new_token() {
   return fmt::format("{:08x}", chance());
 }
 
-// Removed as a leftover where its writer dies.
+// The prefix .trash- makes remove_leftovers() delete the file if its writer dies.
 std::filesystem::path probe_file(const std::filesystem::path& root, const std::string& token) {
   return root / (".trash-probe-" + token);
 }
 
-// All that there are have been found damaged.
+// Called when no usable checkpoint was found: throws an Error if there are damaged ones.
 void require_none(const std::filesystem::path& root) {
   if (const size_t damaged = list_checkpoints(root).size(); damaged > 0) {
     throw Error(ExitCode::Io,
-                fmt::format("cannot resume: no checkpoint in {} is sound", root.string()))
+                fmt::format("cannot resume: all checkpoints in {} are damaged", root.string()))
         .fact("damaged", std::to_string(damaged), "the warnings above")
-        .hint("--resume none, which sets them aside and begins anew");
+        .hint("--resume none, to move them aside and start from the beginning");
   }
 }
 
@@ -62,17 +62,19 @@ void require_checkpoint(const std::filesystem::path& path) {
   throw Error(ExitCode::Usage,
               fmt::format("cannot resume from {}: {}",
                           path.string(),
-                          is_there ? "it is no checkpoint and holds none" : "it does not exist"))
-      .fact("expected", "auto, none, a run directory, its checkpoints, or one of them")
+                          is_there ? "it contains no checkpoint" : "it does not exist"))
+      .fact("expected", "auto, none, a run directory, or a checkpoint directory")
       .hint(meant ? "--resume " + *meant
-                  : "--resume RUN_DIR; lockstep-ckpt list RUN_DIR shows them");
+                  : "--resume RUN_DIR; lockstep-ckpt list RUN_DIR lists its checkpoints");
 }
 
 void append(std::vector<TensorPiece>& to, std::vector<TensorPiece> more) {
   to.insert(to.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
 }
 
-// Rank 0 does what it must do alone, and the others learn what came of it.
+// tell_outcome() performs an action on rank 0 only and broadcasts its result; hear_outcome()
+// receives it on the other ranks. The broadcast also takes place if the action fails, with "!" and
+// the reason as content. Without it the other ranks would wait for rank 0 until the timeout.
 std::string tell_outcome(Communicator& comm, const std::function<std::string()>& action) {
   std::string outcome;
   try {
@@ -90,18 +92,18 @@ std::string tell_outcome(Communicator& comm, const std::function<std::string()>&
 std::string hear_outcome(Communicator& comm, std::string_view task = "save a checkpoint") {
   std::string outcome = comm.broadcast_bytes("");
   if (outcome.starts_with('!')) {
-    throw Error(ExitCode::TryAgain, fmt::format("cannot go on: rank 0 could not {}", task))
+    throw Error(ExitCode::TryAgain, fmt::format("cannot continue: rank 0 could not {}", task))
         .fact("reason", outcome.substr(1), "rank 0");
   }
   return outcome;
 }
 
-// The new checkpoint is complete: an old one that stays too long is no reason to end.
+// A failure is only a warning: the new checkpoint is complete, and an old one does no harm.
 void prune(const std::filesystem::path& root, const Retention& retention) {
   try {
     prune_checkpoints(root, retention);
   } catch (const std::exception& fault) {
-    log::warn("old checkpoints could not be deleted: {}", fault.what());
+    log::warn("could not delete old checkpoints: {}", fault.what());
   }
 }
 
@@ -123,7 +125,7 @@ std::string reason_of(const std::exception_ptr& failure) {
 void seed_worker(const SessionParts& session, uint64_t seed) {
   const uint64_t own = seed * 1000003 + static_cast<uint64_t>(session.communicator->rank()) + 1;
   if (session.replicas > 1 && session.device.is_cuda()) {
-    // Other GPUs are other replicas'.
+    // manual_seed() would seed all GPUs, including those of the other replicas.
     at::Generator generator = at::globalContext().defaultGenerator(session.device);
     const std::lock_guard lock(generator.mutex());
     generator.set_current_seed(own);
@@ -139,7 +141,8 @@ Checkpointing::Checkpointing(SessionParts& session,
     : session_(session), model_(model), optimizer_(optimizer), options_(std::move(options)) {}
 
 Checkpointing::~Checkpointing() {
-  // Whoever lives writes; a worker that is gone writes no byte more.
+  // Rank 0 waits for the parts of all workers. After a failure, workers that are still alive need
+  // some time to write their part; those that are gone will never write it.
   constexpr int64_t kForTheLiving = 5000;
   patience_.milliseconds = kForTheLiving;
   if (thread_.joinable()) {
@@ -147,6 +150,8 @@ Checkpointing::~Checkpointing() {
   }
 }
 
+// Also finds out whether all workers see the same directory: rank 0 writes a file with a random
+// name and the others look for it. If so, every worker writes its own part of a checkpoint.
 void Checkpointing::prepare() {
   if (options_.saves || session_.flags.resume != "none" || session_.placement.place.attempt > 0) {
     description_ = describe_optimizer(optimizer_, collect_model(model_));
@@ -173,7 +178,7 @@ void Checkpointing::prepare() {
   if (comm.rank() == 0) {
     os::remove_tree(probe_file(root, token));
     if (!is_shared_) {
-      log::info("{} is not seen by all workers: rank 0 writes the checkpoints alone",
+      log::info("{} is not visible to all workers: rank 0 writes the checkpoints alone",
                 root.string());
     }
   }
@@ -183,11 +188,11 @@ int Checkpointing::writers() const {
   return is_shared_ ? session_.communicator->size() : 1;
 }
 
-// Rank 0 looks, so that all take the same one.
+// Runs on rank 0 only, so that all workers resume from the same checkpoint.
 std::string Checkpointing::find_directory() const {
   const std::string& wanted = session_.flags.resume;
   const bool restarted = session_.placement.place.attempt > 0;
-  // A restart goes on with what this run has saved, whatever it began with.
+  // A restart continues with the checkpoints of this run, regardless of --resume.
   const bool has_own = restarted && !list_checkpoints(session_.run_dir.checkpoints()).empty();
   if (wanted != "auto" && wanted != "none" && !has_own) {
     const std::filesystem::path path = wanted;
@@ -195,7 +200,7 @@ std::string Checkpointing::find_directory() const {
     if (!std::filesystem::is_directory(path, unknown)) {
       require_checkpoint(path);
     }
-    // A run, its checkpoints, or one of them.
+    // `path` is a run directory, its directory of checkpoints, or one checkpoint.
     for (const auto& root : {path, contract::RunDirectory(path).checkpoints()}) {
       if (const auto found = find_latest_checkpoint(root)) {
         return found->directory().string();
@@ -210,13 +215,14 @@ std::string Checkpointing::find_directory() const {
     if (const auto found = find_latest_checkpoint(root)) {
       return found->directory().string();
     }
-    // To begin anew would push them out, and perhaps somebody can mend them.
+    // A new training would displace the damaged checkpoints, which may still be repairable.
     require_none(root);
   }
   return "";
 }
 
-// Checkpoints of later steps than this training starts from would outlive its own.
+// Moves checkpoints of later steps aside. Retention would otherwise keep them as the newest and
+// delete those of this training.
 std::string Checkpointing::set_aside_later(const std::filesystem::path& chosen) const {
   const std::filesystem::path root = session_.run_dir.checkpoints();
   if (!options_.saves) {
@@ -229,12 +235,12 @@ std::string Checkpointing::set_aside_later(const std::filesystem::path& chosen) 
     return "";
   }
   log::warn(
-      "this training {}; checkpoints of later steps, up to {}, are now in {}{}; delete them "
-      "when you do not want them",
-      chosen.empty() ? "begins anew" : fmt::format("goes on from step {}", step),
+      "training {}; moved checkpoints of later steps, up to step {}, to {}{}; delete them if you "
+      "do not need them",
+      chosen.empty() ? "starts from the beginning" : fmt::format("continues from step {}", step),
       all.back().step,
       aside.string(),
-      chosen.empty() ? " (--resume auto would have gone on from them)" : "");
+      chosen.empty() ? " (--resume auto would have continued from them)" : "");
   return aside.string();
 }
 
@@ -242,11 +248,11 @@ std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy
   is_sharded_ = strategy.pieces().has_value();
   if (is_sharded_ && !is_shared_) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot save checkpoints under -s {}: not all workers see the run "
-                            "directory, and none holds the whole state",
+                fmt::format("cannot save checkpoints under -s {}: the run directory is not "
+                            "visible to all workers, and no worker holds the entire state",
                             strategy.name()))
         .fact("directory", session_.run_dir.root().string(), "rank 0")
-        .hint("--run-dir DIR on a file system that all machines share, or --no-checkpoint");
+        .hint("--run-dir DIR on a shared file system, or --no-checkpoint");
   }
   Communicator& comm = *session_.communicator;
   const std::string directory = comm.rank() == 0
@@ -259,7 +265,7 @@ std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy
   if (comm.rank() == 0) {
     tell_outcome(comm, [&] { return set_aside_later(directory); });
   } else {
-    hear_outcome(comm, "set checkpoints aside");
+    hear_outcome(comm, "move checkpoints aside");
   }
   return restored;
 }
@@ -291,10 +297,11 @@ void Checkpointing::restore_random(const CheckpointState& state, const PieceSour
     generator.set_state(checkpoint::read_whole(source, name));
     return;
   }
-  // Random numbers belong to a rank; another gang begins new ones, that no earlier step has used.
+  // Generator states belong to a rank. At another world size the workers start new sequences, with
+  // a seed that no earlier step has used.
   seed_worker(session_, state.seed + static_cast<uint64_t>(state.step));
   if (rank == 0) {
-    log::info("random numbers start anew: the checkpoint is of {} workers, or of another device",
+    log::info("seeding random numbers again: the checkpoint has {} workers or another device",
               state.world_size);
   }
 }
@@ -358,8 +365,8 @@ void Checkpointing::save(const CheckpointState& state,
                          const Strategy& strategy,
                          const std::vector<TensorPiece>& averages) {
   LOCKSTEP_CHECK(!thread_.joinable());
-  // Each worker writes a share of what all hold alike. Batch norm's averages they do not, until the
-  // next step: rank 0's are the model's.
+  // Each worker writes a part of the state that all workers hold identically. Buffers such as batch
+  // norm statistics differ between workers until the next step; those of rank 0 are authoritative.
   if (const std::vector<torch::Tensor> buffers = model_.buffers(); !buffers.empty()) {
     session_.communicator->broadcast(buffers);
   }
@@ -412,7 +419,7 @@ std::filesystem::path Checkpointing::settle(bool failed_elsewhere) {
   for (size_t rank = 0; rank < reasons.size(); ++rank) {
     if (!reasons[rank].empty()) {
       throw Error(ExitCode::TryAgain,
-                  fmt::format("cannot go on: rank {} could not save a checkpoint", rank))
+                  fmt::format("cannot continue: rank {} could not save a checkpoint", rank))
           .fact("reason", reasons[rank], fmt::format("rank {}", rank));
     }
   }
@@ -423,7 +430,7 @@ void Checkpointing::begin_pruning(const std::filesystem::path& root) {
   try {
     pruning_ = std::jthread([root, keep = options_.retention] { prune(root, keep); });
   } catch (const std::system_error&) {
-    prune(root, options_.retention);  // no thread to be had: not beside, then
+    prune(root, options_.retention);  // no thread available: prune synchronously
   }
 }
 
@@ -437,7 +444,7 @@ void Checkpointing::publish_weights(const std::filesystem::path& directory) {
   if (session_.communicator->rank() != 0) {
     return;
   }
-  wait_for_pruning();  // it makes the link to the best
+  wait_for_pruning();  // creates the link to the best checkpoint
   const std::filesystem::path root = session_.run_dir.root();
   const auto write = [&](const char* file, const PieceSource& source, std::string_view prefix) {
     checkpoint::write_pt(root / file, source, checkpoint::items_below(source, prefix));
@@ -454,7 +461,7 @@ void Checkpointing::publish_weights(const std::filesystem::path& directory) {
   std::error_code unknown;
   if (std::filesystem::exists(link, unknown)) {
     const auto best = CheckpointReader::verified(link).pieces();
-    // What was evaluated to find it.
+    // The same weights whose evaluation made it the best: the averages, if there are any.
     write(
         "best.pt", *best, has_averages(*best) ? checkpoint::kEmaPrefix : checkpoint::kModelPrefix);
   }

@@ -23,27 +23,37 @@ struct CheckpointingOptions {
   bool saves = true;  // false: only restores
 };
 
-// Saves and restores a training, whatever the Strategy keeps where: every worker writes its part
-// beside training, at most one save at a time. Every worker makes the same calls; the thread that
-// writes talks to nobody.
+// Saves and restores the state of a training, however the Strategy partitions it.
+//
+// A save has three phases:
+//   save()    on all workers: copies the state, during which training stops, agrees on a directory
+//             and starts a thread that writes the part of this worker;
+//   (thread)  writes the part; rank 0 then waits for the files of all workers, verifies them and
+//             completes the checkpoint with its manifest;
+//   settle()  on all workers: waits for the threads and compares the outcome.
+// At most one save is in progress. The writing threads make no collectives: those of the training
+// run at the same time and must stay in the same order on all workers. Files on the shared file
+// system are the only communication between the threads.
+//
+// Every worker must make the same calls, from the thread that trains.
 class Checkpointing {
  public:
   Checkpointing(SessionParts& session,
                 torch::nn::Module& model,
                 torch::optim::Optimizer& optimizer,
                 CheckpointingOptions options);
-  // Waits for the save in flight, but not for workers that are gone.
+  // Waits for the save in progress, but only briefly for the parts of other workers.
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
 
-  // Before a Strategy takes the model: throws an Error, on all workers, where checkpoints could not
-  // be written, so that this is known before the first step.
+  // Call it before a Strategy adopts the model. Throws an Error on all workers if checkpoints
+  // cannot be written, so that this is detected before the first step.
   void prepare();
 
-  // The state that --resume names, after model, optimizer and random numbers were set to it; or
-  // nothing: training begins at the beginning. Throws an Error, on all workers, for a checkpoint of
-  // another model or one that was asked for and is not there.
+  // Restores model, optimizer and random number generators from the checkpoint that --resume
+  // selects, and returns its state. Returns nothing if training starts from the beginning. Throws
+  // an Error on all workers if the checkpoint belongs to another model or does not exist.
   struct Restored {
     CheckpointState state;
     std::filesystem::path directory;
@@ -51,30 +61,30 @@ class Checkpointing {
   };
   std::optional<Restored> restore(Strategy& strategy);
 
-  // Copies what this worker has to write, and begins to write it; settle() must have been called
-  // for the save before. `averages` of the weights are saved too if there are any: pieces where the
-  // Strategy gives pieces, else all of them on every worker. Where rank 0 cannot begin, rank 0
-  // throws its Error, and the others one that says so.
+  // Copies the part of the state that this worker writes and starts to write it. settle() must have
+  // been called for the previous save. `averages` are the averaged weights, if there are any:
+  // pieces if the Strategy returns pieces, otherwise all of them on every worker. If rank 0 cannot
+  // create the directory, it throws its Error and the other ranks throw one that refers to it.
   void save(const CheckpointState& state,
             const Strategy& strategy,
             const std::vector<TensorPiece>& averages);
 
-  // Whether this worker's part of the save is done, for rank 0 the whole checkpoint; and whether it
-  // failed.
+  // Whether the part of this worker (on rank 0: the entire checkpoint) is complete, and whether it
+  // has failed.
   bool is_done() const { return done_; }
   bool has_failed() const { return done_ && failure_ != nullptr; }
 
-  // Waits until the save is complete; returns its directory. Throws on all workers where it failed
-  // on any. `failed_elsewhere`: somebody knows already that it has.
+  // Waits until the save is complete and returns its directory. Throws on all workers if it failed
+  // on any of them. `failed_elsewhere`: it is already known that another worker has failed, so
+  // rank 0 does not wait for its part.
   std::filesystem::path settle(bool failed_elsewhere = false);
 
-  // Of the last save, when it is settled: when this worker was done with it, and its bytes over all
-  // workers.
+  // Of the last settled save: the time at which this worker finished, and the size of the parts of
+  // all workers.
   std::chrono::steady_clock::time_point finished() const { return finished_; }
   uint64_t bytes() const { return all_bytes_; }
 
-  // Weights for people, on rank 0, from a complete checkpoint: model.pt, ema.pt and best.pt in the
-  // run directory.
+  // Writes model.pt, ema.pt and best.pt to the run directory from a complete checkpoint, on rank 0.
   void publish_weights(const std::filesystem::path& directory);
 
  private:
@@ -85,7 +95,7 @@ class Checkpointing {
   std::vector<TensorPiece> my_pieces(const Strategy& strategy,
                                      const std::vector<TensorPiece>& averages) const;
   std::vector<TensorPiece> random_pieces() const;
-  // Makes the directory, on rank 0; returns its token, the same on all workers.
+  // Creates the directory on rank 0. Returns its random token, the same on all workers.
   std::string begin_draft(int64_t step);
   void write(const checkpoint::GangSave& save);
   void begin_pruning(const std::filesystem::path& root);
@@ -96,23 +106,24 @@ class Checkpointing {
   torch::nn::Module& model_;
   torch::optim::Optimizer& optimizer_;
   CheckpointingOptions options_;
-  std::string description_;  // of the optimizer, as it was before a Strategy took it
+  std::string description_;  // of the optimizer before a Strategy adopted it
   bool is_shared_ = true;    // all workers see the same directory
-  bool is_sharded_ = false;  // the Strategy gives pieces
+  bool is_sharded_ = false;  // the Strategy returns pieces
   uint64_t all_bytes_ = 0;
   std::chrono::steady_clock::time_point finished_;
-  std::filesystem::path directory_;  // of the save in flight
+  std::filesystem::path directory_;  // of the save in progress
 
   checkpoint::Snapshot snapshot_;
   std::unique_ptr<checkpoint::Draft> draft_;
   checkpoint::Patience patience_;
   std::atomic<bool> done_ = true;
-  std::exception_ptr failure_;  // read when done_
-  std::jthread pruning_;        // deletes what is no longer kept; begun by thread_
+  std::exception_ptr failure_;  // written by thread_ before done_, read only after done_
+  std::jthread pruning_;        // deletes old checkpoints; started by thread_
   std::jthread thread_;
 };
 
-// Seeds this worker's random numbers: dropout and the like differ from rank to rank.
+// Seeds the random number generators of this worker. Ranks get different seeds, so that their
+// dropout differs.
 void seed_worker(const SessionParts& session, uint64_t seed);
 
 }  // namespace lockstep::train

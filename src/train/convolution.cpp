@@ -16,7 +16,7 @@ bool is_convolution(torch::nn::Module& module) {
          module.as<torch::nn::Conv3d>() != nullptr;
 }
 
-// Asks the model itself apart: libtorch lists it among its modules only if a shared_ptr owns it.
+// Checks the model itself separately: modules() includes it only if a shared_ptr owns it.
 bool has_convolution(torch::nn::Module& model) {
   const auto modules = model.modules(/*include_self=*/false);
   return is_convolution(model) ||
@@ -29,7 +29,8 @@ void use(bool onednn) {
   at::globalContext().setUserEnabledMkldnn(onednn);
 }
 
-// Gradients are asked for by name, not accumulated: no hook fires and none is left behind.
+// Uses autograd::grad() instead of backward(), so that no gradient is stored and no hook of a
+// strategy runs.
 double seconds_of_a_pass(torch::nn::Module& model, const LossFunction& loss, const Batch& batch) {
   std::vector<torch::Tensor> trained;
   for (const torch::Tensor& parameter : model.parameters()) {
@@ -50,21 +51,21 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
                                      const LossFunction& loss,
                                      const Batch& batch,
                                      Communicator& communicator) {
-  // oneDNN takes float32 only; everything else goes through im2col anyhow. Pixels come as bytes and
-  // become float32 on their way.
+  // oneDNN supports only float32; libtorch uses im2col for all other types. Images that are stored
+  // as bytes are converted to float32 by the model.
   const bool is_other =
       batch.input.is_floating_point() && batch.input.scalar_type() != torch::kFloat32;
   if (!batch.input.device().is_cpu() || is_other || !at::globalContext().hasMKLDNN() ||
       !has_convolution(model)) {
     return {};
   }
-  // Off already: it cannot compute in the precision that was asked for.
+  // oneDNN was disabled earlier because it does not support the requested precision.
   if (wanted == "auto" && !at::globalContext().userEnabledMkldnn()) {
     return {"im2col", ""};
   }
   if (wanted != "auto") {
     use(wanted == "onednn");
-    return {std::string(wanted), fmt::format("convolutions by {}, as asked", wanted)};
+    return {std::string(wanted), fmt::format("convolutions: {} (--conv)", wanted)};
   }
   const torch::Tensor random = at::detail::getDefaultCPUGenerator().get_state().clone();
   std::vector<torch::Tensor> buffers;
@@ -72,8 +73,8 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
     buffers.push_back(buffer.clone());
   }
   torch::Tensor times = torch::zeros({2}, torch::kFloat64);
-  // A few samples first, which start threads and build kernels; then the whole batch, for what is
-  // faster on a few samples may be far slower on many.
+  // The first pass over a few samples starts threads and builds kernels. Only the pass over the
+  // entire batch counts, because the faster kernel for a few samples may be far slower for many.
   for (const int64_t samples : {std::min(batch.size(), kWarmupSamples), batch.size()}) {
     const Batch some = batch.slice(0, samples);
     for (const int onednn : {0, 1}) {
@@ -96,7 +97,7 @@ ConvolutionChoice choose_convolution(std::string_view wanted,
   use(onednn < im2col);
   const double ratio = std::max(onednn, im2col) / std::max(std::min(onednn, im2col), 1e-9);
   return {onednn < im2col ? "onednn" : "im2col",
-          fmt::format("convolutions by {} ({:.1f}x faster than {} on the first batch)",
+          fmt::format("convolutions: {} ({:.1f}x faster than {} on the first batch)",
                       onednn < im2col ? "onednn" : "im2col",
                       ratio,
                       onednn < im2col ? "im2col" : "onednn")};

@@ -10,14 +10,15 @@
 
 namespace lockstep::train {
 
-// Decides how this process computes convolutions on the CPU, and sets it: "onednn" or "im2col"
-// (matrix product by the BLAS). On arm64, Debian's oneDNN is 3x slower; on x86_64 it is mostly
-// faster. `wanted` is one of them, or "auto": both are timed on `batch` and the gang
-// keeps the faster; model, gradients and random numbers stay as they were.
+// Selects the kernel for convolutions on the CPU: "onednn" or "im2col" (matrix product by the
+// BLAS). On arm64, Debian's oneDNN is 3x slower; on x86_64 it is mostly faster. `wanted` is one of
+// them, or "auto": both are timed on `batch`, and all workers use the one with the lower total
+// time. Model, gradients and random number generators stay unchanged. All workers must call it.
 //
-// Returns a line for people; empty where the model has no convolution or runs on a GPU.
+// The text of the result is for output. Both members are empty if the model has no convolution or
+// runs on a GPU.
 struct ConvolutionChoice {
-  std::string kernel;  // "onednn", "im2col", or empty: nothing to choose
+  std::string kernel;  // "onednn", "im2col", or empty: no choice
   std::string text;
 };
 

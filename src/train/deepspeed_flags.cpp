@@ -16,7 +16,7 @@ using deepspeed::Decisions;
 using deepspeed::Known;
 using deepspeed::Said;
 
-// The flag where it was typed, else the program's own.
+// The value of the option if it was given, otherwise that of the program.
 template <typename T>
 Said<T> said(const std::optional<T>& flag, const char* name, const T& own) {
   return {.value = flag.value_or(own),
@@ -42,7 +42,8 @@ void require_deepspeed(const Flags& flags, const std::string& flag) {
   }
 }
 
-// Reads what the file says of precision; "auto" is for later, when the program has spoken.
+// Applies the precision of the file, and checks it against the command line. "auto" is resolved
+// later, when the options of the program are known.
 void settle_precision(Flags& flags) {
   Config trial = *flags.file;
   deepspeed::resolve_precision(
@@ -61,7 +62,7 @@ void require_stage_agreement(const Flags& flags) {
     return;
   }
   throw Error(ExitCode::Usage,
-              fmt::format("cannot take --zero-stage {} against zero_optimization.stage {} in {}:{}",
+              fmt::format("--zero-stage {} conflicts with zero_optimization.stage {} in {}:{}",
                           *flags.zero_stage,
                           flags.file->zero.stage,
                           flags.file->source,
@@ -70,14 +71,14 @@ void require_stage_agreement(const Flags& flags) {
       .fact("zero_optimization.stage",
             std::to_string(flags.file->zero.stage),
             describe(flags.file->source, flags.file->zero.place))
-      .hint("leave out --zero-stage");
+      .hint("omit --zero-stage");
 }
 
 Known known_of(const OptimizerOptions& own, const Flags& flags) {
   Known known{.optimizer = said(flags.optimizer, "--optimizer", own.name),
               .lr = said(flags.lr, "--lr", own.lr),
               .weight_decay = said(flags.weight_decay, "--weight-decay", own.weight_decay)};
-  // What the program's optimizer does not have, the program does not say.
+  // Only the options that the optimizer of the program has count as values of the program.
   if (own.name == "sgd" || flags.momentum) {
     known.momentum = said(flags.momentum, "--momentum", own.momentum);
   }

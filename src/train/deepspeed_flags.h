@@ -9,26 +9,29 @@
 #include "lockstep/schedule.h"
 #include "train/flags.h"
 
-// DeepSpeed's configuration file between the flags and the program's own options: it is laid over
-// the options, and a flag must not contradict it.
+// Applies ds_config.json. Precedence: the file overrides the options of the program, and the
+// command line must not contradict the file.
 namespace lockstep::train {
 
-// --deepspeed and --deepspeed_config: chooses the strategy, reads the file. What the file says for
-// sure about precision and recomputation counts as typed from here on.
+// Handles --deepspeed and --deepspeed_config: selects the strategy and reads the file. Definite
+// values of precision and recomputation in the file are stored in `flags`, as if they were given on
+// the command line. Throws an Error if the file is invalid or conflicts with the command line.
 void settle_deepspeed_flags(Flags& flags);
 
-// Each lays its part of the file, if there is one, over `options`, to which the flags have not been
-// applied yet.
+// Apply the corresponding part of the file, if there is one, to `options`. Call them before the
+// command line is applied.
 void lay_file_over(TrainerOptions& options, const Flags& flags, int world_size);
 void lay_file_over(StrategyOptions& options, const Flags& flags);
-// Returns what was decided where the file leaves it open.
+// Returns the decisions for values that the file leaves open ("auto").
 deepspeed::Decisions lay_file_over(OptimizerOptions& options, const Flags& flags);
 
-// The file, which there is, with batch, precision and clipping filled in, and what was decided.
+// Returns the file with resolved values of batch, precision and clipping, and the decisions for
+// values that it leaves open. Requires flags.file.
 deepspeed::Resolved resolve_file(const TrainerOptions& options, const Flags& flags, int world_size);
 
-// The file's schedule for an optimizer of this rate and a training of this length; nothing: the
-// file has none. `decisions`: what was decided where the file leaves it open.
+// Returns the schedule of the file for the learning rate `rate` and a training of `total_steps`, or
+// nothing if the file has none. `decisions` receives the decisions for values that the file leaves
+// open.
 std::optional<Schedule> find_file_schedule(const Flags& flags,
                                            double rate,
                                            const TrainerOptions& options,

@@ -19,7 +19,7 @@ int choose_threads(const os::Environment& environment, int local_world_size) {
   return set.value_or(std::max(1, cluster::granted_cores() / local_world_size));
 }
 
-// libtorch's thread count does not reach a BLAS with threads of its own.
+// torch::set_num_threads() has no effect on a BLAS with its own threads.
 void set_blas_threads(int threads) {
   for (const char* name :
        {"openblas_set_num_threads", "MKL_Set_Num_Threads", "bli_thread_set_num_threads"}) {
@@ -30,8 +30,8 @@ void set_blas_threads(int threads) {
   }
 }
 
-// "generic" in libtorch's configuration means that the system's libblas.so.3 decides, which is the
-// library that answers to the name; others may be loaded beside it.
+// "generic" in libtorch's configuration means the libblas.so.3 of the system. Several BLAS
+// libraries can be loaded; the one that defines sgemm_ is in use.
 void find_blas(Defaults& defaults) {
   const std::string config = torch::show_config();
   const size_t start = config.find("BLAS_INFO=");
@@ -65,7 +65,7 @@ std::string Defaults::text() const {
                      threads,
                      threads == 1 ? "" : "s",
                      blas,
-                     keeps_memory ? ", freed memory is kept" : "");
+                     keeps_memory ? ", freed memory is reused" : "");
 }
 
 Defaults set_defaults(const os::Environment& environment, int local_world_size) {

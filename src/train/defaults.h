@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-// What a worker sets for itself before training, because libtorch's own defaults are slow or
+// Settings that a worker makes before training, because the defaults of libtorch are slow or
 // harmful with several workers on a machine.
 struct Defaults {
   int threads = 1;   // of OpenMP and BLAS
@@ -16,12 +16,12 @@ struct Defaults {
   bool is_blas_slow = false;
   bool keeps_memory = false;
 
-  // One line for people.
+  // A line for the log.
   std::string text() const;
 };
 
-// Sets them for this process; call before the first operator. A variable that the user has set
-// (OMP_NUM_THREADS, MALLOC_...) wins.
+// Applies the settings to this process. Call it before the first libtorch operator. Variables of
+// the user (OMP_NUM_THREADS, MALLOC_...) take precedence.
 Defaults set_defaults(const os::Environment& environment, int local_world_size);
 
 }  // namespace lockstep::train

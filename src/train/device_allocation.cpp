@@ -9,7 +9,7 @@ std::optional<int64_t> held_device_bytes(torch::Device device) {
   if (!device.is_cuda()) {
     return std::nullopt;
   }
-  // The first of the three is the sum of both pools.
+  // Index 0 is the sum of the small and the large pool.
   return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).reserved_bytes[0].current;
 }
 

@@ -8,7 +8,7 @@
 namespace lockstep::train {
 namespace {
 
-// Of the CUDA runtime that libtorch has loaded; lockstep is built without one.
+// Finds a function in the CUDA runtime that libtorch has loaded; this file is built without one.
 template <typename Function>
 Function in_runtime(const char* name) {
   return reinterpret_cast<Function>(os::find_symbol(name));

@@ -19,7 +19,7 @@ bool is_same_memory(const torch::Tensor& one, const torch::Tensor& other) {
          one.storage_offset() == other.storage_offset() && one.numel() == other.numel();
 }
 
-// What the optimizer updates. A parameter that several modules share is one.
+// The tensors that the optimizer updates. A parameter that several modules share occurs once.
 std::vector<TensorPiece> weights_of(const torch::nn::Module& model, const Strategy& strategy) {
   if (const auto pieces = strategy.updated()) {
     return *pieces;
@@ -73,14 +73,15 @@ std::vector<TensorPiece> Ema::model_pieces() const {
   return std::move(*held);
 }
 
-// Undefined for what has none: buffers, and frozen parameters of a model that is cut up.
+// Returns an undefined tensor for values without an average: buffers, and frozen parameters of a
+// partitioned model.
 torch::Tensor Ema::find_average(const torch::Tensor& values) const {
   for (size_t i = 0; i < weights_.size(); ++i) {
     const torch::Tensor& weight = weights_[i].values;
     if (is_same_memory(values, weight)) {
       return averages_[i];
     }
-    // A worker that updates more than it answers for.
+    // The worker updates a larger range than the piece that it saves.
     const int64_t begin = values.storage_offset() - weight.storage_offset();
     if (weight.dim() == 1 && values.dim() == 1 && values.is_alias_of(weight) && begin >= 0 &&
         begin + values.numel() <= weight.numel()) {
@@ -105,7 +106,7 @@ void Ema::restore(const PieceSource& source, int64_t updates) {
   torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : collect_model(model_)) {
     if (!source.has(averaged(name)) || source.shape(averaged(name)) != tensor.sizes().vec()) {
-      throw Error(ExitCode::Usage, "cannot resume: the averaged weights are of another model")
+      throw Error(ExitCode::Usage, "cannot resume: the averaged weights belong to another model")
           .fact("missing", fmt::format("'{}'", name), "checkpoint");
     }
   }
@@ -133,7 +134,7 @@ Ema::Scope::~Scope() {
   try {
     give_back();
   } catch (const std::exception& fault) {
-    log::warn("the averaged weights stay in the model: {}", fault.what());
+    log::warn("the averaged weights remain in the model: {}", fault.what());
   }
 }
 

@@ -10,33 +10,38 @@
 
 namespace lockstep::train {
 
-// An exponential moving average of a model's parameters: average = d average + (1 - d) weights
-// after each step, where d = min(decay, (1 + t) / (10 + t)) after t steps, so that the first
-// weights, which are random, are soon forgotten. Where the Strategy cuts the weights up, each
-// worker has the average of what it updates; else it is the same on every worker, because the
-// weights are.
+// An exponential moving average of the parameters of a model. After step t:
+//
+//   average = d * average + (1 - d) * weights,    d = min(decay, (1 + t) / (10 + t))
+//
+// The second term of the minimum is the warm-up of TensorFlow's ExponentialMovingAverage: it
+// removes the random initial weights quickly. If the Strategy partitions the weights, each worker
+// averages the shards that it updates. Otherwise every worker holds the same averages, because the
+// weights are the same.
 class Ema {
  public:
-  // Begins with the weights as they are. `strategy` has adopted `model`; both outlive this.
+  // Starts with the current weights. `strategy` must have adopted `model`; both must outlive this.
   Ema(torch::nn::Module& model, Strategy& strategy, double decay);
 
   void update();
 
   int64_t updates() const { return updates_; }
 
-  // What this worker has for a checkpoint, as ema.NAME: with what the others have, a whole model
-  // that can be loaded, with averages for parameters. Not copies.
+  // Returns the pieces of this worker for a checkpoint, named ema.NAME. The pieces of all workers
+  // together are a complete model that contains averages instead of parameters. Views, not copies.
   std::vector<TensorPiece> pieces() const;
 
-  // Goes on from what `source` has as ema.NAME. Throws an Error that names what is missing.
+  // Continues from the tensors ema.NAME of `source`. Throws an Error that names a missing tensor.
   void restore(const PieceSource& source, int64_t updates);
 
-  // Until end() the model has the averages as its parameters. All workers make one, and end it.
+  // Replaces the parameters of the model by the averages until end(). All workers must create a
+  // scope and call end().
   class Scope {
    public:
     explicit Scope(const Ema& ema);
-    // Without end(), when something went wrong: gives the optimizer its weights back, and talks to
-    // nobody, so that the parameters of a model that is cut up do not follow.
+    // Without end(), after an exception: restores the weights of the optimizer without
+    // communication, because the other workers might not take part. The parameters of a partitioned
+    // model then keep the averages.
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -51,7 +56,7 @@ class Ema {
   };
 
  private:
-  // Of the model, or of what the Strategy has of it.
+  // The pieces of the model, or those that the Strategy holds on this worker.
   std::vector<TensorPiece> model_pieces() const;
   torch::Tensor find_average(const torch::Tensor& values) const;
 
@@ -59,7 +64,7 @@ class Ema {
   Strategy& strategy_;
   double decay_;
   int64_t updates_ = 0;
-  std::vector<TensorPiece> weights_;  // what is updated, by the parameter's name
+  std::vector<TensorPiece> weights_;  // tensors that the optimizer updates, by parameter name
   std::vector<torch::Tensor> averages_;
 };
 

@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 namespace {
 
-// Of the worker that has most.
+// The maximum over all workers.
 int64_t most_steps(Communicator& communicator, int64_t mine) {
   torch::Tensor steps = torch::full({1}, mine, torch::kInt64);
   communicator.all_reduce(steps, Reduction::Max);
@@ -18,11 +18,11 @@ int64_t most_steps(Communicator& communicator, int64_t mine) {
 }
 
 [[noreturn]] void throw_unreadable(const Dataset& dataset) {
-  throw Error(ExitCode::Io, "cannot evaluate: not one sample can be read")
+  throw Error(ExitCode::Io, "cannot evaluate: no sample can be read")
       .fact("samples", std::to_string(dataset.size()));
 }
 
-// The first sample that the data set does not leave out.
+// The first readable sample. A worker without a batch uses it to take part in a collective.
 Batch first_sample(const Dataset& dataset) {
   for (int64_t index = 0; index < dataset.size(); ++index) {
     if (Batch one = dataset.batch(std::span(&index, 1)); one.size() > 0) {
@@ -50,7 +50,7 @@ Evaluation evaluate(SessionParts& session,
   torch::NoGradGuard no_grad;
   const bool was_training = model.is_training();
   model.eval();
-  // Batch norm's averages differ from worker to worker; rank 0's are the model's.
+  // Batch norm statistics differ between workers; those of rank 0 are authoritative.
   session.communicator->broadcast(model.buffers());
   const EvaluationSampler sampler({.dataset_size = test->size(),
                                    .batch = feed.batch,
@@ -59,7 +59,8 @@ Evaluation evaluate(SessionParts& session,
   Loader loader(
       test, sampler, {.threads = feed.loader_threads, .pin_memory = session.device.is_cuda()});
   Meter meter;
-  // Where using the model is an exchange, all workers use it as often as the one with most batches.
+  // If the use of the model is a collective (ZeRO stage 3), all workers must use it equally often:
+  // as often as the worker with most batches.
   const bool shares_use = strategy != nullptr && strategy->shares_use();
   const int64_t steps =
       shares_use ? most_steps(*session.communicator, sampler.steps()) : sampler.steps();

@@ -8,15 +8,15 @@
 
 namespace lockstep::train {
 
-// How samples come.
+// How samples are loaded.
 struct EvaluationFeed {
-  int64_t batch;       // samples of a worker at once
+  int64_t batch;       // samples of a worker in one step
   int loader_threads;  // as LoaderOptions::threads
 };
 
-// Mean loss and accuracy over every sample of `test` exactly once, over the whole gang; samples
-// that `test` leaves out do not count. `strategy` has charge of the model; null: nobody. Throws an
-// Error where `test` leaves out all.
+// Returns mean loss and accuracy over all workers, with every sample of `test` counted exactly
+// once. Samples that `test` omits are not counted. `strategy` is the Strategy that has adopted the
+// model, or null. Throws an Error if `test` omits all samples. All workers must call it.
 Evaluation evaluate(SessionParts& session,
                     Strategy* strategy,
                     torch::nn::Module& model,

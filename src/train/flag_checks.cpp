@@ -15,8 +15,8 @@ void require_choice(const std::string& flag,
   if (std::find(choices.begin(), choices.end(), value) != choices.end()) {
     return;
   }
-  throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}'", flag, value))
-      .fact("there are", join(choices, ", "))
+  throw Error(ExitCode::Usage, fmt::format("{} '{}' is not a valid value", flag, value))
+      .fact("expected", join(choices, ", "))
       .hint(fmt::format("{} {}", flag, find_closest(value, choices).value_or(choices.front())));
 }
 
@@ -24,12 +24,12 @@ void require_count(const std::string& flag, int64_t value, int64_t least, int64_
   if (value >= least && value <= kMostOfACount) {
     return;
   }
-  // Longer numbers than there are end up as the largest.
+  // CLI11 clamps numbers that are too large for the type to its maximum.
   const char* more = value == std::numeric_limits<int64_t>::max() ? " or more" : "";
-  throw Error(ExitCode::Usage, fmt::format("cannot train with {} {}{}", flag, value, more))
+  throw Error(ExitCode::Usage, fmt::format("{} {}{} is out of range", flag, value, more))
       .fact("expected",
-            value < least ? fmt::format("a whole number of at least {}", least)
-                          : fmt::format("a whole number, at most {}", kMostOfACount))
+            value < least ? fmt::format("an integer of at least {}", least)
+                          : fmt::format("an integer of at most {}", kMostOfACount))
       .fact("found", fmt::format("{}{}", value, more), "command line")
       .hint(fmt::format("{} {}", flag, std::max(least, example)));
 }
@@ -38,15 +38,15 @@ void require_alone(const std::string& flag,
                    const std::vector<std::pair<std::string, bool>>& others) {
   for (const auto& [other, is_given] : others) {
     if (is_given) {
-      throw Error(ExitCode::Usage, fmt::format("cannot take both {} and {}", flag, other))
+      throw Error(ExitCode::Usage, fmt::format("{} conflicts with {}", flag, other))
           .fact("found", fmt::format("{} and {}", flag, other), "command line")
-          .hint("leave out one of them");
+          .hint("omit one of them");
     }
   }
 }
 
 void require_number(const std::string& flag, std::optional<double> value, const Range& range) {
-  // Written so that nan is not within it.
+  // Comparisons with NaN are false, so NaN is out of range.
   const bool is_right =
       !value || ((range.above ? *value > 0 : *value >= 0) && *value <= range.most);
   if (is_right) {
@@ -56,7 +56,7 @@ void require_number(const std::string& flag, std::optional<double> value, const 
   if (*value > 0) {
     expected += fmt::format(", at most {:g}", range.most);
   }
-  throw Error(ExitCode::Usage, fmt::format("cannot train with {} {:g}", flag, *value))
+  throw Error(ExitCode::Usage, fmt::format("{} {:g} is out of range", flag, *value))
       .fact("expected", expected)
       .fact("found", fmt::format("{:g}", *value), "command line")
       .hint(fmt::format("{} {}", flag, range.example));

@@ -10,21 +10,21 @@
 
 namespace lockstep::train {
 
-// Each throws an Error that says what may stand after `flag` where `value` may not.
+// Each function throws an Error that names the expected values if `value` is not valid for `flag`.
 
 void require_choice(const std::string& flag,
                     const std::string& value,
                     const std::vector<std::string>& choices);
 
-// From `least` to kMostOfACount, two of which can be multiplied.
+// Requires least <= value <= kMostOfACount. The product of two counts does not overflow.
 inline constexpr int64_t kMostOfACount = 1'000'000'000;
 void require_count(const std::string& flag, int64_t value, int64_t least, int64_t example = 32);
 
-// Throws an Error where `flag` is given together with one that it leaves nothing to do.
+// Throws an Error if one of `others` is given together with `flag`, which makes it meaningless.
 void require_alone(const std::string& flag,
                    const std::vector<std::pair<std::string, bool>>& others);
 
-// From 0 (or above it) to `most`; never nan.
+// The range of a number: from 0 (exclusive if `above`) to `most`. NaN is never in the range.
 struct Range {
   bool above = false;
   double most = std::numeric_limits<double>::max();

@@ -22,16 +22,20 @@ namespace {
 
 constexpr const char* kExitCodes =
     "Exit codes:\n"
-    "  0 done   64 usage   69 a service or peer could not be had   74 a file could not be read or\n"
-    "  written   75 stopped at a checkpoint or a peer was lost: start again with --resume auto\n"
-    "  130 stopped at a checkpoint by Ctrl-C";
+    "  0    success\n"
+    "  64   invalid or conflicting options\n"
+    "  69   a service or peer is unavailable\n"
+    "  70   internal error\n"
+    "  74   a file could not be read or written\n"
+    "  75   stopped at a checkpoint, or a peer was lost: start again with --resume auto\n"
+    "  130  stopped at a checkpoint by Ctrl-C";
 
-// CLI11 reads -1 and what is longer than 64 bits as the largest number there is.
+// CLI11 reads -1 and numbers with more than 64 bits as the maximum of uint64_t.
 std::string find_seed_fault(const std::string& text) {
   errno = 0;
   std::strtoull(text.c_str(), nullptr, 0);
   return text.starts_with('-') || errno == ERANGE
-             ? fmt::format("--seed is a whole number from 0 to {}",
+             ? fmt::format("--seed must be an integer from 0 to {}",
                            std::numeric_limits<uint64_t>::max())
              : "";
 }
@@ -40,261 +44,280 @@ void add_training(CLI::App& app, Flags& flags) {
   const char* group = "Training";
   app.add_option("-s,--strategy",
                  flags.strategy,
-                 fmt::format("How the gang trains: {} [ddp; single for one worker]",
+                 fmt::format("Training strategy: {} [ddp; single for one worker]",
                              join(contract::strategy_names(), ", ")))
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--epochs", flags.epochs, "Passes over the training data")
+  app.add_option("--epochs", flags.epochs, "Number of passes over the training data")
       ->type_name("COUNT")
       ->group(group);
-  app.add_option("--steps", flags.steps, "Ends after this many optimizer steps")
+  app.add_option("--steps", flags.steps, "Maximum number of optimizer steps")
       ->type_name("COUNT")
       ->group(group);
-  app.add_option("--global-batch", flags.global_batch, "Samples of all workers in one step")
+  app.add_option(
+         "--global-batch", flags.global_batch, "Samples of all workers in one optimizer step")
       ->type_name("COUNT")
       ->group(group);
-  app.add_option("--batch-size", flags.batch_size, "The same per worker; multiplied out")
+  app.add_option("--batch-size", flags.batch_size, "Samples of each worker in one optimizer step")
       ->type_name("COUNT")
       ->group(group);
   app.add_option("--accumulate,--backward-passes-per-step",
                  flags.accumulate,
-                 "Micro-batches of a step on each worker")
+                 "Micro-batches per optimizer step on each worker")
       ->type_name("COUNT")
       ->group(group);
-  app.add_option("--clip,--clip-norm", flags.clip_norm, "Clips the norm of the whole gradient")
+  app.add_option(
+         "--clip,--clip-norm", flags.clip_norm, "Clip the norm of the gradient to this value")
       ->type_name("NORM")
       ->group(group);
-  app.add_option("--precision", flags.precision, "What the model computes in [fp32]")
+  app.add_option("--precision", flags.precision, "Precision of the computation [fp32]")
       ->type_name("fp32|bf16|fp16")
       ->group(group);
   app.add_option("--loss-scale",
                  flags.loss_scale,
-                 "Keeps small gradients alive: none, dynamic, or a number [dynamic with fp16]")
+                 "Loss scaling: none, dynamic, or a fixed factor [dynamic with fp16, otherwise "
+                 "none]")
       ->type_name("SCALE")
       ->group(group);
-  app.add_option("--ema", flags.ema, "Evaluates and saves a moving average of the weights")
+  app.add_option(
+         "--ema", flags.ema, "Evaluate and save a moving average of the weights with this decay")
       ->type_name("DECAY")
       ->group(group);
-  app.add_flag("--sync-batchnorm",
-               flags.sync_batchnorm,
-               "Batch norm takes its statistics over all workers")
-      ->group(group);
-  app.add_flag("--recompute",
-               flags.recompute,
-               "Computes activations again in backward instead of keeping them")
-      ->group(group);
   app.add_flag(
-         "--verify-strategies",
-         flags.verify_strategies,
-         "Trains --steps [50] under every strategy on 1 to all workers, shows how far each is "
-         "from one process, and ends with 1 if one is too far")
+         "--sync-batchnorm", flags.sync_batchnorm, "Compute batch norm statistics over all workers")
       ->group(group);
-  app.add_option("--tail",
-                 flags.tail,
-                 "Samples that do not fill the last batch: drop them, or pad with others")
+  app.add_flag("--recompute", flags.recompute, "Recompute activations in backward to save memory")
+      ->group(group);
+  app.add_flag("--verify-strategies",
+               flags.verify_strategies,
+               "Train --steps [50] steps under every strategy with 1 to all workers, compare the "
+               "result with one process, and exit with 1 if one differs")
+      ->group(group);
+  app.add_option(
+         "--tail", flags.tail, "Treatment of an incomplete last batch: drop its samples, or pad it")
       ->type_name("drop|pad")
       ->group(group);
-  app.add_option("--seed", flags.seed, "Of weights, order and dropout")
+  app.add_option("--seed", flags.seed, "Random seed of weights, sample order and dropout")
       ->type_name("NUMBER")
       ->check(find_seed_fault)
       ->group(group);
-  app.add_option(
-         "--early-stop", flags.early_stop, "Ends when the test loss has not fallen so often")
+  app.add_option("--early-stop",
+                 flags.early_stop,
+                 "Stop after this many evaluations without a lower test loss")
       ->type_name("COUNT")
       ->group(group);
 }
 
 void add_exchange(CLI::App& app, Flags& flags) {
-  const char* group = "Exchange of gradients";
+  const char* group = "Gradient exchange";
   app.add_option("--compression",
                  flags.compression,
-                 "Makes gradients smaller on their way: none, fp16, bf16, powersgd (ddp only)")
+                 "Gradient compression: none, fp16, bf16, powersgd (ddp only) [none]")
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--powersgd-rank", flags.powersgd_rank, "Of the matrices that are sent [1]")
+  app.add_option("--powersgd-rank", flags.powersgd_rank, "Rank of the PowerSGD matrices [1]")
       ->type_name("COUNT")
       ->group(group);
-  app.add_option("--powersgd-start", flags.powersgd_start, "Steps before PowerSGD takes over [10]")
+  app.add_option(
+         "--powersgd-start", flags.powersgd_start, "Uncompressed steps before PowerSGD starts [10]")
       ->type_name("STEPS")
       ->group(group);
-  app.add_option("--bucket-mb", flags.bucket_mb, "Size of a packet of gradients under ddp [25]")
+  app.add_option("--bucket-mb", flags.bucket_mb, "Size of a gradient bucket [25]")
       ->type_name("MIB")
       ->group(group);
-  app.add_flag("--no-overlap", flags.no_overlap, "Sends gradients after backward, not during it")
+  app.add_flag(
+         "--no-overlap", flags.no_overlap, "Exchange gradients after backward instead of during it")
       ->group(group);
   app.add_flag("--find-unused-parameters",
                flags.find_unused,
-               "ddp, deepspeed: parameters may take no part in some steps")
+               "ddp, deepspeed: allow parameters that are not used in every step")
       ->group(group);
-  app.add_flag(
-         "--static-graph", flags.static_graph, "ddp: the same parameters take part in every step")
+  app.add_flag("--static-graph",
+               flags.static_graph,
+               "ddp: assume that every step uses the same parameters")
       ->group(group);
   app.add_option(
-         "--replicas", flags.replicas, "mirrored: copies of the model in one process [one per GPU]")
+         "--replicas", flags.replicas, "mirrored: model replicas in one process [one per GPU]")
       ->type_name("COUNT")
       ->group(group);
   app.add_option("--auto-shard",
                  flags.auto_shard,
-                 "mirrored: how the data are shared out: data, file, auto or off [data]")
+                 "mirrored: sharding of the data: data, file, auto or off [data]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--zero-stage",
                  flags.zero_stage,
-                 "deepspeed: what is cut up: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
-                 "parameters [0]")
+                 "deepspeed: partition nothing (0), the optimizer state (1), also gradients (2), "
+                 "also parameters (3) [0]")
       ->type_name("0|1|2|3")
       ->group(group);
-  app.add_option("--collective", flags.collective, "mirrored: ring (gloo), nccl or auto [auto]")
+  app.add_option("--collective",
+                 flags.collective,
+                 "mirrored: communication by ring (gloo), nccl or auto [auto]")
       ->type_name("NAME")
       ->group(group);
 }
 
 void add_horovod(CLI::App& app, HorovodFlags& flags) {
-  const char* group = "Horovod (as HOROVOD_...)";
-  app.add_option("--reduction", flags.reduction, "average, sum or adasum [average]")
+  const char* group = "Horovod (override HOROVOD_... variables)";
+  app.add_option(
+         "--reduction", flags.reduction, "Reduction of gradients: average, sum or adasum [average]")
       ->type_name("NAME")
       ->group(group);
-  app.add_flag("--fp16-allreduce", flags.fp16_allreduce, "As --compression fp16")->group(group);
-  app.add_flag("--use-adasum", flags.use_adasum, "As --reduction adasum")->group(group);
+  app.add_flag("--fp16-allreduce", flags.fp16_allreduce, "Alias of --compression fp16 (horovod)")
+      ->group(group);
+  app.add_flag("--use-adasum", flags.use_adasum, "Alias of --reduction adasum (horovod)")
+      ->group(group);
   app.add_option("--fusion-threshold-mb",
                  flags.fusion_threshold_mb,
-                 "Size of the buffer for small tensors; 0: each travels alone [128]")
+                 "Size of the fusion buffer; 0: send each tensor separately [128]")
       ->type_name("MIB")
       ->group(group);
-  app.add_option("--cycle-time-ms", flags.cycle_time_ms, "Between two rounds of agreement [1]")
+  app.add_option(
+         "--cycle-time-ms", flags.cycle_time_ms, "Cycle time between two rounds of negotiation [1]")
       ->type_name("MS")
       ->group(group);
   app.add_option("--cache-capacity",
                  flags.cache_capacity,
-                 "Tensors that need no agreement in full again [1024]")
+                 "Capacity of the response cache in tensors; 0: no cache [1024]")
       ->type_name("COUNT")
       ->group(group);
   app.add_option("--gradient-predivide-factor",
                  flags.predivide_factor,
-                 "Divides gradients in part before the sum [1]")
+                 "Divisor of gradients before the sum; the rest follows after it [1]")
       ->type_name("FACTOR")
       ->group(group);
-  app.add_option("--timeline-filename", flags.timeline, "Writes a Chrome trace of every tensor")
+  app.add_option(
+         "--timeline-filename", flags.timeline, "Write a Chrome trace of all tensors to this file")
       ->type_name("FILE")
       ->group(group);
-  app.add_flag("--autotune", flags.autotune, "Looks for the best buffer and cycle while training")
+  app.add_flag("--autotune", flags.autotune, "Tune fusion buffer and cycle time during training")
       ->group(group);
 }
 
 void add_deepspeed(CLI::App& app, Flags& flags) {
   const char* group = "DeepSpeed";
-  app.add_flag("--deepspeed", flags.deepspeed, "As -s deepspeed")->group(group);
+  app.add_flag("--deepspeed", flags.deepspeed, "Alias of -s deepspeed (deepspeed)")->group(group);
   app.add_option("--deepspeed_config,--deepspeed-config",
                  flags.deepspeed_config,
-                 "DeepSpeed's configuration, ds_config.json; implies -s deepspeed")
+                 "DeepSpeed configuration file (ds_config.json); implies -s deepspeed")
       ->type_name("FILE")
       ->group(group);
 }
 
 void add_optimizer(CLI::App& app, Flags& flags) {
   const char* group = "Optimizer";
-  app.add_option("--optimizer", flags.optimizer, "sgd, adam, adamw, lamb or adagrad")
+  app.add_option("--optimizer", flags.optimizer, "Optimizer: sgd, adam, adamw, lamb or adagrad")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--lr", flags.lr, "Learning rate")->type_name("RATE")->group(group);
   app.add_option("--scale-lr",
                  flags.scale_lr,
-                 "Times the number of workers, or its root: none, linear, sqrt [none]")
+                 "Scale the learning rate with the number of workers: none, linear, sqrt [none]")
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--momentum", flags.momentum, "Of sgd")->type_name("FACTOR")->group(group);
-  app.add_option("--weight-decay", flags.weight_decay, "")->type_name("FACTOR")->group(group);
-  app.add_option("--schedule", flags.schedule, "Learning rate over time: constant, step, cosine")
+  app.add_option("--momentum", flags.momentum, "Momentum of sgd")
+      ->type_name("FACTOR")
+      ->group(group);
+  app.add_option("--weight-decay", flags.weight_decay, "Weight decay")
+      ->type_name("FACTOR")
+      ->group(group);
+  app.add_option("--schedule", flags.schedule, "Learning rate schedule: constant, step, cosine")
       ->type_name("NAME")
       ->group(group);
-  app.add_option("--warmup", flags.warmup, "Steps over which the learning rate rises")
+  app.add_option("--warmup", flags.warmup, "Steps of linear learning rate warm-up")
       ->type_name("STEPS")
       ->group(group);
 }
 
 void add_files(CLI::App& app, Flags& flags) {
   const char* group = "Files";
-  app.add_option("--data-dir", flags.data_dir, "Data sets [$LOCKSTEP_DATA_DIR, else ./data]")
+  app.add_option(
+         "--data-dir", flags.data_dir, "Directory of data sets [$LOCKSTEP_DATA_DIR, or ./data]")
       ->type_name("DIR")
       ->group(group);
-  app.add_option(
-         "--run-dir", flags.run_dir, "Events and checkpoints [from lockstep run, else ./runs/...]")
+  app.add_option("--run-dir",
+                 flags.run_dir,
+                 "Directory of events and checkpoints [that of lockstep run, or ./runs/...]")
       ->type_name("DIR")
       ->group(group);
   app.add_option("--resume",
                  flags.resume,
-                 "none, auto (the newest good checkpoint of the run directory), or a checkpoint "
-                 "[none; auto when restarted]")
+                 "Checkpoint to resume from: none, auto (the newest undamaged one of the run "
+                 "directory), or a directory [none; auto after a restart]")
       ->type_name("WHAT")
       ->group(group);
   app.add_option("--checkpoint-every",
                  flags.checkpoint_every,
-                 "Also saves every so many steps, not only at the end of an epoch")
+                 "Steps between checkpoints, in addition to the end of each epoch")
       ->type_name("STEPS")
       ->group(group);
-  app.add_option("--keep", flags.keep, "Checkpoints kept beside the best [3]")
+  app.add_option("--keep", flags.keep, "Number of checkpoints to keep in addition to the best [3]")
       ->type_name("COUNT")
       ->group(group);
   app.add_option(
-         "--keep-for", flags.keep_for, "Also keeps those younger than this: 90s, 30m, 12h, 7d")
+         "--keep-for", flags.keep_for, "Also keep checkpoints younger than this: 90s, 30m, 12h, 7d")
       ->type_name("TIME")
       ->group(group);
   app.add_flag_callback(
          "--checkpoint-async",
          [&flags] { flags.checkpoint_async = true; },
-         "Writes checkpoints beside training [on]")
+         "Write checkpoints during training [on]")
       ->group(group);
   app.add_flag_callback(
          "--no-checkpoint-async",
          [&flags] { flags.checkpoint_async = false; },
-         "Training waits until they are on the disk")
+         "Suspend training until each checkpoint is on disk")
       ->group(group);
-  app.add_flag("--no-checkpoint", flags.no_checkpoint, "Writes none, and no weights at the end")
+  app.add_flag("--no-checkpoint", flags.no_checkpoint, "Write no checkpoints and no final weights")
       ->group(group);
-  app.add_option("--validate-every", flags.validate_every, "Steps between validations [an epoch]")
+  app.add_option("--validate-every", flags.validate_every, "Steps between validations [one epoch]")
       ->type_name("STEPS")
       ->group(group);
-  app.add_flag("--no-validation", flags.no_validation, "Trains only")->group(group);
+  app.add_flag("--no-validation", flags.no_validation, "Train without validation")->group(group);
 }
 
 void add_machine(CLI::App& app, Flags& flags) {
   const char* group = "Machine";
-  app.add_option("--device", flags.device, "auto, cpu or cuda [auto]")
+  app.add_option("--device", flags.device, "Device: auto, cpu or cuda [auto]")
       ->type_name("NAME")
       ->group(group);
-  app.add_option(
-         "--transport",
-         flags.transport,
-         "auto, shared-memory, gloo, node-first, mpi or nccl [auto: nccl between GPUs; else "
-         "mpi under mpirun and srun --mpi=pmix, shared-memory on one node, node-first on "
-         "even nodes, else gloo]")
+  app.add_option("--transport",
+                 flags.transport,
+                 "Communication backend: auto, shared-memory, gloo, node-first, mpi or nccl "
+                 "[auto: nccl between GPUs; otherwise mpi under mpirun and srun --mpi=pmix, "
+                 "shared-memory on one node, node-first on nodes with equal numbers of workers, "
+                 "otherwise gloo]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--conv",
                  flags.convolution,
-                 "Convolutions on the CPU: onednn, im2col, or auto: the faster on the first batch")
+                 "Kernel for CPU convolutions: onednn, im2col, or auto (the faster on the first "
+                 "batch) [auto]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--cuda-graph",
                  flags.cuda_graph,
-                 "Records a whole step on the GPU and plays it again: on, off, or auto: where it "
-                 "can be done [auto]")
+                 "Record a step as a CUDA graph and replay it: on, off, or auto (if possible) "
+                 "[auto]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--loader-threads,--num-workers",
                  flags.loader_threads,
-                 "Threads that make batches; 0: none; auto: by the granted cores")
+                 "Threads that prepare batches; 0: none; auto: from the allocated cores")
       ->type_name("COUNT")
       ->group(group);
-  app.add_option("--timeout", flags.timeout, "How long a worker waits for another [600]")
+  app.add_option("--timeout", flags.timeout, "Maximum time to wait for other workers [600]")
       ->type_name("SECONDS")
       ->group(group);
   app.add_option("--stall-warning",
                  flags.stall_warning,
-                 "Waits so long for other workers before it says who is missing; 0: never [10]")
+                 "Waiting time before a warning about stalled workers; 0: never [10]")
       ->type_name("SECONDS")
       ->group(group);
-  app.add_option("--report-every", flags.report_every, "Between lines without a terminal")
+  app.add_option("--report-every",
+                 flags.report_every,
+                 "Time between progress lines if the output is not a terminal")
       ->type_name("SECONDS")
       ->group(group);
 }
@@ -315,7 +338,7 @@ void add_program(CLI::App& app, Flags& flags, const Program& program) {
   }
 }
 
-// CLI11 keeps what it cannot place; the first such word is the user's mistake.
+// CLI11 collects unknown words. The first one is reported.
 [[noreturn]] void throw_unknown(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -325,7 +348,7 @@ void add_program(CLI::App& app, Flags& flags, const Program& program) {
   }
   const std::string bare = word.substr(0, word.find('='));
   const auto closest = find_closest(bare, names);
-  throw Error(ExitCode::Usage, fmt::format("cannot understand '{}'", word))
+  throw Error(ExitCode::Usage, fmt::format("unknown argument '{}'", word))
       .fact("found", word, "command line")
       .hint(closest ? *closest : fmt::format("{} --help", app.get_name()));
 }
@@ -357,7 +380,7 @@ std::optional<Flags> parse_flags(int argc,
     help = app.help();
     return std::nullopt;
   } catch (const CLI::ParseError& fault) {
-    throw Error(ExitCode::Usage, "cannot read the command line")
+    throw Error(ExitCode::Usage, "invalid command line")
         .fact("reason", fault.what())
         .hint(fmt::format("{} --help", name));
   }

@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-// -s horovod; the names are those of horovodrun and of Horovod's example programs.
+// Options of -s horovod, with the names of horovodrun and of Horovod's example programs.
 struct HorovodFlags {
   std::optional<std::string> reduction;
   bool fp16_allreduce = false;
@@ -26,7 +26,7 @@ struct HorovodFlags {
   bool autotune = false;
 };
 
-// What the user typed after a training program's name. Absent: the program's own choice.
+// The command line of a training program. An absent value leaves the choice to the program.
 struct Flags {
   std::optional<std::string> strategy;
   std::optional<int64_t> epochs;
@@ -55,14 +55,14 @@ struct Flags {
   std::optional<double> bucket_mb;
   bool no_overlap = false;
   HorovodFlags horovod;
-  int replicas = 0;  // of -s mirrored in one process; 0: one for each GPU, else one
+  int replicas = 0;  // of -s mirrored in one process; 0: one per GPU, or one without GPUs
   std::string auto_shard = "data";
   std::string collective = "auto";
   std::optional<int> zero_stage;
 
   bool deepspeed = false;
   std::optional<std::string> deepspeed_config;
-  std::optional<deepspeed::Config> file;  // what deepspeed_config names
+  std::optional<deepspeed::Config> file;  // content of deepspeed_config
 
   std::optional<std::string> optimizer;
   std::optional<double> lr;
@@ -90,25 +90,25 @@ struct Flags {
   std::optional<std::string> loader_threads;  // a number, or auto
   std::optional<double> report_every;
 
-  std::map<std::string, std::string, std::less<>> program;  // the program's own, with defaults
+  std::map<std::string, std::string, std::less<>> program;  // options of the program, or defaults
 };
 
-// Reads the command line. Returns nothing after --help, whose text goes to `help`. Throws an Error
-// with the closest match for an option that does not exist.
+// Parses the command line. Returns nothing after --help and stores the help text in `help`. Throws
+// an Error for invalid or conflicting options; for an unknown option it suggests the closest one.
 std::optional<Flags> parse_flags(int argc,
                                  const char* const* argv,
                                  const Program& program,
                                  std::string& help);
 
-// The program's options with the flags laid over them, the batch size multiplied out; throws an
-// Error where a number makes no sense.
+// Returns the options of the program, overridden by ds_config.json and the command line. Converts
+// --batch-size to the global batch. Throws an Error if a number is out of range.
 TrainerOptions resolve(TrainerOptions options,
                        const Flags& flags,
                        int world_size,
                        const os::Environment& environment = os::environment());
 
-// The same for the exchange of gradients alone; under -s horovod also Horovod's variables, over
-// which flags win.
+// Like resolve() above, for the options of the strategy only. Under -s horovod, also applies the
+// HOROVOD_ variables; the command line takes precedence over them.
 StrategyOptions resolve(StrategyOptions options,
                         const Flags& flags,
                         const os::Environment& environment = os::environment());

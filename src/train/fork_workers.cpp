@@ -17,7 +17,8 @@
 namespace lockstep::train {
 namespace {
 
-// Marks every program that is linked with run(): the agent may make the offer to it.
+// An ELF note that marks every program that is linked with run(). The agent offers to fork workers
+// only to programs with this note.
 struct ElfNote {
   uint32_t name_bytes;
   uint32_t content_bytes;
@@ -37,8 +38,9 @@ Descriptors parse_descriptors(const std::string& text) {
   const auto offer = pieces.size() == 2 ? find_integer(pieces[0]) : std::nullopt;
   const auto answer = pieces.size() == 2 ? find_integer(pieces[1]) : std::nullopt;
   if (!offer || !answer) {
-    throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", contract::kForkOffer, text))
-        .fact("expected", "two descriptors, IN,OUT")
+    throw Error(ExitCode::Usage,
+                fmt::format("invalid value of {}: '{}'", contract::kForkOffer, text))
+        .fact("expected", "two file descriptors, IN,OUT")
         .hint(fmt::format("unset {}", contract::kForkOffer));
   }
   return {os::Fd(static_cast<int>(*offer)), os::Fd(static_cast<int>(*answer))};
@@ -52,7 +54,9 @@ void become_worker(const contract::ForkedWorker& worker, int agent_pid) {
   for (const auto& [name, value] : worker.variables) {
     os::set_variable(name, value);
   }
-  // The agent becomes the parent when the seed has left; from then on its death is ours.
+  // When the fork server exits, the agent becomes the parent of this worker, because it is a
+  // subreaper. Only then is the parent death signal set, which refers to the current parent. The
+  // second check covers the death of the agent between the two calls.
   if (!os::wait_for_parent(agent_pid, std::chrono::seconds(30))) {
     os::leave(static_cast<int>(ExitCode::Unavailable));
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostSeconds = 1 << 30;
 
-// What Horovod's variables say of the transport, if anything.
+// The transport that Horovod's variables select, if any.
 std::optional<std::string> find_horovod_transport(const os::Environment& environment) {
   for (const std::string_view name : {"HOROVOD_CPU_OPERATIONS", "HOROVOD_CONTROLLER"}) {
     const auto value = os::find_variable(environment, name);
@@ -20,8 +20,8 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
     }
     const std::string transport = to_lower(*value);
     if (transport != "mpi" && transport != "gloo") {
-      throw Error(ExitCode::Usage, fmt::format("cannot use {}='{}'", name, *value))
-          .fact("there are", "mpi, gloo")
+      throw Error(ExitCode::Usage, fmt::format("invalid value of {}: '{}'", name, *value))
+          .fact("expected", "mpi, gloo")
           .fact("found", *value, "environment")
           .hint(fmt::format("{}=gloo, or --transport NAME instead", name));
     }
@@ -32,6 +32,7 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
 
 void heed_horovod(const Flags& flags, const os::Environment& environment, GangChoice& choice) {
   const auto transport = find_horovod_transport(environment);
+  // lockstep's launcher sets HOROVOD_CONTROLLER=gloo for Python programs; it is not a user choice.
   const bool is_our_advice = choice.placement.origin == cluster::Origin::Launcher &&
                              environment.contains(contract::kRunId) && transport == "gloo";
   if (flags.transport == "auto" && transport && !is_our_advice) {
@@ -63,9 +64,9 @@ comm::StallOptions choose_stall(const Flags& flags, const os::Environment& envir
     stall.warning = *check;
   }
   if (!(stall.warning >= 0)) {
-    throw Error(ExitCode::Usage, "cannot wait less than no time before a warning")
+    throw Error(ExitCode::Usage, "--stall-warning must not be negative")
         .fact("--stall-warning", fmt::format("{}", stall.warning), "command line")
-        .hint("--stall-warning 10, or 0 for never");
+        .hint("--stall-warning 10, or 0 to disable the warning");
   }
   stall.shutdown = shutdown.value_or(0);
   return stall;

@@ -9,18 +9,21 @@
 
 namespace lockstep::train {
 
-// How this worker joins its gang, and how long it waits before it complains.
+// How this worker joins the process group, and how long it waits before it reports a stall.
 struct GangChoice {
   cluster::Placement placement;
   comm::JoinOptions join;
   comm::StallOptions stall;
 };
 
-// Flags stand above variables. HOROVOD_STALL_CHECK_TIME_SECONDS, HOROVOD_STALL_CHECK_DISABLE and
-// HOROVOD_STALL_SHUTDOWN_TIME_SECONDS count for every strategy; HOROVOD_CPU_OPERATIONS, else
-// HOROVOD_CONTROLLER (the transport under "auto"), HOROVOD_GLOO_IFACE and
-// HOROVOD_GLOO_TIMEOUT_SECONDS for -s horovod. "gloo" from our own launcher means no more than
-// "not MPI". Throws an Error that names the variable or flag.
+// The command line takes precedence over variables. These variables apply to every strategy:
+//   HOROVOD_STALL_CHECK_TIME_SECONDS, HOROVOD_STALL_CHECK_DISABLE,
+//   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS
+// and these only to -s horovod:
+//   HOROVOD_CPU_OPERATIONS, otherwise HOROVOD_CONTROLLER   the transport if it is "auto"
+//   HOROVOD_GLOO_IFACE, HOROVOD_GLOO_TIMEOUT_SECONDS
+// The value "gloo" from lockstep's own launcher only means "not MPI" and does not select the
+// transport. Throws an Error that names the invalid variable or option.
 GangChoice choose_gang(const Flags& flags,
                        const os::Environment& environment,
                        cluster::Placement placement);

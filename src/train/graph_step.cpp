@@ -13,7 +13,9 @@
 namespace lockstep::train {
 namespace {
 
-// While it lives, the optimizer's step is the GPU's half alone.
+// While this scope exists, the optimizer is in recorded mode: its step consists of kernel launches
+// only. The work of the host (step count, learning rates) is in FusedOptimizer::prepare(), which
+// play() calls before each replay.
 class RecordedScope {
  public:
   explicit RecordedScope(optim::FusedOptimizer& optimizer) : optimizer_(optimizer) {
@@ -33,13 +35,19 @@ class Recorded final : public GraphStep {
       : optimizer_(dynamic_cast<optim::FusedOptimizer&>(parts.optimizer)),
         batch_{batch.input.clone(), batch.target.clone()} {}
 
-  // Throws what the capture throws; ends it in any case.
+  // Captures the step. The order matters:
+  //   1. Empty the cache, see below.
+  //   2. Switch the optimizer to recorded mode, because its host work must not be captured.
+  //   3. Capture forward, backward and update. The kernels are recorded, not executed, so weights
+  //      and optimizer state keep their values. Memory comes from the private pool of the graph.
+  //   4. End the capture, on failure as well: a stream in capture mode rejects all further work.
   void record(const StepParts& parts) {
-    // What the steps so far have left in the cache is of no use to the graph, which has a pool of
-    // its own: the memory would be taken twice.
+    // The graph allocates from a private pool and cannot use the blocks that previous steps left in
+    // the cache. Without this call, the activations would occupy memory twice.
     c10::cuda::CUDACachingAllocator::emptyCache();
     const RecordedScope scope(optimizer_);
-    // Threads that load data may go on allocating meanwhile.
+    // Thread-local: other threads, such as those of the loader, can call cudaMalloc and
+    // cudaHostAlloc during the capture. In global mode such a call would invalidate it.
     graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
       result_ = parts.strategy.accumulate(parts.loss, batch_, {.weight = parts.weight});
@@ -56,6 +64,8 @@ class Recorded final : public GraphStep {
            batch.target.sizes() == batch_.target.sizes();
   }
 
+  // All operations are queued on the current stream and are therefore ordered: the graph reads the
+  // batch and the values of prepare() only after they have been copied.
   Loss play(const Batch& batch) override {
     batch_.input.copy_(batch.input, /*non_blocking=*/true);
     batch_.target.copy_(batch.target, /*non_blocking=*/true);
@@ -70,8 +80,10 @@ class Recorded final : public GraphStep {
   torch::Tensor norm() const override { return optimizer_.recorded_norm(); }
 
  private:
-  // libtorch throws before it has told its allocator that the capture is over, which would then
-  // keep all that other streams have used.
+  // Ends a failed capture. If capture_end() itself throws, libtorch has not yet informed its
+  // caching allocator of the end of the capture. The allocator would then continue to serve the
+  // private pool and would not free blocks that other streams have used, so the calls that
+  // capture_end() has skipped are made here.
   void abandon() {
     const auto device = c10::cuda::current_device();
     const auto try_to = [](const auto& call) {
@@ -79,7 +91,7 @@ class Recorded final : public GraphStep {
         call();
         return true;
       } catch (const std::exception& fault) {
-        log::debug("after a step that could not be recorded: {}", fault.what());
+        log::debug("cleanup after a failed CUDA graph capture: {}", fault.what());
         return false;
       }
     };
@@ -88,12 +100,12 @@ class Recorded final : public GraphStep {
       try_to([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
     }
     optimizer_.drop_recorded();
-    cudaGetLastError();
+    cudaGetLastError();  // clears the error, which the next CUDA call would otherwise report
   }
 
   optim::FusedOptimizer& optimizer_;
-  Batch batch_;
-  Loss result_;
+  Batch batch_;  // fixed input of the graph
+  Loss result_;  // fixed output of the graph, in its pool
   at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
   at::cuda::CUDAGraph graph_;
 };
@@ -114,7 +126,8 @@ std::unique_ptr<GraphStep> record_step(const StepParts& parts,
   } catch (const std::exception& fault) {
     reason = std::string(trim(split(fault.what(), '\n').front()));
   }
-  // What the failed attempt has left; the step is made anew.
+  // The capture may have created gradients. They were never computed and are in the pool that
+  // abandon() released.
   for (const torch::Tensor& parameter : parts.model.parameters()) {
     parameter.mutable_grad() = torch::Tensor();
   }

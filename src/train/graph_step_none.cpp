@@ -10,7 +10,7 @@ bool has_graphs() {
 std::unique_ptr<GraphStep> record_step(const StepParts& /*parts*/,
                                        const Batch& /*batch*/,
                                        std::string& reason) {
-  reason = "this build has no CUDA, or a libtorch before 2.6";
+  reason = "CUDA graphs require a build with CUDA and libtorch 2.6 or later";
   return nullptr;
 }
 

@@ -56,6 +56,7 @@ void LaggingTally::receive(const Sent& sent, Tally& tally) {
   if (sent.end) {
     wait_for(*sent.end);
   }
+  // Layout of the values: [loss sum, correct, losses..., norm if has_norm].
   const auto* value = sent.values.data_ptr<double>();
   tally.loss_sum += value[0];
   tally.correct += value[1];

@@ -11,22 +11,23 @@
 
 namespace lockstep::train {
 
-// Reads what a worker has counted since the last talk. A GPU is not waited for: what it has counted
-// sets out for main memory, and is told in the next talk.
+// Collects the sums of a worker for a status exchange (Agreement) without waiting for the GPU: the
+// values start an asynchronous copy to pinned memory and are part of the next exchange. The
+// exchange therefore lags behind by one interval, about a quarter of a second.
 class LaggingTally {
  public:
-  // Takes the sums of `lately` and looks through the losses of `watch`; `norm` is one number, or
-  // undefined. With `all` nothing stays on its way.
+  // Takes the sums of `lately`, the losses of `watch` and `norm`, which is a scalar or undefined.
+  // With `all`, waits for the GPU so that nothing remains in transit.
   Tally take(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm, bool all);
 
  private:
   struct Sent {
-    torch::Tensor values;  // in pinned memory: both sums, losses, and the norm if there is one
+    torch::Tensor values;  // pinned memory: [loss sum, correct, losses..., norm if has_norm]
     bool has_norm = false;
     std::vector<int64_t> steps;
     int64_t samples = 0;
     int64_t scored = 0;
-    std::optional<c10::Event> end;  // none: it is there
+    std::optional<c10::Event> end;  // of the copy; absent: the values are available
   };
 
   static Sent send(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm);

@@ -19,11 +19,12 @@
 namespace lockstep::train {
 namespace {
 
-// Steps before one is recorded: libraries choose their ways and the optimizer makes its state.
+// Steps before one is recorded as a CUDA graph. In these, libraries select their algorithms and the
+// optimizer creates its state.
 constexpr int64_t kStepsBeforeGraph = 3;
 
-// Accuracy while training is for people: a share of the steps is enough, and keeps small models
-// fast.
+// The accuracy during training is only displayed: a fraction of the steps is sufficient and keeps
+// small models fast.
 constexpr int64_t kScoreEvery = 4;
 
 Schedule named_schedule(const TrainerOptions& options, int64_t total) {
@@ -104,6 +105,9 @@ bool Loop::is_finished() const {
   return stopped_early_ || state_.step >= total_steps();
 }
 
+// The order matters: prepare() detects unwritable directories and describes the optimizer before
+// the Strategy changes it; the Strategy adopts the model before the averages and the restored state
+// refer to its pieces.
 TrainResult Loop::run() {
   require_recompute_known();
   require_samples_to_test();
@@ -120,10 +124,10 @@ TrainResult Loop::run() {
     if (reason.empty()) {
       on_stream.emplace(comm::SideStream(session_.device));
     } else if (session_.flags.cuda_graph == "on") {
-      log::warn("no CUDA graph: {}", reason);
+      log::warn("--cuda-graph on has no effect: {}", reason);
     }
   } else if (session_.flags.cuda_graph == "on") {
-    log::warn("no CUDA graph: this worker trains on the CPU");
+    log::warn("--cuda-graph on has no effect: this worker trains on the CPU");
   }
   task_.model.to(session_.device);
   task_.model.train();
@@ -148,7 +152,8 @@ TrainResult Loop::run() {
     train_epoch();
   }
   settle_save();
-  // A start that finds all done may come after one that was killed before it published.
+  // Also if there was nothing left to train: a previous process may have been killed before it
+  // published the weights.
   const std::string& newest = last_checkpoint_.empty() ? resumed_from_ : last_checkpoint_;
   if (options_.checkpoint_every >= 0 && !newest.empty()) {
     checkpointing_.publish_weights(newest);
@@ -175,7 +180,7 @@ TrainResult Loop::run() {
   return result;
 }
 
-// What the optimizer updates.
+// The tensors that the optimizer updates.
 std::vector<torch::Tensor> Loop::weights() const {
   const std::optional<std::vector<TensorPiece>> pieces = strategy_->updated();
   if (!pieces) {
@@ -194,10 +199,9 @@ void Loop::require_recompute_known() const {
         session_.flags.file && session_.flags.file->recompute.value.value_or(false);
     const std::string asked = is_of_file ? "activation_checkpointing" : "--recompute";
     throw Error(ExitCode::Usage,
-                fmt::format("cannot use {}: this program's model does not offer it", asked))
+                fmt::format("cannot use {}: the model of this program does not support it", asked))
         .fact("asked", asked, is_of_file ? session_.flags.file->source : "command line")
-        .hint(fmt::format("leave out {}, or build the model with what Session::recompute() says",
-                          asked));
+        .hint(fmt::format("omit {}, or pass Session::recompute() to the model", asked));
   }
 }
 
@@ -207,7 +211,7 @@ void Loop::train_epoch() {
   epoch_throughput_ = Throughput();
   epoch_begun_ = Clock::now();
   if (!summaries_.empty()) {
-    epoch_throughput_.add(0);  // waiting for the first batch counts; the start of all does not
+    epoch_throughput_.add(0);  // includes the wait for the first batch, except in the first epoch
   }
   Loader loader = ahead_ ? std::move(*ahead_) : load(sampler_, step_in_epoch_);
   ahead_.reset();
@@ -222,7 +226,8 @@ void Loop::train_epoch() {
     session_.communicator->set_phase("forward and backward");
     train_step(feed(*batch));
     if (run_ahead_) {
-      // The GPU may wait for other workers' messages: who waits here waits for them.
+      // The host may wait here for a GPU that waits for the messages of other workers. The scope
+      // makes stall warnings name the exchange.
       const auto& gang = *session_.communicator;
       const std::optional<CallScope> scope =
           gang.device() ? std::optional(session_.communicator->enter("the exchange of gradients"))
@@ -237,7 +242,8 @@ void Loop::train_epoch() {
 void Loop::train_step(const Batch& batch) {
   choose_convolution_once(batch);
   follow_schedule();
-  // A batch of another size, the last of an epoch, goes the usual way.
+  // The graph is recorded with a full batch. The last batch of an epoch can be smaller and is then
+  // computed without the graph.
   if (steps_before_graph_ == 0 && batch.size() == sampler_.global_size(0)) {
     record_graph(batch);
   }
@@ -248,7 +254,7 @@ void Loop::train_step(const Batch& batch) {
   if (graph_ != nullptr && graph_->fits(batch)) {
     phase_times_.enter(PhaseTimes::ForwardBackward);
     Loss loss = graph_->play(batch);
-    // The next step overwrites it.
+    // The next replay overwrites the tensor.
     loss.value = loss.value.clone();
     results.emplace_back(std::move(loss), batch);
     if (tells_norm()) {
@@ -306,7 +312,7 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
 }
 
 void Loop::follow_schedule() {
-  // DeepSpeed's schedules stand still in a step that is left out.
+  // DeepSpeed's schedulers do not advance in a skipped step.
   const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
   const int64_t step = state_.step - (is_of_file ? loss_scaler_.skipped() : 0);
   std::vector<double> rates = base_rates_;
@@ -319,7 +325,7 @@ void Loop::follow_schedule() {
   state_.learning_rate = rates.front();
 }
 
-// A step that was left out is not counted: its loss may have left the range of numbers as well.
+// Not called for a skipped step, whose loss may have overflowed as well.
 void Loop::count(const std::vector<std::pair<Loss, Batch>>& results) {
   const bool scores = state_.step % kScoreEvery == 0;
   for (const auto& [loss, share] : results) {
@@ -336,9 +342,9 @@ void Loop::choose_convolution_once(const Batch& batch) {
     return;
   }
   convolution_chosen_ = true;
-  // A resumed run computes as the first one did, whatever would be faster now.
+  // A resumed run uses the kernel of the first run, so that it continues bit for bit.
   const std::string wanted = convolution_.empty() ? session_.flags.convolution : convolution_;
-  const auto use = strategy_->use_model();  // it may be cut up
+  const auto use = strategy_->use_model();  // the model may be partitioned
   const ConvolutionChoice choice =
       choose_convolution(wanted, task_.model, task_.loss, batch, *session_.communicator);
   convolution_ = choice.kernel;
@@ -376,11 +382,14 @@ void Loop::after_step() {
   }
 }
 
+// The status exchange of all workers (Agreement). With `looks_at_weights`, also waits for the GPU
+// and checks that the weights are finite.
 void Loop::talk(bool looks_at_weights) {
   if (session_.communicator->device()) {
-    // Whoever looks at a number of its GPU waits for all others' messages, and could not say for
-    // whom. Here it can.
-    session_.communicator->barrier("the talk between steps");
+    // Reading a value from the GPU waits for all queued collectives and thus for the other workers,
+    // without a record of the rank that is missing. The barrier waits on the host, where a stall
+    // warning can name the missing rank.
+    session_.communicator->barrier("the status exchange between steps");
   }
   Tally mine = tally_.take(
       lately_, loss_watch_, std::exchange(late_norm_, torch::Tensor()), looks_at_weights);
@@ -409,7 +418,7 @@ void Loop::talk(bool looks_at_weights) {
   report_step(shown.samples_per_second, /*are_all_done=*/looks_at_weights);
 }
 
-// Asking again with the same flags would end in the same step: not ExitCode::TryAgain.
+// Not ExitCode::TryAgain: a restart with the same options would end in the same step.
 void Loop::require_finite(const Agreed& news) const {
   if (!news.bad_loss && !news.bad_weights) {
     return;
@@ -420,7 +429,7 @@ void Loop::require_finite(const Agreed& news) const {
                                   news.bad_loss->step,
                                   news.bad_rank)
                     : fmt::format("the weights are not finite after step {}", state_.step);
-  throw Error(ExitCode::Usage, "cannot go on: " + what)
+  throw Error(ExitCode::Usage, "cannot continue: " + what)
       .fact("learning rate", fmt::format("{:.4g}", state_.learning_rate))
       .fact("precision", options_.precision)
       .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
@@ -463,7 +472,7 @@ void Loop::validate() {
   }
 }
 
-// Also at the end of a training that ends within an epoch.
+// Also called at the end of a training that ends within an epoch.
 void Loop::finish_epoch() {
   epoch_.all_reduce(*session_.communicator);
   const bool is_whole = step_in_epoch_ >= sampler_.steps();

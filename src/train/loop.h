@@ -24,16 +24,26 @@
 
 namespace lockstep::train {
 
-// What is trained, on what, by which measure.
+// The model, the data and the loss of a training.
 struct Task {
   torch::nn::Module& model;
   torch::optim::Optimizer& optimizer;
   DatasetPtr train;
-  DatasetPtr test;  // may be null
+  DatasetPtr test;  // null: no evaluation
   LossFunction loss;
 };
 
-// One call of Trainer::fit, from resume to the final table.
+// One call of Trainer::fit, from resume to the final table. Create a Loop, call run() once.
+//
+// All workers run the same loop and must make the same collectives in the same order. Every
+// decision that leads to a collective (to stop, to settle a checkpoint, to report a bad loss) must
+// therefore be based on values that all workers share: the step, the options, or the result of the
+// last status exchange (Agreement). A signal or the state of a writing thread is known to one
+// worker only and is never used directly.
+//
+// The implementation is divided by subject: loop.cpp (epochs and steps), loop_data.cpp (batches),
+// loop_gpu.cpp (CUDA graphs and GPU times), loop_checkpoint.cpp (saving and resuming),
+// loop_report.cpp (output and events).
 class Loop {
  public:
   Loop(SessionParts& session,
@@ -47,7 +57,8 @@ class Loop {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Of this worker's time since the last such answer; an exchange that is not known is not told.
+  // How this worker spent its time since the last call of take_split(). `exchange` is absent if it
+  // cannot be measured.
   struct TimeSplit {
     double data = 0;
     double compute = 0;
@@ -106,7 +117,7 @@ class Loop {
   DistributedSampler sampler_;
   std::optional<Loader> ahead_;  // of the next epoch
   Schedule schedule_;
-  bool has_own_schedule_;  // given by the program
+  bool has_own_schedule_;  // Trainer::set_schedule()
   std::unique_ptr<Strategy> strategy_;
   Checkpointing checkpointing_;
   Agreement agreement_;
@@ -114,44 +125,46 @@ class Loop {
   LossScaler loss_scaler_;
   std::optional<Ema> ema_;
   PhaseTimes phase_times_;
-  std::optional<double> gradient_norm_;  // of the last step that told it
-  torch::Tensor late_norm_;              // the same where it is still on a GPU
+  std::optional<double> gradient_norm_;  // of the last step that computed it
+  torch::Tensor late_norm_;              // likewise, while it is still on the GPU
 
   std::vector<double> base_rates_;
   TrainState state_;
   int64_t step_in_epoch_ = 0;
-  int64_t more_steps_ = 0;   // done, than epochs and global batch of now would have taken
-  std::string convolution_;  // empty: not chosen yet, or nothing to choose
+  // Completed steps minus the steps that the same epochs take with the current global batch. Not 0
+  // after a resume with another global batch.
+  int64_t more_steps_ = 0;
+  std::string convolution_;  // empty: not selected yet, or no choice
   bool convolution_chosen_ = false;
 
-  std::optional<comm::SideStream> arrival_;  // of batches on a GPU
+  std::optional<comm::SideStream> arrival_;  // copies batches to the GPU
   std::optional<RunAhead> run_ahead_;
   std::optional<StreamTimes> stream_times_;
   std::unique_ptr<GraphStep> graph_;
-  int64_t steps_before_graph_ = -1;  // that are still made by the usual way; below 0: no graph
+  int64_t steps_before_graph_ = -1;  // steps until one is recorded; negative: never
 
-  Meter lately_;  // since the last talk
+  Meter lately_;  // since the last status exchange
   LaggingTally tally_;
   LossWatch loss_watch_;
   Meter epoch_;
-  Throughput throughput_;  // of the whole training
+  Throughput throughput_;  // of the entire training
   Throughput epoch_throughput_;
   Clock::time_point begun_ = Clock::now();
-  int64_t first_step_ = 0;  // what an earlier run has done
+  int64_t first_step_ = 0;  // steps before this process resumed
   Clock::time_point epoch_begun_ = Clock::now();
   std::vector<EpochSummary> summaries_;
-  std::vector<std::string> memory_;  // what a cut-up training holds, for people
-  // A save that is not complete yet.
+  std::vector<std::string> memory_;  // output lines of check_memory()
+  // A save that is not settled yet.
   struct Saving {
     TrainState state;
     Clock::time_point begun;
-    double stall = 0;  // seconds that training stood still for it
+    double stall = 0;  // seconds for which training was suspended
   };
   std::optional<Saving> saving_;
   std::string last_checkpoint_;  // of this attempt
   std::string resumed_from_;
   int64_t checkpoint_step_ = -1;
-  int64_t checked_step_ = -1;  // the last whose weights were looked at
+  int64_t checked_step_ = -1;  // the last step whose weights were checked
   int64_t evaluation_step_ = -1;
   bool stop_agreed_ = false;
   bool stopped_early_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Loop saves, and how it goes on from there.
+// The checkpoint part of Loop: saving and resuming.
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -23,22 +23,22 @@ double seconds(std::chrono::steady_clock::time_point from,
 int64_t ema_updates(const std::string& note) {
   const std::optional<int64_t> updates = find_integer(note);
   if (!updates || *updates < 0) {
-    throw Error(ExitCode::Io, "cannot resume: the checkpoint does not say how old its averages are")
+    throw Error(ExitCode::Io, "cannot resume: invalid update count of the averaged weights")
         .fact("found", fmt::format("ema_updates '{}'", note), "checkpoint")
-        .fact("expected", "a whole number of at least 0")
-        .hint("--resume with an older checkpoint, or without --ema");
+        .fact("expected", "an integer of at least 0")
+        .hint("--resume DIR with an older checkpoint, or omit --ema");
   }
   return *updates;
 }
 
 }  // namespace
 
-// Where the epoch goes on with steps of another size: only where whole steps fill what is done, so
-// that every sample is seen once.
+// Continues an epoch with another global batch. This is possible only if the completed samples are
+// a multiple of the new global batch, so that every sample is still used exactly once.
 void Loop::change_batch(const CheckpointState& saved) {
   const int64_t done = saved.step_in_epoch * saved.global_batch;
   if (done % options_.global_batch != 0) {
-    throw Error(ExitCode::Usage, "cannot go on within an epoch with another global batch")
+    throw Error(ExitCode::Usage, "cannot change the global batch within an epoch")
         .fact("asked", fmt::format("global batch {}", options_.global_batch))
         .fact("done",
               fmt::format("{} samples of epoch {}, in steps of {}",
@@ -46,12 +46,11 @@ void Loop::change_batch(const CheckpointState& saved) {
                           saved.epoch + 1,
                           saved.global_batch),
               "checkpoint")
-        .hint(fmt::format(
-            "--global-batch {}, or one that {} is a multiple of", saved.global_batch, done));
+        .hint(fmt::format("--global-batch {}, or a divisor of {}", saved.global_batch, done));
   }
   step_in_epoch_ = done / options_.global_batch;
   if (session_.communicator->rank() == 0) {
-    log::warn("the global batch was {} and is {}: goes on at step {} of the epoch",
+    log::warn("the global batch changed from {} to {}: continuing at step {} of the epoch",
               saved.global_batch,
               options_.global_batch,
               step_in_epoch_);
@@ -68,7 +67,7 @@ void Loop::resume() {
   const bool speaks = session_.communicator->rank() == 0;
   if (saved->seed != options_.seed) {
     if (speaks) {
-      log::warn("the checkpoint's seed {} is used, not {}: the order of samples goes on",
+      log::warn("using seed {} of the checkpoint instead of {} to continue the order of samples",
                 saved->seed,
                 options_.seed);
     }
@@ -81,12 +80,14 @@ void Loop::resume() {
   if (saved->global_batch != options_.global_batch) {
     change_batch(*saved);
   }
-  // Steps of another size lie behind: the epochs that are left count, not the number of steps.
+  // After steps of another size, the length of the training is determined by the remaining epochs,
+  // not by the number of steps.
   more_steps_ = state_.step - (state_.epoch * sampler_.steps() + step_in_epoch_);
   if (more_steps_ != 0) {
     choose_schedule();
   }
-  // Rates in the optimizer are those of the step that was saved; the schedule starts from these.
+  // The restored optimizer has the learning rates of the saved step. The schedule multiplies the
+  // base learning rates.
   set_learning_rates(task_.optimizer, base_rates_);
   const auto note = [&saved](const std::string& name) {
     const auto found = saved->notes.find(name);
@@ -95,12 +96,12 @@ void Loop::resume() {
   convolution_ = note("convolution");
   loss_scaler_.restore(note("loss_scale"));
   if (ema_) {
-    // Averages of the random weights of this start would be worth nothing.
+    // The existing averages are those of the initial random weights, from before the restore.
     ema_.emplace(task_.model, *strategy_, options_.ema);
     if (!checkpoint::items_below(*restored->pieces, checkpoint::kEmaPrefix).empty()) {
       ema_->restore(*restored->pieces, ema_updates(note("ema_updates")));
     } else if (speaks) {
-      log::warn("the checkpoint has no averaged weights: --ema begins with the trained ones");
+      log::warn("the checkpoint has no averaged weights: --ema starts with the trained weights");
     }
   }
   for (size_t i = 0; i < callbacks_.size(); ++i) {
@@ -149,7 +150,7 @@ void Loop::save() {
     return;
   }
   const auto start = Clock::now();
-  // A checkpoint that nobody could go on from would push out a good one.
+  // Checks losses and weights first: an unusable checkpoint would displace a good one.
   if (checked_step_ != state_.step) {
     talk(true);
   }
@@ -170,7 +171,7 @@ void Loop::save() {
   }
 }
 
-// Waits for the save in flight, if there is one, and tells of it.
+// Waits for the save in progress, if there is one, and reports it.
 void Loop::settle_save(bool failed_elsewhere) {
   if (!saving_) {
     return;
@@ -201,7 +202,7 @@ void Loop::stop() {
                             total_steps(),
                             last_checkpoint_.empty() ? ""
                                                      : ", saved in " + last_checkpoint_ +
-                                                           "; --resume auto goes on from there"));
+                                                           "; continue with --resume auto"));
 }
 
 }  // namespace lockstep::train

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loop's part for batches: who makes them, and how they get to the device.
+// The data part of Loop: preparation of batches and their copy to the device.
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -10,12 +10,12 @@
 
 namespace lockstep::train {
 
-// Found out before an epoch is trained, not after.
+// Checked before the training instead of after the first epoch.
 void Loop::require_samples_to_test() const {
   if (task_.test != nullptr && task_.test->size() == 0) {
-    throw Error(ExitCode::Usage, "cannot evaluate: the data set to test on has no samples")
-        .fact("to train on", fmt::format("{} samples", format_count(task_.train->size())))
-        .hint("--no-validation, or Trainer::fit() without it");
+    throw Error(ExitCode::Usage, "cannot evaluate: the test data set has no samples")
+        .fact("training", fmt::format("{} samples", format_count(task_.train->size())))
+        .hint("--no-validation, or null for the test data set in Trainer::fit()");
   }
 }
 
@@ -27,8 +27,8 @@ Loader Loop::load(const DistributedSampler& sampler, int64_t first_step) const {
            .pin_memory = session_.device.is_cuda()}};
 }
 
-// Threads that have no batch of this epoch left to make begin with the next epoch's, so that it
-// does not begin with waiting.
+// Starts to prepare the next epoch when this one has fewer batches left than there are threads, so
+// that idle threads have work and the next epoch does not start with a wait.
 void Loop::load_ahead() {
   const int64_t left = sampler_.steps() - step_in_epoch_;
   const int64_t threads =
@@ -42,7 +42,8 @@ void Loop::load_ahead() {
   ahead_.emplace(load(next, 0));
 }
 
-// A batch that comes from main memory arrives while the GPU is still busy with the one before.
+// Copies a batch from host memory on a separate stream, while the GPU still computes the previous
+// step.
 Batch Loop::feed(const Batch& batch) {
   if (!arrival_ || batch.input.device() == session_.device) {
     return batch.to(session_.device, true);
@@ -53,7 +54,8 @@ Batch Loop::feed(const Batch& batch) {
     arrived = batch.to(session_.device, true);
   }
   arrival_->let_follow();
-  // Its memory belongs to the stream that it came by, which must not use it again too early.
+  // The memory belongs to the copy stream. Without record_stream(), the allocator could reuse it
+  // for the next copy while the compute stream still reads it.
   const c10::Stream here =
       c10::impl::VirtualGuardImpl(session_.device.type()).getStream(session_.device);
   arrived.input.record_stream(here);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loop's part for GPUs: whether a step is recorded, and where their time goes.
+// The GPU part of Loop: CUDA graphs and the measurement of GPU time.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -11,32 +11,33 @@
 
 namespace lockstep::train {
 
-// Why a step is not recorded; empty: it is.
+// Returns why this training cannot use a CUDA graph; empty: it can. The common cause is host code
+// in the middle of a step, which a graph would not execute again.
 std::string Loop::reason_against_graph() const {
   const std::string strategy(strategy_->name());
   if (session_.flags.cuda_graph == "off") {
     return "--cuda-graph off";
   }
   if (!has_graphs()) {
-    return "this build has no CUDA, or a libtorch before 2.6";
+    return "CUDA graphs require a build with CUDA and libtorch 2.6 or later";
   }
   if (session_.communicator->size() > 1) {
-    return "several workers talk on the host in the middle of a step";
+    return "workers communicate through the host during a step";
   }
   if (strategy != "single" && strategy != "mirrored") {
-    return fmt::format("-s {} decides on the host what travels when", strategy);
+    return fmt::format("-s {} schedules its communication on the host", strategy);
   }
   if (options_.accumulate > 1) {
-    return "a step has several parts (--accumulate)";
+    return "--accumulate splits a step into several parts";
   }
   if (loss_scaler_.is_on()) {
-    return "the loss scale is decided on the host";
+    return "the loss scale is computed on the host";
   }
   if (session_.flags.recompute) {
-    return "--recompute sets random numbers back on the host";
+    return "--recompute restores random number generators on the host";
   }
   if (dynamic_cast<optim::FusedOptimizer*>(&task_.optimizer) == nullptr) {
-    return "the optimizer is not sgd, adam or adamw from make_optimizer()";
+    return "the optimizer must be sgd, adam or adamw from make_optimizer()";
   }
   return "";
 }
@@ -53,7 +54,7 @@ void Loop::record_graph(const Batch& batch) {
                        batch,
                        reason);
   if (graph_ != nullptr) {
-    log::debug("recorded a step in {:.0f} ms",
+    log::debug("recorded a CUDA graph of a step in {:.0f} ms",
                std::chrono::duration<double, std::milli>(Clock::now() - begun).count());
   } else {
     progress_.say("no CUDA graph: " + reason);
@@ -87,8 +88,9 @@ void Loop::mark_step_ended() {
   set_waits_part(comm::StreamWaits::Elsewhere);
 }
 
-// The host only queues what a GPU does, so there the GPU's own times count. It stands still for
-// want of a batch where both it does and the host waits for one.
+// On a GPU, the times of the host mean little because the host only queues work. The times between
+// marks in the stream are used instead. The GPU counts as waiting for data for at most as long as
+// the host waited for batches: it may also be idle for other reasons.
 Loop::TimeSplit Loop::take_split(bool are_all_done) {
   TimeSplit split{.data = phase_times_.take_seconds(PhaseTimes::Data),
                   .compute = phase_times_.take_seconds(PhaseTimes::ForwardBackward),
@@ -96,7 +98,7 @@ Loop::TimeSplit Loop::take_split(bool are_all_done) {
                   .exchange = phase_times_.take_seconds(PhaseTimes::Exchange)};
   const Communicator& gang = *session_.communicator;
   if (session_.device.is_cuda() && gang.size() > 1) {
-    split.exchange.reset();  // who copies to the host for a message waits for the GPU meanwhile
+    split.exchange.reset();  // includes waiting for the GPU before each copy to the host
   }
   if (!stream_times_) {
     return split;

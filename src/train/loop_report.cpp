@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Loop tells people and events.
+// The output part of Loop: progress lines, events and the final table.
 #include <fmt/format.h>
 #include <utility>
 
@@ -52,7 +52,7 @@ void Loop::introduce() {
       describe_shares(sampler_, options_, task_.train->size()),
       base_rates_.front(),
       schedule_.text(),
-      ends_early ? fmt::format(" (training ends within the warm-up, after {})", total_steps())
+      ends_early ? fmt::format(" (training ends within the warm-up, after {} steps)", total_steps())
                  : ""));
   for (const std::string& line : memory_) {
     progress_.say(line);
@@ -72,13 +72,13 @@ ProgressView Loop::view(const Agreed& news) const {
           .seconds_left = rate > 0 ? left / rate : 0};
 }
 
-// Whether the talk after this step tells of its norm.
+// Whether a status exchange follows this step and reports the norm of its gradient.
 bool Loop::tells_norm() const {
   const bool is_last = step_in_epoch_ + 1 >= sampler_.steps() || state_.step + 1 >= total_steps();
   return is_last || agreement_.is_due(state_.step + 1);
 }
 
-// Times are this worker's since the last such event.
+// Writes a step event. Times are those of this worker since the previous step event.
 void Loop::report_step(double samples_per_second, bool are_all_done) {
   const TimeSplit split = take_split(are_all_done);
   std::vector<std::pair<std::string, contract::Event::Value>> fields = {
@@ -118,19 +118,19 @@ void Loop::report_evaluation() {
 }
 
 void Loop::summarise() {
-  session_.communicator->set_phase("what comes after training");
+  session_.communicator->set_phase("the final summary");
   session_.report("end",
                   {{"step", state_.step},
                    {"samples_per_second", throughput_.rate()},
                    {"peak_bytes", static_cast<int64_t>(os::peak_resident_bytes())}});
   if (summaries_.empty()) {
-    progress_.say(
-        fmt::format("nothing left to train: step {} of {} is done", state_.step, total_steps()));
+    progress_.say(fmt::format(
+        "nothing left to train: {} of {} steps are complete", state_.step, total_steps()));
     return;
   }
   progress_.say("\n" + format_table(summaries_));
   if (state_.evaluation && state_.evaluation->accuracy) {
-    progress_.say(fmt::format("test accuracy  {} of {} images",
+    progress_.say(fmt::format("test accuracy  {} of {} samples",
                               format_accuracy(*state_.evaluation),
                               format_count(state_.evaluation->samples)));
   }
@@ -138,22 +138,22 @@ void Loop::summarise() {
   progress_.say("speed          " +
                 format_speed(throughput_.rate(), state_.step - first_step_, taken.count()));
   if (loss_scaler_.is_on()) {
-    progress_.say(fmt::format("loss scale     {}, {} of {} steps left out",
+    progress_.say(fmt::format("loss scale     {}, {} of {} steps skipped",
                               loss_scaler_.scale(),
                               loss_scaler_.skipped(),
                               state_.step));
   }
   progress_.say(
-      fmt::format("memory         {} at most on rank 0", format_bytes(os::peak_resident_bytes())));
+      fmt::format("memory         {} peak on rank 0", format_bytes(os::peak_resident_bytes())));
   progress_.say(fmt::format("run directory  {}", session_.run_dir.root().string()));
   if (!last_checkpoint_.empty()) {
     progress_.say(fmt::format("checkpoint     {}", last_checkpoint_));
   }
 }
 
-// DeepSpeed's line of steps_per_print; wall_clock_breakdown adds where the time went.
+// The line of DeepSpeed's steps_per_print; wall_clock_breakdown adds the time of each phase.
 void Loop::report_steps() {
-  constexpr int64_t kUsual = 10;  // of wall_clock_breakdown without steps_per_print
+  constexpr int64_t kUsual = 10;  // for wall_clock_breakdown without steps_per_print
   const int64_t every =
       options_.report_steps == 0 && options_.report_phases ? kUsual : options_.report_steps;
   if (!is_multiple(every)) {

@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-// One bad batch does not end a training; this many in a row are no accident.
+// A single bad batch must not end a training; this many overflows in a row are not a coincidence.
 constexpr int64_t kMostAtFloor = 4;
 constexpr int64_t kMostFixed = 20;
 
@@ -33,8 +33,8 @@ LossScaler::LossScaler(const std::string& text,
   const char* end = text.data() + text.size();
   const auto [stop, fault] = std::from_chars(text.data(), end, scale_);
   if (fault != std::errc() || stop != end || !std::isfinite(scale_) || scale_ <= 0) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use --loss-scale '{}'", text))
-        .fact("there are", "none, dynamic, or a number above 0")
+    throw Error(ExitCode::Usage, fmt::format("--loss-scale '{}' is not a valid value", text))
+        .fact("expected", "none, dynamic, or a number above 0")
         .hint("--loss-scale dynamic");
   }
 }
@@ -70,23 +70,24 @@ void LossScaler::after_step(int64_t step, bool applied) {
   }
   if (is_dynamic_) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot go on: the loss scale fell to {} and gradients still overflow "
+                fmt::format("cannot continue: gradients overflow at the minimum loss scale {} "
                             "(step {})",
                             scale_,
                             step))
-        .fact("steps left out",
+        .fact("skipped steps",
               fmt::format("{}, the last {} in a row at {}", skipped_, overflows_, scale_))
         .hint("--precision bf16, a smaller --lr, or --clip 1");
   }
   throw Error(
       ExitCode::Usage,
       fmt::format(
-          "cannot go on: gradients overflow at the fixed loss scale {} (step {})", scale_, step))
+          "cannot continue: gradients overflow at the fixed loss scale {} (step {})", scale_, step))
       .fact("asked", fmt::format("--loss-scale {}", scale_))
-      .fact("steps left out", fmt::format("{}, the last {} in a row", skipped_, overflows_))
+      .fact("skipped steps", fmt::format("{}, the last {} in a row", skipped_, overflows_))
       .hint("--loss-scale dynamic");
 }
 
+// Fields: scale, good steps, overflows, skipped steps and, with hysteresis, the remaining patience.
 std::string LossScaler::state() const {
   if (!is_on()) {
     return "";
@@ -95,7 +96,7 @@ std::string LossScaler::state() const {
   return scaling_.hysteresis > 1 ? fmt::format("{} {}", words, patience_) : words;
 }
 
-// A fixed scale is what the user types now; a dynamic one goes on.
+// A dynamic scale continues; a fixed scale is that of the current command line.
 void LossScaler::restore(const std::string& state) {
   if (!is_on() || state.empty()) {
     return;
@@ -104,10 +105,10 @@ void LossScaler::restore(const std::string& state) {
   double scale = scale_;
   words >> scale >> good_steps_ >> overflows_ >> skipped_;
   if (!words) {
-    throw Error(ExitCode::Io, "cannot resume: the checkpoint's loss scale makes no sense")
+    throw Error(ExitCode::Io, "cannot resume: the loss scale of the checkpoint is invalid")
         .fact("found", state, "checkpoint");
   }
-  // Without hysteresis there is no more.
+  // The fifth field exists only with hysteresis.
   if (int64_t patience = 0; words >> patience) {
     patience_ = std::clamp<int64_t>(patience, 1, scaling_.hysteresis);
   }

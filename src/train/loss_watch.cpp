@@ -6,7 +6,7 @@
 namespace lockstep::train {
 
 void LossWatch::add(const torch::Tensor& loss, int64_t step) {
-  // On the CPU a look costs nothing, and good losses need not be kept.
+  // On the CPU the check is free, and finite losses do not need to be stored.
   if (loss.is_cpu() && std::isfinite(loss.item<double>())) {
     return;
   }
@@ -19,8 +19,8 @@ void LossWatch::reset() {
   steps_.clear();
 }
 
-// A sum is not finite if an element is not; where it left the range of numbers by itself, each
-// element is looked at.
+// If an element is not finite, the sum is not finite either. The reverse is not true, because the
+// sum itself can overflow; the elements are checked only in this case.
 bool are_finite(const std::vector<torch::Tensor>& weights) {
   torch::NoGradGuard no_grad;
   torch::Tensor sum = torch::zeros({}, torch::kFloat64);

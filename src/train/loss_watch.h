@@ -14,13 +14,13 @@ struct BadLoss {
   double value = 0;
 };
 
-// Remembers the losses since the last talk, so that the first bad one can be named. On a GPU
-// nothing is looked at before it is asked for.
+// Collects the losses since the last status exchange, so that the first bad one can be reported
+// with its step. Losses on a GPU are not read here, because that would wait for the GPU.
 class LossWatch {
  public:
   void add(const torch::Tensor& loss, int64_t step);
 
-  // Those that may be bad, where they are, and their steps; undefined: there are none.
+  // The losses that may be bad, on their device, and their steps. Undefined if there are none.
   torch::Tensor losses() const { return losses_.empty() ? torch::Tensor() : torch::stack(losses_); }
   const std::vector<int64_t>& steps() const { return steps_; }
 
@@ -31,7 +31,7 @@ class LossWatch {
   std::vector<int64_t> steps_;
 };
 
-// Whether all of them are finite numbers.
+// Whether all elements are finite. Waits for the GPU.
 bool are_finite(const std::vector<torch::Tensor>& weights);
 
 }  // namespace lockstep::train

@@ -28,8 +28,8 @@ std::string text_of(int64_t bytes) {
                          const WorkerMemory& there,
                          MemoryPlace place) {
   Error error(ExitCode::Usage,
-              fmt::format("cannot train at ZeRO stage {}: a worker needs {} besides what it keeps "
-                          "for backward",
+              fmt::format("cannot train at ZeRO stage {}: a worker needs {} in addition to its "
+                          "activations",
                           stage,
                           text_of(by_stage.at(static_cast<size_t>(stage)).total())));
   error.fact(fmt::format("rank {} has", rank),
@@ -66,7 +66,7 @@ std::string sum_of(const MemoryNeed& need) {
                            : fmt::format("{} = {}", fmt::join(terms, " + "), text_of(need.total()));
 }
 
-// What the workers of the gang share a GPU or a node by.
+// Identifies the GPU or node whose memory a worker shares with others.
 std::string place_name(const SessionParts& session, MemoryPlace place) {
   const std::string node = std::to_string(session.placement.place.node_rank);
   return place == MemoryPlace::Node ? node : node + " " + device_name(session.device);
@@ -125,26 +125,26 @@ std::vector<std::string> check_memory(SessionParts& session,
     by_stage.at(stage) =
         strategy::zero::memory_need(model, optimizer, zero, session.communicator->size(), ask);
   }
-  int64_t made = 0;  // what the model has already will be used, or given back
+  int64_t made = 0;  // memory of the existing parameters, which is reused or freed
   for (const torch::Tensor& parameter : model.parameters()) {
     made += parameter.numel() * parameter.element_size();
   }
   const int64_t local = std::max(1, session.placement.place.local_world_size);
   const int64_t of_node = cluster::available_memory_bytes() / local;
   const std::optional<int64_t> of_gpu = free_device_bytes(session.device);
-  // All make the same calls below.
+  // All workers must agree on the branch, because both contain collectives.
   torch::Tensor known = torch::full({1}, of_gpu ? 1 : 0, torch::kInt64);
   session.communicator->all_reduce(known, Reduction::Min);
   if (known.item<int64_t>() == 0) {
     return compare_memory(
         by_stage, options.zero.stage, gather(session, of_node + made, MemoryPlace::Node));
   }
-  // Several workers on one GPU: each has taken its model by now, or is about to.
+  // Several workers can share a GPU. Each has already allocated its model, or is about to.
   std::vector<WorkerMemory> workers = gather(session, *of_gpu, MemoryPlace::Gpu);
   for (WorkerMemory& worker : workers) {
     worker.bytes = worker.bytes / worker.sharing + made;
   }
-  std::array<MemoryNeed, 4> elsewhere;  // in main memory
+  std::array<MemoryNeed, 4> elsewhere;  // in host memory
   for (size_t stage = 0; options.zero.offload_optimizer && stage < by_stage.size(); ++stage) {
     elsewhere.at(stage).optimizer = std::exchange(by_stage.at(stage).optimizer, 0);
     elsewhere.at(stage).averages = std::exchange(by_stage.at(stage).averages, 0);

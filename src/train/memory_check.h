@@ -13,21 +13,22 @@ namespace lockstep::train {
 
 enum class MemoryPlace { Node, Gpu };
 
-// What there is for each worker: its node's or its GPU's, shared among the workers there.
+// The memory that is available to a worker: that of its node or GPU, divided by the number of
+// workers that share it.
 struct WorkerMemory {
   int64_t bytes = 0;
   int64_t sharing = 1;
 };
 
-// One line for each group of workers with the same memory: what the chosen stage holds in `place`,
-// against what is there. Throws an Error that names the first worker for whom it does not fit, with
-// the smallest stage that does.
+// Compares the memory that `stage` needs in `place` with the available memory. Returns one line for
+// each group of workers with the same memory. Throws an Error that names the first worker with too
+// little memory and the lowest stage that fits.
 std::vector<std::string> compare_memory(const std::array<strategy::zero::MemoryNeed, 4>& by_stage,
                                         int stage,
                                         const std::vector<WorkerMemory>& workers,
                                         MemoryPlace place = MemoryPlace::Node);
 
-// The same for a model that is about to be trained under -s deepspeed; all workers call it.
+// Like compare_memory(), for a model that -s deepspeed is about to adopt. All workers must call it.
 std::vector<std::string> check_memory(SessionParts& session,
                                       const torch::nn::Module& model,
                                       const torch::optim::Optimizer& optimizer,

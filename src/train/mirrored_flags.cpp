@@ -11,7 +11,7 @@ namespace {
 void refuse_for_others(const Flags& flags, const std::string& asked, const std::string& instead) {
   throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s mirrored", asked))
       .fact("asked", asked, "command line")
-      .fact("strategy", flags.strategy.value_or("none named"), "command line")
+      .fact("strategy", flags.strategy.value_or("not given"), "command line")
       .hint(instead);
 }
 
@@ -22,12 +22,12 @@ void settle_collective(Flags& flags) {
   const bool is_ring = flags.collective == "ring";
   const std::string transport = is_ring ? "gloo" : "nccl";
   if (flags.transport != "auto" && flags.transport != transport) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot take both --collective {} and --transport {}",
-                            flags.collective,
-                            flags.transport))
+    throw Error(
+        ExitCode::Usage,
+        fmt::format(
+            "--collective {} conflicts with --transport {}", flags.collective, flags.transport))
         .fact("--collective " + flags.collective,
-              is_ring ? "gloo, a ring over TCP" : "NCCL, between GPUs",
+              is_ring ? "selects gloo, a ring over TCP" : "selects NCCL, between GPUs",
               "command line")
         .fact("--transport", flags.transport, "command line")
         .hint(fmt::format("--transport {}", flags.transport));
@@ -39,8 +39,8 @@ void settle_collective(Flags& flags) {
 
 void settle_mirrored_flags(Flags& flags) {
   if (flags.replicas < 0) {
-    throw Error(ExitCode::Usage, fmt::format("cannot train with --replicas {}", flags.replicas))
-        .fact("expected", "a whole number of at least 1")
+    throw Error(ExitCode::Usage, fmt::format("--replicas {} is out of range", flags.replicas))
+        .fact("expected", "an integer of at least 1")
         .hint("--replicas 2");
   }
   if (flags.strategy != "mirrored") {
@@ -53,9 +53,9 @@ void settle_mirrored_flags(Flags& flags) {
     if (flags.auto_shard != "data") {
       refuse_for_others(flags,
                         "--auto-shard " + flags.auto_shard,
-                        "-s mirrored; every other strategy has --auto-shard data");
+                        "-s mirrored; all other strategies use --auto-shard data");
     }
-    // --verify-strategies tries mirrored among others, all over one transport.
+    // --verify-strategies includes mirrored and uses one transport for all strategies.
     if (flags.collective != "auto" && !(flags.verify_strategies && !flags.strategy)) {
       refuse_for_others(flags,
                         "--collective " + flags.collective,

@@ -5,8 +5,8 @@
 
 namespace lockstep::train {
 
-// Checks what only -s mirrored takes (--replicas, --auto-shard, --collective), and turns the
-// collective into a transport. Throws an Error that says what cannot stand together.
+// Checks the options of -s mirrored (--replicas, --auto-shard, --collective) and converts
+// --collective to a transport. Throws an Error for options that conflict.
 void settle_mirrored_flags(Flags& flags);
 
 }  // namespace lockstep::train

@@ -12,10 +12,10 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& source) {
   throw Error(ExitCode::Usage,
-              fmt::format("cannot use {}: this program has a loop of its own", what))
+              fmt::format("cannot use {}: this program has a custom training loop", what))
       .fact("asked", what, source)
-      .fact("follows it", "a program that trains with lockstep::Trainer")
-      .hint(fmt::format("leave out {}", what));
+      .fact("supported by", "programs that train with lockstep::Trainer")
+      .hint(fmt::format("omit {}", what));
 }
 
 void require_not_in_file(const deepspeed::Config& file) {
@@ -69,19 +69,19 @@ void warn_of_unused_flags(const SessionParts& session) {
   }
   const auto& file = session.flags.file;
   if (session.flags.recompute && !session.asked_recompute) {
-    log::warn("{} did nothing: this program does not ask Session::recompute()",
+    log::warn("{} had no effect: this program does not call Session::recompute()",
               file && file->recompute.value.value_or(false)
                   ? "activation_checkpointing in " + file->source
                   : "--recompute");
   }
   if (session.flags.precision.value_or("fp32") != "fp32" && !session.asked_precision) {
     const std::string source = precision_source(session.flags);
-    log::warn("{} did nothing: this program does not use Session::in_precision()",
+    log::warn("{} had no effect: this program does not call Session::in_precision()",
               source.empty() ? "--precision " + *session.flags.precision
                              : *session.flags.precision + " in " + source);
   }
   if (file && (file->train_batch_size.value || file->micro_batch_size.value)) {
-    log::warn("the batch sizes in {} did nothing: this program's loop has its own", file->source);
+    log::warn("the batch sizes in {} had no effect: this program sets its own", file->source);
   }
 }
 

@@ -5,11 +5,11 @@
 
 namespace lockstep::train {
 
-// Throws an Error for the first thing that was asked for, by a flag or in ds_config.json, and that
-// the Trainer does: a program with a loop of its own would pass over it in silence.
+// Throws an Error for the first option, on the command line or in ds_config.json, that only the
+// Trainer implements. A program with a custom training loop would silently ignore it.
 void require_no_trainer_flags(const Flags& flags);
 
-// Warns of --precision and --recompute where such a program never looked at them.
+// Logs a warning if --precision or --recompute is given and such a program never queried it.
 void warn_of_unused_flags(const SessionParts& session);
 
 }  // namespace lockstep::train

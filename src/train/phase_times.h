@@ -9,8 +9,8 @@
 
 namespace lockstep::train {
 
-// Where the time of a step goes, as this worker's program sees it: a GPU's own work counts where
-// the program waits for it.
+// Measures how the host spends the time of a step. GPU work counts in the phase in which the host
+// waits for it.
 class PhaseTimes {
  public:
   using Clock = std::chrono::steady_clock;
@@ -18,28 +18,29 @@ class PhaseTimes {
   enum Phase { Data, ForwardBackward, Step, Exchange, Checkpoint };
   static constexpr size_t kPhases = 5;
 
-  // From here on time belongs to `phase`.
+  // Ends the current phase, if any, and starts `phase`.
   void enter(Phase phase) { turn(static_cast<int>(phase)); }
 
-  // From here on it belongs to none.
+  // Ends the current phase.
   void leave() { turn(-1); }
 
-  // Seconds spent in a phase since the last call for it.
+  // Returns the seconds spent in a phase since the last call for this phase.
   double take_seconds(Phase phase) {
     return std::exchange(untold_[static_cast<size_t>(phase)], {}).count();
   }
 
-  // Of the time of `from` told by take_seconds(), this much was waiting for other workers.
+  // Moves `time` from the phase `from` to Exchange: it was spent waiting for other workers. Affects
+  // take_seconds() only.
   void count_exchange(Phase from, Clock::duration time) {
     untold_[static_cast<size_t>(from)] -= time;
     untold_[Exchange] += time;
   }
 
-  // Time that was spent elsewhere than between enter() and leave().
+  // Adds time that was not spent between enter() and leave().
   void add(Phase phase, Clock::duration time) { untold_[static_cast<size_t>(phase)] += time; }
 
-  // "data 0.10 ms, forward and backward 3.20 ms, step 0.40 ms": means of a step since the last
-  // call; `steps` went by since.
+  // Returns the mean times per step since the last call, during which `steps` steps were completed:
+  // "data 0.10 ms, forward and backward 3.20 ms, step 0.40 ms".
   std::string take(int64_t steps);
 
  private:

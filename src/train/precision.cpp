@@ -10,7 +10,8 @@
 namespace lockstep::train {
 namespace {
 
-// What every network needs; a libtorch without kernels of this type throws.
+// Runs a convolution and a linear layer forward and backward. Throws if this libtorch has no
+// kernels of this type: an attempt is more reliable than a table of versions.
 void try_out(torch::Device device, torch::ScalarType type) {
   const models::AutocastScope scope(device.type(), type);
   const auto options = torch::device(device);
@@ -20,18 +21,19 @@ void try_out(torch::Device device, torch::ScalarType type) {
   torch::relu(torch::linear(image.view({2, 2}), weight)).sum().backward();
 }
 
-// The first reason why not; empty if it can.
+// Returns why `type` is not supported on `device`; empty if it is.
 std::string reason_against(torch::Device device, torch::ScalarType type) {
   try {
     try_out(device, type);
     return "";
   } catch (const std::exception& fault) {
-    // libtorch 1.13 puts a stack trace behind the first line.
+    // libtorch 1.13 appends a stack trace to the first line.
     return split(fault.what(), '\n').front();
   }
 }
 
-// oneDNN has kernels of this type for some processors only, where libtorch's own do without it.
+// oneDNN supports 16-bit types only on some processors; the kernels of libtorch support them on
+// all. Leaves oneDNN disabled if that helps.
 std::string reason_against_without_onednn(torch::Device device, torch::ScalarType type) {
   at::globalContext().setUserEnabledMkldnn(false);
   std::string reason = reason_against(device, type);

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-// How far training is, in the words of a person.
+// The values of a progress line.
 struct ProgressView {
   int64_t epoch = 0;  // from 1
   int64_t epochs = 0;
@@ -20,18 +20,18 @@ struct ProgressView {
   int64_t steps_per_epoch = 0;
   double loss = 0;
   std::optional<double> accuracy;
-  double samples_per_second = 0;  // 0: nobody knows yet, nor how long it takes
+  double samples_per_second = 0;  // 0: unknown, and so is seconds_left
   double seconds_left = 0;
 };
 
-// The bar: "epoch 1/2 [====>     ]  47 %  loss 0.1234  accuracy 96.3 %  ..."; at most `columns`.
+// Returns "epoch 1/2 [====>     ]  47 %  loss 0.1234  accuracy 96.3 %  ...", cut to `columns`.
 std::string format_bar(const ProgressView& view, int columns);
 
-// The same without a bar.
+// Returns the same values without a bar.
 std::string format_line(const ProgressView& view);
 
-// "76.10 %, top-5 92.95 %"; the latter where there are more than five classes. The accuracy is
-// known.
+// Returns "76.10 %, top-5 92.95 %"; the second part only with more than five classes. Requires
+// evaluation.accuracy.
 std::string format_accuracy(const Evaluation& evaluation);
 
 // One row of the final table.
@@ -45,21 +45,22 @@ struct EpochSummary {
 
 std::string format_table(const std::vector<EpochSummary>& epochs);
 
-// "4 100"; "0.4"; "-" where there is no rate yet, as after one step.
+// Returns "4 100", "0.4", or "-" if there is no rate yet, as after one step.
 std::string format_rate(double per_second);
 
-// "4 100 samples/s, 938 steps in 14.2 s".
+// Returns "4 100 samples/s, 938 steps in 14.2 s".
 std::string format_speed(double samples_per_second, int64_t steps, double seconds);
 
-// Tells a person how training goes, on rank 0: a bar where a terminal shows it, else one line per
-// interval. A bar ends in a carriage return; the agent shows the newest such line at the bottom.
+// Prints the progress of the training on rank 0: a bar if the output is a terminal, otherwise one
+// line per interval. A bar ends with a carriage return; the agent displays the latest such line at
+// the bottom of the terminal.
 class Progress {
  public:
   Progress(const SessionParts& session, double seconds_between_lines);
 
   void update(const ProgressView& view);
 
-  // A line that stays.
+  // Prints a line that stays visible.
   void say(const std::string& line);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{3};
 
-// Lets replicas begin one after the other, and knows how they ended.
+// Starts the replicas one after the other and records how they ended.
 class Turns {
  public:
   explicit Turns(int count) : count_(count) {}
@@ -25,11 +25,12 @@ class Turns {
     std::unique_lock lock(mutex_);
     news_.wait(lock, [&] { return turn_ >= number || failure_ != nullptr; });
     if (failure_ != nullptr) {
-      throw Error(ExitCode::TryAgain, "cannot begin: another replica of this process has failed");
+      throw Error(ExitCode::TryAgain,
+                  "cannot start this replica: another replica of this process has failed");
     }
   }
 
-  // Replica `number` waits for the others, or has ended: the next may begin.
+  // Replica `number` waits for the others or has ended: the next one can start.
   void pass_on(int number) {
     const std::lock_guard lock(mutex_);
     turn_ = std::max(turn_, number + 1);
@@ -45,7 +46,8 @@ class Turns {
     news_.notify_all();
   }
 
-  // The first failure, if there was one and the others did not end soon after it.
+  // Returns the first failure if not all replicas have ended kPatience after it: at least one is
+  // stuck in a collective. Returns null if all ended or a stop was requested.
   std::exception_ptr wait_for_stuck(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     news_.wait(lock, stop, [&] { return failure_ != nullptr || ended_ == count_; });
@@ -67,7 +69,8 @@ class Turns {
   int ended_ = 0;
 };
 
-// Hands each call on; the first one after arm() lets the next replica begin.
+// Forwards each call to `comm`. The first call after arm() lets the next replica start, because
+// this one is about to wait for it.
 class Gate final : public Communicator {
  public:
   Gate(Communicator& comm, std::function<void()> at_first_call)
@@ -118,7 +121,7 @@ class Gate final : public Communicator {
   std::atomic<bool> armed_ = false;
 };
 
-// Rank = process * count + number, and the same for local ranks.
+// rank = rank of the process * count + number; likewise for local ranks.
 cluster::Placement place_of(cluster::Placement placement, int number, int count) {
   contract::WorkerPlace& place = placement.place;
   place.rank = place.rank * count + number;
@@ -185,7 +188,7 @@ void run_replicas(int count,
       }
     });
   } catch (...) {
-    // The gang's own first may be one that follows from it.
+    // The exception of run_thread_gang() may be a consequence of the first failure.
     std::rethrow_exception(turns.failure());
   }
 }

@@ -10,23 +10,25 @@
 
 namespace lockstep::train {
 
-// How many replicas of the program's body this process runs: --replicas, else under -s mirrored
-// one for each GPU if it has several for itself, else one.
+// Returns the number of replicas of the program's body in this process: --replicas; otherwise,
+// under -s mirrored, one per GPU if this process is the only worker of its node; otherwise one.
 int choose_replicas(const Flags& flags, const contract::WorkerPlace& place);
 
-// What one replica gets: its place in the whole gang, its channel to it, and a call to make when it
-// is ready to run the program's own code.
+// The arguments of one replica: its rank among all replicas of all processes, its process group,
+// and a function to call before it runs the code of the program.
 struct Replica {
   cluster::Placement placement;
   Communicator& communicator;
-  // Returns when it is this replica's turn. Replicas share libtorch's random numbers, so they begin
-  // one after the other: each when the one before waits in its first collective, or has ended.
+  // Blocks until it is the turn of this replica. Replicas share the random number generator of
+  // libtorch and must create identical weights. They therefore start one after the other: each one
+  // when the previous one waits in its first collective, or has ended.
   std::function<void()> wait_for_turn;
 };
 
-// Runs `body` once for each of `count` replicas, on threads. `outer` joins the processes; null if
-// this is the only one. Rethrows the first exception when all have ended; if one cannot end because
-// it waits for another process, calls `leave` with it instead, which must not return.
+// Runs `body` on `count` threads, once per replica. `outer` is the process group of the processes,
+// or null if there is only one process. Rethrows the first exception when all replicas have ended.
+// If a replica cannot end because it waits for another process, calls `leave` with the exception
+// instead; `leave` must not return.
 void run_replicas(int count,
                   const cluster::Placement& placement,
                   Communicator* outer,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what was typed to what is done.
+// Combines the command line with the options of the program.
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -26,9 +26,9 @@ void resolve_exchange(StrategyOptions& options, const Flags& flags) {
     const char* flag = flags.powersgd_rank ? "--powersgd-rank" : "--powersgd-start";
     throw Error(ExitCode::Usage, fmt::format("cannot use {} without --compression powersgd", flag))
         .fact("asked",
-              flags.compression ? "--compression " + *flags.compression : "no --compression",
+              flags.compression ? "--compression " + *flags.compression : "--compression not given",
               "command line")
-        .hint(fmt::format("--compression powersgd, or without {}", flag));
+        .hint(fmt::format("--compression powersgd, or omit {}", flag));
   }
   options.powersgd_rank = flags.powersgd_rank.value_or(options.powersgd_rank);
   options.powersgd_start = flags.powersgd_start.value_or(options.powersgd_start);
@@ -37,7 +37,7 @@ void resolve_exchange(StrategyOptions& options, const Flags& flags) {
   }
 }
 
-// The first flag that only -s horovod understands, as it was typed.
+// Returns the first given option that only -s horovod supports.
 std::optional<std::string> find_horovod_flag(const HorovodFlags& flags) {
   const std::pair<bool, const char*> given[] = {
       {flags.reduction.has_value(), "--reduction"},
@@ -57,8 +57,8 @@ std::optional<std::string> find_horovod_flag(const HorovodFlags& flags) {
   return std::nullopt;
 }
 
-// 16 bits are those of the parameters themselves under -s deepspeed, with float32 copies in the
-// optimizer.
+// Under -s deepspeed, the parameters themselves have the 16-bit type, and the optimizer keeps
+// float32 master weights.
 void resolve_parameter_type(ZeroOptions& zero, const std::string& precision) {
   if (precision == "bf16" || precision == "fp16") {
     zero.parameter_type = precision == "bf16" ? torch::kBFloat16 : torch::kHalf;
@@ -70,14 +70,14 @@ void resolve_zero(StrategyOptions& options, const Flags& flags) {
   if (flags.zero_stage && flags.strategy != "deepspeed" && !flags.verify_strategies) {
     throw Error(ExitCode::Usage, "cannot use --zero-stage without -s deepspeed")
         .fact("asked",
-              flags.strategy ? fmt::format("-s {}", *flags.strategy) : "no -s",
+              flags.strategy ? fmt::format("-s {}", *flags.strategy) : "-s not given",
               "command line")
-        .hint("-s deepspeed, or without --zero-stage");
+        .hint("-s deepspeed, or omit --zero-stage");
   }
   zero.stage = flags.zero_stage.value_or(zero.stage);
   if (zero.stage < 0 || zero.stage > 3) {
-    throw Error(ExitCode::Usage, fmt::format("cannot train with ZeRO stage {}", zero.stage))
-        .fact("there are", "0, 1, 2, 3")
+    throw Error(ExitCode::Usage, fmt::format("--zero-stage {} is out of range", zero.stage))
+        .fact("expected", "0, 1, 2, 3")
         .hint("--zero-stage 2");
   }
   if (flags.bucket_mb) {
@@ -86,18 +86,18 @@ void resolve_zero(StrategyOptions& options, const Flags& flags) {
   resolve_parameter_type(zero, flags.precision.value_or(""));
 }
 
-// "12h" in seconds.
+// Converts "12h" to seconds.
 int64_t parse_age(const std::string& text) {
   constexpr std::pair<char, int64_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
   const std::optional<int64_t> number =
       text.empty() ? std::nullopt : find_integer(std::string_view(text).substr(0, text.size() - 1));
   for (const auto& [letter, seconds] : kUnits) {
-    // Ten thousand years are enough, and do not overflow.
+    // The limit, ten thousand years in days, avoids an overflow.
     if (number && *number > 0 && *number < 3'650'000 && text.back() == letter) {
       return *number * seconds;
     }
   }
-  throw Error(ExitCode::Usage, fmt::format("cannot use --keep-for \"{}\": it is no time", text))
+  throw Error(ExitCode::Usage, fmt::format("--keep-for \"{}\" is not a duration", text))
       .fact("asked", "--keep-for " + text, "command line")
       .hint("--keep-for 90s, 30m, 12h or 7d");
 }
@@ -108,9 +108,8 @@ int parse_threads(const std::string& text) {
   }
   const std::optional<int64_t> number = find_integer(text);
   if (!number || *number > 4096) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot make batches with --loader-threads \"{}\"", text))
-        .fact("wanted", "a number of threads up to 4096, 0 for none, or auto")
+    throw Error(ExitCode::Usage, fmt::format("--loader-threads \"{}\" is not a valid value", text))
+        .fact("expected", "a number of threads up to 4096, 0 for none, or auto")
         .hint("--loader-threads auto");
   }
   require_count("--loader-threads", *number, 0, 4);
@@ -118,21 +117,21 @@ int parse_threads(const std::string& text) {
 }
 
 void refuse_both(const char* one, const std::string& other) {
-  throw Error(ExitCode::Usage, fmt::format("cannot take both {} and {}", one, other)).hint(one);
+  throw Error(ExitCode::Usage, fmt::format("{} conflicts with {}", one, other)).hint(one);
 }
 
-// Horovod's variables, and the flags over them.
+// Applies Horovod's variables, then the command line.
 void resolve_horovod(StrategyOptions& options, const Flags& flags, const os::Environment& given) {
   const HorovodFlags& horovod = flags.horovod;
-  // --verify-strategies tries horovod among others.
+  // --verify-strategies without -s includes horovod.
   const bool tries_all = flags.verify_strategies && !flags.strategy;
   if (flags.strategy != "horovod" && !tries_all) {
     if (const auto flag = find_horovod_flag(horovod)) {
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s horovod", *flag))
           .fact("asked",
-                flags.strategy ? fmt::format("-s {}", *flags.strategy) : "no -s",
+                flags.strategy ? fmt::format("-s {}", *flags.strategy) : "-s not given",
                 "command line")
-          .hint(fmt::format("-s horovod, or without {}", *flag));
+          .hint(fmt::format("-s horovod, or omit {}", *flag));
     }
     return;
   }
@@ -181,7 +180,7 @@ TrainerOptions resolve(TrainerOptions options,
     }
   };
   if (flags.global_batch && flags.batch_size) {
-    throw Error(ExitCode::Usage, "cannot take both --global-batch and --batch-size")
+    throw Error(ExitCode::Usage, "--global-batch conflicts with --batch-size")
         .fact("--global-batch", std::to_string(*flags.global_batch), "command line")
         .fact("--batch-size", fmt::format("{} per worker", *flags.batch_size), "command line")
         .hint(fmt::format("--global-batch {}", *flags.global_batch));
@@ -234,8 +233,8 @@ TrainerOptions resolve(TrainerOptions options,
   require_choice("--precision", options.precision, {"fp32", "bf16", "fp16"});
   LossScaler(options.loss_scale, options.precision, options.loss_scaling);
   if (!(options.ema >= 0 && options.ema < 1)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot average weights with --ema {}", options.ema))
-        .fact("wanted", "a decay from 0 (none) to below 1")
+    throw Error(ExitCode::Usage, fmt::format("--ema {} is out of range", options.ema))
+        .fact("expected", "a decay from 0 (no average) to below 1")
         .hint("--ema 0.999");
   }
   require_choice("--schedule", options.schedule, {"constant", "step", "cosine"});
@@ -244,16 +243,17 @@ TrainerOptions resolve(TrainerOptions options,
   require_count("--global-batch", options.global_batch, 1);
   require_count("--accumulate", options.accumulate, 1);
   require_count("--warmup", options.warmup_steps, 0);
-  // The program may say -1: never. A user has flags for that.
+  // -1 (never) is allowed only in the options of the program; users have --no-validation and
+  // --no-checkpoint.
   require_count("--validate-every", options.validate_every, flags.validate_every ? 1 : -1, 100);
   require_count(
       "--checkpoint-every", options.checkpoint_every, flags.checkpoint_every ? 1 : -1, 100);
   require_count("--keep", options.keep_checkpoints, 1, 3);
-  // A program may say -1: by the granted cores. A user has a word for that.
+  // -1 (from the allocated cores) is allowed only in the options of the program; users have "auto".
   require_count("--loader-threads", options.loader_threads, -1, 4);
   if (options.global_batch < world_size * options.accumulate) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot share {} samples among {} workers x {} micro-batches",
+                fmt::format("cannot split {} samples among {} workers x {} micro-batches",
                             options.global_batch,
                             world_size,
                             options.accumulate))

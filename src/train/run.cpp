@@ -60,7 +60,8 @@ torch::Device choose_device(const std::string& wanted, int local_rank) {
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(local_rank % count)};
 }
 
-// The launcher's, the flag's, or one of our own that all workers share.
+// --run-dir, otherwise the directory of the launcher, otherwise a new one that rank 0 selects for
+// all workers.
 std::filesystem::path choose_run_dir(const SessionParts& parts, const std::string& program) {
   std::string directory = parts.flags.run_dir.value_or(parts.placement.place.run_directory);
   if (directory.empty() && parts.communicator->rank() == 0) {
@@ -81,22 +82,22 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
     parts.terminal_columns = os::find_terminal_columns(1);
     parts.is_terminal_ours = parts.terminal_columns.has_value();
   } else if (parts.placement.place.world_size > 1) {
-    // The launcher puts "[0]: " before each line.
+    // The launcher prefixes each line with "[0]: ".
     parts.terminal_columns = std::max(20, *parts.terminal_columns - 5);
   }
 }
 
-// What every Session of this process is made from.
+// Values that all Sessions of this process share.
 struct Start {
   train::Flags flags;
   train::GangChoice gang;
   train::StopRequest& stop;
-  std::unique_ptr<comm::StallWatch>& watch;  // outlives the sessions, to explain their end
+  std::unique_ptr<comm::StallWatch>& watch;  // outlives the sessions, to explain their failure
   std::string program;
   int replicas = 1;
 };
 
-// `device`: that this worker trains on.
+// Joins the process group. `device` is the device on which this worker trains.
 std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) {
   comm::JoinOptions options = start.gang.join;
   options.device = device;
@@ -106,18 +107,19 @@ std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) 
   return std::move(joined.communicator);
 }
 
-// Here and not where a strategy is made: --verify-strategies makes many.
+// Called once per process and not for each strategy, because --verify-strategies creates many.
 void warn_of_ignored_variables(const train::Flags& flags, const os::Environment& environment) {
   if (flags.strategy != "horovod" && !flags.verify_strategies) {
     return;
   }
   const auto ignored = strategy::horovod::ignored_variables(environment);
   if (!ignored.empty()) {
-    log::warn("these variables of Horovod's mean nothing here: {}", join(ignored, ", "));
+    log::warn("ignoring these Horovod variables: {}", join(ignored, ", "));
   }
 }
 
-// `gang`: the replica's; null: joins the gang.
+// `gang` is the process group of a replica. If it is null, the function joins the process group of
+// the run.
 std::unique_ptr<SessionParts> open_session(const Start& start,
                                            const cluster::Placement& placement,
                                            Communicator* gang = nullptr) {
@@ -131,7 +133,7 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
       train::set_defaults(environment, placement.place.local_world_size);
   parts->device = choose_device(parts->flags.device, placement.place.local_rank);
   if (parts->device.is_cuda()) {
-    // Kernels and libraries go by what is current on the thread.
+    // Kernels and libraries use the current device of the thread.
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(parts->device);
   }
   if (gang == nullptr) {
@@ -149,17 +151,19 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
   if (parts->communicator->rank() == 0) {
     log::info("{}", defaults.text());
     if (defaults.is_blas_slow) {
-      log::warn("{} is linked, up to 8x slower: apt-get install libopenblas0-pthread",
+      log::warn("{} is linked, which is up to 8x slower: apt-get install libopenblas0-pthread",
                 defaults.blas);
     }
     warn_of_ignored_variables(parts->flags, environment);
   }
-  // The same weights on every worker from the beginning; training draws its own numbers later.
+  // The same seed on every worker, so that all create the same initial weights. Training seeds each
+  // rank differently later (seed_worker).
   torch::manual_seed(parts->flags.seed.value_or(1));
   return parts;
 }
 
-// What the other workers' calls tell of a failure, if it came of one that did not match theirs.
+// Returns an explanation of a failure if the calls of this worker did not match those of the
+// others.
 std::optional<comm::Explanation> explain(const std::unique_ptr<comm::StallWatch>& watch) {
   return watch == nullptr ? std::nullopt : watch->explain();
 }
@@ -170,20 +174,22 @@ int finish(const comm::Explanation& known) {
     fmt::print(stderr, "lockstep: error: {}\n", known.error.what());
     std::fflush(stderr);
   } else {
-    // Another worker says it; if the launcher ends this one meanwhile, the better.
+    // Another worker reports the failure. Waiting gives the launcher time to stop this worker, so
+    // that only one message appears.
     std::this_thread::sleep_for(std::chrono::seconds(2));
   }
   return static_cast<int>(known.error.code());
 }
 
-// Says why this worker ends. When a launcher watches, a failure that all workers share is rank 0's
-// to tell, and one that follows from another's is nobody's: the others wait to be stopped, which
-// ends them on the spot, and speak only if that does not happen.
+// Reports why this worker ends. Under a launcher, one failure usually ends all workers, and the
+// user should see one message. Rank 0 reports a failure that is its own immediately. All others,
+// and those that lost a peer (TryAgain), wait first: the launcher normally stops them in this time.
+// They report the failure only if it does not.
 void report(const Error& fault, const cluster::Placement& placement) {
   const bool is_watched = placement.origin != cluster::Origin::Alone;
   const bool speaks_first = placement.place.rank == 0 && fault.code() != ExitCode::TryAgain;
   if (is_watched && !speaks_first) {
-    // mpirun and srun take their time to end the others.
+    // mpirun and srun need more time to stop the other workers.
     const bool is_ours = placement.origin == cluster::Origin::Launcher;
     std::this_thread::sleep_for(std::chrono::milliseconds(is_ours ? 1500 : 5000));
   }
@@ -199,7 +205,7 @@ int finish(const train::Stopped& news, const cluster::Placement& placement) {
   return static_cast<int>(news.code());
 }
 
-// The end of a process that has failed.
+// Reports the exception that ended this process and returns the exit code.
 int finish(const std::exception_ptr& failure,
            const cluster::Placement& placement,
            const std::unique_ptr<comm::StallWatch>& watch) {
@@ -218,7 +224,7 @@ int finish(const std::exception_ptr& failure,
       return finish(*known);
     }
     const std::string text = fault.what();
-    const Error wrapped = Error(ExitCode::Bug, "cannot go on: an exception left the program")
+    const Error wrapped = Error(ExitCode::Bug, "uncaught exception in the program")
                               .fact("reason", text.substr(0, text.find('\n')));
     report(wrapped, placement);
     return static_cast<int>(ExitCode::Bug);
@@ -231,27 +237,29 @@ void run_body(Session& session, const std::function<void(Session&)>& body) {
     train::throw_not_verified();
   }
   train::warn_of_unused_flags(session.parts());
-  // Rank 0 serves the store that the others may still read.
+  // Rank 0 hosts the store, which other ranks may still read.
   session.communicator().barrier(comm::kEndOfProgram);
   std::fflush(stdout);
 }
 
-// Several replicas of the program's body in this process, each with a Session of its own. They end
-// together when they are stopped: news is then no failure to any of them.
+// Runs several replicas of the program's body in this process, each with its own Session. A stop
+// request ends all replicas in the same step. Stopped must not count as a failure of one replica,
+// which would abort the others; it is rethrown when all have ended.
 void run_replicas(Start start, const std::function<void(Session&)>& body) {
   if (start.flags.verify_strategies) {
     train::require_exact_flags(start.flags);
   }
   if (start.flags.convolution == "auto") {
-    // The choice is one for the whole process, and replicas would disturb each other's timing.
+    // The setting is global to the process, and replicas would disturb each other's measurement.
     start.flags.convolution = "im2col";
   }
   if (start.gang.join.transport == "nccl") {
-    throw Error(ExitCode::Usage, "cannot use NCCL between replicas: they add up in main memory")
+    throw Error(ExitCode::Usage,
+                "cannot use NCCL between replicas: they reduce gradients in host memory")
         .fact("replicas", std::to_string(start.replicas), "in this process")
-        .hint("--replicas 1, and lockstep run with a worker for each GPU; or --collective auto");
+        .hint("--replicas 1, and lockstep run with one worker per GPU; or --collective auto");
   }
-  // So do their processes.
+  // Processes with replicas communicate through host memory as well.
   const std::unique_ptr<Communicator> outer = connect(start, torch::kCPU);
   const cluster::Placement& placement = start.gang.placement;
   std::mutex mutex;

@@ -10,28 +10,29 @@
 
 namespace lockstep::train {
 
-// Waits until what was queued on a GPU before `event` was recorded is done. Nothing that was queued
-// later is waited for. libtorch 1.13 can only be asked whether it is.
+// Waits until the GPU has completed all work that was queued before `event` was recorded; later
+// work is not waited for. It polls because c10::Event has no blocking wait in libtorch 1.13.
 inline void wait_for(const c10::Event& event) {
   while (!event.query()) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
 
-// Now, on the stream that is current.
+// Records an event on the current stream.
 inline c10::Event record_event(torch::Device device) {
   c10::Event event(device.type());
   event.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   return event;
 }
 
-// The host queues steps faster than a GPU does them, and each holds its batch: it stays a few
-// ahead, so that the GPU never waits, and no more, so that memory is enough.
+// Limits how far the host runs ahead of the GPU. The host queues steps faster than the GPU executes
+// them, and each queued step holds the memory of its batch. A lead of a few steps keeps the GPU
+// busy; more would only increase memory.
 class RunAhead {
  public:
   explicit RunAhead(torch::Device device) : device_(device) {}
 
-  // After each step.
+  // Call after each step. Blocks while more than kSteps steps are queued.
   void step() {
     constexpr size_t kSteps = 8;
     ends_.push_back(record_event(device_));

@@ -38,8 +38,7 @@ std::optional<double> SessionParts::seconds_since_command() const {
 }
 
 void throw_not_verified() {
-  throw Error(ExitCode::Usage,
-              "cannot verify strategies: this program does not train by Trainer::fit")
+  throw Error(ExitCode::Usage, "cannot verify strategies: this program does not use Trainer::fit")
       .fact("asked", "--verify-strategies", "command line")
       .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
 }
@@ -84,7 +83,7 @@ const std::string& Session::option(std::string_view name) const {
 
 namespace {
 
-// A number that is finite, and nothing else.
+// Parses a finite number without trailing characters.
 std::optional<double> find_finite(std::string_view text) {
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -92,7 +91,7 @@ std::optional<double> find_finite(std::string_view text) {
   return is_all && std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-// "from 0 to 1", as far as there are limits.
+// Returns " from 0 to 1", without the limits that are those of the type.
 template <typename Number>
 std::string describe_range(Number least, Number most) {
   const std::string from =
@@ -102,9 +101,9 @@ std::string describe_range(Number least, Number most) {
   return from + to;
 }
 
-// `wanted`: "number from 0 to 1".
+// `wanted` is, for example, "number from 0 to 1".
 [[noreturn]] void refuse(std::string_view name, std::string_view text, const std::string& wanted) {
-  throw Error(ExitCode::Usage, fmt::format("cannot use {} '{}': it is no {}", name, text, wanted))
+  throw Error(ExitCode::Usage, fmt::format("{} '{}' is not a {}", name, text, wanted))
       .fact("asked", fmt::format("{} {}", name, text), "command line")
       .hint(fmt::format("{} with a {}", name, wanted));
 }
@@ -129,7 +128,7 @@ int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most
 
 namespace {
 
-// What the flags, and a file, make of the program's own choice.
+// Returns the options of the program, overridden by ds_config.json and the command line.
 OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
   const train::Flags& flags = session.flags();
   const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
@@ -138,21 +137,21 @@ OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
       log::info("{}", decision);
     }
   }
-  // DeepSpeed's Adam is AdamW, whatever the flag calls it.
+  // An optimizer in the file has already been resolved: DeepSpeed's "Adam" can mean AdamW.
   if (!flags.file || !flags.file->optimizer) {
     otherwise.name = flags.optimizer.value_or(otherwise.name);
   }
   if (flags.momentum && otherwise.name != "sgd") {
     throw Error(ExitCode::Usage, fmt::format("cannot use --momentum with {}", otherwise.name))
         .fact("asked", fmt::format("--momentum {:g}", *flags.momentum), "command line")
-        .hint("leave out --momentum, or --optimizer sgd");
+        .hint("omit --momentum, or --optimizer sgd");
   }
   otherwise.lr = flags.lr.value_or(otherwise.lr);
   otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
   otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);
   const double factor = lr_factor(parse_lr_scaling(flags.scale_lr), session.world_size());
   if (factor != 1 && session.rank() == 0) {
-    log::info("learning rate {} x {:.4g} ({} in {} workers) = {:.4g}",
+    log::info("learning rate {} x {:.4g} (--scale-lr {}, {} workers) = {:.4g}",
               otherwise.lr,
               factor,
               flags.scale_lr,

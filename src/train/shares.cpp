@@ -6,8 +6,8 @@
 namespace lockstep::train {
 namespace {
 
-// TensorFlow's policies; the first of its names is data here, which gives the same training as
-// every other strategy.
+// The AutoShardPolicy of TensorFlow. The default is "data", which gives the same training as all
+// other strategies; TensorFlow's default is "auto".
 Sharding choose_sharding(const std::string& policy,
                          const std::vector<int64_t>& files,
                          int workers) {
@@ -39,8 +39,7 @@ std::string describe_shares(const DistributedSampler& sampler,
                             const TrainerOptions& options,
                             int64_t samples) {
   if (sampler.sharding() != Sharding::Data) {
-    return sampler.sharding() == Sharding::File ? "whole files to each worker"
-                                                : "all samples to each worker";
+    return sampler.sharding() == Sharding::File ? "sharded by file" : "no sharding";
   }
   const int64_t taken = sampler.steps() * options.global_batch;
   return options.tail == Tail::Drop ? fmt::format("{} samples dropped", samples - taken)

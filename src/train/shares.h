@@ -10,12 +10,12 @@
 
 namespace lockstep::train {
 
-// How this worker's samples are chosen.
+// Returns the options of the sampler of this worker.
 SamplerOptions sampler_options(const SessionParts& session,
                                const TrainerOptions& options,
                                const DatasetPtr& train);
 
-// "96 samples dropped", or how samples are shared out otherwise.
+// Describes the distribution of samples: "96 samples dropped", "sharded by file".
 std::string describe_shares(const DistributedSampler& sampler,
                             const TrainerOptions& options,
                             int64_t samples);

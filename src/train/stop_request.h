@@ -10,11 +10,14 @@
 
 namespace lockstep::train {
 
-// What SIGTERM and SIGINT mean to a worker. In training they are remembered, and the gang ends at a
-// step; at any other time (joining the gang, reading data, waiting after an error) they end the
-// process at once, as they would without us.
+// Handles SIGTERM and SIGINT in a worker. During training (while a Patience exists) a signal is
+// only recorded, and all workers stop after the same step. At any other time, such as joining the
+// process group, reading data or waiting after an error, a signal ends the process immediately, as
+// it does by default.
 //
-// Made before the first thread. Any thread may ask.
+// The signals are blocked in all threads and read from a signalfd by a thread, so that no code runs
+// in a signal handler. Create the object before the first thread: threads inherit the signal mask.
+// find_signal() is thread-safe.
 class StopRequest {
  public:
   StopRequest();
@@ -22,10 +25,10 @@ class StopRequest {
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
-  // The signal that asked this process to end, if one has come while it was remembered.
+  // The last recorded signal, if there is one.
   std::optional<int> find_signal() const;
 
-  // While one lives, signals are remembered.
+  // While at least one exists, signals are recorded instead of ending the process.
   class Patience {
    public:
     explicit Patience(StopRequest* request);
@@ -43,7 +46,7 @@ class StopRequest {
   os::SignalFd signals_;
   os::OlderThreads older_threads_;
   os::Pipe end_;                   // closed to end the thread
-  std::atomic<int> patience_ = 0;  // how many live; replicas of one process have one each
+  std::atomic<int> patience_ = 0;  // number of Patience objects; one per replica
   std::atomic<int> signal_ = 0;
   std::jthread thread_;
 };

@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-// Training was asked to end and did so at the end of a step; nothing is lost. Leaves through run()
-// like an Error, but it is news, not a fault.
+// Thrown when training has stopped after a step because of a signal. No work is lost. It reaches
+// run() like an Error but is reported as information.
 class Stopped : public Error {
  public:
   Stopped(int signal, std::string_view sentence)

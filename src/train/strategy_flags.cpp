@@ -12,12 +12,12 @@
 namespace lockstep::train {
 namespace {
 
-// A flag that only some strategies listen to.
+// An option that only some strategies support.
 struct Limited {
   bool is_given;
-  std::string asked;  // as it was typed
+  std::string asked;  // as given on the command line
   std::vector<std::string> listeners;
-  std::string instead;  // where another strategy has a flag of its own for it; empty: none
+  std::string instead;  // the equivalent option of the selected strategy; empty: none
 };
 
 std::vector<Limited> limited_flags(const Flags& flags) {
@@ -37,16 +37,16 @@ std::vector<Limited> limited_flags(const Flags& flags) {
 
 const char* reason(const std::string& strategy, const std::string& asked) {
   if (strategy == "single") {
-    return "one worker sends nothing";
+    return "a single worker does not exchange gradients";
   }
   if (asked.starts_with("--compression")) {
-    return "\"communication_data_type\" in ds_config.json says how gradients travel";
+    return "\"communication_data_type\" in ds_config.json selects the type of gradients";
   }
   if (asked == "--no-overlap") {
-    return "it never sends during backward";
+    return "it never exchanges gradients during backward";
   }
-  return asked.starts_with("--bucket-mb") ? "it has a fusion buffer"
-                                          : "it finds out by itself in every step";
+  return asked.starts_with("--bucket-mb") ? "it uses a fusion buffer"
+                                          : "it detects unused parameters in every step";
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ void require_strategy_flags(const Flags& flags) {
   if (!flags.strategy) {
     return;
   }
-  // -s single beside --verify-strategies has a message of its own.
+  // -s single with --verify-strategies has its own message.
   if (flags.verify_strategies && flags.strategy == "single") {
     return;
   }
@@ -72,8 +72,8 @@ void require_strategy_flags(const Flags& flags) {
                             *flags.strategy,
                             reason(*flags.strategy, each.asked)))
         .fact("asked", fmt::format("-s {} {}", *flags.strategy, each.asked), "command line")
-        .fact("it is for", "-s " + join(each.listeners, ", -s "))
-        .hint(each.instead.empty() ? fmt::format("the same without {}", bare) : each.instead);
+        .fact("supported by", "-s " + join(each.listeners, ", -s "))
+        .hint(each.instead.empty() ? fmt::format("omit {}", bare) : each.instead);
   }
 }
 

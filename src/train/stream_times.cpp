@@ -6,7 +6,7 @@
 namespace lockstep::train {
 namespace {
 
-// Marks take a GPU some microseconds a step.
+// A mark costs the GPU some microseconds. Steps shorter than this are sampled.
 constexpr std::chrono::milliseconds kLeastBetween{2};
 
 }  // namespace

@@ -7,14 +7,15 @@
 
 namespace lockstep::train {
 
-// After how many steps the gang talks again, so that it does about four times a second. Steps come
-// in bursts where the host runs ahead of a GPU or waits for batches, so a second of them counts,
-// and the number grows by twofold at most.
+// Determines the number of steps until the next status exchange, so that there are about four per
+// second. The host completes steps in bursts if it runs ahead of a GPU or waits for batches. The
+// pace is therefore the mean over the last second, and the number of steps at most doubles each
+// time.
 class TalkPace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // After a talk behind `step`; at least 1.
+  // Call after a status exchange that followed `step`. Returns at least 1.
   int64_t next(Clock::time_point now, int64_t step);
 
  private:
@@ -23,7 +24,7 @@ class TalkPace {
     int64_t step;
   };
 
-  std::deque<Talk> talks_;  // of the last second, and one before
+  std::deque<Talk> talks_;  // of the last second, and the one before
   int64_t steps_ = 0;
 };
 

@@ -20,7 +20,7 @@ namespace lockstep {
 
 namespace {
 
-// What the file leaves open, and what it means where one would not expect it.
+// Logs the remarks about ds_config.json and the decisions for values that it leaves open.
 void tell_of_file(const Session& session, const TrainerOptions& options) {
   const train::Flags& flags = session.flags();
   if (!flags.file) {
@@ -28,7 +28,7 @@ void tell_of_file(const Session& session, const TrainerOptions& options) {
   }
   if (flags.file->zero.offload_param && session.device().is_cuda()) {
     throw Error(ExitCode::Usage,
-                "cannot keep parameters in main memory: lockstep has no such thing")
+                "cannot keep parameters in host memory: offload_param is not supported")
         .fact("asked", "zero_optimization.offload_param", flags.file->source)
         .hint("offload_optimizer alone");
   }
@@ -47,8 +47,8 @@ void tell_of_file(const Session& session, const TrainerOptions& options) {
   }
 }
 
-// Replicas share the cores of their process, and workers that nobody bound to cores share the
-// machine's. One core of each share is for the thread that trains.
+// Replicas share the cores of their process. Workers that are not bound to cores share those of the
+// machine. One core of each share is reserved for the training thread.
 int threads_by_cores(const train::SessionParts& session) {
   const bool is_bound = os::usable_processors() < os::machine_processors();
   const int sharers =

@@ -58,8 +58,9 @@ void TrialState::begin(torch::ScalarType type, double offset) {
   optim::begin_adagrad(optimizer_);
 }
 
-// set_data() keeps the tensor that the model, the optimizer and this object know, and gives it
-// other values, of another type too. In place where the type stays, for a tensor may be a view.
+// set_data() replaces the values of a tensor, also by values of another type, and keeps the tensor
+// object to which model, optimizer and this object refer. If the type stays the same, the values
+// are copied in place instead, because the tensor may be a view.
 void TrialState::put_back(std::optional<torch::ScalarType> type, double offset) {
   const torch::NoGradGuard no_grad;
   for (Saved& each : saved_) {

@@ -10,8 +10,9 @@
 
 namespace lockstep::train {
 
-// A model and its optimizer as they are now, to come back to before each trial and, the optimizer's
-// own state too, at the end of this object, which both must outlive.
+// Stores the state of a model and its optimizer. begin() restores the model before each trial; the
+// destructor restores both, including the state of the optimizer. Model and optimizer must outlive
+// this object.
 class TrialState {
  public:
   TrialState(torch::nn::Module& model, torch::optim::Optimizer& optimizer);
@@ -19,8 +20,8 @@ class TrialState {
   TrialState(const TrialState&) = delete;
   TrialState& operator=(const TrialState&) = delete;
 
-  // The state in which a trial begins, in `type`; every parameter moved by `offset`, which shows
-  // whether a strategy brings the workers together.
+  // Restores the initial state of a trial, converted to `type`. Adds `offset` to every parameter:
+  // with different offsets per rank, a trial shows whether a strategy synchronizes the workers.
   void begin(torch::ScalarType type, double offset);
 
  private:
@@ -39,7 +40,8 @@ class TrialState {
   std::vector<double> rates_;
 };
 
-// Switches dropout off in every module of it, until the end of this object; names() are theirs.
+// Disables dropout in all modules of a model as long as this object exists. names() lists the
+// modules.
 class QuietDropout {
  public:
   explicit QuietDropout(torch::nn::Module& model);
@@ -56,13 +58,14 @@ class QuietDropout {
 
 bool has_batch_norm(const torch::nn::Module& model);
 
-// A tensor of the model that training moves, by its first name.
+// A tensor of the model that training changes, with its first name.
 struct Moved {
   std::string name;
   torch::Tensor tensor;
 };
 
-// Trained parameters and floating buffers, each once even where several modules share it.
+// Returns the trained parameters and the floating-point buffers. A tensor that several modules
+// share occurs once.
 std::vector<Moved> moved_tensors(const torch::nn::Module& model);
 
 }  // namespace lockstep::train

@@ -5,15 +5,15 @@
 
 namespace lockstep::train {
 
-// --verify-strategies is through. Leaves the program's body for run(), as the program has nothing
-// more to do; the table is printed already.
+// Thrown when --verify-strategies has completed and the table has been printed. It leaves the
+// program's body, which has nothing more to do, and run() returns exit_code().
 class Verified : public std::exception {
  public:
   explicit Verified(bool agree) : agree_(agree) {}
 
-  // 0: every strategy trains as one process does; 1: one does not.
+  // 0: every strategy agrees with one process; 1: at least one does not.
   int exit_code() const { return agree_ ? 0 : 1; }
-  const char* what() const noexcept override { return "strategies were verified"; }
+  const char* what() const noexcept override { return "verification of strategies completed"; }
 
  private:
   bool agree_;

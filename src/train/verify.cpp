@@ -22,16 +22,16 @@ namespace lockstep::train {
 namespace {
 
 constexpr std::array kTypes = {torch::kFloat64, torch::kFloat32, torch::kFloat32, torch::kFloat32};
-// What ZeRO makes of parameters; float32 is as they are.
+// ZeroOptions::parameter_type of each type; float32 leaves the parameters unchanged.
 constexpr std::array kParameterTypes = {
     torch::kFloat32, torch::kFloat32, torch::kBFloat16, torch::kHalf};
-// Small gradients would be lost in half.
+// Without a loss scale, small gradients would underflow in fp16.
 constexpr std::array kLossScales = {1.0, 1.0, 1.0, 256.0};
 
-// A strategy as it is tried.
+// A strategy under test.
 struct Tried {
   std::string name;  // after -s
-  int stage = 0;     // of deepspeed
+  int stage = 0;     // ZeRO stage of deepspeed
 
   bool is_deepspeed() const { return name == "deepspeed"; }
   std::string label() const { return is_deepspeed() ? fmt::format("{} {}", name, stage) : name; }
@@ -44,12 +44,13 @@ Batch as_type(const Batch& batch, torch::ScalarType type) {
   return {convert(batch.input), convert(batch.target)};
 }
 
-// What one process trained.
+// The result of the training in one process.
 struct Reference {
   std::vector<torch::Tensor> values;  // in the order of moved_tensors()
 };
 
-// Which samples go into which micro-batch: those of a gang of `workers`, cut in `parts`.
+// The assignment of samples to micro-batches: that of `workers` workers with `parts` micro-batches
+// each.
 struct Composition {
   int workers = 1;
   int parts = 1;
@@ -68,7 +69,7 @@ class Verification {
     options_.strategy.horovod.reduction = "average";
     options_.strategy.uneven = false;
     options_.strategy.sync_batchnorm = has_batch_norm_;
-    // So that a small model is cut up as a large one would be.
+    // Small values, so that even a small model is partitioned.
     options_.strategy.zero.persistence_threshold = 1;
     options_.strategy.zero.bucket_elements = 10'000;
   }
@@ -114,7 +115,7 @@ class Verification {
   std::vector<torch::Tensor> compared_;  // see Comparable
   std::map<AloneKey, Reference> references_;
   std::map<Key, Reference> stage_zero_;
-  std::vector<LossFunction> losses_;  // by type, as far as this machine can compute in it
+  std::vector<LossFunction> losses_;  // by type; only types that this machine supports
   std::map<std::pair<int, int>, DistributedSampler> samplers_;  // by rank and workers
   VerifyReport report_;
   int64_t done_ = 0;
@@ -143,7 +144,7 @@ std::vector<Tried> Verification::strategies() const {
   return tried;
 }
 
-// The types that this machine can compute in, each with its loss.
+// Determines the types that this machine supports, each with its loss function.
 void Verification::find_types() {
   losses_ = {task_.loss, task_.loss};
   for (size_t type = kExactTypes; type < kTypes.size(); ++type) {
@@ -151,7 +152,7 @@ void Verification::find_types() {
       losses_.push_back(in_precision(task_.loss, kVerifiedTypes.at(type), session_.device));
     } catch (const Error&) {
       report_.notes.push_back(
-          fmt::format("{} is not tried: this libtorch cannot compute in it on this machine",
+          fmt::format("{} is not tested: this libtorch does not support it on this machine",
                       kVerifiedTypes.at(type)));
       return;
     }
@@ -169,7 +170,7 @@ void Verification::prepare() {
   const int64_t least = int64_t{world_.size()} * kVariants.back().accumulate;
   if (options_.global_batch < least) {
     throw Error(ExitCode::Usage,
-                fmt::format("cannot verify strategies: {} samples cannot be shared among {} "
+                fmt::format("cannot verify strategies: cannot split {} samples among {} "
                             "workers x {} micro-batches",
                             options_.global_batch,
                             world_.size(),
@@ -186,14 +187,15 @@ void Verification::prepare() {
   report_.global_batch = options_.global_batch;
   report_.world_size = world_.size();
   find_types();
-  // One kernel for all trials: which is faster may differ with the size of a worker's part.
+  // The same kernel for all trials. The faster one may depend on the local batch, which differs
+  // between trials.
   const std::string kernel =
       session_.flags.convolution == "auto" ? "im2col" : session_.flags.convolution;
   const std::vector<int64_t> first = {0};
   const ConvolutionChoice choice = choose_convolution(
       kernel, task_.model, task_.loss, task_.train->batch(first).to(session_.device), world_);
   if (!choice.kernel.empty()) {
-    report_.notes.push_back(fmt::format("convolutions by {}", choice.kernel));
+    report_.notes.push_back(fmt::format("convolutions: {}", choice.kernel));
   }
   if (session_.device.is_cuda()) {
     at::globalContext().setAllowTF32CuDNN(false);
@@ -208,15 +210,15 @@ VerifyReport Verification::run() {
   state_ = &state;
   const QuietDropout quiet(task_.model);
   if (!quiet.names().empty()) {
-    report_.notes.push_back(fmt::format("dropout is off: {}", join(quiet.names(), ", ")));
+    report_.notes.push_back(fmt::format("dropout is disabled: {}", join(quiet.names(), ", ")));
   }
   if (has_batch_norm_) {
     report_.notes.push_back(
-        "batch norm takes its statistics over the whole (micro-)batch of the gang");
+        "batch norm statistics are computed over the (micro-)batches of all workers");
   }
   const std::vector<Tried> all = strategies();
   total_ = count_trials(all);
-  // The first reference tells what to clip to.
+  // The first reference determines the norm for clipping.
   reference(0, false, {});
   for (int workers = 1; workers <= world_.size(); ++workers) {
     const std::unique_ptr<Communicator> gang = world_.subset(workers);
@@ -233,7 +235,7 @@ VerifyReport Verification::run() {
       report_.rows.push_back(std::move(row));
     }
   }
-  // Rows of one strategy stand together.
+  // Trials ran by number of workers; the table is sorted by strategy.
   std::stable_sort(
       report_.rows.begin(), report_.rows.end(), [&all](const VerifiedRow& a, const VerifiedRow& b) {
         const auto place = [&all](const std::string& label) {
@@ -256,14 +258,16 @@ int64_t Verification::count_trials(const std::vector<Tried>& all) const {
     trials += tried.is_deepspeed() ? variants * short_types : 0;
     has_deepspeed = has_deepspeed || tried.is_deepspeed();
   }
-  trials += has_deepspeed ? variants * short_types : 0;  // what these are compared with
-  // One process is trained in each exact type, with and without clipping; batch norm needs more.
+  trials += has_deepspeed ? variants * short_types : 0;  // references of the 16-bit types
+  // One process is trained in each exact type, with and without clipping. With batch norm, each
+  // composition of micro-batches needs its own reference.
   const auto references = static_cast<int64_t>(kExactTypes) * 2;
   return trials * world_.size() + references * (has_batch_norm_ ? world_.size() + 1 : 1);
 }
 
-// One process takes the micro-batches of the gang, each put together from its workers' parts, only
-// where that matters: batch norm sees the micro-batch. Else it takes the global batch at once.
+// Normally, the single process computes the global batch at once. With batch norm, the result
+// depends on the micro-batches. The process then uses the micro-batches of the workers, each
+// composed of the parts of all workers.
 const Reference& Verification::reference(size_t type, bool clips, const Composition& composition) {
   const Composition wanted = has_batch_norm_ && composition.parts > 1 ? composition : Composition{};
   const AloneKey key{type, clips, wanted.workers, wanted.parts};
@@ -275,7 +279,8 @@ const Reference& Verification::reference(size_t type, bool clips, const Composit
   return references_.emplace(key, train_alone(type, clips, wanted)).first->second;
 }
 
-// Every rank goes through the steps, so that none waits longer than for one; rank 0 trains.
+// Rank 0 trains; the others call a barrier after each step. Without it they would wait for the
+// entire training in one call, and a stall would be reported.
 Reference Verification::train_alone(size_t type, bool clips, const Composition& composition) {
   comm::Solo solo;
   const bool is_first = references_.empty();
@@ -318,7 +323,7 @@ Reference Verification::train_alone(size_t type, bool clips, const Composition& 
   clip_norm_ = news[1].item<double>();
   if (news[0].item<double>() == 0) {
     throw Error(ExitCode::Usage,
-                "cannot verify strategies: the weights of one process are no longer finite numbers")
+                "cannot verify strategies: the weights of the single process are not finite")
         .fact("steps", std::to_string(steps_))
         .fact("learning rate", fmt::format("{:.4g}", learning_rates(task_.optimizer).front()))
         .hint(fmt::format("--lr {:.4g}", learning_rates(task_.optimizer).front() / 10));
@@ -337,13 +342,14 @@ void Verification::leave_out_rounding(const std::vector<torch::Tensor>& gradient
   Comparable found = find_comparable(moved_, gradients);
   compared_ = std::move(found.values);
   if (!found.left_out.empty()) {
-    report_.notes.push_back(fmt::format(
-        "not compared, for the gradient is zero but for rounding: {}", join(found.left_out, ", ")));
+    report_.notes.push_back(
+        fmt::format("not compared, because the gradient is zero except for rounding: {}",
+                    join(found.left_out, ", ")));
   }
 }
 
-// What a training of a short type is compared with: rounding by eight bits is not small, so that
-// how a batch is cut decides the result. Stage 0 cuts it the same way.
+// The reference of a training in a 16-bit type. Rounding to 8 bits of mantissa is not small, so the
+// result depends on how a batch is split. Stage 0 with the same workers splits it in the same way.
 const Reference& Verification::stage_zero(Communicator* gang,
                                           int workers,
                                           size_t type,
@@ -388,7 +394,7 @@ TrialResult Verification::try_out(
   return result;
 }
 
-// Workers that are not of the gang only keep step.
+// Workers that do not take part only call the barrier after each step.
 void Verification::train_gang(
     const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant) {
   const Variant& how = kVariants.at(variant);
@@ -404,7 +410,7 @@ void Verification::train_gang(
     }
     return;
   }
-  // Workers begin apart on purpose.
+  // Workers start with different weights on purpose: adopt() must synchronize them.
   state_->begin(kTypes.at(type), 0.125 * gang->rank());
   const auto trained = make_strategy(tried.name, *gang, options_for(tried, type));
   trained->adopt(task_.model, task_.optimizer);
@@ -433,8 +439,8 @@ void Verification::train_step(Strategy& strategy,
   }
 }
 
-// The micro-batches of a step: those of worker `rank`, or, where it is negative, of all of them
-// together.
+// Returns the micro-batches of a step: those of worker `rank`, or of all workers combined if `rank`
+// is negative.
 std::vector<std::vector<int64_t>> Verification::indices(int64_t step,
                                                         int rank,
                                                         const Composition& composition) {
@@ -459,7 +465,7 @@ std::vector<std::vector<int64_t>> Verification::indices(int64_t step,
   return parts;
 }
 
-// Putting all samples in order is too much work for each step.
+// Samplers are cached because sorting all samples is too expensive for each step.
 DistributedSampler& Verification::sampler_of(int worker, int workers) {
   const auto found = samplers_.find({worker, workers});
   if (found != samplers_.end()) {

@@ -8,15 +8,15 @@
 
 namespace lockstep::train {
 
-// Steps of a trial where --steps says nothing.
+// Steps of a trial without --steps.
 inline constexpr int64_t kVerifiedSteps = 50;
 
-// Throws an Error for a flag that cannot stand beside --verify-strategies.
+// Throws an Error for an option that cannot be combined with --verify-strategies.
 void require_exact_flags(const Flags& flags);
 
-// Trains the task under every strategy (or the one after -s) on 1 up to all workers, and once in
-// one process for each type and variant, and tells how far apart they end. Model and optimizer are
-// then as before. All workers call it; rank 0 returns the report, the others an empty one.
+// Trains the task under every strategy (or that of -s) with 1 to all workers, and in one process
+// for each type and variant, and measures the differences. Restores model and optimizer afterwards.
+// All workers must call it; rank 0 returns the report, the others an empty one.
 VerifyReport verify(SessionParts& session, const TrainerOptions& options, const Task& task);
 
 }  // namespace lockstep::train

@@ -9,10 +9,11 @@
 namespace lockstep::train {
 namespace {
 
-// A tensor near zero is measured by this share of the model's largest value.
+// Minimum scale of a tensor, as a fraction of the largest value of the model. Avoids large relative
+// differences of tensors near zero.
 constexpr double kLeastScale = 0.01;
 
-// A gradient of float64 that stays below this share of the model's largest is zero but for
+// A float64 gradient below this fraction of the largest gradient of the model is zero except for
 // rounding.
 constexpr double kRoundingShare = 1e-12;
 
@@ -94,7 +95,7 @@ std::string find_difference(const std::vector<Moved>& moved, Communicator& gang)
     const auto index = all[rank].item<int64_t>();
     if (index >= 0) {
       return fmt::format(
-          "'{}' on rank {} is not what rank 0 has", moved[static_cast<size_t>(index)].name, rank);
+          "'{}' on rank {} differs from rank 0", moved[static_cast<size_t>(index)].name, rank);
     }
   }
   return "";

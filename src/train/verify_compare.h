@@ -13,23 +13,26 @@ namespace lockstep::train {
 
 // Which values of each tensor can be compared.
 struct Comparable {
-  std::vector<torch::Tensor> values;  // one flat mask per tensor; undefined: all of it
+  std::vector<torch::Tensor> values;  // a flat mask per tensor; undefined: all values
   std::vector<std::string> left_out;  // "bias (3 of 10 values)"
 };
 
-// `gradients`: the largest that each value had in a training in float64; undefined: it had none.
-// An optimizer that divides by the size of the gradient (Adam) makes steps of full size out of
-// rounding: such a parameter goes anywhere, under one process too when it adds in another order.
+// Selects the values that can be compared. `gradients` contains the largest absolute gradient of
+// each value in a float64 training, or undefined for tensors without gradient. A gradient that
+// consists of rounding errors must be excluded: an optimizer that normalizes gradients (Adam) turns
+// it into steps of full size in a random direction, which depends on the order of summation even in
+// one process.
 Comparable find_comparable(const std::vector<Moved>& moved,
                            const std::vector<torch::Tensor>& gradients);
 
-// How far the tensors are from what was `wanted`: the largest difference of two values, as a share
-// of the largest value of their tensor.
+// Returns the largest difference between the tensors and `wanted`, relative to the largest value of
+// the same tensor.
 TrialResult compare(const std::vector<Moved>& moved,
                     const std::vector<torch::Tensor>& wanted,
                     const std::vector<torch::Tensor>& comparable);
 
-// The first parameter that some worker holds with other bits than rank 0; empty: none.
+// Returns the first parameter that is not bit-identical on all workers; empty if there is none. All
+// workers of `gang` must call it.
 std::string find_difference(const std::vector<Moved>& moved, Communicator& gang);
 
 }  // namespace lockstep::train

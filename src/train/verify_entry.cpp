@@ -25,7 +25,7 @@ void verify_any(Session& session,
     fmt::print("{}{}", parts.is_terminal_ours ? "\x1b[2K" : "", train::format_report(report));
     std::fflush(stdout);
   }
-  // Nobody leaves before the table is out: a launcher ends the others when one fails.
+  // All workers wait until the table is printed: a launcher stops the others when one exits with 1.
   session.communicator().broadcast(agree);
   session.communicator().barrier();
   throw train::Verified(agree.item<int64_t>() == 1);

@@ -15,7 +15,7 @@ std::string format_cell(const TrialResult& result, size_t type) {
   return fmt::format("{}{:.1e}", is_within_bounds(result, type) ? "" : "! ", result.drift);
 }
 
-// "ddp on 3 workers in float32 with clip".
+// Returns "-s ddp on 3 workers, float32, clip".
 std::string describe(const VerifiedRow& row, size_t type, size_t variant) {
   return fmt::format("-s {} on {} worker{}, {}, {}",
                      row.strategy,
@@ -25,11 +25,11 @@ std::string describe(const VerifiedRow& row, size_t type, size_t variant) {
                      kVariants.at(variant).name);
 }
 
-// One table for types [first, first + 2), of the rows that have them; empty if none has.
+// Returns a table of the types [first, first + 2) with all rows that have them; empty if none has.
 std::string format_table(const VerifyReport& report, size_t first) {
   std::string lines;
   const size_t end = first + 2;
-  size_t last = 0;  // that some row has
+  size_t last = 0;  // end of the types of all rows
   for (const VerifiedRow& row : report.rows) {
     last = std::max(last, std::min(row.types, end));
   }
@@ -59,7 +59,7 @@ std::string format_table(const VerifyReport& report, size_t first) {
   return head + '\n' + names + '\n' + lines;
 }
 
-// One entry for each trial that is out of bounds.
+// One entry per trial that is out of bounds.
 std::string format_faults(const VerifyReport& report) {
   std::string text;
   for (const VerifiedRow& row : report.rows) {
@@ -82,7 +82,7 @@ std::string format_faults(const VerifyReport& report) {
   return text;
 }
 
-// Nothing where the type was not tried.
+// Returns the largest difference of a type, or nothing if the type was not tested.
 std::optional<double> largest(const VerifyReport& report, size_t type) {
   std::optional<double> most;
   for (const VerifiedRow& row : report.rows) {
@@ -114,13 +114,13 @@ bool agrees(const VerifyReport& report) {
 
 std::string format_report(const VerifyReport& report) {
   std::string text = fmt::format(
-      "largest difference of a parameter after {} steps, against one process on the same global "
-      "batches of {}\n\n",
+      "largest difference of a parameter after {} steps, compared with one process on the same "
+      "global batches of {}\n\n",
       report.steps,
       report.global_batch);
   text += format_table(report, 0) + '\n';
   if (const std::string rest = format_table(report, kExactTypes); !rest.empty()) {
-    text += "against stage 0 on the same workers\n" + rest + '\n';
+    text += "compared with stage 0 on the same workers\n" + rest + '\n';
   }
   text += fmt::format("accumulate  {} micro-batches per step\n", kVariants.at(1).accumulate);
   text += fmt::format("clip        to a norm of {:.4g}, half of the mean over the steps\n",
@@ -141,12 +141,12 @@ std::string format_report(const VerifyReport& report) {
   }
   if (report.world_size == 1) {
     text +=
-        "hint        one worker shows little: lockstep run --nproc-per-node 4 -- PROGRAM "
+        "hint        one worker tests little: lockstep run --nproc-per-node 4 -- PROGRAM "
         "--verify-strategies\n";
   }
   const std::string faults = format_faults(report);
-  text += faults.empty() ? "\nverdict: every strategy trains as one process does\n"
-                         : fmt::format("\nverdict: NOT THE SAME TRAINING\n{}", faults);
+  text += faults.empty() ? "\nverdict: every strategy agrees with one process\n"
+                         : fmt::format("\nverdict: STRATEGIES DIFFER\n{}", faults);
   return text;
 }
 

@@ -20,11 +20,11 @@ Failure died(os::ExitStatus status, std::string_view log = "") {
   return failure;
 }
 
-// What a worker says before it leaves with code 1, and the advice that it gets.
+// The last output of a worker that exits with code 1, and the expected advice.
 struct Excerpt {
   const char* log;
   const char* id;
-  const char* text;  // a part of it
+  const char* text;  // a part of the advice
 };
 
 constexpr Excerpt kExcerpts[] = {
@@ -94,7 +94,7 @@ Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 3000)",
      "server "
      "socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
      "port-in-use",
-     "drop --master-port"},
+     "omit --master-port"},
     {"usage: train.py [-h] [--epochs EPOCHS]\n"
      "train.py: error: unrecognized arguments: --local-rank=1",
      "local-rank-argument",
@@ -109,7 +109,7 @@ ModuleNotFoundError: No module named 'torchvision')",
     {"./train: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by "
      "./train)",
      "glibc-too-old",
-     "glibc 2.34 is not here"},
+     "glibc 2.34 is not installed"},
     {"./train: /usr/lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by ./train)",
      "library-too-old",
      "module load"},
@@ -117,7 +117,7 @@ ModuleNotFoundError: No module named 'torchvision')",
      "No "
      "such file or directory",
      "library-not-found",
-     "LD_LIBRARY_PATH, for libtorch.so on every node"},
+     "make libtorch.so available on every node"},
     {"OSError: libcublas.so.11: cannot open shared object file: No such file or directory",
      "library-not-found",
      "module load"},
@@ -144,18 +144,18 @@ ModuleNotFoundError: No module named 'torchvision')",
      "113 "
      "- No route to host).",
      "master-not-reached",
-     "rank 0 was not reached"},
+     "rank 0 was not reachable"},
     {"ImportError: Extension horovod.torch has not been built: /v/mpi_lib_v2.so not found",
      "horovod-not-built",
      "HOROVOD_WITH_PYTORCH=1"},
     {"FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
      "no-such-file",
-     "every node sees"},
+     "shared file system"},
     {"PermissionError: [Errno 13] Permission denied: '/scratch/other/x'", "no-permission", "ls -l"},
     {"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer "
      "[10.0.0.2]:31337",
      "peer-lost",
-     "left first"},
+     "exited first"},
 };
 
 TEST(Advice, FitsWhatTheWorkerSaid) {
@@ -173,7 +173,7 @@ TEST(Advice, FitsHowTheWorkerDied) {
     const char* text;
   } cases[] = {
       {{.code = 126, .signal = 0}, "not-executable", "chmod +x"},
-      {{.code = 127, .signal = 0}, "command-not-found", "whole path"},
+      {{.code = 127, .signal = 0}, "command-not-found", "full path"},
       {{.code = 75, .signal = 0}, "asks-again", "--max-restarts"},
       {{.code = 0, .signal = SIGKILL}, "killed", "sacct"},
       {{.code = 0, .signal = SIGBUS}, "shared-memory-full", "/dev/shm"},

@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A gang of `size`, and a clock that the test moves.
+// A run of `size` workers, with a clock that the test controls.
 class Gang {
  public:
   explicit Gang(int size) : collapse(size) {}
@@ -24,7 +24,7 @@ class Gang {
     }
   }
 
-  // What is ready, as "0-3: text".
+  // The lines that are ready, as "0-3: text".
   std::vector<std::string> shown() {
     std::vector<std::string> lines;
     while (const auto line = collapse.find_ready(now)) {

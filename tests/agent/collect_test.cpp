@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves to be looked at, whatever program it runs.
+// The files of a run directory, independent of the program.
 #include <filesystem>
 #include <gmock/gmock.h>
 
@@ -111,7 +111,7 @@ TEST_F(Collect, NothingIsStartedWithAMetricThatCannotBe) {
 
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("cannot understand the regular expression"),
+              AllOf(HasSubstr("invalid regular expression"),
                     HasSubstr("--metric 'loss=loss: ([0-9.e+-]+)'")));
   EXPECT_FALSE(fs::exists(launcher.path("started")));
 }

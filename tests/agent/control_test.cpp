@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real wire on loopback: who gets in, who does not, and who is missed.
+// The real transport on loopback: accepted, rejected and lost peers.
 #include "agent/control.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Kind = ControlServer::News::Kind;
 
-// Connects to the server's port, says `text`, and waits until the other side hangs up or
-// `patience` is over.
+// Connects to the port of the server, sends `text`, and waits until the server closes the
+// connection or `patience` is over.
 void speak(int port, const std::string& text, milliseconds patience = milliseconds(0)) {
   const os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -53,7 +53,7 @@ void speak(int port, const std::string& text, milliseconds patience = millisecon
 
 class Control : public ::testing::Test {
  protected:
-  // Serves until `is_enough`, thirty seconds at most.
+  // Serves until `is_enough`, for at most thirty seconds.
   bool serve_until(const std::function<bool()>& is_enough) {
     const auto until = Clock::now() + std::chrono::seconds(30);
     bool is_done = is_enough();
@@ -83,7 +83,7 @@ class Control : public ::testing::Test {
     return false;
   }
 
-  // A client with the right keys that has said `text`.
+  // A client with the right keys that has sent `text`.
   std::unique_ptr<ControlClient> connect(const std::string& text,
                                          const std::string& address = "127.0.0.1") {
     auto client = std::make_unique<ControlClient>(keys, std::vector<Endpoint>{{address, port()}});
@@ -209,13 +209,13 @@ TEST_F(Control, TurnsAwayWhoSaysNothing) {
 TEST_F(Control, StandsRandomBytes) {
   constexpr int kStrangers = 2000;
   std::thread strangers([this] {
-    std::mt19937 random(4711);  // the same every time
+    std::mt19937 random(4711);  // reproducible
     for (int turn = 0; turn < kStrangers; ++turn) {
       std::string bytes(1 + random() % 200, '\0');
       for (char& byte : bytes) {
         byte = static_cast<char>(random());
       }
-      // Half of them begin as ZeroMQ would.
+      // Half of them start with the greeting of ZeroMQ.
       if (turn % 2 == 0) {
         bytes.insert(0, std::string("\xff\0\0\0\0\0\0\0\1\x7f\3", 11));
       }
@@ -261,7 +261,8 @@ TEST_F(Control, DeliversWhatWasSaidBeforeThePeerLeft) {
   EXPECT_FALSE(was_closed_early);
 }
 
-// A descriptor is used again at once: the end of one must not be taken for the end of the next.
+// A descriptor is reused at once: the end of one connection must not be taken for the end of the
+// next.
 TEST_F(Control, TellsPeersThatComeAndGoApart) {
   const auto stays = connect("stays");
   for (int i = 0; i < 20; ++i) {

@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Both streams lead into one pipe, as they do into one terminal.
+// Both streams write to one pipe, as on one terminal.
 class Screen {
  public:
   explicit Screen(Outlet::Kind kind, Display::Options options = {})
@@ -22,7 +22,7 @@ class Screen {
     os::set_nonblocking(pipe_.out.number());
   }
 
-  // What is there now.
+  // The output so far.
   std::string read() {
     display.write_some();
     std::string text;
@@ -32,7 +32,7 @@ class Screen {
     return text;
   }
 
-  // What is there in the end.
+  // The complete output.
   std::string read_rest() {
     display.flush();
     return read();
@@ -101,10 +101,10 @@ TEST(Display, SpeaksForItselfBehindTheWorkers) {
   Screen screen(Outlet::Kind::Pipe, {.world_size = 2});
 
   screen.display.take_lines(1, Stream::Out, "oh\n");
-  screen.display.say("rank 1 left with code 3");
+  screen.display.say("rank 1 exited with code 3");
   screen.display.show("+-- box\n+--\n");
 
-  EXPECT_EQ(screen.read(), "[1]: oh\nlockstep: rank 1 left with code 3\n+-- box\n+--\n");
+  EXPECT_EQ(screen.read(), "[1]: oh\nlockstep: rank 1 exited with code 3\n+-- box\n+--\n");
 }
 
 TEST(Display, ShowsNoStatusWhereThereIsNoTerminal) {

@@ -33,7 +33,7 @@ Failure some_failure() {
   return failure;
 }
 
-// Everything that a box can tell.
+// A failure with all fields.
 Failure rich_failure() {
   Failure failure = some_failure();
   failure.status = {.code = 1, .signal = 0};
@@ -60,17 +60,19 @@ std::string death_of(os::ExitStatus status, bool may_be_out_of_memory = false) {
 }
 
 TEST(DescribeDeath, TellsEveryMode) {
-  EXPECT_EQ(death_of({.code = 3, .signal = 0}), "left with code 3");
-  EXPECT_EQ(death_of({.code = 64, .signal = 0}), "left with code 64 (usage)");
+  EXPECT_EQ(death_of({.code = 3, .signal = 0}), "exited with code 3");
+  EXPECT_EQ(death_of({.code = 64, .signal = 0}),
+            "exited with code 64 (invalid or conflicting options)");
   EXPECT_EQ(death_of({.code = 69, .signal = 0}),
-            "left with code 69 (something it needs is unavailable)");
-  EXPECT_EQ(death_of({.code = 70, .signal = 0}), "left with code 70 (a bug of lockstep)");
-  EXPECT_EQ(death_of({.code = 74, .signal = 0}), "left with code 74 (input or output)");
-  EXPECT_EQ(death_of({.code = 75, .signal = 0}), "left with code 75 (it asks to be started again)");
-  EXPECT_EQ(death_of({.code = 0, .signal = SIGSEGV}), "died by SIGSEGV");
+            "exited with code 69 (something that it needs is unavailable)");
+  EXPECT_EQ(death_of({.code = 70, .signal = 0}), "exited with code 70 (a bug in lockstep)");
+  EXPECT_EQ(death_of({.code = 74, .signal = 0}),
+            "exited with code 74 (a file cannot be read or written)");
+  EXPECT_EQ(death_of({.code = 75, .signal = 0}), "exited with code 75 (requests a restart)");
+  EXPECT_EQ(death_of({.code = 0, .signal = SIGSEGV}), "was killed by SIGSEGV");
   EXPECT_EQ(death_of({.code = 0, .signal = SIGKILL}), "was killed by SIGKILL");
   EXPECT_EQ(death_of({.code = 0, .signal = SIGKILL}, true),
-            "was killed by SIGKILL, perhaps by the kernel's OOM killer: out of memory");
+            "was killed by SIGKILL, possibly by the kernel's OOM killer: out of memory");
 }
 
 TEST(DescribeDeath, BelievesTheCgroupMoreThanTheMachine) {
@@ -112,8 +114,8 @@ TEST(FailureBox, SaysWhenMemoryRanOut) {
 
 TEST(FailureBox, SaysWhenAWorkerSaidNothing) {
   Failure failure = some_failure();
-  failure.who = "the seed of ranks 0-3";
-  failure.note = "it left before every worker was forked and handed over";
+  failure.who = "the fork server of ranks 0-3";
+  failure.note = "it exited before all workers were forked and handed over";
   failure.last_lines.clear();
 
   testing::expect_golden(to_box(failure), "failure_box_of_seed.txt");
@@ -181,18 +183,21 @@ TEST(FailureJson, IsRefusedWhenItIsAnythingElse) {
   std::string wrong_memory = to_json(some_failure());
   wrong_memory.replace(wrong_memory.find("\"no\""), 4, "\"oh\"");
   for (const std::string text : {"", "{", "[]", "{}", "{\"format\": 1}", "{\"format\": \"x\"}"}) {
-    EXPECT_THAT([&] { parse_failure(text); },
-                ThrowsMessage<Error>(HasSubstr("cannot read a failure: it is not what lockstep")))
+    EXPECT_THAT(
+        [&] { parse_failure(text); },
+        ThrowsMessage<Error>(HasSubstr("cannot read the failure report: not written by lockstep")))
         << text;
   }
-  EXPECT_THAT([&] { parse_failure(wrong_memory); },
-              ThrowsMessage<Error>(HasSubstr("cannot read a failure: out_of_memory is 'oh'")));
-  EXPECT_THAT([] { parse_failure("{\"format\": 2}"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot read a failure: it has another format"),
-                                         HasSubstr("the same version of lockstep"))));
+  EXPECT_THAT(
+      [&] { parse_failure(wrong_memory); },
+      ThrowsMessage<Error>(HasSubstr("cannot read the failure report: out_of_memory is 'oh'")));
+  EXPECT_THAT(
+      [] { parse_failure("{\"format\": 2}"); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("cannot read the failure report: it has another format"),
+                                 HasSubstr("the same version of lockstep"))));
 }
 
-// A worker's files in a directory of their own.
+// The files of a worker in a temporary directory.
 class LastWords : public ::testing::Test {
  protected:
   void write(const char* name, const std::string& text) const {

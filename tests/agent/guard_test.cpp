@@ -9,14 +9,14 @@
 namespace lockstep::agent {
 namespace {
 
-// Leaves as a launcher does whose run has ended with 75 when `signal` comes.
+// Exits like a launcher whose run has ended with 75 when `signal` arrives.
 [[noreturn]] void end_beside(int signal) {
   const auto code = guard([signal] { std::raise(signal); });
   os::leave(code.value_or(75));
 }
 
-// Slurm sends SIGTERM to a run that has just put its job back, and a script that hands its signals
-// on sends it once more.
+// Slurm sends SIGTERM to a run that has just requeued its job, and a script that forwards signals
+// sends it again.
 TEST(GuardDeathTest, LeavesWithTheCodeOfARunThatHasEndedBeforeASignalCame) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     EXPECT_EXIT(end_beside(signal), ::testing::ExitedWithCode(75), "") << signal;

@@ -57,7 +57,7 @@ std::string read_to_end(const os::Fd& socket) {
   return text;
 }
 
-// As Horovod's workers do it: a connection per request, the same head for every method.
+// Like the workers of Horovod: one connection per request, the same header for every method.
 std::string ask(int port,
                 const std::string& method,
                 const std::string& path,
@@ -120,7 +120,7 @@ TEST_F(HorovodStores, AreNotHeldUpByThoseThatNeverAsk) {
   EXPECT_THAT(ask(store_.port(), "PUT", "/s/k", "v"), StartsWith("HTTP/1.1 200 "));
 
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
-  EXPECT_THAT(read_to_end(silent.front()), IsEmpty());  // the oldest had to go
+  EXPECT_THAT(read_to_end(silent.front()), IsEmpty());  // the oldest was closed
 }
 
 TEST_F(HorovodStores, ServeManyAtOnce) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ends of attempts: who is blamed, and what is started after them.
+// Ends of attempts: causes and restarts.
 #include "agent/leader_of_agents.h"
 
 namespace lockstep::agent {
@@ -48,7 +48,7 @@ TEST_F(LeaderOfAgents, BlamesTheFirstFailureOfAllNodes) {
   EXPECT_THAT(blamed[0].stopped,
               ElementsAre(StoppedWorkers{.node = "n1", .count = 2},
                           StoppedWorkers{.node = "n2", .count = 1}));
-  EXPECT_THAT(said, Contains(HasSubstr("rank 3 left with code 7; stopping 3 workers")));
+  EXPECT_THAT(said, Contains(HasSubstr("rank 3 exited with code 7; stopping 3 workers")));
 }
 
 TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenNobodyExplains) {
@@ -132,7 +132,7 @@ TEST_F(LeaderOfAgents, LeavesWithoutANodeThatDoesNotStopAndStartsNoOther) {
   explain(1, 0, code(7), "x");
 
   expect_end(7);
-  EXPECT_THAT(said, Contains(HasSubstr("leaving without an answer from n2")));
+  EXPECT_THAT(said, Contains(HasSubstr("no answer from n2")));
 }
 
 // ---- lost nodes ----
@@ -147,7 +147,7 @@ TEST_F(LeaderOfAgents, TakesTheBlameFromAnExitCodeToALostNode) {
 
   expect_end(75);
   EXPECT_EQ(blamed.at(0).who, "node n2");
-  EXPECT_EQ(blamed.at(0).cause, "is lost: its connection is closed");
+  EXPECT_EQ(blamed.at(0).cause, "is lost: connection closed");
 }
 
 TEST_F(LeaderOfAgents, LeavesTheBlameWithASignalWhenANodeIsLostAfterIt) {
@@ -205,7 +205,7 @@ TEST_F(LeaderOfAgents, DoesNotMissANodeWhoseWorkersHadEnded) {
 
   lose(2);
   EXPECT_EQ(leader().phase(), Phase::Running);
-  EXPECT_EQ(said.back(), "n2 is lost after its workers had ended: its connection is closed");
+  EXPECT_EQ(said.back(), "node n2 is lost, but its workers had ended: connection closed");
   exit(1, 0, code(0));
   exit(1, 1, code(0));
   stopped(1);
@@ -247,7 +247,7 @@ TEST_F(LeaderOfAgents, StartsAsManyAttemptsAsAllowed) {
   plan.max_restarts.value = 2;
   start_two();
   fail_attempt(1, "first");
-  EXPECT_THAT(said, Contains("attempt 1 begins: restart 1 of 2"));
+  EXPECT_THAT(said, Contains("starting attempt 1: restart 1 of 2"));
   EXPECT_EQ(count<Probe>(1), 1) << "the network is known";
   bring_up({1, 2});
   EXPECT_EQ(begun.back().assembly.attempt, 1);
@@ -270,7 +270,7 @@ TEST_F(LeaderOfAgents, DoesNotAskAgainWhereAWorkerWasAskedWrongly) {
   fail_attempt(64, "cannot read the option");
 
   expect_end(64);
-  EXPECT_EQ(said.back(), "no further attempt: code 64 says that asking again will not help");
+  EXPECT_EQ(said.back(), "not restarting: exit code 64 means that a restart does not help");
 }
 
 TEST_F(LeaderOfAgents, GivesUpWhenTwoAttemptsDieAtTheSamePlace) {
@@ -282,8 +282,7 @@ TEST_F(LeaderOfAgents, GivesUpWhenTwoAttemptsDieAtTheSamePlace) {
   fail_attempt(1, "ValueError: x");
 
   expect_end(1);
-  EXPECT_EQ(said.back(),
-            "no further attempt: two attempts have died at the same place without progress");
+  EXPECT_EQ(said.back(), "not restarting: two attempts failed at the same point without progress");
 }
 
 TEST_F(LeaderOfAgents, GoesOnWhenAnAttemptCameFurther) {
@@ -339,7 +338,7 @@ TEST_F(LeaderOfAgents, StartsNoAttemptWithFewerNodesThanNeeded) {
   explain(1, 0, code(7), "x");
 
   expect_end(7);
-  EXPECT_EQ(said.back(), "no further attempt: it needs 2 nodes, and 1 is left");
+  EXPECT_EQ(said.back(), "not restarting: the run needs 2 nodes, and 1 is left");
 }
 
 // ---- MIN:MAX ----
@@ -391,7 +390,7 @@ TEST_F(LeaderOfAgents, GoesOnWithFewerNodesAndKeepsTheBudget) {
   lose(2);
   obey_stop(1, 0);
   obey_stop(3, 4);
-  EXPECT_THAT(said, Contains("attempt 1 begins: going on with 2 nodes"));
+  EXPECT_THAT(said, Contains("starting attempt 1: continuing with 2 nodes"));
 
   bring_up({1, 3});
 
@@ -408,7 +407,7 @@ TEST_F(LeaderOfAgents, TakesInAtTheNextAttemptWhoCameLate) {
   pass_time(11);
   bring_up({1, 2});
   join(3, 2);
-  EXPECT_EQ(said.back(), "n3 has come; it joins at the next attempt");
+  EXPECT_EQ(said.back(), "node n3 joined; it takes part from the next attempt");
   lose(2);
   obey_stop(1, 0);
 
@@ -429,7 +428,7 @@ TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {
   obey_stop(1, 0);
 
   expect_end(75);
-  EXPECT_EQ(said.back(), "no further attempt: it needs 2 nodes, and 1 is left");
+  EXPECT_EQ(said.back(), "not restarting: the run needs 2 nodes, and 1 is left");
 }
 
 TEST_F(LeaderOfAgents, DoesNotGoOnWithFewerNodesWhenSomebodyAskedToStop) {

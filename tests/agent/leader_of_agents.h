@@ -17,8 +17,8 @@ inline os::ExitStatus death(int signal) {
   return {.code = 0, .signal = signal};
 }
 
-// A leader, agents that tests speak for, and a clock that tests own. Agents are numbers; agent 10
-// runs on n10, has the address 10.0.0.10 and two workers.
+// A leader with agents and a clock that the test controls. Agents are numbers; agent 10 runs on
+// n10, has the address 10.0.0.10 and two workers.
 class LeaderOfAgents : public ::testing::Test {
  protected:
   LeaderOfAgents() {
@@ -38,7 +38,7 @@ class LeaderOfAgents : public ::testing::Test {
     }
   }
 
-  // ---- what happens ----
+  // ---- input ----
 
   Leader& leader() {
     if (!leader_) {
@@ -70,7 +70,7 @@ class LeaderOfAgents : public ::testing::Test {
   }
 
   void lose(int agent) {
-    leader().lose(agent, "its connection is closed", now);
+    leader().lose(agent, "connection closed", now);
     collect();
   }
 
@@ -106,7 +106,7 @@ class LeaderOfAgents : public ::testing::Test {
     hear(agent, prepared);
   }
 
-  // To the start of the workers; after an attempt with the same agents nobody is probed.
+  // Proceeds to the start of the workers. Probing is skipped after an attempt with the same agents.
   void bring_up(const std::vector<int>& agents) {
     for (const int agent : agents) {
       if (leader().phase() == Leader::Phase::Probing) {
@@ -132,7 +132,7 @@ class LeaderOfAgents : public ::testing::Test {
 
   void stopped(int agent) { hear(agent, Stopped{.attempt = leader().attempt(), .left_behind = 0}); }
 
-  // The agent's two workers, from `first` on, obey.
+  // The two workers of the agent, from `first` on, end after Stop.
   void obey_stop(int agent, int first) {
     exit(agent, first, death(SIGTERM), SIGTERM);
     exit(agent, first + 1, death(SIGTERM), SIGTERM);
@@ -151,7 +151,7 @@ class LeaderOfAgents : public ::testing::Test {
     hear(agent, Explained{.rank = rank, .failure = to_json(failure)});
   }
 
-  // Rank 0 of agent 1 fails, all stop, and agent 1 says why.
+  // Rank 0 of agent 1 fails, all workers stop, and agent 1 sends the failure report.
   void fail_attempt(int with_code, const std::string& last_line) {
     exit(1, 0, code(with_code));
     exit(1, 1, death(SIGTERM), SIGTERM);
@@ -160,7 +160,7 @@ class LeaderOfAgents : public ::testing::Test {
     explain(1, 0, code(with_code), last_line);
   }
 
-  // ---- what follows ----
+  // ---- output ----
 
   void collect() {
     for (Action& action : leader().take_actions()) {

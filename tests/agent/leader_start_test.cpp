@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's way from the first agent to running workers.
+// The phases of a leader from the first agent to running workers.
 #include "agent/leader_of_agents.h"
 
 namespace lockstep::agent {
@@ -57,7 +57,7 @@ TEST_F(LeaderOfAgents, NamesTheNodesThatDidNotCome) {
 
   expect_end(69);
   EXPECT_THAT(said.back(),
-              HasSubstr("cannot bring up the gang: node 2, gpu-4 did not come within 60 s"));
+              HasSubstr("cannot start the run: node 2, gpu-4 did not join within 60 s"));
   EXPECT_EQ(last<Release>(1)->code, 69);
 }
 
@@ -66,7 +66,7 @@ TEST_F(LeaderOfAgents, RemindsOfThoseItWaitsFor) {
 
   pass_time(5);
 
-  EXPECT_EQ(said.back(), "waiting for node 1 since 5 s; 1 of 2 nodes are here");
+  EXPECT_EQ(said.back(), "waiting for node 1 (5 s); 1 of 2 nodes have joined");
 }
 
 TEST_F(LeaderOfAgents, RefusesWhoCannotJoinAndTellsIt) {
@@ -79,13 +79,14 @@ TEST_F(LeaderOfAgents, RefusesWhoCannotJoinAndTellsIt) {
 
   Join other = offer(2);
   other.protocol = 77;
-  EXPECT_THAT(refused(2, other), HasSubstr("it speaks protocol 77 and we speak"));
+  EXPECT_THAT(refused(2, other), HasSubstr("it uses protocol 77, the leader protocol"));
   Join twice = offer(3);
   twice.node = 0;
-  EXPECT_EQ(refused(3, twice), "cannot join the run: there is a node 0 already");
+  EXPECT_EQ(refused(3, twice), "cannot join the run: node rank 0 is already taken");
   Join beyond = offer(4);
   beyond.node = 2;
-  EXPECT_EQ(refused(4, beyond), "cannot join the run: it was started as node 2 of 2");
+  EXPECT_EQ(refused(4, beyond),
+            "cannot join the run: node rank 2 is out of range, the run has 2 nodes");
   EXPECT_EQ(leader().agents(), 1);
 }
 
@@ -95,7 +96,7 @@ TEST_F(LeaderOfAgents, RefusesMoreThanThePlanHas) {
   join(3);
 
   EXPECT_EQ(last<Release>(3)->text, "cannot join the run: there are 2 nodes already");
-  EXPECT_THAT(said, Contains("n3 may not join: there are 2 nodes already"));
+  EXPECT_THAT(said, Contains("rejected node n3: the run already has 2 nodes"));
 }
 
 TEST_F(LeaderOfAgents, GivesNobodyTheNumberOfANodeThatCameWithoutOne) {
@@ -107,19 +108,19 @@ TEST_F(LeaderOfAgents, GivesNobodyTheNumberOfANodeThatCameWithoutOne) {
 
   join(3, 1);
 
-  EXPECT_EQ(last<Release>(3)->text, "cannot join the run: there is a node 1 already");
+  EXPECT_EQ(last<Release>(3)->text, "cannot join the run: node rank 1 is already taken");
 }
 
 TEST_F(LeaderOfAgents, EndsWhenANodeCannotHelp) {
   join(1, 0);
   Join broken = offer(2);
-  broken.fault = "cannot work in /scratch";
+  broken.fault = "cannot change to /scratch";
   broken.fault_code = 69;
 
   hear(2, broken);
 
   expect_end(69);
-  EXPECT_EQ(said.back(), "error: on n2: cannot work in /scratch");
+  EXPECT_EQ(said.back(), "error: on n2: cannot change to /scratch");
 }
 
 TEST_F(LeaderOfAgents, GoesOnWhenOneThatComesLaterCannotHelp) {
@@ -128,7 +129,7 @@ TEST_F(LeaderOfAgents, GoesOnWhenOneThatComesLaterCannotHelp) {
   pass_time(11);
   bring_up({1});
   Join broken = offer(2);
-  broken.fault = "cannot work in /scratch";
+  broken.fault = "cannot change to /scratch";
   broken.fault_code = 69;
 
   hear(2, broken);
@@ -199,8 +200,8 @@ TEST_F(LeaderOfAgents, SaysThatThereIsNoCommonNetwork) {
   join(2, 1);
 
   expect_end(69);
-  EXPECT_THAT(said.back(), HasSubstr("the 2 nodes have no network in common"));
-  EXPECT_THAT(said.back(), HasSubstr("--network-interfaces ib0 leaves none; without it: 10."));
+  EXPECT_THAT(said.back(), HasSubstr("the 2 nodes have no common network"));
+  EXPECT_THAT(said.back(), HasSubstr("--network-interfaces ib0 excludes all; available: 10."));
 }
 
 TEST_F(LeaderOfAgents, TakesNoAnswerToAnEarlierTry) {

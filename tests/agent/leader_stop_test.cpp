@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals, limits, and tasks that only become their programs.
+// Signals, limits, and tasks that replace themselves by their programs.
 #include "agent/leader_of_agents.h"
 
 namespace lockstep::agent {
@@ -112,7 +112,7 @@ TEST_F(LeaderOfAgents, TakesOneSignalToManyNodesForOne) {
   start_two();
   hear(1, Interrupted{.signal = SIGINT});
   hear(2, Interrupted{.signal = SIGINT});
-  signal(SIGINT);  // the leader's own, of the same Ctrl-C
+  signal(SIGINT);  // received by the leader, from the same Ctrl-C
   EXPECT_EQ(count<Stop>(1), 1);
   EXPECT_EQ(count<Kill>(1), 0);
 
@@ -129,7 +129,7 @@ TEST_F(LeaderOfAgents, TellsToWhichNodeASignalCame) {
   obey_stop(1, 0);
   obey_stop(2, 2);
 
-  EXPECT_THAT(said, Contains(HasSubstr("SIGTERM came to n2; stopping 4 workers")));
+  EXPECT_THAT(said, Contains(HasSubstr("n2 received SIGTERM; stopping 4 workers")));
   expect_end(143);
 }
 
@@ -138,7 +138,7 @@ TEST_F(LeaderOfAgents, LeavesWith124WhenTheRunTakesTooLong) {
   start_two();
   EXPECT_EQ(leader().deadline().value(), now + std::chrono::seconds(5)) << "the reminder";
   pass_time(101);
-  EXPECT_THAT(said.back(), HasSubstr("--timeout 100 s has passed; stopping 4 workers"));
+  EXPECT_THAT(said.back(), HasSubstr("--timeout 100 s has expired; stopping 4 workers"));
 
   obey_stop(1, 0);
   obey_stop(2, 2);
@@ -178,7 +178,7 @@ TEST_F(LeaderOfAgents, GivesWorkersTheTimeThatIsLeftBeforeALimit) {
   EXPECT_FALSE(last<Stop>(1)->is_asked) << "Slurm does not tell the workers";
 
   pass_time(90);
-  signal(SIGTERM);  // the limit itself
+  signal(SIGTERM);  // at the time limit
   EXPECT_EQ(count<Stop>(1), 1);
   exit(1, 0, code(75), SIGTERM);
   exit(1, 1, code(75), SIGTERM);
@@ -211,7 +211,7 @@ TEST_F(LeaderOfAgents, CountsAttemptsFromWhereAnEarlierTurnHasEnded) {
   fail_attempt(7, "x");
   EXPECT_EQ(blamed.at(0).attempt, 4);
   EXPECT_EQ(blamed.at(0).max_restarts, 5);
-  EXPECT_THAT(said.back(), HasSubstr("attempt 5 begins: restart 1 of 1"));
+  EXPECT_THAT(said.back(), HasSubstr("starting attempt 5: restart 1 of 1"));
 
   bring_up({1, 2});
   fail_attempt(8, "y");
@@ -256,7 +256,7 @@ TEST_F(LeaderOfAgents, FailsWhenATaskIsLostBeforeItHasStarted) {
   lose(2);
 
   expect_end(75);
-  EXPECT_EQ(said.back(), "error: node n2 is lost: its connection is closed");
+  EXPECT_EQ(said.back(), "error: node n2 is lost: connection closed");
 }
 
 }  // namespace

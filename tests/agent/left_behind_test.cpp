@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No process is left behind, whoever dies first.
+// No process is left behind, whichever dies first.
 #include <csignal>
 #include <gmock/gmock.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Each worker starts a child in its own group and one in a session of its own, and writes who is
-// who: its own number, both children's, and its parent's (the agent's).
+// Each worker starts one child in its process group and one in a new session. It writes four
+// process ids: its own, those of both children, and that of its parent, the agent.
 constexpr const char* kFamily =
     "sleep 61 & a=$!; setsid sleep 62 & b=$!\n"
     "echo $$ $a $b $PPID > writing-$RANK; mv writing-$RANK family-$RANK\n"

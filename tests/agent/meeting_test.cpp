@@ -58,7 +58,7 @@ TEST(MeetingPoint, IsAnErrorWhenItIsNone) {
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::Io);
-      EXPECT_THAT(error.what(), HasSubstr("cannot read where the leader is"));
+      EXPECT_THAT(error.what(), HasSubstr("cannot read the rendezvous"));
     }
   }
 }
@@ -81,7 +81,7 @@ TEST(MeetingFile, NeedsAHome) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Usage);
-    EXPECT_THAT(error.what(), HasSubstr("cannot find a place to meet: HOME is not set"));
+    EXPECT_THAT(error.what(), HasSubstr("no directory for the rendezvous file: HOME is not set"));
   }
 }
 

@@ -11,10 +11,10 @@
 namespace lockstep::agent {
 namespace {
 
-// No UTF-8, as paths, variables and output need not be.
+// Not UTF-8: paths, variables and output may contain any bytes.
 const std::string kBytes = "caf\xe9 \xff\xfe \x80 \n end";
 
-// One of each kind, with something in every field.
+// One message of each kind, with a value in every field.
 std::vector<Report> reports() {
   Join join{.protocol = kProtocol,
             .name = "n1",
@@ -127,7 +127,7 @@ TEST(Messages, OfAnotherProtocolAreReadAsFarAsItsNumber) {
   EXPECT_EQ(std::get<Join>(decode_report(encode(Report(join)))).protocol, kProtocol + 1);
 }
 
-// Reads it, or throws an Error: no other exception and no crash.
+// Decodes the bytes or throws an Error: no other exception and no crash.
 template <typename Decode>
 void expect_no_harm(Decode decode, const std::string& bytes) {
   try {
@@ -162,7 +162,7 @@ TEST(Messages, ThatAreNoneAreErrors) {
 }
 
 TEST(Messages, OfRandomBytesDoNoHarm) {
-  std::mt19937 random(4711);  // the same every time
+  std::mt19937 random(4711);  // reproducible
   for (int turn = 0; turn < 10'000; ++turn) {
     std::string bytes(random() % 64, '\0');
     for (char& byte : bytes) {

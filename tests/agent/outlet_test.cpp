@@ -75,10 +75,11 @@ TEST_F(PipedOutlet, DropsAndCountsWhatASlowReaderCannotTake) {
 
   const size_t shown = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) - 2;
   EXPECT_LT(shown, size_t{kLines});
-  EXPECT_THAT(text,
-              EndsWith("\nlockstep: " + std::to_string(kLines - shown) + " lines (" +
-                       format_bytes((kLines - shown) * 1024) +
-                       ") not shown, the reader is too slow; the logs have them all\nthe end\n"));
+  EXPECT_THAT(
+      text,
+      EndsWith("\nlockstep: " + std::to_string(kLines - shown) + " lines (" +
+               format_bytes((kLines - shown) * 1024) +
+               ") not shown: the reader is too slow; the log files are complete\nthe end\n"));
 }
 
 TEST_F(PipedOutlet, TellsAtTheEndWhatWasDropped) {
@@ -87,9 +88,10 @@ TEST_F(PipedOutlet, TellsAtTheEndWhatWasDropped) {
 
   outlet.tell_dropped();
 
-  EXPECT_THAT(read_all(),
-              EndsWith("xlockstep: 1 line (4 B) not shown, the reader is too slow; the logs have "
-                       "it\n"));
+  EXPECT_THAT(
+      read_all(),
+      EndsWith("xlockstep: 1 line (4 B) not shown: the reader is too slow; the log files are "
+               "complete\n"));
 }
 
 TEST_F(PipedOutlet, ForgetsAllWhenItsReaderHasGone) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user sees and what the logs keep.
+// Console output and log files.
 #include <chrono>
 #include <gmock/gmock.h>
 
@@ -58,7 +58,7 @@ TEST_F(Output, ShowsTheStatusAtTheBottomOfATerminal) {
   launcher.write_script("bar",
                         "#!/bin/sh\n"
                         "printf 'bar of %s\\r' $LOCKSTEP_TERMINAL_COLUMNS; sleep 0.3; echo line\n");
-  // script(1) gives its command a terminal; without input it tells the command so.
+  // script(1) gives its command a terminal, and passes the end of its input on.
   launcher.write_script("show",
                         "#!/bin/sh\nexec script -qec 'stty cols 70; " LOCKSTEP_BIN_DIR
                         "/lockstep run --run-dir run ./bar' typescript < /dev/null\n");
@@ -107,7 +107,7 @@ TEST_F(Output, KeepsUpWithAFastWriter) {
 }
 
 TEST_F(Output, CollapsesWhatAllRanksSay) {
-  // They meet before each line: how long the launcher waits for a twin is not the question here.
+  // The workers synchronize before each line, so that the wait for identical lines does not matter.
   const Result result = run(4,
                             "meet() { touch $1-$RANK; until [ -e $1-0 -a -e $1-1 -a -e $1-2 -a -e "
                             "$1-3 ]; do sleep 0.01; done; }\n"
@@ -140,7 +140,7 @@ TEST_F(Output, DoesNotWaitForASlowReader) {
 
   EXPECT_THAT(log(0).size(), 60000000U + 60000000U / 99);
   EXPECT_THAT(result.output,
-              HasSubstr("not shown, the reader is too slow; the logs have them all\n"));
+              HasSubstr("not shown: the reader is too slow; the log files are complete\n"));
 }
 
 TEST_F(Output, GoesOnWhenItsReaderLeaves) {

@@ -40,7 +40,7 @@ milliseconds until(std::optional<ProbeClock::time_point> deadline) {
                   : milliseconds(1000);
 }
 
-// The loop of an agent that answers and asks.
+// The event loop of an agent that answers and sends probes.
 std::vector<plan::Trial> drive(Prober& prober, ProbeListener* listener = nullptr) {
   while (!prober.is_done()) {
     std::vector<os::Watch> watches = {{.fd = prober.fd()}};
@@ -63,7 +63,7 @@ std::string fault_of(const Target& target,
   return drive(prober, listener).at(0).fault;
 }
 
-// A listener of some other program on the loopback address.
+// A listener of another program on the loopback address.
 struct OtherProgram {
   explicit OtherProgram(int backlog = 16) : socket(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
@@ -84,7 +84,7 @@ struct OtherProgram {
   int port = 0;
 };
 
-// A connection that is there.
+// An established connection.
 os::Fd connect_to(int port) {
   os::Connecting started = os::start_connect({.from = "", .to = "127.0.0.1", .port = port});
   std::array<os::Watch, 1> watch = {os::Watch{.fd = started.socket.number(), .for_write = true}};
@@ -97,7 +97,7 @@ void say(const os::Fd& socket, const std::vector<uint8_t>& bytes) {
   os::send_at_once(socket, bytes);
 }
 
-// Lets a listener do what it can do now.
+// Runs a listener until it has nothing to do.
 void let_work(ProbeListener& listener) {
   std::array<os::Watch, 1> watch = {os::Watch{.fd = listener.fd()}};
   for (;;) {
@@ -229,7 +229,7 @@ TEST(Prober, HasNothingToDoWithoutTargets) {
 
 TEST(ProbeListener, AnswersWhateverGarbageCameBefore) {
   ProbeListener listener(secret_of(1));
-  std::mt19937 random(7);  // NOLINT: the same bytes each time
+  std::mt19937 random(7);  // NOLINT: reproducible
   size_t most = 0;
   std::vector<os::Fd> open;
   for (int i = 0; i < 2000; ++i) {

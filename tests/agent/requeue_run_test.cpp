@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns of a batch job, with a scontrol that only writes down what it is asked; tests/slurm has the
-// same on a real Slurm.
+// Allocations of a batch job, with a fake scontrol that records its arguments. tests/slurm has the
+// same tests on a real Slurm.
 #include <csignal>
 #include <gmock/gmock.h>
 
@@ -35,8 +35,8 @@ class TurnsOfAJob : public ::testing::Test {
     launcher.write_script("bin/scontrol", "#!/bin/sh\n" + script + "\n");
   }
 
-  // One turn of a job whose workers run `script`; Slurm's signal comes when both are
-  // there, which `here-RANK` tells.
+  // One allocation of a job whose workers run `script`. The signal of Slurm arrives when both have
+  // created `here-RANK`.
   Result turn(const std::string& script,
               const std::vector<std::string>& options = {},
               int signal = SIGUSR1) {
@@ -70,11 +70,11 @@ class TurnsOfAJob : public ::testing::Test {
   int turns_ = 0;
 };
 
-// Leaves with 75 as soon as it is told to, without having saved anything.
+// Exits with 75 on SIGTERM, without saving anything.
 constexpr const char* kObedient =
     "trap 'exit 75' TERM; echo attempt $TORCHELASTIC_RESTART_COUNT; touch here-$RANK; "
     "while :; do sleep 0.02; done";
-// The same, but saves.
+// Saves and exits with 75 on SIGTERM.
 constexpr const char* kSaving =
     "trap 'echo x >>saved; exit 75' TERM; touch here-$RANK; while :; do sleep 0.02; done";
 
@@ -84,7 +84,7 @@ TEST_F(TurnsOfAJob, EndWithTheJobInTheQueueAgain) {
   EXPECT_EQ(result.status.code, 75) << result.errors;
   EXPECT_EQ(asked(), "requeue 17\n");
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("SIGUSR1 came: the time limit is near"),
+              AllOf(HasSubstr("received SIGUSR1: the time limit is near"),
                     HasSubstr("time limit near: stopped, requeued as job 17 (restart 1)")));
   EXPECT_EQ(record().requeues, 1);
   EXPECT_EQ(contract::find_state(launcher.run_directory())->phase, contract::RunPhase::Requeued);
@@ -107,7 +107,7 @@ TEST_F(TurnsOfAJob, AreNoMoreThanTwoWithoutProgress) {
 
   EXPECT_EQ(second.status.code, 75);
   EXPECT_THAT(second.errors,
-              AllOf(HasSubstr("job 17 is not requeued: 2 turns in a row have saved nothing"),
+              AllOf(HasSubstr("job 17 is not requeued: 2 allocations in a row saved nothing"),
                     HasSubstr("--progress-file")));
   EXPECT_EQ(asked(), "requeue 17\n");
   EXPECT_EQ(contract::find_state(launcher.run_directory())->phase, contract::RunPhase::Cancelled);
@@ -177,14 +177,14 @@ TEST_F(TurnsOfAJob, SayWhenSlurmDoesNotTakeTheJobBack) {
 
   EXPECT_EQ(result.status.code, 75);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("job 17 is not requeued: scontrol says 'Requested operation is "
+              AllOf(HasSubstr("job 17 is not requeued: scontrol: 'Requested operation is "
                               "presently disabled for job 17'"),
                     HasSubstr("sbatch --requeue")));
   EXPECT_EQ(record().requeues, 0);
   EXPECT_FALSE(record().is_again);
 }
 
-// Slurm ends the job, scontrol in it, as soon as it has heard.
+// Slurm kills the job, including scontrol, as soon as it has the request.
 TEST_F(TurnsOfAJob, AreOverWhenWhoAskedForTheNextIsKilled) {
   set_scontrol("echo \"$@\" >>asked; kill -TERM $$");
   const Result result = turn(kObedient);
@@ -206,7 +206,7 @@ TEST_F(TurnsOfAJob, AskAgainWhenTheControllerIsBusy) {
 
 TEST_F(TurnsOfAJob, SayWhenThereIsNoScontrol) {
   std::filesystem::remove(launcher.path("bin/scontrol"));
-  for (const std::string name : {"sleep", "touch"}) {  // what the workers need
+  for (const std::string name : {"sleep", "touch"}) {  // used by the workers
     std::filesystem::create_symlink(os::find_program(name, launcher.environment).value(),
                                     launcher.path("bin/" + name));
   }
@@ -219,13 +219,13 @@ TEST_F(TurnsOfAJob, SayWhenThereIsNoScontrol) {
 }
 
 TEST_F(TurnsOfAJob, KillWorkersThatDoNotLeaveBeforeTheLimit) {
-  launcher.write_script("bin/squeue", "#!/bin/sh\necho 0:06\n");  // five of which are for leaving
+  launcher.write_script("bin/squeue", "#!/bin/sh\necho 0:06\n");  // five of them are reserved
   const Result result = turn("trap '' TERM; touch here-$RANK; while :; do sleep 0.02; done");
 
   EXPECT_EQ(result.status.code, 143);
   EXPECT_THAT(result.errors,
               AllOf(HasSubstr("(at most 1 s"),
-                    HasSubstr("job 17 is not requeued: the workers did not leave with 75")));
+                    HasSubstr("job 17 is not requeued: the workers did not exit with code 75")));
 }
 
 }  // namespace

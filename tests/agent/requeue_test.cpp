@@ -28,7 +28,7 @@ contract::RequeueRecord account(int requeues, int without_progress) {
   return record;
 }
 
-// A turn that ended as it should: stopped for the time limit, at a checkpoint.
+// A normal end of an allocation: stopped for the time limit, at a checkpoint.
 TurnEnd good_turn() {
   TurnEnd end;
   end.code = 75;
@@ -93,7 +93,7 @@ TEST(JudgeRequeue, SaysWhyWhenNothingWasSavedBeforeTheLimit) {
   EXPECT_FALSE(answer.is_again);
   EXPECT_EQ(answer.how, "time limit near: stopped");
   EXPECT_THAT(answer.why_not,
-              AllOf(HasSubstr("did not leave with 75"), HasSubstr("--progress-file")));
+              AllOf(HasSubstr("did not exit with code 75"), HasSubstr("--progress-file")));
 }
 
 TEST(JudgeRequeue, GivesUpAfterTwoTurnsWithoutProgress) {
@@ -104,7 +104,7 @@ TEST(JudgeRequeue, GivesUpAfterTwoTurnsWithoutProgress) {
   const RequeueAnswer second = judge_requeue(rules(), account(4, 1), end);
 
   EXPECT_FALSE(second.is_again);
-  EXPECT_THAT(second.why_not, HasSubstr("2 turns in a row have saved nothing"));
+  EXPECT_THAT(second.why_not, HasSubstr("2 allocations in a row saved nothing"));
 }
 
 TEST(JudgeRequeue, AdvisesWithWhatACheckpointTakes) {

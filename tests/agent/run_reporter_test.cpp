@@ -59,7 +59,7 @@ TEST(RunReporter, StopsNoRunWhereItCannotWrite) {
 
   EXPECT_NO_THROW(reporter.report(leader, start));
   reporter.report_requeued();
-  EXPECT_THAT(said, ElementsAre(HasSubstr("the run goes on")));
+  EXPECT_THAT(said, ElementsAre(HasSubstr("the run continues")));
 }
 
 }  // namespace

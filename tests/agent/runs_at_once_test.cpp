@@ -14,8 +14,8 @@ using testing::Launcher;
 
 constexpr size_t kRuns = 20;
 
-// Rank 0 listens on every address, as torch's store does, and keeps the port until all runs have
-// one: two runs with the same port would not get so far.
+// Rank 0 listens on every address, like the store of torch, and keeps the port until all runs have
+// one. Two runs with the same port would fail.
 constexpr const char* kListen = R"(import os, socket, sys, time
 folder, runs = sys.argv[1], int(sys.argv[2])
 if os.environ["RANK"] != "0":

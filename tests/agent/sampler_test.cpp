@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::Lt;
 using Clock = std::chrono::steady_clock;
 
-// A look that counts its samples as nodes.
+// A sampling function that counts its calls in the field `node`.
 Sampler::Look counting() {
   return [count = 0](const Sampler::Workers& workers) mutable {
     contract::NodeSample sample{.time = 1, .node = count++, .host = "here"};
@@ -28,7 +28,7 @@ Sampler::Look counting() {
   };
 }
 
-// Waits until the bell rings.
+// Waits until the descriptor is readable.
 std::string next_lines(Sampler& sampler) {
   os::Watch watch{.fd = sampler.fd(), .for_write = false, .is_ready = false};
   os::wait_for({&watch, 1}, milliseconds(10'000));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays a program that takes a fork offer (contract/fork_offer.h), for the agent's tests. Its first
-// argument says how to behave:
+// A program with a fork server (contract/fork_offer.h), for the tests of the agent. The first
+// argument selects its behaviour:
 //
-//   well          fork every worker; each tells its place and leaves with 0
-//   fail-rank-1   the same, but rank 1 leaves with 5 and the others sleep
-//   die           leave with 9 before anything is handed over
-//   forget        hand over the first worker only, and leave with 0
+//   well          fork every worker; each prints its rank and exits with 0
+//   fail-rank-1   like well, but rank 1 exits with 5 and the others sleep
+//   die           exit with 9 before the first handover
+//   forget        hand over the first worker only, and exit with 0
 #include <chrono>
 #include <csignal>
 #include <cstdio>

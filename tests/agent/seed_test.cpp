@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that are forked by one process of a program that carries the fork note.
+// Workers that are forked by the fork server of a program with the fork note.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -50,9 +50,9 @@ TEST_F(Seed, LeavesWorkersThatAreWatchedLikeAnyOther) {
   const Result result = run(3, "fail-rank-1");
 
   EXPECT_EQ(result.status.code, 5);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr("rank 1 left with code 5; stopping 2 workers"), HasSubstr("rank 1 failed")));
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("rank 1 exited with code 5; stopping 2 workers"),
+                    HasSubstr("rank 1 failed")));
   EXPECT_EQ(failure().at("rank"), 1);
 }
 
@@ -61,18 +61,18 @@ TEST_F(Seed, IsTheCauseWhenItDiesBeforeTheHandover) {
 
   EXPECT_EQ(result.status.code, 9);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("the seed of ranks 0-1 failed"),
-                    HasSubstr("left with code 9"),
-                    HasSubstr("it left before every worker was forked and handed over"),
+              AllOf(HasSubstr("the fork server of ranks 0-1 failed"),
+                    HasSubstr("exited with code 9"),
+                    HasSubstr("it exited before all workers were forked and handed over"),
                     HasSubstr("a library is missing")));
-  EXPECT_EQ(failure().at("who"), "the seed of ranks 0-1");
+  EXPECT_EQ(failure().at("who"), "the fork server of ranks 0-1");
 }
 
 TEST_F(Seed, IsTheCauseWhenItForgetsAWorker) {
   const Result result = run(2, "forget");
 
   EXPECT_EQ(result.status.code, 70);
-  EXPECT_THAT(result.errors, HasSubstr("the seed of ranks 0-1 failed"));
+  EXPECT_THAT(result.errors, HasSubstr("the fork server of ranks 0-1 failed"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several nodes that are all this machine: one real launcher per node, started by hand.
+// Several nodes on this machine: one real launcher per node, started manually.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -26,7 +26,7 @@ using ::testing::Not;
 
 class SeveralNodes : public ::testing::Test {
  protected:
-  // `lockstep run` as one of the nodes; SCRIPT is what each of its workers executes.
+  // `lockstep run` as one of the nodes. Its workers execute SCRIPT.
   struct Wish {
     std::vector<std::string> options;
     int workers = 2;
@@ -68,12 +68,12 @@ class SeveralNodes : public ::testing::Test {
     }
   }
 
-  // Writes who its agent is, and goes on until somebody ends it.
+  // Writes the process id of its agent, and runs until it is stopped.
   static constexpr const char* kStay =
       "echo $PPID > writing-$RANK; mv writing-$RANK agent-$RANK\n"
       "while :; do sleep 0.05; done";
 
-  // Waits for the workers of kStay, and tells the agent of the rank.
+  // Waits for the workers of kStay, and returns the agent of the rank.
   int agent_of(int rank) const {
     const std::string name = fmt::format("agent-{}", rank);
     for (int turn = 0; turn < 2000 && !fs::exists(directory.path() / name); ++turn) {
@@ -89,7 +89,7 @@ class SeveralNodes : public ::testing::Test {
     }
   }
 
-  // Launchers, agents and workers have the name of the test's directory on their command lines.
+  // The command lines of launchers, agents and workers contain the directory of the test.
   void expect_nobody_left() const {
     int left = -1;
     for (int turn = 0; turn < 1000 && left != 0; ++turn) {
@@ -212,7 +212,7 @@ TEST_F(SeveralNodes, RefuseAShortSecret) {
   const Result result = nodes[0]->wait();
 
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("cannot use LOCKSTEP_SECRET: it is too short"));
+  EXPECT_THAT(result.errors, HasSubstr("LOCKSTEP_SECRET is too short"));
   EXPECT_EQ(nodes[1]->wait().status.code, 64);
 }
 
@@ -254,7 +254,7 @@ TEST_F(SeveralNodes, EndWithTheCodeOfAWorkerOnTheSecond) {
 
   EXPECT_EQ(first.status.code, 7);
   EXPECT_EQ(second.status.code, 7);
-  EXPECT_THAT(first.errors, HasSubstr("rank 3 left with code 7; stopping 3 workers"));
+  EXPECT_THAT(first.errors, HasSubstr("rank 3 exited with code 7; stopping 3 workers"));
   EXPECT_THAT(first.errors, HasSubstr("local rank 1 on " + os::host_name()));
   EXPECT_THAT(first.errors, HasSubstr("no more coffee"));
   EXPECT_THAT(read_text(directory.path() / "run" / "failure.json"), HasSubstr("\"rank\": 3"));
@@ -280,7 +280,7 @@ TEST_F(SeveralNodes, StopWhenAnotherIsToldTo) {
 
   const Result first = nodes[0]->wait();
   EXPECT_EQ(first.status.code, 130);
-  EXPECT_THAT(first.errors, HasSubstr("SIGINT came to " + os::host_name()));
+  EXPECT_THAT(first.errors, HasSubstr(os::host_name() + " received SIGINT"));
   EXPECT_EQ(nodes[1]->wait().status.code, 130);
   expect_nobody_left();
 }
@@ -293,7 +293,7 @@ TEST_F(SeveralNodes, LeaveNobodyWhenAnAgentIsKilled) {
 
   const Result first = nodes[0]->wait();
   EXPECT_EQ(first.status.code, 75);
-  EXPECT_THAT(first.errors, HasSubstr("is lost: its connection is closed"));
+  EXPECT_THAT(first.errors, HasSubstr("is lost: connection closed"));
   EXPECT_EQ(nodes[1]->wait().status.code, 128 + SIGKILL);
   expect_nobody_left();
 }
@@ -319,7 +319,7 @@ TEST_F(SeveralNodes, LeaveNobodyWhenTheLeaderIsKilled) {
   const Result second = nodes[1]->wait();
   EXPECT_EQ(second.status.code, 75);
   EXPECT_THAT(second.errors,
-              HasSubstr("the leader of this run is lost; its workers here are stopped"));
+              HasSubstr("lost the leader of this run; killed the workers of this node"));
   expect_nobody_left();
 }
 
@@ -344,7 +344,7 @@ TEST_F(SeveralNodes, StartTogetherAgain) {
   const Result first = nodes[0]->wait();
 
   EXPECT_EQ(first.status.code, 0) << first.errors;
-  EXPECT_THAT(first.errors, HasSubstr("attempt 1 begins: restart 1 of 1"));
+  EXPECT_THAT(first.errors, HasSubstr("starting attempt 1: restart 1 of 1"));
   EXPECT_THAT(first.output, HasSubstr("[2]: 2 of 4 in 1"));
   EXPECT_EQ(nodes[1]->wait().status.code, 0);
 }
@@ -364,7 +364,7 @@ TEST_F(SeveralNodes, GoOnWithFewerWhereThatIsAllowed) {
 
   const Result first = nodes[0]->wait();
   EXPECT_EQ(first.status.code, 0) << first.errors;
-  EXPECT_THAT(first.errors, HasSubstr("attempt 1 begins: going on with 1 node"));
+  EXPECT_THAT(first.errors, HasSubstr("starting attempt 1: continuing with 1 node"));
   EXPECT_THAT(first.output, HasSubstr("[1]: 1 of 2"));
   EXPECT_EQ(nodes[1]->wait().status.code, 128 + SIGKILL);
   expect_nobody_left();
@@ -384,12 +384,12 @@ TEST_F(SeveralNodes, TellOneThatMayNotJoinWhy) {
   nodes[0]->process().signal(SIGTERM);
 
   EXPECT_EQ(refused.status.code, 64);
-  EXPECT_THAT(refused.errors, HasSubstr("cannot join the run: there is a node 1 already"));
+  EXPECT_THAT(refused.errors, HasSubstr("cannot join the run: node rank 1 is already taken"));
   EXPECT_EQ(nodes[0]->wait().status.code, 143);
   EXPECT_EQ(nodes[1]->wait().status.code, 143);
 }
 
-// Who has the keys, and speaks as an agent of another version might.
+// A client that has the keys and sends messages like an agent of another version.
 TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   const auto as_node = [this](int node) {
     return Wish{.options = {"--nnodes=3",
@@ -425,7 +425,7 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
 
   const Result first = nodes[0]->wait();
   EXPECT_EQ(first.status.code, 0) << first.errors;
-  EXPECT_THAT(first.errors, HasSubstr("rogue has gone again: it sends what is no message"));
+  EXPECT_THAT(first.errors, HasSubstr("node rogue left: it sent an invalid message"));
   EXPECT_EQ(nodes[1]->wait().status.code, 0);
   EXPECT_EQ(nodes[2]->wait().status.code, 0);
 }

@@ -20,7 +20,7 @@ using ::testing::Not;
 
 using Clock = std::chrono::steady_clock;
 
-// Shown as one line, or, where one is late, as two.
+// Shown as one line, or as two if one is late.
 auto IsSaidByBoth(const std::string& text) {
   return AnyOf(HasSubstr("[0-1]: " + text + "\n"),
                AllOf(HasSubstr("[0]: " + text + "\n"), HasSubstr("[1]: " + text + "\n")));
@@ -88,11 +88,11 @@ TEST_F(Supervision, LeavesAsTheFirstFailedWorkerDid) {
     const char* how;
   };
   const std::vector<Case> cases = {
-      {"exit 3", 3, "left with code 3"},
-      {"exit 75", 75, "left with code 75 (it asks to be started again)"},
+      {"exit 3", 3, "exited with code 3"},
+      {"exit 75", 75, "exited with code 75 (requests a restart)"},
       {"kill -KILL $$", 128 + SIGKILL, "was killed by SIGKILL"},
-      {"kill -SEGV $$", 128 + SIGSEGV, "died by SIGSEGV"},
-      {"kill -ABRT $$", 128 + SIGABRT, "died by SIGABRT"},
+      {"kill -SEGV $$", 128 + SIGSEGV, "was killed by SIGSEGV"},
+      {"kill -ABRT $$", 128 + SIGABRT, "was killed by SIGABRT"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.death);
@@ -137,7 +137,7 @@ TEST_F(Supervision, StopsTheOthersGentlyThenFirmly) {
   EXPECT_THAT(Clock::now() - start, Gt(std::chrono::milliseconds(500)));
   EXPECT_THAT(result.output, HasSubstr("[1]: saved"));
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("rank 0 left with code 4; stopping 2 workers (at most 0.5 s"),
+              AllOf(HasSubstr("rank 0 exited with code 4; stopping 2 workers (at most 0.5 s"),
                     Not(HasSubstr("rank 2 failed"))));
   EXPECT_EQ(failure().at("rank"), 0);
 }
@@ -205,10 +205,10 @@ TEST_F(Supervision, KillsAtOnceOnTheSecondInterrupt) {
 
   EXPECT_EQ(result.status.code, 130);
   EXPECT_THAT(Clock::now() - start, Lt(std::chrono::seconds(15)));
-  EXPECT_THAT(result.errors, HasSubstr("SIGINT: killing every worker now"));
+  EXPECT_THAT(result.errors, HasSubstr("SIGINT: killing all workers now"));
 }
 
-// The worker of a first run holds the port and starts a second run that wants it.
+// The worker of a first run holds the port and starts a second run that needs it.
 TEST_F(Supervision, RefusesAPortInUseBeforeAnyWorkerStarts) {
   const Result busy = launcher.run({"run",
                                     "--master-port",
@@ -228,7 +228,7 @@ TEST_F(Supervision, RefusesAPortInUseBeforeAnyWorkerStarts) {
               HasSubstr("lockstep: error: cannot use port 29417: it is in use\n"
                         "  asked: 127.0.0.1:29417  (flag --master-port)\n"
                         "  found: another program listens there  (this machine)\n"
-                        "  try:   drop --master-port: a free port is found for you"));
+                        "  try:   omit --master-port to use a free port"));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("started")));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a worker's words; the tests play the worker's process.
+// The output of a worker; the tests play its process.
 #include <gmock/gmock.h>
 #include <utility>
 

@@ -14,7 +14,7 @@ using ::testing::Gt;
 using ::testing::Lt;
 
 TEST(Random, GivesTheNumbersOfSplitMix64) {
-  // The order of samples is part of a run's format: these numbers never change.
+  // The order of samples is part of the format of a run: these numbers must never change.
   Random random(0, 0);
 
   EXPECT_EQ(random.next(), 0xa706dd2f4d197e6fU);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lockstep-bench on the CPU, with models that take no time: what it prints, writes and refuses.
+// lockstep-bench on the CPU with tiny models: output, files and errors.
 #include <cmath>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class Bench : public ::testing::Test {
  protected:
-  // `before`: variables for this command alone.
+  // `before`: environment variables of this command.
   os::CommandResult bench(const std::string& arguments, const std::string& before = "") {
     return os::run_command(
         {"/bin/bash",
@@ -45,7 +45,7 @@ TEST_F(Bench, TrainsASmallGpt2AndSaysHowFast) {
   const os::CommandResult done = bench(std::string(kTiny) + "--json out.json --curve curve.csv");
   ASSERT_EQ(done.status.code, 0) << done.errors;
   EXPECT_THAT(done.output,
-              AllOf(HasSubstr("GPT-2 tiny, 2 x 8 tokens a step, fp32, adamw, cpu"),
+              AllOf(HasSubstr("GPT-2 tiny, 2 x 8 tokens per step, fp32, adamw, cpu"),
                     HasSubstr("tokens/s"),
                     HasSubstr("% of the matrix rate"),
                     HasSubstr("copy bandwidth")));
@@ -66,7 +66,7 @@ TEST_F(Bench, TrainsASmallGpt2AndSaysHowFast) {
   EXPECT_EQ(lines[0], "step,loss");
   EXPECT_THAT(lines[1],
               HasSubstr(fmt::format("1,{:.4f}", ours.at("losses")[0].get<double>()).substr(0, 5)));
-  // Untrained, every token is about as likely as every other.
+  // Without training, all tokens have about the same probability.
   EXPECT_NEAR(ours.at("losses")[0], std::log(50257), 0.5);
   EXPECT_FALSE(std::filesystem::exists(path() / "runs"));
 }
@@ -85,7 +85,7 @@ TEST_F(Bench, BeginsWithTheSameWeightsAndTokensAgain) {
   const os::CommandResult refused =
       bench("gpt2 --device cpu --size tiny --batch 3 --context 8 --precision fp32 --tokens t.bin");
   EXPECT_EQ(refused.status.code, 64);
-  EXPECT_THAT(refused.errors, HasSubstr("cannot train on t.bin: it is not of this shape"));
+  EXPECT_THAT(refused.errors, HasSubstr("cannot train on t.bin: it has another size"));
 }
 
 TEST_F(Bench, GivesTheLossCurveOfThePeer) {
@@ -128,7 +128,7 @@ TEST_F(Bench, CountsTheImagesThatALoaderMakes) {
   const os::CommandResult done = bench(std::string(kSomeImages) + "--generated --json out.json");
   ASSERT_EQ(done.status.code, 0) << done.errors;
   EXPECT_THAT(done.output,
-              AllOf(HasSubstr("Loader, 12 images (drawn, 500 x 375, files), 32 x 32 pixels"),
+              AllOf(HasSubstr("Loader, 12 images (generated, 500 x 375, files), 32 x 32 pixels"),
                     HasSubstr("images/s, 2 threads, from a pack"),
                     HasSubstr("us per image: decode and scale")));
   const nlohmann::json json = read("out.json");
@@ -151,7 +151,7 @@ TEST_F(Bench, ComparesALoaderWithTorchvisions) {
 }
 
 TEST_F(Bench, LoadsWithoutAPeerWhereTorchvisionIsMissing) {
-  // A Python that has torch, and nothing else that is asked for.
+  // A fake Python that has torch but not torchvision.
   const auto python = path() / "python";
   os::write_file(python,
                  "#!/bin/sh\n[ \"$1\" = -c ] && exit 0\necho '{\"missing\": \"torchvision\"}'\n");
@@ -184,9 +184,10 @@ TEST_F(Bench, SaysWhatItCannotDo) {
   };
   refuse("", 64, "A subcommand is required");
   refuse("gpt2 --size huge", 64, "cannot make a GPT-2 of size 'huge'");
-  refuse("gpt2 --precison bf16", 64, "cannot understand the command line");
-  refuse("gpt2 --batch 0", 64, "--batch: 0 is not at least 1");
-  refuse("gpt2 --size tiny --context 9999", 64, "cannot train on texts longer than the model");
+  refuse("gpt2 --precison bf16", 64, "invalid command line");
+  refuse("gpt2 --batch 0", 64, "--batch: 0 is less than 1");
+  refuse(
+      "gpt2 --size tiny --context 9999", 64, "--context exceeds the context length of the model");
   refuse("gpt2 --size tiny --peer --python /no/python", 69, "cannot compare with Python");
   refuse("loader --data-dir /no/where", 74, "cannot find ImageNet in /no/where");
   refuse("loader --tiny", 64, "--data-dir");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests in a browser share: Chromium, a page of the dashboard, patience.
+// Shared by the browser tests: starts Chromium, opens the dashboard, waits for conditions.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { createRequire } from "node:module";
@@ -14,18 +14,18 @@ function skip(reason) {
 }
 
 function findChromium() {
-  return ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((name) => fs.existsSync(name)) ?? skip("there is no Chromium here (Debian: chromium)");
+  return ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((name) => fs.existsSync(name)) ?? skip("Chromium is not installed (Debian: chromium)");
 }
 
 function findPlaywright() {
   try {
     return createRequire(path.join(here, "../../web/package.json"))("playwright-core");
   } catch {
-    return skip("playwright-core is not here: npm ci in web/ brings it");
+    return skip("playwright-core is not installed: run npm ci in web/");
   }
 }
 
-// Leaves with 77, and says why, where Chromium or playwright-core is missing.
+// Exits with code 77 and prints the reason if Chromium or playwright-core is missing.
 export async function launch() {
   const executablePath = findChromium();
   const args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
@@ -39,7 +39,7 @@ export async function until(what, ask, turns = 200) {
     }
     await new Promise((done) => setTimeout(done, 100));
   }
-  assert.fail(`waited in vain until ${what}`);
+  assert.fail(`timed out waiting until ${what}`);
 }
 
 export const tile = (page, name) => page.locator(`[data-tile="${name}"]`).getAttribute("data-value");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dashboard in a real browser, from run directories that this script writes.
+// Tests the dashboard in a real browser with run directories that this script writes.
 //
 //   node dashboard_test.mjs LOCKSTEP [--large]
 //
-// Leaves with 77, and says why, where Chromium or playwright-core is missing.
+// Exits with code 77 and prints the reason if Chromium or playwright-core is missing.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
@@ -16,10 +16,10 @@ import { MadeUpRun } from "./made_up_run.mjs";
 const lockstep = path.resolve(process.argv[2] ?? "build/bin/lockstep");
 const wants = (flag) => process.argv.includes(flag);
 
-const servers = []; // all that were started
+const servers = []; // all servers that were started
 const scratch = fs.mkdtempSync(path.join(os.tmpdir(), "dashboard-"));
 
-// Our server, until `stop`; knows its address.
+// Starts `lockstep dashboard` and finds its address; `stop` ends it.
 async function serve(...runs) {
   const child = spawn(lockstep, ["dashboard", ...runs], { cwd: scratch });
   servers.push(child);
@@ -61,7 +61,7 @@ function smallRun(name, steps = 200, worse = 1) {
 }
 
 const tests = {
-  async "shows what the files say, and what is added to them, without a reload"(browser) {
+  async "shows the content of the files, and additions to them, without a reload"(browser) {
     const run = smallRun("live");
     const server = await serve("runs/live");
     const page = await open(browser, server);
@@ -73,7 +73,7 @@ const tests = {
     assert.equal(Number(await tile(page, "samples/s")), last.samples_per_second);
     assert.equal(Number(await tile(page, "accuracy")), 0.83);
     assert.equal(Number(await tile(page, "checkpoint")), 150);
-    assert.match(await page.locator("#rank-told").textContent(), /rank 0 .*Made-up GPU.*utilisation 90 %.*400 W/);
+    assert.match(await page.locator("#rank-told").textContent(), /rank 0 .*Made-up GPU.*utilization 90 %.*400 W/);
     assert.equal(new URL(page.url()).search, "", "the token leaves the address bar");
     for (const chart of ["loss", "learning rate", "samples per second", "accuracy"]) {
       assert.ok(await page.locator(`[data-chart="${chart}"] canvas`).isVisible(), chart);
@@ -92,7 +92,7 @@ const tests = {
     assert.equal(values.at(-1), 0.123456789);
     assert.equal(values.at(-2), last.loss);
     assert.deepEqual(page.faults, []);
-    assert.deepEqual(page.strangers, [], "nothing is asked of anybody else");
+    assert.deepEqual(page.strangers, [], "no requests to other servers");
     await server.stop();
   },
 
@@ -109,12 +109,12 @@ const tests = {
     assert.equal(await page.locator("#logs mark").textContent(), "NEEDLE");
     run.say(0, "another needle");
     run.step(0, 202);
-    await until("the new one comes by itself", async () => (await lines.count()) === 2);
+    await until("the new line appears automatically", async () => (await lines.count()) === 2);
 
     await page.getByLabel("Search the log").fill("");
     await page.getByLabel("Rank", { exact: true }).fill("1");
     await page.getByLabel("Rank", { exact: true }).press("Enter");
-    await until("rank 1 speaks", async () => /rank one says 299/.test((await lines.count()) ? await lines.last().textContent() : ""));
+    await until("the log of rank 1 is shown", async () => /rank one says 299/.test((await lines.count()) ? await lines.last().textContent() : ""));
     await server.stop();
   },
 
@@ -151,7 +151,7 @@ const tests = {
     await server.stop();
   },
 
-  async "compares ranks where there are several, and only there"(browser) {
+  async "compares ranks only if there are several"(browser) {
     const alone = new MadeUpRun(path.join(scratch, "runs", "alone"), { workers: 1 });
     for (let step = 1; step <= 40; step++) {
       alone.step(0, step);
@@ -161,11 +161,11 @@ const tests = {
     const page = await open(browser, server);
     const heat = page.locator("#heat");
 
-    assert.ok(!(await heat.isVisible()), "nobody holds up a rank that is alone");
+    assert.ok(!(await heat.isVisible()), "a single rank has no stragglers");
     await page.locator('#runs [data-run="0"]').uncheck();
-    await until("the gang's ranks are compared", async () => (await heat.isVisible()) && /Slowest: rank 1/.test(await heat.textContent()));
+    await until("the ranks of the second run are compared", async () => (await heat.isVisible()) && /Slowest: rank 1/.test(await heat.textContent()));
     await page.locator('#runs [data-run="0"]').check();
-    await until("they are gone with the gang", async () => !(await heat.isVisible()));
+    await until("the comparison disappears with the second run", async () => !(await heat.isVisible()));
     assert.deepEqual(page.faults, []);
     await server.stop();
   },
@@ -178,7 +178,7 @@ const tests = {
     for (const address of ["/", "/?token=", `/?token=${"0".repeat(32)}`, "/api/runs", "/app.js", "/metrics"]) {
       const answer = await page.goto(server.base + address);
       assert.equal(answer.status(), 403, address);
-      assert.match(await answer.text(), /^cannot show this run: .*\.\n$/);
+      assert.match(await answer.text(), /^access denied: .*\.\n$/);
     }
     assert.equal((await page.goto(server.url)).status(), 200);
     const [cookie] = await page.context().cookies();
@@ -194,7 +194,7 @@ const tests = {
     const page = await open(browser, server, { viewport: { width: 375, height: 700 }, colorScheme: "dark" });
 
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(width <= 375, `nothing sticks out: ${width}`);
+    assert.ok(width <= 375, `nothing overflows: ${width}`);
     const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const dark = await back();
     await page.locator("#theme").click();

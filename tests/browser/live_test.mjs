@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of two workers that really trains, drawn by the dashboard meanwhile.
+// Tests the dashboard with a run of two workers that is training.
 //
 //   node live_test.mjs LOCKSTEP MNIST [--screenshots DIR]
 //
-// Trains on MNIST where LOCKSTEP_DATA_DIR has it, else on drawn digits. Leaves with 77, and says why,
-// where Chromium or playwright-core is missing.
+// Trains on MNIST if LOCKSTEP_DATA_DIR contains it, else on generated digits. Exits with code 77 and
+// prints the reason if Chromium or playwright-core is missing.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
@@ -19,7 +19,7 @@ const data = process.env.LOCKSTEP_DATA_DIR;
 const digits = data && fs.existsSync(path.join(data, "mnist")) ? [] : ["--generated-digits"];
 const children = [];
 
-// `lockstep run --dashboard`, until it has said where the dashboard is.
+// Starts `lockstep run --dashboard` and waits until it has printed the address.
 async function train(name, ...flags) {
   const child = spawn(
     lockstep,
@@ -32,19 +32,19 @@ async function train(name, ...flags) {
   const listen = (bytes) => (run.text += bytes);
   child.stdout.on("data", listen);
   child.stderr.on("data", listen);
-  await until("the dashboard says where it is", () => /ssh -N .*\n/.test(run.text), 600);
+  await until("the dashboard prints its address", () => /ssh -N .*\n/.test(run.text), 600);
   const [, base, token] = /(http:\/\/[^/]+)\/\?token=(\w+)/.exec(run.text);
   return Object.assign(run, { base, url: `${base}/?token=${token}` });
 }
 
-// What rank 0 has written so far, but for a line that is not whole yet.
+// The events of rank 0 so far, without an incomplete last line.
 function events(run, kind) {
   const file = path.join(run.directory, "events", "rank-0.jsonl");
   const lines = fs.existsSync(file) ? fs.readFileSync(file, "utf8").split("\n").slice(0, -1) : [];
   return lines.map((line) => JSON.parse(line)).filter((event) => event.event === kind);
 }
 
-// The tiles of one moment; they change between two questions.
+// All tiles in one query, because they change between two queries.
 function read(page) {
   return page.evaluate(() => Object.fromEntries([...document.querySelectorAll("[data-tile]")].map((each) => [each.dataset.tile, Number(each.dataset.value)])));
 }
@@ -58,7 +58,7 @@ function server(run) {
     try {
       return fs.readdirSync(`/proc/${pid}/fd`).some((fd) => fs.readlinkSync(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]`);
     } catch {
-      return false; // gone, or somebody else's
+      return false; // ended, or a process of another user
     }
   }));
 }
@@ -92,18 +92,18 @@ const tests = {
     await run.ended;
   },
 
-  async "trains on when its dashboard is killed"() {
+  async "continues training when its dashboard is killed"() {
     const run = await train("alone", "--net", "mlp", "--epochs", "3");
     await until("it trains", () => events(run, "step").length > 2, 600);
     const before = events(run, "step").at(-1).step;
     process.kill(server(run), "SIGKILL");
     assert.equal(await run.ended, 0, run.text);
     assert.equal(events(run, "end").length, 1);
-    assert.ok(events(run, "end")[0].step > before, "it went on after that");
+    assert.ok(events(run, "end")[0].step > before, "training continued afterwards");
   },
 };
 
-// Two runs of the CNN, one of them with a quarter of the learning rate and still under way.
+// Two runs of the CNN with different learning rates; the second one is still running.
 async function takeShots(browser) {
   const slow = await train("mnist-lr-0.005", "--lr", "0.005", "--epochs", "2");
   assert.equal(await slow.ended, 0, slow.text);
@@ -113,7 +113,7 @@ async function takeShots(browser) {
   children.push(child);
   let text = "";
   child.stdout.on("data", (bytes) => (text += bytes));
-  await until("the other dashboard says where it is", () => /ssh -N .*\n/.test(text));
+  await until("the other dashboard prints its address", () => /ssh -N .*\n/.test(text));
   const [url, base] = /(http:\/\/[^/]+)\/\?token=\w+/.exec(text);
   for (const colorScheme of ["dark", "light"]) {
     const page = await open(browser, { url, base }, { colorScheme, viewport: { width: 1100, height: 830 } });

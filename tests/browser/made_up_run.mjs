@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes run directories as workers and agents do, without any: docs/events.md.
+// Writes fake run directories in the format of workers and agents (docs/events.md).
 import fs from "node:fs";
 import path from "node:path";
 
@@ -34,7 +34,7 @@ export class MadeUpRun {
     fs.appendFileSync(this.file("events", `rank-${rank}.jsonl`), JSON.stringify(event) + "\n");
   }
 
-  // What rank 0's curves are made of; the loss falls, with a little noise.
+  // A step event; the loss falls, with some noise.
   stepOf(rank, step, seconds = 0.25) {
     const loss = 2.5 * Math.exp(-step / 300) + 0.1 + 0.05 * Math.sin(step * 1.7);
     return {

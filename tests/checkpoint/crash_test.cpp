@@ -17,7 +17,8 @@ namespace {
 
 using ::testing::MatchesRegex;
 
-// The content of checkpoint `step` is a function of `step`, so that a mixture would show.
+// The content of checkpoint `step` is a function of `step`, so that a mixture of two checkpoints is
+// detected.
 void commit(const std::filesystem::path& root, int64_t step, int64_t elements = 3000) {
   CheckpointWriter writer(root, {.step = step});
   for (const char* part : {"model.pt", "optimizer.pt"}) {
@@ -26,7 +27,7 @@ void commit(const std::filesystem::path& root, int64_t step, int64_t elements = 
   writer.commit();
 }
 
-// Commits every step twice, prunes, and tells each finished commit through the pipe; until killed.
+// Commits every step twice, prunes, and reports each commit through the pipe, until it is killed.
 [[noreturn]] void write_for_ever(const std::filesystem::path& root, int64_t step, int acknowledge) {
   for (;; ++step) {
     for (int time = 0; time < 2; ++time) {
@@ -76,7 +77,7 @@ TEST(Checkpoints, LoseNothingCompleteWhenTheWriterIsKilledAtAnyInstant) {
     });
     ASSERT_TRUE(found);
     if (found->state().step == latest) {
-      one_commit *= 1.3;  // it takes longer than it did, where others are busy as well
+      one_commit *= 1.3;  // commits take longer on a busy machine
     }
     latest = found->state().step;
     ASSERT_GE(latest, acknowledged);
@@ -88,8 +89,8 @@ TEST(Checkpoints, LoseNothingCompleteWhenTheWriterIsKilledAtAnyInstant) {
   EXPECT_GT(latest, 0);
 }
 
-// Runs `body` in a child that has a file system of one MiB at `path`; returns its text, or why
-// there could be none.
+// Runs `body` in a child process with a file system of one MiB at `path`; returns its text, or the
+// reason why this is impossible.
 struct Small {
   bool mounted = false;
   std::string text;

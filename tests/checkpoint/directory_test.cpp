@@ -28,7 +28,7 @@ class CheckpointDirectory : public ::testing::Test {
     return result;
   }
 
-  // Everything under the root, hidden or not.
+  // All names below the root, including hidden ones.
   std::vector<std::string> names() const {
     std::vector<std::string> result;
     for (const auto& entry : std::filesystem::directory_iterator(root_)) {
@@ -114,11 +114,11 @@ TEST_F(CheckpointDirectory, TakesEachPartOnceUnderAPlainName) {
   writer.add_text("a", "1");
 
   EXPECT_EQ(error_of([&] { writer.add_text("a", "2"); }),
-            "64 cannot add the part \"a\" to a checkpoint: it has one of that name");
+            "64 cannot add the part \"a\" to a checkpoint: this name is already used");
   for (const char* name : {"", ".hidden", "a/b", "..", "COMPLETE", "state.json", "manifest.json"}) {
     EXPECT_EQ(error_of([&] { writer.add_text(name, ""); }),
               "64 cannot add the part \"" + std::string(name) +
-                  "\" to a checkpoint: that is no plain file name");
+                  "\" to a checkpoint: not a plain file name");
   }
 }
 
@@ -137,7 +137,7 @@ TEST_F(CheckpointDirectory, IsListedOnlyWhenComplete) {
   EXPECT_EQ(find_latest_checkpoint(root_)->state().step, 123456789);
   EXPECT_EQ(error_of([&] { CheckpointReader reader(root_ / "step-00000011"); }),
             "74 cannot use checkpoint " + root_.string() +
-                "/step-00000011: it is not complete (no file COMPLETE)");
+                "/step-00000011: it is incomplete (no file COMPLETE)");
 }
 
 TEST_F(CheckpointDirectory, IsReplacedByOneOfTheSameStep) {
@@ -217,10 +217,11 @@ TEST_F(CheckpointDirectory, OfANewerFormatIsNotTakenForADamagedOne) {
   write(path / "manifest.json", manifest);
   write(path / "COMPLETE", complete_text(manifest));
 
-  EXPECT_EQ(error_of([&] { find_latest_checkpoint(root_, note_); }),
-            "64 cannot read " + path.string() +
-                "/manifest.json: it was written by a newer lockstep\n  format: version 9  "
-                "(manifest.json)\n  known:  up to version 2  (this program)");
+  EXPECT_EQ(
+      error_of([&] { find_latest_checkpoint(root_, note_); }),
+      "64 cannot read " + path.string() +
+          "/manifest.json: it was written by a newer version of lockstep\n  format:    version 9  "
+          "(manifest.json)\n  supported: up to version 2  (this program)");
 }
 
 TEST_F(CheckpointDirectory, SaysWhyItCannotBeWritten) {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's side of interop_test.cpp.
+"""Python part of interop_test.cpp.
 
-    interop.py write DIR    saves what Python programs save, for lockstep to read
-    interop.py check DIR    loads what lockstep saved, and says what is not as it should be
+    interop.py write DIR    writes files as Python programs do, for lockstep to read
+    interop.py check DIR    loads files of lockstep and reports differences
 
-Leaves with 77 where PyTorch cannot be imported.
+Exits with code 77 if PyTorch cannot be imported.
 """
 
 import collections
@@ -33,7 +33,7 @@ class Net(torch.nn.Module):
 
 
 def fill(net):
-    """Values that both sides know: tensor number n of the state dict holds n + 0, 1/64, 2/64 ..."""
+    """Sets known values: tensor number n of the state dict contains n + 0, 1/64, 2/64 ..."""
     for number, tensor in enumerate(net.state_dict().values()):
         values = torch.arange(tensor.numel()) // (1 if tensor.is_floating_point() else 64)
         tensor.copy_((number + values.to(tensor.dtype) / 64).reshape(tensor.shape))
@@ -65,7 +65,7 @@ def write(folder):
 
 
 def load(path):
-    """The way everybody loads, and the strict way where this PyTorch has it."""
+    """Loads a file, also with weights_only=True if this PyTorch supports it."""
     plain = torch.load(path)
     if "weights_only" in torch.load.__code__.co_varnames:
         strict = torch.load(path, weights_only=True)

@@ -15,10 +15,10 @@ using ::testing::StartsWith;
 
 constexpr int kNoTorch = 77;
 
-// Tests with a Python that has PyTorch; interop.py is the other side.
+// Tests with PyTorch in Python, through interop.py.
 class PythonInterop : public ::testing::Test {
  protected:
-  // Runs interop.py; skips the test where there is no PyTorch.
+  // Runs interop.py; skips the test without PyTorch.
   void python(const std::string& verb) {
     const std::filesystem::path output = folder() / "output.txt";
     const std::string command = std::string(LOCKSTEP_PYTHON) + " " + LOCKSTEP_SOURCE_DIR +
@@ -133,7 +133,7 @@ TEST_F(PythonInterop, PicklesOfCodeAndOldFormatsAreRefused) {
 
   EXPECT_THAT(error_of([&] { load_weights(folder() / "module.pt"); }),
               StartsWith("74 cannot read " + (folder() / "module.pt").string() +
-                         ": it holds the Python object __main__.Net, not only tensors and plain "
+                         ": it contains the Python object __main__.Net, not only tensors and plain "
                          "values\n  at: byte "));
   EXPECT_THAT(error_of([&] { load_weights(folder() / "legacy.pt"); }),
               HasSubstr("it has the format of torch.save before PyTorch 1.6"));

@@ -18,7 +18,7 @@ std::vector<std::string> names(const NamedTensors& tensors) {
   return result;
 }
 
-// What a file would give back: copies.
+// Copies, as from a file.
 NamedTensors snapshot(const torch::nn::Module& model) {
   NamedTensors copies = collect_model(model);
   for (auto& [name, tensor] : copies) {
@@ -55,7 +55,7 @@ TEST(ModelState, PassesFromOneModelToAnother) {
   EXPECT_TRUE(other->scale.requires_grad());
 }
 
-// As published weights of before PyTorch 0.4.1 are.
+// Weights from before PyTorch 0.4.1 lack num_batches_tracked.
 TEST(ModelState, DoesWithoutTheBatchesThatANormHasSeen) {
   Net net;
   torch::optim::SGD sgd(net->parameters(), 0.1);
@@ -87,7 +87,7 @@ TEST(ModelState, NamesTheFirstDifferenceAndChangesNothing) {
       {[](NamedTensors& t) { t[0].second = torch::ones({1}, torch::kDouble); },
        "  differs: scale\n  file:    double [1]\n  model:   float [1]"},
       {[](NamedTensors& t) { t[3].first = "bn.weight"; },
-       "  differs: norm.weight, the first of 2\n  file:    has no such tensor\n"
+       "  differs: norm.weight, the first of 2 differences\n  file:    has no such tensor\n"
        "  model:   float [3]"},
   };
 
@@ -99,7 +99,7 @@ TEST(ModelState, NamesTheFirstDifferenceAndChangesNothing) {
     one.change(weights);
 
     EXPECT_EQ(error_of([&] { apply_model(*net, weights, "runs/1/model.pt"); }),
-              "64 cannot load runs/1/model.pt: it is of another model\n" + one.message);
+              "64 cannot load runs/1/model.pt: it belongs to another model\n" + one.message);
     EXPECT_TRUE(identical(collect_model(*net), before));
   }
 }
@@ -185,13 +185,14 @@ TEST(OptimizerState, OfAnotherKindOrModelIsRefusedAndChangesNothing) {
   EXPECT_EQ(error_of([&] {
               apply_optimizer(adam, parameters, collect_optimizer(sgd, parameters), "o.pt");
             }),
-            "64 cannot load o.pt: it is of another optimizer\n  file:    SGD\n  program: Adam");
+            "64 cannot load o.pt: it belongs to another optimizer\n  file:    SGD\n"
+            "  program: Adam");
 
   const torch::optim::Adam half(net->head->parameters(), torch::optim::AdamOptions(0.1));
   EXPECT_EQ(error_of([&] {
               apply_optimizer(adam, parameters, collect_optimizer(half, parameters), "o.pt");
             }),
-            "64 cannot load o.pt: group 0 has other parameters\n"
+            "64 cannot load o.pt: the parameters of group 0 differ\n"
             "  file:    head.0.weight, head.0.bias, head.1.weight, head.1.bias\n"
             "  program: scale, conv.weight, conv.bias, norm.weight, norm.bias, head.0.weight, "
             "head.0.bias, head.1.weight, head.1.bias");
@@ -203,10 +204,10 @@ TEST(OptimizerState, OfAnotherKindOrModelIsRefusedAndChangesNothing) {
               apply_optimizer(
                   adam, parameters, collect_optimizer(other, collect_model(*wide)), "o.pt");
             }),
-            "64 cannot load o.pt: it does not fit this optimizer\n  differs: \"exp_avg\" of "
+            "64 cannot load o.pt: it does not match this optimizer\n  differs: \"exp_avg\" of "
             "head.0.weight is float [6, 12], the parameter is float [4, 12]");
   EXPECT_EQ(error_of([&] { apply_optimizer(adam, parameters, 3, "o.pt"); }),
-            "64 cannot load o.pt: it holds no optimizer state of lockstep\n  missing: \"kind\"");
+            "64 cannot load o.pt: it contains no optimizer state of lockstep\n  missing: \"kind\"");
 
   EXPECT_EQ(adam.param_groups()[0].options().get_lr(), 0.5);
   const auto state = [](const c10::IValue& value) {
@@ -225,9 +226,10 @@ TEST(OptimizerState, OfUnknownKindsIsRefused) {
   Net net;
   const torch::optim::RMSprop rms(net->parameters(), torch::optim::RMSpropOptions(0.1));
 
-  EXPECT_EQ(error_of([&] { collect_optimizer(rms, collect_model(*net)); }),
-            "64 cannot save or load the state of this optimizer\n  known: SGD, Adam, AdamW, Lamb, "
-            "Adagrad");
+  EXPECT_EQ(
+      error_of([&] { collect_optimizer(rms, collect_model(*net)); }),
+      "64 cannot save or load the state of this optimizer\n  supported: SGD, Adam, AdamW, Lamb, "
+      "Adagrad");
 }
 
 }  // namespace

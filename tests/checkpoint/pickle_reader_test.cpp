@@ -84,59 +84,59 @@ TEST(PickleReader, NamesWhatItRefusesAndWhere) {
       {"", "the pickle ends early", 1000},
       {"\x80\x02", "the pickle ends early", 1002},
       {"\x80\x02J\1\2", "the pickle ends early", 1005},
-      {"\x80\x09N.", "pickle protocol 9 is not known", 1000},
-      {"\x80\x02NN.", "the pickle goes on after its end", 1004},
-      {"\x80\x02N.N", "the pickle goes on after its end", 1003},
-      {"\x80\x02.", "the pickle takes something that it never had", 1002},
-      {"\x80\x02(.", "the pickle takes something that it never had", 1003},
-      {"\x80\x02Nt.", "the pickle takes something that it never had", 1003},
-      {"\x80\x02N\x87.", "the pickle takes something that it never had", 1003},
-      {"\x80\x02h\x05.", "the pickle refers to something that it never had", 1002},
+      {"\x80\x09N.", "pickle protocol 9 is not supported", 1000},
+      {"\x80\x02NN.", "there is data after the end of the pickle", 1004},
+      {"\x80\x02N.N", "there is data after the end of the pickle", 1003},
+      {"\x80\x02.", "pickle stack underflow", 1002},
+      {"\x80\x02(.", "pickle stack underflow", 1003},
+      {"\x80\x02Nt.", "pickle stack underflow", 1003},
+      {"\x80\x02N\x87.", "pickle stack underflow", 1003},
+      {"\x80\x02h\x05.", "the pickle refers to an unknown memo entry", 1002},
       {"\x80\x02X\xff\xff\xff\xff.", "a string is longer than the pickle", 1002},
       {"\x80\x02\x8a\x09\1\2\3\4\5\6\7\x08\x09.", "an integer has more than 64 bits", 1002},
-      {"\x80\x02NNa.", "the pickle appends to something that is no list", 1004},
-      {"\x80\x02]NNs.", "the pickle sets items of something that is no dict", 1005},
-      {"\x80\x02}(Nu.", "the pickle sets items of something that is no dict", 1005},
+      {"\x80\x02NNa.", "the pickle appends to something that is not a list", 1004},
+      {"\x80\x02]NNs.", "the pickle sets items of something that is not a dict", 1005},
+      {"\x80\x02}(Nu.", "the pickle sets items of something that is not a dict", 1005},
       {"\x80\x02}NNs.", "a dict has a key that is neither a string nor a number", 1005},
       {list_in_itself,
-       "a list or dict contains itself, or grows after it was put into another",
+       "a list or dict contains itself, or grows after it was added to another",
        1007},
-      {two_lists, "a list or dict contains itself, or grows after it was put into another", 1015},
-      {"\x80\x02i.", "pickle opcode 0x69 is none that tensors and plain values need", 1002},
+      {two_lists, "a list or dict contains itself, or grows after it was added to another", 1015},
+      {"\x80\x02i.", "pickle opcode 0x69 is not supported", 1002},
       {"\x80\x02"
        "cos\nsystem\nX\x02\0\0\0ls\x85R."s,
-       "it holds the Python object os.system, not only tensors and plain values",
+       "it contains the Python object os.system, not only tensors and plain values",
        1002},
       {"\x80\x02"
        "cos\nsystem\n.",
-       "it holds the Python object os.system, not only tensors and plain values",
+       "it contains the Python object os.system, not only tensors and plain values",
        1002},
       {"\x80\x02"
        "cos\nsystem",
-       "a Python name has no end",
+       "a Python name is not terminated",
        1002},
       {"\x80\x04\x8c\x08"
        "builtins\x8c\x04"
        "eval\x93\x8c\x01x\x85R.",
-       "it holds the Python object builtins.eval, not only tensors and plain values",
+       "it contains the Python object builtins.eval, not only tensors and plain values",
        1018},
       {"\x80\x02"
        "ctorch\nSize\n.",
-       "it holds torch.Size itself, not only tensors and plain values",
+       "it contains torch.Size itself, not only tensors and plain values",
        1014},
       {"\x80\x02"
        "ctorch\nSize\n)R.",
-       "the pickle calls torch.Size in a way that torch.save does not",
+       "the pickle calls torch.Size with unexpected arguments",
        1015},
       {"\x80\x02"
        "ctorch\nQInt8Storage\n.",
-       "it holds the Python object torch.QInt8Storage, not only tensors and plain values",
+       "it contains the Python object torch.QInt8Storage, not only tensors and plain values",
        1002},
       {"\x80\x02NN\x93.", "a Python name is not a string", 1004},
-      {"\x80\x02N)R.", "the pickle calls something that is no function", 1004},
+      {"\x80\x02N)R.", "the pickle calls something that is not a function", 1004},
       {"\x80\x02NQ.", "the name of a storage is malformed", 1003},
-      {"\x80\x02KNb.", "the pickle takes something that it never had", 1004},
-      {"\x80\x02K\1Nb.", "the pickle sets attributes of an object that is no dict", 1005},
+      {"\x80\x02KNb.", "pickle stack underflow", 1004},
+      {"\x80\x02K\1Nb.", "the pickle sets attributes of an object that is not a dict", 1005},
   };
 
   for (const Bad& bad : table) {
@@ -153,14 +153,14 @@ TEST(PickleReader, RefusesTensorsThatAreNotWithinTheirStorage) {
   };
   const std::string largest = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85";
   const Bad table[] = {
-      {"K\0K\x07\x85K\x01\x85"s, "a tensor lies outside its storage"},
-      {"K\x01K\x03K\x02\x86K\x02K\x01\x86"s, "a tensor lies outside its storage"},
-      {"K\0"s + largest + largest, "a tensor lies outside its storage"},
+      {"K\0K\x07\x85K\x01\x85"s, "a tensor is outside its storage"},
+      {"K\x01K\x03K\x02\x86K\x02K\x01\x86"s, "a tensor is outside its storage"},
+      {"K\0"s + largest + largest, "a tensor is outside its storage"},
       {"J\xff\xff\xff\xffK\x01\x85K\x01\x85"s, "a tensor is malformed"},
       {"K\x07K\0\x85K\x01\x85"s, "a tensor is malformed"},
       {"K\0K\x01\x85)"s, "a tensor is malformed"},
       {"K\0J\xff\xff\xff\xff\x85K\x01\x85"s, "the shape of a tensor has a negative number"},
-      {"K\0N\x85K\x01\x85"s, "a number of a tensor is not an integer"},
+      {"K\0N\x85K\x01\x85"s, "a size or offset of a tensor is not an integer"},
       {"K\0NK\x01\x85"s, "the shape of a tensor is malformed"},
   };
 
@@ -177,17 +177,17 @@ TEST(PickleReader, BoundsWhatAFileCanMakeItUse) {
   EXPECT_THAT(error_of([&] { read_pickle(deep); }),
               StartsWith("74 cannot read x.pt: lists and dicts are nested more than 64 deep"));
 
-  // Each tuple holds the one before it twice: 2^40 leaves in a hundred bytes.
+  // Each tuple contains the previous one twice: 2^40 leaves in a hundred bytes.
   std::string laughs = "\x80\x02N";
   for (char i = 0; i < 40; ++i) {
     laughs += std::string("q") + i + "h" + i + "\x86";
   }
   EXPECT_THAT(error_of([&] { read_pickle(laughs + "."); }),
-              StartsWith("74 cannot read x.pt: the pickle holds more than 4194304 items"));
+              StartsWith("74 cannot read x.pt: the pickle contains more than 4194304 items"));
 
   const std::string wide = "\x80\x02" + std::string(5 << 20, 'N');
   EXPECT_THAT(error_of([&] { read_pickle(wide); }),
-              StartsWith("74 cannot read x.pt: the pickle holds more than 4194304 items"));
+              StartsWith("74 cannot read x.pt: the pickle contains more than 4194304 items"));
 }
 
 TEST(PickleReader, NeverThrowsAnythingButAnErrorWhateverItReads) {

@@ -127,7 +127,7 @@ TEST_F(PtFile, TellsWhatIsWrong) {
   write(file_, "");
   EXPECT_EQ(error_of([&] { load_weights(file_); }),
             "74 cannot read " + file_.string() +
-                ": it ends early: there is no zip directory (cut short while it was copied or "
+                ": it ends early: there is no zip directory (truncated while it was copied or "
                 "written?)\n  at: byte 0");
   write(file_, "hello");
   EXPECT_EQ(error_of([&] { load_weights(file_); }),
@@ -161,13 +161,14 @@ TEST_F(PtFile, NamesTheEntriesThatCouldBeMeant) {
   save_value(file_, root);
 
   EXPECT_EQ(load_weights(file_, "model").front().first, "w");
-  EXPECT_EQ(error_of([&] { load_weights(file_); }),
-            "64 cannot load weights from " + file_.string() +
-                ": its entry \"epoch\" is of type Int, not a tensor\n  try: the entry \"model\", "
-                "which is a dict");
+  EXPECT_EQ(
+      error_of([&] { load_weights(file_); }),
+      "64 cannot load weights from " + file_.string() +
+          ": its entry \"epoch\" is of type Int, not a tensor\n  try: select the entry \"model\", "
+          "which is a dict");
   EXPECT_EQ(error_of([&] { load_weights(file_, "net"); }),
             "64 cannot load weights from " + file_.string() +
-                ": it has no entry \"net\"\n  try: the entry \"model\", which is a dict");
+                ": it has no entry \"net\"\n  try: select the entry \"model\", which is a dict");
 }
 
 TEST_F(PtFile, LeavesTheOldOneWhereTheNewOneCannotBeSaved) {
@@ -176,11 +177,11 @@ TEST_F(PtFile, LeavesTheOldOneWhereTheNewOneCannotBeSaved) {
   EXPECT_EQ(error_of([&] {
               save_weights(file_, {{"w", torch::zeros({2})}, {"w", torch::zeros({2})}});
             }),
-            "64 cannot save two tensors under one name, \"w\"");
+            "64 cannot save two tensors with the same name, \"w\"");
   EXPECT_EQ(error_of([&] {
               save_weights(file_, {{"w", torch::ones({2, 2}).to_sparse()}});
             }),
-            "64 cannot save a SparseCPUFloatType tensor, only dense ones");
+            "64 cannot save a SparseCPUFloatType tensor: only dense tensors are supported");
   EXPECT_EQ(error_of([&] { save_weights(directory_.path() / "no" / "w.pt", {}); }),
             "74 cannot create " + directory_.path().string() + "/no/.w.pt." +
                 std::to_string(::gettid()) + ".partial: No such file or directory");

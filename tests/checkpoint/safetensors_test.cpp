@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class Safetensors : public ::testing::Test {
  protected:
-  // As somebody else would write it: no padding.
+  // A file of another program, without padding.
   std::filesystem::path file(const std::string& header, size_t data_bytes) {
     std::string bytes(8, '\0');
     for (size_t i = 0; i < 8; ++i) {
@@ -63,19 +63,19 @@ TEST_F(Safetensors, WithAFaultAreRefusedWithItsName) {
   EXPECT_EQ(refused(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4),
             "tensor \"a\" has the unknown dtype \"F31\"");
   EXPECT_EQ(refused(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4),
-            "tensor \"a\" has an impossible shape");
+            "tensor \"a\" has an invalid shape");
   EXPECT_EQ(
       refused(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", 4),
-      "tensor \"a\" has an impossible shape");
+      "tensor \"a\" has an invalid shape");
   EXPECT_EQ(refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
-            "tensor \"a\" has a size that does not fit its shape\n  shape:        8 bytes\n"
+            "tensor \"a\" has a size that does not match its shape\n  shape:        8 bytes\n"
             "  data_offsets: 4 bytes");
   EXPECT_EQ(refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,0]}})", 4),
             "tensor \"a\" has no begin and end in data_offsets");
   EXPECT_EQ(refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                     R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
                     3),
-            "tensor \"b\" overlaps another one\n  begins:     byte 1\n  other ends: byte 2");
+            "tensor \"b\" overlaps another tensor\n  begins:     byte 1\n  other ends: byte 2");
   EXPECT_EQ(refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3),
             "tensor \"a\" has a gap before it\n  begins:     byte 1\n  other ends: byte 0");
   EXPECT_EQ(refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 3),
@@ -86,7 +86,7 @@ TEST_F(Safetensors, WithAFaultAreRefusedWithItsName) {
   EXPECT_EQ(refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                     R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
                     2),
-            "tensor \"a\" comes twice in the header");
+            "tensor \"a\" appears twice in the header");
 }
 
 TEST_F(Safetensors, OfAnImpossibleLengthAreRefusedBeforeTheyAreRead) {
@@ -99,7 +99,7 @@ TEST_F(Safetensors, OfAnImpossibleLengthAreRefusedBeforeTheyAreRead) {
   EXPECT_THAT(message("abc"), HasSubstr("it has fewer than eight bytes"));
   EXPECT_THAT(message("PK\3\4abcdefgh"), HasSubstr("its header would be too long"));
   EXPECT_THAT(message(std::string("\100\0\0\0\0\0\0\0{", 9)),
-              HasSubstr("it ends within its header\n  header: 64 bytes  (first eight bytes)\n"
+              HasSubstr("it ends inside its header\n  header: 64 bytes  (first eight bytes)\n"
                         "  file:   9 bytes"));
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// All that a training has, on every worker.
+// The state of a training, equal on every worker.
 std::vector<TensorPiece> state_of(const Net& net, const torch::optim::Optimizer& optimizer) {
   const NamedTensors weights = collect_model(*net);
   std::vector<TensorPiece> pieces = as_pieces(kModelPrefix, weights);
@@ -38,7 +38,7 @@ class Shards : public ::testing::Test {
         .step = 7, .world_size = 1, .optimizer = describe_optimizer(adam_, collect_model(*net_))};
   }
 
-  // One thread for each worker; `spoil` may change what a worker has.
+  // One thread per worker; `spoil` can change the pieces of a worker.
   std::filesystem::path save(int writers,
                              const std::function<void(int, std::vector<TensorPiece>&)>& spoil = {},
                              const Patience& patience = {}) {
@@ -59,7 +59,7 @@ class Shards : public ::testing::Test {
         try {
           write(rank);
         } catch (const Error&) {
-          // Rank 0 says so.
+          // Rank 0 reports the failure.
         }
       });
     }
@@ -154,7 +154,7 @@ TEST_F(Shards, WithAGapOrAnOverlapMakeNoCheckpoint) {
     });
   });
   EXPECT_THAT(gap, HasSubstr("74 cannot use the pieces of step-00000007: tensor \""));
-  EXPECT_THAT(gap, HasSubstr("\" has no element "));
+  EXPECT_THAT(gap, HasSubstr("\" lacks element "));
 
   EXPECT_THAT(error_of([&] {
                 save(2, [](int rank, std::vector<TensorPiece>& pieces) {
@@ -163,7 +163,7 @@ TEST_F(Shards, WithAGapOrAnOverlapMakeNoCheckpoint) {
                   }
                 });
               }),
-              HasSubstr("tensor \"model.scale\" has element 0 twice\n  second: shard 1"));
+              HasSubstr("tensor \"model.scale\" contains element 0 twice\n  second: shard 1"));
 
   EXPECT_THAT(error_of([&] {
                 save(2, [](int rank, std::vector<TensorPiece>& pieces) {
@@ -172,14 +172,14 @@ TEST_F(Shards, WithAGapOrAnOverlapMakeNoCheckpoint) {
                   }
                 });
               }),
-              HasSubstr("the workers disagree about \"model.scale\""));
+              HasSubstr("the ranks disagree on type or shape of tensor \"model.scale\""));
   EXPECT_TRUE(std::filesystem::is_empty(root_));
 }
 
 TEST_F(Shards, OfAWorkerThatFailedOrIsGoneMakeNoCheckpoint) {
   EXPECT_THAT(error_of([&] {
                 save(2, [&](int rank, std::vector<TensorPiece>&) {
-                  if (rank == 1) {  // its file cannot be made
+                  if (rank == 1) {  // its file cannot be created
                     std::filesystem::create_directories(partial_path(root_, 7, "token") /
                                                         shard_name(1, 2) / "in the way");
                   }
@@ -188,16 +188,17 @@ TEST_F(Shards, OfAWorkerThatFailedOrIsGoneMakeNoCheckpoint) {
               HasSubstr("74 cannot save checkpoint step-00000007: rank 1 could not write its "
                         "shard\n  reason: cannot create "));
 
-  EXPECT_THAT(error_of([&] {
-                save(2,
-                     [](int rank, std::vector<TensorPiece>&) {
-                       if (rank == 1) {
-                         throw Error(ExitCode::Io, "gone");
-                       }
-                     },
-                     {.milliseconds = 200});
-              }),
-              HasSubstr("cannot save checkpoint step-00000007: the shard of rank 1 does not come"));
+  EXPECT_THAT(
+      error_of([&] {
+        save(2,
+             [](int rank, std::vector<TensorPiece>&) {
+               if (rank == 1) {
+                 throw Error(ExitCode::Io, "gone");
+               }
+             },
+             {.milliseconds = 200});
+      }),
+      HasSubstr("cannot save checkpoint step-00000007: timed out waiting for the shard of rank 1"));
 
   EXPECT_THAT(error_of([&] {
                 save(2,
@@ -208,7 +209,7 @@ TEST_F(Shards, OfAWorkerThatFailedOrIsGoneMakeNoCheckpoint) {
                      },
                      {.give_up = true});
               }),
-              HasSubstr("rank 1 is gone, and its shard is missing"));
+              HasSubstr("rank 1 did not write its shard, and a worker has failed"));
   EXPECT_TRUE(std::filesystem::is_empty(root_));
 }
 
@@ -231,17 +232,18 @@ TEST_F(Shards, OfAnotherModelOrOptimizerAreRefusedAndChangeNothing) {
   const auto source = reader.pieces();
   Net wider(5);
   const NamedTensors before = collect_model(*wider);
-  EXPECT_EQ(error_of([&] { apply_model(*wider, *source); }),
-            "64 cannot load checkpoint " + reader.directory().string() +
-                ": it is of another model\n  differs: head.0.weight, the first of 3\n"
-                "  file:    float [4, 12]\n  model:   float [5, 12]");
+  EXPECT_EQ(
+      error_of([&] { apply_model(*wider, *source); }),
+      "64 cannot load checkpoint " + reader.directory().string() +
+          ": it belongs to another model\n  differs: head.0.weight, the first of 3 differences\n"
+          "  file:    float [4, 12]\n  model:   float [5, 12]");
 
   torch::optim::SGD sgd(net_->parameters(), torch::optim::SGDOptions(0.1));
   EXPECT_EQ(error_of([&] {
               apply_optimizer(sgd, collect_model(*net_), find_description(reader), *source);
             }),
             "64 cannot load checkpoint " + reader.directory().string() +
-                ": it is of another optimizer\n  file:    Adam\n  program: SGD");
+                ": it belongs to another optimizer\n  file:    Adam\n  program: SGD");
 }
 
 TEST_F(Shards, ReadCheckpointsOfVersionOneTheSame) {
@@ -267,7 +269,7 @@ TEST_F(Shards, NeedTheirSpaceBeforeTheyAreWritten) {
 
   EXPECT_THAT(
       error_of([&] { require_space(root_, 7, uint64_t{1} << 60); }),
-      ::testing::MatchesRegex("74 cannot save checkpoint step-00000007: there is not enough "
+      ::testing::MatchesRegex("74 cannot save checkpoint step-00000007: not enough free "
                               "space\n  needed: 1.* TiB.*\n  free: .*\n  kept: .*no earlier "
                               "checkpoint exists\n  try: .*--keep 1.*"));
 }

@@ -12,10 +12,10 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/error.h"
 
-// The small language of the checkpoint tests.
+// Helpers of the checkpoint tests.
 namespace lockstep::checkpoint {
 
-// The whole text of the Error that `body` throws, after its exit code: "74 cannot read ...".
+// Exit code and full text of the Error that `body` throws: "74 cannot read ...".
 inline std::string error_of(const std::function<void()>& body) {
   try {
     body();
@@ -25,7 +25,7 @@ inline std::string error_of(const std::function<void()>& body) {
   return "nothing was thrown";
 }
 
-// The same type, shape and bits; NaN equals NaN.
+// Whether type, shape and bits are equal; NaN equals NaN.
 inline bool identical(const torch::Tensor& one, const torch::Tensor& other) {
   const torch::Tensor a = one.detach().contiguous();
   const torch::Tensor b = other.detach().contiguous();
@@ -55,7 +55,7 @@ inline void flip_bit(const std::filesystem::path& file, size_t byte) {
   write(file, bytes);
 }
 
-// A model with parameters, buffers, a child and a child of a child.
+// A model with parameters, buffers, a child and a grandchild.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(int64_t width = 4) {
     conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 3, 2)));
@@ -75,7 +75,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// One step on a batch that `number` alone decides.
+// One step on a batch that depends only on `number`.
 inline void train_step(Net& net, torch::optim::Optimizer& optimizer, int number) {
   const torch::Tensor x =
       torch::arange(5 * 9, torch::kFloat).mul(0.37 + number).sin().view({5, 1, 3, 3});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lockstep-ckpt, started as a user starts it.
+// Tests of lockstep-ckpt as a program.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class CkptCommand : public ::testing::Test {
  protected:
-  // Two workers' checkpoint of a small training.
+  // Writes a checkpoint of a small training with two workers.
   std::filesystem::path save(int64_t step) {
     const std::filesystem::path root = directory_.path() / "run" / "checkpoints";
     Draft draft(root, step);
@@ -55,7 +55,7 @@ class CkptCommand : public ::testing::Test {
         {.directory = directory_.path()});
   }
 
-  // What Python finds in a file; nothing where there is no PyTorch.
+  // The content of a file according to Python; nothing without PyTorch.
   std::optional<std::string> python(const std::string& file) {
     const os::CommandResult result =
         os::run_command({LOCKSTEP_PYTHON, LOCKSTEP_SOURCE_DIR "/tests/ckpt/load.py", file},
@@ -80,7 +80,7 @@ TEST_F(CkptCommand, ShowsWhatACheckpointHolds) {
   EXPECT_EQ(page.status.code, 0) << page.errors;
   EXPECT_THAT(page.output,
               AllOf(HasSubstr("checkpoint  run/checkpoints/step-00000005\n"),
-                    HasSubstr("step        5: 1 epochs and 2 steps of 64 samples\n"),
+                    HasSubstr("step        5: 1 epochs and 2 steps, global batch 64\n"),
                     HasSubstr("written by  2 workers, -s ddp\n"),
                     HasSubstr("optimizer   Adam\n"),
                     HasSubstr("tensors     4, 116 B\n"),
@@ -92,7 +92,7 @@ TEST_F(CkptCommand, ShowsWhatACheckpointHolds) {
 TEST_F(CkptCommand, VerifiesEveryByte) {
   const std::filesystem::path path = save(5);
   EXPECT_EQ(ckpt("verify run").output,
-            "run/checkpoints/step-00000005 is sound: 3 files, 4 tensors of 116 B\n");
+            "run/checkpoints/step-00000005 is intact: 3 files, 4 tensors, 116 B\n");
 
   flip_bit(path / "shard-00001-of-00002.safetensors", 250);
   const os::CommandResult damaged = ckpt("verify run");
@@ -165,15 +165,15 @@ TEST_F(CkptCommand, VerifiesEveryCheckpointOfARun) {
   const std::filesystem::path first = save(1);
   save(2);
   EXPECT_THAT(ckpt("verify run").output,
-              AllOf(HasSubstr("step-00000001 is sound"), HasSubstr("step-00000002 is sound")));
+              AllOf(HasSubstr("step-00000001 is intact"), HasSubstr("step-00000002 is intact")));
 
   std::filesystem::remove(first / "shard-00001-of-00002.safetensors");
   const os::CommandResult damaged = ckpt("verify run");
   EXPECT_EQ(damaged.status.code, 74);
   EXPECT_THAT(damaged.output,
               AllOf(HasSubstr("shard-00001-of-00002.safetensors is missing"),
-                    HasSubstr("step-00000002 is sound")));
-  EXPECT_THAT(damaged.errors, HasSubstr("cannot use 1 of the 2 checkpoints in run"));
+                    HasSubstr("step-00000002 is intact")));
+  EXPECT_THAT(damaged.errors, HasSubstr("1 of 2 checkpoints in run are damaged"));
   EXPECT_THAT(ckpt("list run").output,
               HasSubstr("step-00000001  (shard-00001-of-00002.safetensors is missing)"));
 }
@@ -187,12 +187,12 @@ TEST_F(CkptCommand, ListsACheckpointThatIsDamagedWithTheOthers) {
 
   EXPECT_EQ(list.status.code, 0) << list.errors;
   EXPECT_THAT(list.output,
-              ::testing::MatchesRegex(" +1 +- +.*step-00000001  .damaged: lockstep-ckpt verify "
-                                      "tells more.\n +2 .*step-00000002\n"));
+              ::testing::MatchesRegex(" +1 +- +.*step-00000001  .damaged; see lockstep-ckpt verify"
+                                      ".\n +2 .*step-00000002\n"));
   EXPECT_THAT(ckpt("list run --json").output, HasSubstr("\"damaged\": \"cannot read"));
 }
 
-// As on a full disk; libtorch's own writer would end the program here.
+// Like a full disk. The writer of libtorch would terminate the program here.
 TEST_F(CkptCommand, SaysThatAFileCannotBeWrittenAndLeavesNothing) {
   const std::filesystem::path root = directory_.path() / "run" / "checkpoints";
   Draft draft(root, 1);
@@ -229,22 +229,22 @@ TEST_F(CkptCommand, SaysWhatItCannotDo) {
   };
 
   refused("inspect nothing", 74, "cannot read nothing: it does not exist");
-  refused("list nothing", 74, "cannot list nothing: it is no directory");
-  refused("convert run x.onnx", 64, "cannot tell the format of x.onnx");
+  refused("list nothing", 74, "cannot list nothing: not a directory");
+  refused("convert run x.onnx", 64, "unknown file format: x.onnx");
   refused("convert run x.pt --only ema", 64, "it has no tensors \"ema.*\"");
-  refused("convert run x.pt --only all", 64, "cannot use --only all");
-  refused("convert run x.pt --dtype int8", 64, "cannot use --dtype int8");
+  refused("convert run x.pt --only all", 64, "invalid --only 'all'");
+  refused("convert run x.pt --dtype int8", 64, "invalid --dtype 'int8'");
   refused("convert run nowhere/x.pt", 74, "cannot create nowhere/.x.pt.partial: No such file");
-  refused("prune run --keep 0", 64, "cannot use --keep 0");
-  refused("frobnicate", 64, "cannot understand 'frobnicate': there is no such subcommand");
+  refused("prune run --keep 0", 64, "--keep 0 is out of range");
+  refused("frobnicate", 64, "unknown subcommand 'frobnicate'");
   refused("inspekt run", 64, "try:       lockstep-ckpt inspect");
-  refused("", 64, "a subcommand is missing");
-  refused("inspect run --jsn", 64, "cannot understand the command line");
-  refused("convert run x.pt --entry model", 64, "cannot take --entry model of run");
+  refused("", 64, "no subcommand given");
+  refused("inspect run --jsn", 64, "invalid command line");
+  refused("convert run x.pt --entry model", 64, "cannot read --entry model from run");
   std::filesystem::create_directories(directory_.path() / "empty");
   for (const char* command :
        {"inspect empty", "list empty", "verify empty", "prune empty --keep 1"}) {
-    refused(command, 74, "cannot use empty: it is no checkpoint and holds no complete one");
+    refused(command, 74, "cannot use empty: it contains no complete checkpoint");
   }
   refused("prune nothing --keep 1", 74, "cannot use nothing: it does not exist");
   write(directory_.path() / "bad.safetensors", "12345678{");

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's side of ckpt_test.cpp: loads a file that lockstep-ckpt wrote, and prints every tensor.
+"""Python part of ckpt_test.cpp: loads a file of lockstep-ckpt and prints every tensor.
 
     load.py FILE
 
-One line per tensor, by name: name, dtype, shape, sum. Reads .safetensors by the published format,
-with nothing but struct and json. Leaves with 77 where PyTorch cannot be imported.
+Prints one line per tensor, ordered by name: name, dtype, shape, sum. Reads .safetensors files
+with only struct and json. Exits with code 77 if PyTorch cannot be imported.
 """
 
 import json

@@ -20,7 +20,7 @@ using ::testing::ThrowsMessage;
 
 class Cancel : public ::testing::Test {
  protected:
-  // The time goes on only while somebody sleeps; `on_turn` plays the leader.
+  // The time advances only in sleep(); `on_turn` plays the leader.
   void cancel(const CancelWishes& wishes) {
     run = runs.add("train", state);
     cancel_run(
@@ -75,7 +75,7 @@ TEST_F(Cancel, HasNothingToDoForWhatHasEnded) {
 
   cancel({});
 
-  EXPECT_THAT(told, ElementsAre("train has ended before: done"));
+  EXPECT_THAT(told, ElementsAre("train has already ended: done"));
   EXPECT_EQ(contract::find_cancel(run), std::nullopt);
 }
 
@@ -85,8 +85,9 @@ TEST_F(Cancel, SaysThatTheLauncherIsGone) {
 
   cancel({});
 
-  EXPECT_THAT(
-      told, ElementsAre("train is lost: its launcher is gone (host node-a, last sign 3.0 s ago)"));
+  EXPECT_THAT(told,
+              ElementsAre("train is lost: the launcher no longer exists (host node-a, last update "
+                          "3.0 s ago)"));
 }
 
 TEST_F(Cancel, SignalsALauncherOfThisMachine) {
@@ -115,12 +116,12 @@ TEST_F(Cancel, SignalsALauncherOfThisMachine) {
 TEST_F(Cancel, CannotReachASilentLauncher) {
   state.updated = MadeUpRuns::kNow - 100;
 
-  EXPECT_THAT(
-      [this] { cancel({}); },
-      ThrowsMessage<Error>(AllOf(HasSubstr("cannot reach the launcher of train"),
-                                 HasSubstr("lost: its launcher is silent (host node-a, last sign "),
-                                 HasSubstr("train/cancel"),
-                                 HasSubstr("ssh node-a kill 4711"))));
+  EXPECT_THAT([this] { cancel({}); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("cannot reach the launcher of train"),
+                        HasSubstr("lost: the launcher does not respond (host node-a, last update "),
+                        HasSubstr("train/cancel"),
+                        HasSubstr("ssh node-a kill 4711"))));
   EXPECT_LT(now, MadeUpRuns::kNow + 15);
 }
 
@@ -138,7 +139,7 @@ TEST_F(Cancel, GivesUpOnARunThatDoesNotEnd) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Unavailable);
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("cannot see train end"),
+                AllOf(HasSubstr("timed out waiting for train to stop"),
                       HasSubstr("stopping  (state.json)"),
                       HasSubstr("lockstep cancel --now train")));
   }

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The dashboard among a launcher's children, when it is there.
+// The process id of the dashboard among the children of a launcher.
 std::optional<int> find_dashboard(int launcher) {
   const std::string children = read_text(fmt::format("/proc/{0}/task/{0}/children", launcher));
   for (const std::string& word : split(children, ' ')) {

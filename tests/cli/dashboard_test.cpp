@@ -39,7 +39,7 @@ TEST(DashboardPlace, SaysWhatListeningForOthersMeans) {
   open.address = "0.0.0.0";
 
   EXPECT_THAT(cli::describe(open), HasSubstr("http://gpu-07:8265/"));
-  EXPECT_THAT(cli::describe(open), HasSubstr("does not encrypt"));
+  EXPECT_THAT(cli::describe(open), HasSubstr("without encryption"));
   EXPECT_THAT(cli::describe(open), Not(HasSubstr("-L")));
 }
 

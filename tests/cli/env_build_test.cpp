@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An environment that is built here, with the real python.
+// An environment that is built on this machine with the real python.
 #include <gtest/gtest.h>
 
 #include "support/launcher.h"

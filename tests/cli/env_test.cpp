@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environments that are built here, with a python that only pretends.
+// Environments that are built on this machine with a fake python.
 #include <csignal>
 #include <gmock/gmock.h>
 
@@ -51,7 +51,7 @@ TEST_F(EnvBuildHere, LeavesNothingAndItsCodeWhenItFails) {
   const Result result = build(kFile + std::string("pip_options: [--broken]\n"));
 
   EXPECT_EQ(result.status.code, 7);
-  EXPECT_THAT(result.errors, HasSubstr("failed; nothing was built"));
+  EXPECT_THAT(result.errors, HasSubstr("build failed; nothing was installed"));
   EXPECT_FALSE(is_there("envs/mine"));
 }
 
@@ -61,7 +61,7 @@ TEST_F(EnvBuildHere, DoesNotReplaceWhatIsThereUnlessForced) {
 
   const Result refused = build(kFile);
   EXPECT_EQ(refused.status.code, 64);
-  EXPECT_THAT(refused.errors, HasSubstr("cannot build where something is already"));
+  EXPECT_THAT(refused.errors, HasSubstr("the environment already exists"));
   EXPECT_TRUE(is_there("envs/mine/old"));
 
   EXPECT_EQ(build(kFile, {"--force"}).status.code, 0);
@@ -86,7 +86,7 @@ TEST_F(EnvBuildHere, ReplacesOnlyWhatIsAnEnvironment) {
   const Result result = build(kFile, {"--force"});
 
   EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("is no virtual environment; it stays"));
+  EXPECT_THAT(result.errors, HasSubstr("is not a virtual environment; not replaced"));
   EXPECT_TRUE(is_there("envs/mine/thesis"));
 }
 
@@ -97,7 +97,7 @@ TEST_F(EnvBuildHere, LeavesAnotherBuildAlone) {
   const Result result = build(kFile);
 
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("cannot build where another build has begun"));
+  EXPECT_THAT(result.errors, HasSubstr("another build of this environment has started"));
   EXPECT_TRUE(is_there("envs/mine/lockstep.unfinished"));
 }
 
@@ -134,12 +134,10 @@ TEST_F(EnvBuildHere, GivesSecretsToTheScriptThatDoesNotShowThem) {
 }
 
 TEST_F(EnvBuildHere, SaysWhatIsMissing) {
-  EXPECT_THAT(launcher_.run({"env", "build"}).errors,
-              HasSubstr("cannot build without a file that says what"));
+  EXPECT_THAT(launcher_.run({"env", "build"}).errors, HasSubstr("no build file given"));
   EXPECT_THAT(build(kFile, {"--local", "--submit"}).errors,
-              HasSubstr("cannot build both here and as a job"));
-  EXPECT_THAT(build(kFile, {"--no-wait"}).errors,
-              HasSubstr("cannot leave a build alone that runs here"));
+              HasSubstr("--local and --submit contradict each other"));
+  EXPECT_THAT(build(kFile, {"--no-wait"}).errors, HasSubstr("--no-wait requires a Slurm job"));
   EXPECT_EQ(launcher_.run({"env", "build", "-c", "nothing.yaml"}).status.code, 74);
 
   const Result no_python = build("path: e\nwhere: local\npython: python-of-mine\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every message with which the command line refuses, as one text.
+// All error messages of the command line, compared as one text.
 #include <gmock/gmock.h>
 
 #include "support/launcher.h"
@@ -131,7 +131,7 @@ const std::vector<std::vector<std::string>>& refused() {
   return kLines;
 }
 
-// A program, and things that are none.
+// Creates a program, and files that are not programs.
 void furnish(Launcher& launcher) {
   launcher.write_script("train", "#!/bin/sh\ntouch started\n");
   std::ofstream(launcher.path("train.py")) << "raise SystemExit(1)\n";
@@ -142,7 +142,7 @@ void furnish(Launcher& launcher) {
   launcher.environment["CUDA_VISIBLE_DEVICES"] = "";
 }
 
-// What is typed, what is answered, and the exit code.
+// The command, its stderr and its exit code.
 std::string transcript(Launcher& launcher, const std::vector<std::string>& words) {
   const Result result = launcher.run(words);
   EXPECT_THAT(result.output, IsEmpty());
@@ -174,7 +174,7 @@ struct Scene {
   std::vector<std::vector<std::string>> lines;
 };
 
-// A job of two nodes, and a task of a step in it.
+// The environment of a job with two nodes, and of a task in one of its steps.
 os::Environment in_job(os::Environment more) {
   more.insert(
       {{"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_NUM_NODES", "2"}});

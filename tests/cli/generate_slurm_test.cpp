@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep generate-slurm` does on a machine without Slurm.
+// `lockstep submit`, alias `lockstep generate-slurm`, on a machine without Slurm.
 #include <gmock/gmock.h>
 
 #include "cli/submission.h"
@@ -31,8 +31,8 @@ class GenerateSlurm : public ::testing::Test {
     os::write_file(launcher.path(name), text);
   }
 
-  Result generate(std::vector<std::string> words) {
-    words.insert(words.begin(), "generate-slurm");
+  Result generate(std::vector<std::string> words, const std::string& name = "submit") {
+    words.insert(words.begin(), name);
     return launcher.run(std::move(words));
   }
 
@@ -51,10 +51,27 @@ TEST_F(GenerateSlurm, ShowsTheScriptAndTouchesNothing) {
                 AllOf(StartsWith("#!/bin/bash\n"),
                       HasSubstr("from job.yaml\n"),
                       HasSubstr("#SBATCH --nodes=\"2\"\n")));
-    EXPECT_THAT(result.errors, HasSubstr("no Slurm on this machine"));
+    EXPECT_THAT(result.errors, HasSubstr("Slurm is not installed here"));
     EXPECT_FALSE(fs::exists(launcher.path("slurm-scripts")));
     EXPECT_FALSE(fs::exists(launcher.path("slurm-job-logs")));
   }
+}
+
+TEST_F(GenerateSlurm, IsAnAliasOfSubmit) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"-c", "job.yaml", "--dry-run"},
+                                             {"-c", "job.yaml", "-ns", "-nj"},
+                                             {"-c", "job.yaml", "--num-node", "2"},
+                                             {}}) {
+    const Result expected = generate(words, "submit");
+    const Result result = generate(words, "generate-slurm");
+
+    EXPECT_EQ(result.status.code, expected.status.code);
+    EXPECT_EQ(result.output, expected.output);
+    EXPECT_EQ(result.errors, expected.errors);
+  }
+  EXPECT_THAT(generate({"--num-node", "2"}, "generate-slurm").errors,
+              HasSubstr("which is not an option of lockstep submit"));
 }
 
 TEST_F(GenerateSlurm, MakesAScriptOfEveryExample) {
@@ -82,7 +99,7 @@ struct ImageJob {
   std::string program;
 };
 
-// The jobs of two documents that train on images, with this repository's programs.
+// The image jobs of two tutorials, with the programs of this repository.
 TEST_F(GenerateSlurm, RunsTheImageJobsOfTheDocumentsWithOurPrograms) {
   const std::string rest =
       "--steps 1000 --no-validation --no-checkpoint --corrupt skip --data-dir ";
@@ -176,7 +193,7 @@ TEST_F(GenerateSlurm, TakesTheOldNamesOfItwinaisFlags) {
 TEST_F(GenerateSlurm, FetchesAFileThroughCurl) {
   const std::string url = "https://example.org/job.yaml";
   EXPECT_EQ(generate({"-c", url, "--dry-run"}).status.code, 69);
-  EXPECT_THAT(generate({"-c", url, "--dry-run"}).errors, HasSubstr("curl is not here"));
+  EXPECT_THAT(generate({"-c", url, "--dry-run"}).errors, HasSubstr("curl is not installed"));
 
   os::make_directories(launcher.path("bin"));
   launcher.environment["PATH"] = launcher.path("bin").string();
@@ -187,7 +204,7 @@ TEST_F(GenerateSlurm, FetchesAFileThroughCurl) {
   launcher.write_script("bin/curl", "#!/bin/sh\necho 'curl: (22) 404' >&2\nexit 22\n");
   const Result gone = generate({"-c", url, "--dry-run"});
   EXPECT_EQ(gone.status.code, 69);
-  EXPECT_THAT(gone.errors, AllOf(HasSubstr("cannot fetch " + url), HasSubstr("(22) 404")));
+  EXPECT_THAT(gone.errors, AllOf(HasSubstr("cannot download " + url), HasSubstr("(22) 404")));
 }
 
 TEST_F(GenerateSlurm, WarnsAsEarlyAsTheLastRunsCheckpointsWant) {
@@ -225,22 +242,22 @@ TEST_F(GenerateSlurm, WarnsInAPreviewAndRefusesInADryRun) {
 
   const Result preview = generate({"-c", "job.yaml", "-ns", "-nj"});
   EXPECT_EQ(preview.status.code, 0);
-  EXPECT_THAT(preview.errors, HasSubstr("warning: this job would not run: cannot find none.py"));
+  EXPECT_THAT(preview.errors, HasSubstr("warning: this job would not run: none.py does not exist"));
   EXPECT_EQ(generate({"-c", "job.yaml", "--dry-run"}).status.code, 64);
 }
 
 TEST_F(GenerateSlurm, SaysWhereItLookedForSites) {
-  // Away from the profiles that come with it.
+  // A copy without the site profiles that are installed with it.
   os::make_directories(launcher.path("bin"));
   const fs::path alone = launcher.path("bin/lockstep");
   fs::copy_file(fs::path(LOCKSTEP_BIN_DIR) / "lockstep", alone);
-  const os::CommandResult result = os::run_command(
-      {alone.string(), "generate-slurm", "--list-sites"}, {.environment = launcher.environment});
+  const os::CommandResult result = os::run_command({alone.string(), "submit", "--list-sites"},
+                                                   {.environment = launcher.environment});
 
   EXPECT_EQ(result.status.code, 0);
   EXPECT_THAT(result.output, IsEmpty());
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("there are no site profiles"),
+              AllOf(HasSubstr("no site profiles found in"),
                     HasSubstr(launcher.path("home/.config/lockstep/sites").string())));
 }
 
@@ -253,14 +270,14 @@ TEST_F(GenerateSlurm, DoesWithoutABrokenProfileIfNoSiteIsWanted) {
 
 TEST_F(GenerateSlurm, SaysWhatRunsWithoutATrainingCommand) {
   EXPECT_THAT(generate({"--num-nodes", "2", "--dry-run"}).errors,
-              HasSubstr("no training_cmd, so the job runs itwinai exec-pipeline"));
+              HasSubstr("training_cmd is not set; the job runs itwinai exec-pipeline"));
   EXPECT_THAT(generate({"-c", "job.yaml", "--dry-run"}).errors, Not(HasSubstr("training_cmd")));
 }
 
 TEST_F(GenerateSlurm, TellsADirectoryFromAFileThatIsNotThere) {
   os::make_directories(launcher.path("dir"));
 
-  EXPECT_THAT(generate({"-c", "dir"}).errors, HasSubstr("cannot read dir: it is no file"));
+  EXPECT_THAT(generate({"-c", "dir"}).errors, HasSubstr("cannot read dir: not a regular file"));
   EXPECT_THAT(generate({"-c", "none"}).errors, HasSubstr("cannot read none: no such file"));
 }
 
@@ -269,13 +286,13 @@ TEST(ASubmission, TellsWhereTheJobWritesAndWhatToTypeNext) {
             "lockstep: submitted job 7 (a): 8 workers on 2 nodes\n"
             "  log     slurm-job-logs/a-7.out\n"
             "  errors  slurm-job-logs/a-7.err\n"
-            "  follow  lockstep status --wait 7\n"
-            "  read    lockstep logs -f 7\n"
-            "  end     lockstep cancel 7\n");
+            "  wait    lockstep status --wait 7\n"
+            "  logs    lockstep logs -f 7\n"
+            "  cancel  lockstep cancel 7\n");
   EXPECT_THAT(cli::describe_submission(job_of("std_out: a.log\nerr_out: a.log"), "7"),
               AllOf(HasSubstr("  log     a-7.log\n"), Not(HasSubstr("errors"))));
   EXPECT_THAT(cli::describe_submission(job_of("job_name: a\narray: 0-3"), "7"),
-              AllOf(HasSubstr("submitted job 7 (a), an array, each task: 4 workers on 1 node\n"),
+              AllOf(HasSubstr("submitted job 7 (a), a job array, each task: 4 workers on 1 node\n"),
                     HasSubstr("  log     slurm-job-logs/a-7_TASK.out\n"),
                     HasSubstr("lockstep logs -f 7_TASK\n")));
 }

@@ -6,6 +6,7 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 
@@ -17,7 +18,7 @@ struct Page {
 std::vector<Page> pages() {
   return {{{}, "help.txt"},
           {{"run"}, "help_run.txt"},
-          {{"generate-slurm"}, "help_generate_slurm.txt"},
+          {{"submit"}, "help_generate_slurm.txt"},
           {{"status"}, "help_status.txt"},
           {{"watch"}, "help_watch.txt"},
           {{"export"}, "help_export.txt"},
@@ -61,6 +62,11 @@ TEST(Help, ComesWithTheShortOptionToo) {
   EXPECT_EQ(Launcher().run({"run", "-h"}).output, help_of({"run"}));
 }
 
+TEST(Help, NamesTheAliasOfASubcommand) {
+  EXPECT_EQ(help_of({"generate-slurm"}), help_of({"submit"}));
+  EXPECT_THAT(help_of({}), HasSubstr("\n  generate-slurm  Alias of submit\n"));
+}
+
 TEST(Help, ComesToStderrWhenNothingWasAsked) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{}, {"data"}}) {
     const Result result = Launcher().run(words);
@@ -74,28 +80,26 @@ TEST(Help, IsAlsoThePageOfTheDocumentation) {
   std::string text =
       "# The command line\n"
       "\n"
-      "To start a gang, see `lockstep run`; to get data, `lockstep data fetch`. This page is what\n"
-      "`--help` prints, made by the test `Help.IsAlsoThePageOfTheDocumentation`; `launch.md` tells "
-      "the\n"
-      "story.\n";
+      "`lockstep run` starts a training program, `lockstep submit` submits a Slurm job and\n"
+      "`lockstep data fetch` downloads data. This page contains the output of `--help`; the test\n"
+      "`Help.IsAlsoThePageOfTheDocumentation` generates it. [Launch](launch.md) describes the\n"
+      "launcher.\n";
   for (const Page& page : pages()) {
     std::vector<std::string> words = page.command;
     words.insert(words.begin(), "lockstep");
     text += "\n## " + join(words, " ") + "\n\n```text\n" + help_of(page.command) + "```\n";
+    if (page.command == std::vector<std::string>{"submit"}) {
+      text += "\n## lockstep generate-slurm\n\nAlias of [lockstep submit](#lockstep-submit).\n";
+    }
   }
   text +=
       "\n## What can go wrong\n"
       "\n"
-      "- A misspelt option or subcommand is refused with the closest match, exit code 64, and "
-      "nothing\n"
-      "  is started. Options of `lockstep run` may be cut short where that leaves no doubt. "
-      "Options "
-      "of the program\n"
-      "  belong after the program.\n"
-      "- An option of `lockstep run` that comes after the program goes to the program: what "
-      "follows "
-      "it\n"
-      "  is never read by the launcher.\n";
+      "- An unknown option or subcommand is an error with exit code 64. The message shows the\n"
+      "  closest match, and nothing is started. Options of `lockstep run` can be abbreviated if\n"
+      "  the abbreviation is unique.\n"
+      "- Options of the program belong after the program. The launcher does not read them: an\n"
+      "  option of `lockstep run` after the program is passed to the program.\n";
 
   expect_same_as_file(text, "docs/cli.md");
 }

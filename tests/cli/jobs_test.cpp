@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// status, logs and cancel of Slurm jobs, on a Slurm that only pretends.
+// status, logs and cancel of Slurm jobs, with fake Slurm commands.
 #include "cli/jobs.h"
 
 #include <csignal>
@@ -31,7 +31,7 @@ class JobCommands : public ::testing::Test {
         "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n");
   }
 
-  // The job in the directory of this test.
+  // Installs a scontrol that reports the job, with the directory of this test.
   void pretend_job(const std::string& line) {
     os::replace_file(launcher.path("job.txt"), replaced(line, "/home/hpc", here()));
     launcher.write_script("scontrol", "#!/bin/sh\ncat " + here() + "/job.txt\n");
@@ -43,13 +43,13 @@ class JobCommands : public ::testing::Test {
     return path;
   }
 
-  // What it says, without the directory, which differs from run to run.
+  // Replaces the directory of this test, which differs from run to run.
   std::string plain(const std::string& text) const { return replaced(text, here(), "HERE"); }
 
   Launcher launcher;
 };
 
-// A word of digits may still be a run.
+// A number can also be the name of a run.
 TEST(JobWords, AreNumbersThatNoRunIsCalled) {
   const MadeUpRuns runs;
   runs.add("12");
@@ -117,7 +117,7 @@ TEST_F(JobCommands, ShowTheRunOfTheJobToo) {
 
 TEST_F(JobCommands, ReportHowSlurmHasEndedARun) {
   pretend_job(replaced(kRunningJob, "JobState=RUNNING", "JobState=TIMEOUT"));
-  contract::RunState state = MadeUpRuns::state("train-1");  // silent for years
+  contract::RunState state = MadeUpRuns::state("train-1");  // not updated for years
   state.slurm_job = "4";
   const contract::RunDirectory run(launcher.path("runs/train"));
   os::make_directories(run.root());
@@ -126,13 +126,14 @@ TEST_F(JobCommands, ReportHowSlurmHasEndedARun) {
   const Result told = launcher.run({"report", "4"});
   EXPECT_EQ(told.status.code, 0) << told.errors;
   EXPECT_THAT(told.output,
-              AllOf(HasSubstr("killed: its launcher left without a word"),
-                    HasSubstr("Slurm says: timed out"),
+              AllOf(HasSubstr("killed: the launcher ended without recording a result"),
+                    HasSubstr("Slurm state: timed out"),
                     HasSubstr("--requeue")));
   pretend_gone();
   const Result untold = launcher.run({"report", "runs/train"});
   EXPECT_EQ(untold.status.code, 0) << untold.errors;
-  EXPECT_THAT(untold.output, HasSubstr("what Slurm says of job 4: cannot find the job or run '4'"));
+  EXPECT_THAT(untold.output,
+              HasSubstr("no state of job 4 from Slurm: cannot find the job or run '4'"));
 }
 
 TEST_F(JobCommands, RefuseAJobThatNobodyKnows) {
@@ -175,8 +176,8 @@ TEST_F(JobCommands, LeaveAJobRunningOnCtrlC) {
   EXPECT_EQ(result.status.code, 130);
   EXPECT_EQ(result.errors,
             "lockstep: job 4 is running on n1, 6.0 s of 365-00:00:00\n"
-            "lockstep: job 4 goes on; lockstep status --wait 4 follows it, lockstep cancel 4 ends "
-            "it\n");
+            "lockstep: job 4 continues; lockstep status --wait 4 follows it, lockstep cancel 4 "
+            "ends it\n");
 }
 
 TEST_F(JobCommands, TellProgramsOfACancelledJobToo) {
@@ -190,7 +191,7 @@ TEST_F(JobCommands, TellProgramsOfACancelledJobToo) {
 TEST_F(JobCommands, LeaveAllJobsOfASweepAtOnce) {
   pretend_job(kRunningJob);
   launcher.write_script("sbatch", "#!/bin/sh\necho 4\n");
-  launcher.start({"generate-slurm", "--mode", "runall", "--exec-command", "true", "--wait"});
+  launcher.start({"submit", "--mode", "runall", "--exec-command", "true", "--wait"});
   for (int turn = 0;
        turn < 500 && read_text(launcher.path("stderr")).find("is running") == std::string::npos;
        ++turn) {
@@ -207,8 +208,7 @@ TEST_F(JobCommands, WaitForNothingButJobs) {
   const Result result = launcher.run({"status", "--wait", "train"});
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("cannot wait for what is no Slurm job"),
-                    HasSubstr("lockstep logs -f train")));
+              AllOf(HasSubstr("--wait requires a Slurm job"), HasSubstr("lockstep logs -f train")));
 }
 
 TEST_F(JobCommands, ShowWhatAJobHasWritten) {
@@ -216,15 +216,14 @@ TEST_F(JobCommands, ShowWhatAJobHasWritten) {
   const Result early = launcher.run({"logs", "4"});
   EXPECT_EQ(early.status.code, 64);
   EXPECT_THAT(early.errors,
-              AllOf(HasSubstr("cannot show the logs of job 4: there are none yet"),
-                    HasSubstr("lockstep logs -f 4")));
+              AllOf(HasSubstr("job 4 has no logs yet"), HasSubstr("lockstep logs -f 4")));
 
   os::write_file(launcher.path("slurm-4.out"), "one\ntwo\nthree\n");
   EXPECT_EQ(launcher.run({"logs", "4"}).output, "one\ntwo\nthree\n");
   EXPECT_EQ(launcher.run({"logs", "-n", "2", "4"}).output, "two\nthree\n");
   const Result ranks = launcher.run({"logs", "--rank", "0", "4"});
   EXPECT_EQ(ranks.status.code, 64);
-  EXPECT_THAT(ranks.errors, HasSubstr("cannot choose ranks in the output of job 4"));
+  EXPECT_THAT(ranks.errors, HasSubstr("--rank requires a lockstep run, and job 4 has none"));
 }
 
 TEST_F(JobCommands, FollowWhatAJobWritesUntilItEnds) {
@@ -245,7 +244,7 @@ TEST_F(JobCommands, RefuseTheLogsOfAWholeArray) {
   pretend_job(kArray);
   const Result result = launcher.run({"logs", "6"});
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("cannot show the logs of a whole array, 6"));
+  EXPECT_THAT(result.errors, HasSubstr("cannot show the logs of the whole array 6"));
 }
 
 TEST_F(JobCommands, AskSlurmToEndAJobWithoutARun) {
@@ -260,12 +259,12 @@ TEST_F(JobCommands, AskSlurmToEndAJobWithoutARun) {
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_EQ(read_text(launcher.path("asked")), "4\n");
   EXPECT_EQ(result.errors,
-            "lockstep: asked Slurm to end job 4\nlockstep: job 4 was cancelled, after 6.0 s\n");
+            "lockstep: requested Slurm to cancel job 4\n"
+            "lockstep: job 4 was cancelled, after 6.0 s\n");
 
   const Result again = launcher.run({"cancel", "4"});
   EXPECT_EQ(again.status.code, 0);
-  EXPECT_EQ(again.errors,
-            "lockstep: job 4 was cancelled, after 6.0 s; nothing was left to cancel\n");
+  EXPECT_EQ(again.errors, "lockstep: job 4 was cancelled, after 6.0 s; nothing to cancel\n");
 }
 
 TEST_F(JobCommands, CannotEndTheJobOfAnother) {
@@ -277,7 +276,7 @@ TEST_F(JobCommands, CannotEndTheJobOfAnother) {
   const Result result = launcher.run({"cancel", "4"});
 
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("cannot cancel job 4: it is not yours"));
+  EXPECT_THAT(result.errors, HasSubstr("cannot cancel job 4: permission denied"));
 }
 
 TEST_F(JobCommands, GiveNoGraceThatNobodyKeeps) {
@@ -285,9 +284,9 @@ TEST_F(JobCommands, GiveNoGraceThatNobodyKeeps) {
   const Result result = launcher.run({"cancel", "--grace", "5", "4"});
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("cannot give job 4 a grace"),
+              AllOf(HasSubstr("--grace has no effect on job 4"),
                     HasSubstr("KillWait"),
-                    Not(HasSubstr("asked Slurm"))));
+                    Not(HasSubstr("requested Slurm"))));
 }
 
 }  // namespace

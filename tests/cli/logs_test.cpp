@@ -71,19 +71,18 @@ TEST_F(Logs, AreThoseOfTheNewestAttempt) {
 }
 
 TEST_F(Logs, AreRefusedWhereThereAreNone) {
-  EXPECT_THAT([&] { printed({}); },
-              ThrowsMessage<Error>(HasSubstr("cannot show the logs of train: there are none")));
+  EXPECT_THAT([&] { printed({}); }, ThrowsMessage<Error>(HasSubstr("train has no logs")));
 
   MadeUpRuns::write_log(run, 0, 0, "");
   MadeUpRuns::write_log(run, 0, 1, "");
-  EXPECT_THAT([&] { printed({.ranks = {}, .attempt = 3, .last_lines = {}}); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot show attempt 3 of train"),
-                                         HasSubstr("attempts 0"),
-                                         HasSubstr("--attempt 0"))));
-  EXPECT_THAT([&] { printed({.ranks = parse_ranks("7"), .attempt = {}, .last_lines = {}}); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot show rank 7 of train"),
-                                         HasSubstr("ranks 0-1"),
-                                         HasSubstr("--rank 0-1"))));
+  EXPECT_THAT(
+      [&] { printed({.ranks = {}, .attempt = 3, .last_lines = {}}); },
+      ThrowsMessage<Error>(AllOf(
+          HasSubstr("train has no attempt 3"), HasSubstr("attempts 0"), HasSubstr("--attempt 0"))));
+  EXPECT_THAT(
+      [&] { printed({.ranks = parse_ranks("7"), .attempt = {}, .last_lines = {}}); },
+      ThrowsMessage<Error>(AllOf(
+          HasSubstr("train has no rank 7"), HasSubstr("ranks 0-1"), HasSubstr("--rank 0-1"))));
 }
 
 TEST_F(Logs, OfTwoHundredRanksCollapse) {

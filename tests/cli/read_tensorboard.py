@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a directory with TensorBoard's own reader and prints what is in it.
+"""Reads a directory with the reader of TensorBoard and prints its content.
 
     read_tensorboard.py DIRECTORY
 
-A line per scalar, "TAG STEP TIME VALUE", and per text, "TAG STEP TIME text TEXT". Leaves with 77
-where there is no TensorBoard.
+One line per scalar, "TAG STEP TIME VALUE", and per text, "TAG STEP TIME text TEXT". Exits with 77
+if TensorBoard is not installed.
 """
 
 import sys

@@ -16,7 +16,7 @@ using ::testing::MatchesRegex;
 
 class RunCommands : public ::testing::Test {
  protected:
-  // Two workers that say where they are and go on until they are stopped.
+  // Starts two workers that create a file each and run until they are stopped.
   void start_workers(const std::string& script) {
     launcher.start({"run",
                     "--nproc-per-node",
@@ -61,7 +61,7 @@ TEST_F(RunCommands, ShowARunThatRunsAndStopIt) {
             "lockstep: train has ended: cancelled (exit code 143)\n");
   EXPECT_EQ(launcher.wait().status.code, 143);
   EXPECT_EQ(state().phase, contract::RunPhase::Cancelled);
-  EXPECT_EQ(lockstep("cancel train").errors, "lockstep: train has ended before: cancelled\n");
+  EXPECT_EQ(lockstep("cancel train").errors, "lockstep: train has already ended: cancelled\n");
 }
 
 TEST_F(RunCommands, KillWorkersThatIgnoreSigterm) {
@@ -78,9 +78,10 @@ TEST_F(RunCommands, GiveAGraceOfTheirOwn) {
 
   EXPECT_EQ(lockstep("cancel --grace 0.5").status.code, 0);
 
-  EXPECT_THAT(launcher.wait().errors,
-              AllOf(HasSubstr("lockstep cancel of "),
-                    HasSubstr("the grace of lockstep cancel is over: killing every worker now")));
+  EXPECT_THAT(
+      launcher.wait().errors,
+      AllOf(HasSubstr("cancelled by "),
+            HasSubstr("the grace period of lockstep cancel is over: killing all workers now")));
 }
 
 TEST_F(RunCommands, FollowTheLogsToTheEndOverAllAttempts) {
@@ -105,16 +106,17 @@ TEST_F(RunCommands, FollowTheLogsToTheEndOverAllAttempts) {
 
 TEST_F(RunCommands, TellThatALauncherIsGone) {
   start_workers("touch here-$RANK; exec sleep 60");
-  // The guard would clean up and leave; the state is the agent's last word.
+  // The guard cleans up and exits; state.json keeps the last state that the agent has written.
   ::kill(state().launcher.pid, SIGKILL);
   launcher.wait();
 
-  EXPECT_THAT(lockstep("status train").output,
-              HasSubstr("lost: its launcher is gone (host " + state().host + ", last sign "));
+  EXPECT_THAT(
+      lockstep("status train").output,
+      HasSubstr("lost: the launcher no longer exists (host " + state().host + ", last update "));
   const os::CommandResult cancelled = lockstep("cancel");
   EXPECT_EQ(cancelled.status.code, 0);
-  EXPECT_THAT(cancelled.errors, HasSubstr("train is lost: its launcher is gone"));
-  EXPECT_THAT(lockstep("logs -f").errors, HasSubstr("train is not followed: lost"));
+  EXPECT_THAT(cancelled.errors, HasSubstr("train is lost: the launcher no longer exists"));
+  EXPECT_THAT(lockstep("logs -f").errors, HasSubstr("train is no longer followed: lost"));
 }
 
 TEST_F(RunCommands, TellProgramsTheExitCode) {

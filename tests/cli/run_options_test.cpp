@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From words to a request: every option of every launcher, and torchrun's variables.
+// Parsing of a command line into a request: the options of all launchers, and PET_ variables.
 #include "cli/run_options.h"
 
 #include <gmock/gmock.h>
@@ -162,7 +162,7 @@ TEST(RunOptions, SayHowTheyWereSpelt) {
       [] {
         request_of({"--num_gpus", "2", "--nproc-per-node", "3", "a"});
       },
-      ThrowsMessage<Error>(HasSubstr("cannot take both --nproc-per-node and --num_gpus")));
+      ThrowsMessage<Error>(HasSubstr("--nproc-per-node and --num_gpus contradict each other")));
 }
 
 TEST(PetVariables, StandForTheFlagsOfTheirNames) {

@@ -33,7 +33,7 @@ TEST(DryRun, PrintsThePlanAndStartsNothing) {
   EXPECT_EQ(result.status.code, 0);
   EXPECT_THAT(result.output, HasSubstr("touch started"));
   EXPECT_THAT(result.output, HasSubstr("(flag --nproc-per-node)"));
-  EXPECT_THAT(result.output, HasSubstr("a free one on node 0"));
+  EXPECT_THAT(result.output, HasSubstr("a free port on node 0"));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("started")));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("runs")));
 }
@@ -155,9 +155,9 @@ TEST(DropIn, NamesItselfInMessagesAndHelp) {
        {"torchrun", "horovodrun", "deepspeed", "torch.distributed.launch"}) {
     SCOPED_TRACE(name);
     launcher.called = name;
-    EXPECT_THAT(launcher.run({}).errors, StartsWith(name + ": error: cannot run: there is no"));
+    EXPECT_THAT(launcher.run({}).errors, StartsWith(name + ": error: no program given"));
     EXPECT_THAT(launcher.run({"--nporc", "2", "a"}).errors,
-                HasSubstr("'--nporc', which " + name + " does not have"));
+                HasSubstr("'--nporc', which is not an option of " + name));
     EXPECT_THAT(launcher.run({"--help"}).output,
                 HasSubstr("  " + name + " [OPTIONS] [--] PROGRAM"));
   }

@@ -46,7 +46,7 @@ TEST(Runs, AreFoundByDirectoryNameOrId) {
   }
 }
 
-// A program of the library's under srun, mpirun or torchrun leaves its events, and nothing else.
+// A program that uses the library under srun, mpirun or torchrun writes only its events.
 TEST(Runs, NeedNothingButEvents) {
   const MadeUpRuns runs;
   const contract::RunDirectory run(runs.here() / "runs" / "alone");
@@ -74,8 +74,7 @@ TEST(Runs, MayStillBeToCome) {
 TEST(Runs, AreProposedWhenAWordMeansNone) {
   const MadeUpRuns runs;
   EXPECT_THAT([&] { run_named("", runs.here()); },
-              ThrowsMessage<Error>(
-                  HasSubstr("cannot find a run: there is none below runs\n  looked in: ")));
+              ThrowsMessage<Error>(HasSubstr("cannot find a run below ./runs\n  looked in: ")));
 
   runs.add("train-1");
   try {
@@ -87,7 +86,7 @@ TEST(Runs, AreProposedWhenAWordMeansNone) {
                 AllOf(HasSubstr("cannot find the run 'trian-1'"), HasSubstr("train-1")));
   }
   EXPECT_THAT([&] { run_named("something-else", runs.here()); },
-              ThrowsMessage<Error>(HasSubstr("lockstep status, which lists all runs here")));
+              ThrowsMessage<Error>(HasSubstr("lockstep status, which lists all runs")));
 }
 
 TEST(Runs, OfAnOlderLockstepHaveNoState) {

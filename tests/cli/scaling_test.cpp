@@ -23,7 +23,7 @@ constexpr const char* kJob =
     "gpus_per_node: 2\n"
     "training_cmd: ./train -s {distributed_strategy}\n";
 
-// 1 ms a sample and 10 ms a doubling, with 64 samples in all.
+// 1 ms per sample and 10 ms per doubling of the workers, with 64 samples in total.
 SizedRun sized(int workers, const std::string& strategy = "ddp") {
   return {.strategy = strategy,
           .workers = workers,
@@ -43,7 +43,7 @@ TEST(ScalingCommand, ComparesTheRunsOfADirectory) {
   EXPECT_THAT(result.output,
               AllOf(StartsWith("ddp, strong scaling, global batch 64\nworkers  nodes"),
                     HasSubstr("model: step = 0.001 s x batch/worker + 0.01 s x log2 n\n"),
-                    HasSubstr("may be trusted up to 8 workers, 2 times the largest run")));
+                    HasSubstr("reliable up to 8 workers, 2 times the largest run")));
   const auto json =
       nlohmann::json::parse(launcher.run({"scaling", "--json", "--predict", "4n", "runs"}).output);
   const auto& predicted = json["strategies"][0]["curves"][0]["predicted"];
@@ -77,7 +77,7 @@ TEST(ScalingCommand, FindsTheRunsOfAScalingTest) {
   const Result result = launcher.run({"scaling", "--json", "-c", "job.yaml"});
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_EQ(result.errors,
-            "lockstep: no run yet of ddp-4x2, deepspeed-1x2, deepspeed-2x2, deepspeed-4x2, "
+            "lockstep: no run yet for ddp-4x2, deepspeed-1x2, deepspeed-2x2, deepspeed-4x2, "
             "horovod-1x2, horovod-2x2, horovod-4x2\n");
   const auto json = nlohmann::json::parse(result.output);
   ASSERT_EQ(json["runs"].size(), 3);
@@ -105,17 +105,17 @@ TEST(ScalingCommand, SaysHowToSubmitATestThatHasNotRun) {
   EXPECT_EQ(none.status.code, 64);
   EXPECT_EQ(none.errors,
             fmt::format("lockstep: error: cannot find a run of the scaling test of job.yaml\n"
-                        "  looked for: {}/runs/ddp-1x2-$SLURM_JOB_ID and the like  (default)\n"
-                        "  try:        lockstep generate-slurm -c job.yaml, which submits it\n",
+                        "  looked for: {}/runs/ddp-1x2-$SLURM_JOB_ID and others  (default)\n"
+                        "  try:        lockstep submit -c job.yaml\n",
                         std::filesystem::canonical(launcher.path(".")).string()));
   EXPECT_THAT(launcher.run({"scaling", "-c", "one.yaml"}).errors,
-              AllOf(HasSubstr("torchrun, which leaves no run directory  (one.yaml:2:"),
-                    HasSubstr("-c one.yaml --mode scaling-test --launcher lockstep, which")));
+              AllOf(HasSubstr("torchrun, which creates no run directory  (one.yaml:2:"),
+                    HasSubstr("-c one.yaml --mode scaling-test --launcher lockstep")));
   const Result same = launcher.run({"scaling", "-c", "same.yaml"});
   EXPECT_EQ(same.status.code, 64);
   EXPECT_EQ(same.errors,
-            "lockstep: error: cannot tell the runs of the scaling test apart\n"
-            "  run_dir: 'out' of several jobs  (same.yaml:6:10)\n"
+            "lockstep: error: the jobs of the scaling test share a run directory\n"
+            "  run_dir: 'out' for several jobs  (same.yaml:6:10)\n"
             "  try:     run_dir: runs/${job_name}-$SLURM_JOB_ID\n");
 }
 
@@ -129,17 +129,17 @@ TEST(ScalingCommand, SaysWhyItCannotMeasureOrPredict) {
   const Result result = launcher.run({"scaling", "brief"});
   EXPECT_EQ(result.status.code, 64);
   EXPECT_EQ(result.errors,
-            "lockstep: error: cannot measure any of these runs\n"
-            "  brief: too short: 2 reports of steps after the first ones, and 4 are needed\n"
-            "  try:   runs of ten seconds at least, whose program reports steps\n");
-  EXPECT_THAT(launcher.run({"scaling", "runs"}).output, HasSubstr("\nleft out: brief: too short"));
+            "lockstep: error: none of these runs can be measured\n"
+            "  brief: too short: 2 step reports after the warm-up, at least 4 are needed\n"
+            "  try:   use runs of at least ten seconds whose program reports steps\n");
+  EXPECT_THAT(launcher.run({"scaling", "runs"}).output, HasSubstr("\nskipped: brief: too short"));
   const Result few = launcher.run({"scaling", "--predict", "8", "one"});
   EXPECT_EQ(few.status.code, 64);
   EXPECT_THAT(few.output, StartsWith("ddp, one size\n"));
   EXPECT_EQ(few.errors,
             "lockstep: error: cannot predict other sizes from these runs\n"
-            "  ddp: 1 of the 3 sizes that a prediction needs; run it on 2 and 4 workers too\n"
-            "  try: the sizes that are missing, or no --predict\n");
+            "  ddp: 1 of at least 3 sizes measured; also run on 2 and 4 workers\n"
+            "  try: run the missing sizes, or drop --predict\n");
 }
 
 }  // namespace

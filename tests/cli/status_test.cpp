@@ -16,7 +16,7 @@ class Status : public ::testing::Test {
  protected:
   static constexpr double kNow = MadeUpRuns::kNow;
 
-  // Without the directory, which differs from run to run.
+  // Replaces the directory, which differs from run to run.
   std::string plain(std::string text) const {
     const std::string here = runs.here().string();
     for (size_t at = text.find(here); at != std::string::npos; at = text.find(here)) {
@@ -103,17 +103,17 @@ TEST_F(Status, IsHonestAboutALostRun) {
   state.updated = kNow - 31;
   cli::Run run{.directory = contract::RunDirectory("x"), .name = "x", .state = state};
   EXPECT_EQ(state_sentence(run, kNow),
-            "lost: its launcher is silent (host node-a, last sign 31.0 s ago)");
+            "lost: the launcher does not respond (host node-a, last update 31.0 s ago)");
   EXPECT_EQ(state_word(run, kNow), "lost");
 
   run.state->launcher = os::own_identity();
   EXPECT_EQ(state_sentence(run, kNow), "running");
   run.state->launcher.start_time -= 1;
   EXPECT_EQ(state_sentence(run, kNow),
-            "lost: its launcher is gone (host node-a, last sign 31.0 s ago)");
+            "lost: the launcher no longer exists (host node-a, last update 31.0 s ago)");
 
   run.state.reset();
-  EXPECT_EQ(state_sentence(run, kNow), "unknown: there is no state.json");
+  EXPECT_EQ(state_sentence(run, kNow), "unknown: no state.json");
 }
 
 TEST_F(Status, OfAFailedRunNamesTheReport) {

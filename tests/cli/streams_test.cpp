@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard streams that are closed, or full, as daemons and disks have them.
+// Standard streams that are closed (daemons) or full (disks).
 #include <csignal>
 #include <gmock/gmock.h>
 
@@ -50,7 +50,7 @@ TEST_F(Streams, ThatAreFullAreAnError) {
                                     "watch --once one",
                                     "run --dry-run sh",
                                     "run --help",
-                                    "generate-slurm -c job.yaml --dry-run",
+                                    "submit -c job.yaml --dry-run",
                                     "data list",
                                     "--help",
                                     "--version"}) {
@@ -59,7 +59,7 @@ TEST_F(Streams, ThatAreFullAreAnError) {
 
     EXPECT_EQ(result.status.code, 74);
     EXPECT_THAT(result.errors,
-                AllOf(HasSubstr("lockstep: error: cannot write to the standard output\n  reason: "),
+                AllOf(HasSubstr("lockstep: error: cannot write to standard output\n  reason: "),
                       HasSubstr("No space left on device")));
   }
 }
@@ -67,7 +67,7 @@ TEST_F(Streams, ThatAreFullAreAnError) {
 TEST_F(Streams, ThatNobodyReadsAreNone) {
   ASSERT_EQ(shell("lockstep run --run-dir runs/one sh -c 'echo hello'").status.code, 0);
 
-  // Those of more and of less than stdio holds, to a reader who has gone for sure.
+  // Outputs larger and smaller than the buffer of stdio, to a reader that has certainly exited.
   for (const std::string command : {"run --help", "--help", "report one", "status", "export one"}) {
     SCOPED_TRACE(command);
     const os::CommandResult result = shell(
@@ -80,8 +80,8 @@ TEST_F(Streams, ThatNobodyReadsAreNone) {
   }
 }
 
-// Signals 1 to 31 that each of those has ignored who wrote its line of /proc/self/status; the
-// signals above are the C library's.
+// The ignored signals, 1 to 31, of each process that printed a line of its /proc/self/status.
+// Higher signals belong to the C library.
 std::vector<uint64_t> ignored_signals(const os::CommandResult& result) {
   constexpr std::string_view kName = "SigIgn:\t";
   constexpr int kHexadecimal = 16;
@@ -94,13 +94,13 @@ std::vector<uint64_t> ignored_signals(const os::CommandResult& result) {
   return found;
 }
 
-// A worker's signals are those that it would have without a launcher.
+// A worker ignores the same signals as without a launcher.
 TEST_F(Streams, LeaveNoSignalIgnoredInAProgram) {
   const std::string look = "sh -c 'grep SigIgn /proc/self/status'";
   const std::vector<uint64_t> without = ignored_signals(shell(look));
   ASSERT_EQ(without.size(), 1);
   const os::CommandResult started = shell("lockstep run " + look);
-  // Among the tasks of mpirun, lockstep becomes the program.
+  // As a task of mpirun, lockstep replaces itself with the program.
   const os::CommandResult become = shell(
       "export OMPI_MCA_ess_base_jobid=$$ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2; "
       "for rank in 0 1; do OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_LOCAL_RANK=$rank "
@@ -118,14 +118,14 @@ TEST_F(Streams, OfFilesThatMayGrowNoMoreEndNoRun) {
   EXPECT_EQ(result.status.code, 3) << result.errors;
 }
 
-// The box tells of the worker that has failed now.
+// The failure report shows only output of the current run.
 TEST_F(Streams, OfAnEarlierRunAreNotToldAsAWorkersLastWords) {
   shell("lockstep run --run-dir run sh -c 'echo OLD LINE; echo MemoryError: old; exit 1'");
 
   const os::CommandResult again = shell("lockstep run --run-dir run sh -c 'exit 3'");
 
   EXPECT_EQ(again.status.code, 3);
-  EXPECT_THAT(again.errors, AllOf(HasSubstr("| said   nothing"), Not(HasSubstr("OLD"))));
+  EXPECT_THAT(again.errors, AllOf(HasSubstr("| output none"), Not(HasSubstr("OLD"))));
 }
 
 TEST_F(Streams, AreUtf8WhateverARunIsCalled) {

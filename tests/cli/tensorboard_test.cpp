@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files for TensorBoard as a user has them: lockstep export, and lockstep run beside itself.
+// TensorBoard files from lockstep export and from lockstep run --tensorboard.
 #include <chrono>
 #include <csignal>
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ TEST_F(ForTensorboard, WritesWhatIsThere) {
   EXPECT_THAT(steps_in(gang_.run().tensorboard(), "loss"), SizeIs(40));
   EXPECT_THAT(steps_in(gang_.run().tensorboard(), "rank/0/step"), SizeIs(0));
 
-  // Again: no value twice.
+  // A second export writes no value twice.
   launcher_.run({"export",
                  "--format",
                  "tensorboard",
@@ -101,15 +101,15 @@ TEST_F(ForTensorboard, WaitsForARunThatHasNotBegun) {
 TEST_F(ForTensorboard, RefusesWhatCannotBe) {
   gang_.write_all();
   EXPECT_EQ(launcher_.run({"export", "--follow", run()}).errors,
-            "lockstep: error: cannot follow a run as csv\n"
+            "lockstep: error: --follow is not available for csv\n"
             "  asked: --follow with --format csv  (command line)\n"
-            "  try:   --format tensorboard --follow, or without --follow what is there now\n");
+            "  try:   --format tensorboard --follow, or drop --follow\n");
   EXPECT_EQ(launcher_.run({"export", "--format", "tensorboard", "--wait", run()}).errors,
-            "lockstep: error: cannot wait for a run without following it\n"
+            "lockstep: error: --wait requires --follow\n"
             "  asked: --wait without --follow  (command line)\n"
             "  try:   --format tensorboard --follow --wait\n");
   EXPECT_THAT(launcher_.run({"export", "--format", "tensorboard", "--series", "los", run()}).errors,
-              HasSubstr("cannot find the series 'los'"));
+              HasSubstr("no series matches 'los'"));
   std::ofstream(launcher_.path("taken")) << "a file";
   const Result taken =
       launcher_.run({"export", "--format", "tensorboard", "--output", "taken", run()});
@@ -124,14 +124,14 @@ TEST(WithoutProtobuf, SaysWhatIsMissing) {
   const Result exported = Launcher().run({"export", "--format", "tensorboard"});
   EXPECT_EQ(exported.status.code, 69);
   EXPECT_THAT(exported.errors,
-              AllOf(HasSubstr("cannot write for TensorBoard: built without protobuf"),
+              AllOf(HasSubstr("cannot write TensorBoard files: built without protobuf"),
                     HasSubstr("libprotobuf-dev and protobuf-compiler")));
   const Result started = Launcher().run({"run", "--tensorboard", "true"});
   EXPECT_EQ(started.status.code, 69);
-  EXPECT_THAT(started.errors, HasSubstr("try:   without --tensorboard"));
+  EXPECT_THAT(started.errors, HasSubstr("try: drop --tensorboard"));
 }
 
-// The process that writes, among a launcher's children.
+// The process id of the writer among the children of a launcher.
 std::optional<int> find_writer(int launcher) {
   const std::string children = read_text(fmt::format("/proc/{0}/task/{0}/children", launcher));
   for (const std::string& word : split(children, ' ')) {
@@ -170,7 +170,7 @@ class RunWithTensorboard : public ForTensorboard {
   }
 };
 
-// What a worker says last is there when the command has ended.
+// The last output of a worker is in the files when the command has ended.
 TEST_F(RunWithTensorboard, WritesAllOfItAndEndsWithTheRun) {
   start("--tensorboard");
   const std::filesystem::path curves = launcher_.path("run/tensorboard");
@@ -186,7 +186,7 @@ TEST_F(RunWithTensorboard, WritesAllOfItAndEndsWithTheRun) {
   EXPECT_THAT(steps_in(curves, "output/loss"), ElementsAre(1, 2));
 }
 
-// Of both runs in one directory, each value once.
+// Two runs in one directory: each value of both appears once.
 TEST_F(RunWithTensorboard, GoesOnInADirectoryWhereOneHasEnded) {
   start("--tensorboard=curves");
   EXPECT_EQ(finish().status.code, 0);
@@ -211,7 +211,7 @@ TEST_F(RunWithTensorboard, GoesOnWhenTheWriterIsKilled) {
   EXPECT_THAT(result.errors, Not(HasSubstr("error")));
 }
 
-// With TensorBoard itself: all values, and of a step that was done again only the later one.
+// TensorBoard itself reads all values, and only the later one of a repeated step.
 TEST_F(ForTensorboard, IsReadByTensorboard) {
   gang_.write_all();
   gang_.start(0, MadeUpGang::kStart + 30);
@@ -241,7 +241,7 @@ TEST_F(ForTensorboard, IsReadByTensorboard) {
                     HasSubstr("samples_per_second 1 1706693410.25 256\n"),
                     HasSubstr("node/0/gpu/0/utilisation 36 1706693419.00 0.81\n"),
                     HasSubstr("marks/restart 39 1706693430.00 text 4 workers\n"),
-                    Not(HasSubstr("evaluation/accuracy 40"))));  // done again: it is to come
+                    Not(HasSubstr("evaluation/accuracy 40"))));  // repeated, not evaluated yet
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(Watch, PrintsThePageAnewUntilTheRunHasEnded) {
 
   gang.step(0, 2);
   EXPECT_TRUE(launcher.prints("step 2 of 1000"));
-  gang.write_state();  // its launcher is on another machine, and silent for years
+  gang.write_state();  // the launcher is on another machine and has not updated its state for years
   const Result result = launcher.wait();
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(result.output,
@@ -63,7 +63,7 @@ TEST(Watch, ShowsARunThatLockstepHasNotStarted) {
               AllOf(StartsWith("run  unknown (not started by lockstep)  ddp, 1 worker"),
                     HasSubstr("step 1 of 1000")));
 
-  // Its rank 0 tells when it has ended.
+  // Rank 0 writes an event when the run has ended.
   Launcher launcher;
   launcher.start({"watch", "--every", "0.05", run});
   EXPECT_TRUE(launcher.prints("step 1 of 1000"));
@@ -96,7 +96,7 @@ TEST(Watch, RefusesWhatCannotBeShown) {
             "  try:      --sort late\n");
   const Result every = Launcher().run({"watch", "--every", "0", run});
   EXPECT_EQ(every.status.code, 64);
-  EXPECT_THAT(every.errors, HasSubstr("cannot look every 0 s"));
+  EXPECT_THAT(every.errors, HasSubstr("--every must be between 0.05 and 3600 seconds"));
   const Result none = Launcher().run({"watch", "runs/none"});
   EXPECT_EQ(none.status.code, 64);
   EXPECT_THAT(none.errors, HasSubstr("cannot find the run 'runs/none'"));
@@ -115,12 +115,12 @@ TEST(Export, WritesAFile) {
                     HasSubstr("mark,checkpoint,1706693420.5,40,,,,")));
   EXPECT_THAT(launcher.run({"export", "--format", "json", run}).output, StartsWith("{\"run\":{"));
   EXPECT_EQ(launcher.run({"export", "--format", "xml", run}).errors,
-            "lockstep: error: cannot write the format 'xml'\n"
+            "lockstep: error: unknown format 'xml'\n"
             "  expected: csv, json or tensorboard  (--format)\n"
             "  try:      --format csv\n");
 }
 
-// A terminal with a shell in it, of a server of its own.
+// A terminal with a shell, in a tmux server that only this test uses.
 class Tmux : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -164,7 +164,7 @@ class Tmux : public ::testing::Test {
 
   std::string screen() const { return tmux({"capture-pane", "-p"}).output; }
 
-  // The screen as soon as it has, or no longer has, the text; after ten seconds as it is.
+  // Waits up to ten seconds until the screen contains, or no longer contains, the text.
   std::string wait_for(const std::string& text, bool is_there = true) const {
     std::string now;
     for (int turn = 0; turn < 200; ++turn) {
@@ -181,11 +181,11 @@ class Tmux : public ::testing::Test {
   os::TemporaryDirectory directory_{"tmux"};
 };
 
-// Without what the clock makes of it.
+// Removes durations that depend on the clock.
 std::string without_ages(const std::string& text) {
   std::string kept;
   for (std::string line : split(text, '\n')) {
-    for (const std::string begin : {"checkpoint step 40, ", "no sign of life for "}) {
+    for (const std::string begin : {"checkpoint step 40, ", "no update for "}) {
       const size_t at = line.find(begin);
       if (at != std::string::npos) {
         line.erase(at + begin.size());
@@ -238,7 +238,7 @@ TEST_F(Tmux, HasItsTerminalBackAfterCtrlC) {
   wait_for("rows 1-4 of 4");
   type("", "C-c");
   EXPECT_THAT(wait_for("code 130"), HasSubstr("code 130"));
-  type("echo typed", "Enter");  // it is shown as it is typed
+  type("echo typed", "Enter");  // the terminal echoes input again
   EXPECT_THAT(wait_for("ready> echo typed\ntyped"), HasSubstr("before"));
 }
 

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 using Shares = std::vector<std::vector<int>>;
 using Wishes = std::vector<std::optional<int>>;
 
-// Numbered as Linux does on most machines: first one hyperthread of every core, then the others.
+// Numbered as in Linux on most machines: first one hyperthread of every core, then the others.
 std::vector<Cpu> machine(int sockets, int cores, int threads) {
   std::vector<Cpu> cpus;
   for (int number = 0; number < sockets * cores * threads; ++number) {
@@ -154,7 +154,7 @@ TEST(LocateCpus, KnowsEveryProcessorOfThisMachine) {
   }
 }
 
-// hwloc can be told of a machine that is not there.
+// hwloc can load a synthetic topology.
 class LocateCpusElsewhere : public ::testing::Test {
  protected:
   LocateCpusElsewhere() {

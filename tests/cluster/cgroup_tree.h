@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-// A made-up tree of cgroups, which each test fills.
+// A fake cgroup tree, filled by each test.
 class CgroupTree : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays libnvidia-ml.so.1: the functions that are used, under the names and with the types that
-// NVIDIA's manual gives them.
+// A fake libnvidia-ml.so.1: the functions that lockstep uses, with the names and types of NVIDIA's
+// manual.
 #include "cluster/fake_gpu_driver.h"
 
 #include <cstdio>
@@ -78,7 +78,7 @@ Result nvmlDeviceGetUtilizationRates(Device, Utilization* use) {
 Result nvmlDeviceGetMemoryInfo(Device, Memory* memory) {
   return tell(memory, Memory{100'000, 60'000, 40'000});
 }
-// A caller says by the version how large it takes the structure to be.
+// The version field contains the size of the structure that the caller expects.
 Result nvmlDeviceGetMemoryInfo_v2(Device, MemoryByUse* memory) {
   if (!state.has_reserved_memory || memory->version != kMemoryByUse) {
     return kNotSupported;

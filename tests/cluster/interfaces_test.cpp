@@ -14,7 +14,7 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::Optional;
 
-// A tree like /sys, with only what a test writes.
+// A fake /sys with the files that a test writes.
 class Interfaces : public ::testing::Test {
  protected:
   void write(const std::string& path, const std::string& line) {
@@ -24,7 +24,7 @@ class Interfaces : public ::testing::Test {
   }
   void make(const std::string& directory) { os::make_directories(sysfs_.path() / directory); }
 
-  // One entry of the GID table of an adapter's port.
+  // One entry in the GID table of a port.
   struct Gid {
     int index;
     std::string gid;

@@ -46,7 +46,7 @@ TEST(NodeSampler, SeesAWorkerAndTheNode) {
   EXPECT_EQ(sample.granted, granted_cores());
   EXPECT_GT(sample.memory_limit_bytes, 0);
   EXPECT_THAT(sample.gpus, IsEmpty());
-  EXPECT_THAT(sample.no_gpus, HasSubstr("is not on this machine"));
+  EXPECT_THAT(sample.no_gpus, HasSubstr("was not found: no NVIDIA driver"));
   ASSERT_THAT(sample.workers, SizeIs(1));
   EXPECT_EQ(sample.workers[0].rank, 6);
   EXPECT_EQ(sample.workers[0].pid, busy.pid());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against a made-up libnvidia-ml.so, fake_gpu_driver.cpp.
+// Uses a fake libnvidia-ml.so, fake_gpu_driver.cpp.
 #include "cluster/nvml.h"
 
 #include <functional>
@@ -21,7 +21,7 @@ class NvmlTest : public ::testing::Test {
  protected:
   void SetUp() override { state() = FakeNvmlState{}; }
   FakeNvmlState& state() { return *library_->function<FakeNvmlState* (*)()>("fake_nvml_state")(); }
-  // The second of two samples, two seconds apart, with what happens between them.
+  // The second of two samples, two seconds apart; `between` runs in between.
   contract::GpuSample second_sample(
       Nvml& nvml, const std::function<void()>& between = [] {}) {
     const auto now = Nvml::Clock::now();
@@ -146,12 +146,12 @@ TEST_F(NvmlTest, ShowsTheOthersWhenAGpuIsLost) {
 
 TEST_F(NvmlTest, SaysWhyThereAreNone) {
   EXPECT_THAT(Nvml("libno-such-thing.so").why_not(),
-              HasSubstr("libno-such-thing.so is not on this machine"));
+              HasSubstr("libno-such-thing.so was not found"));
   state().init_result = 9;
   EXPECT_THAT(Nvml(LOCKSTEP_FAKE_NVML).why_not(), HasSubstr("Driver Not Loaded"));
   state() = FakeNvmlState{};
   state().count = 0;
-  EXPECT_THAT(Nvml(LOCKSTEP_FAKE_NVML).why_not(), HasSubstr("shows no GPU"));
+  EXPECT_THAT(Nvml(LOCKSTEP_FAKE_NVML).why_not(), HasSubstr("no access to a GPU"));
   EXPECT_THAT(Nvml("libc.so.6").why_not(), HasSubstr("too old"));
   EXPECT_THAT(Nvml("libc.so.6").sample(), IsEmpty());
 }

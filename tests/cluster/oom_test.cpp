@@ -63,7 +63,7 @@ TEST_F(GroupOomKills, AreAbsentWhereNobodyCounts) {
 
 TEST(OomVerdict, IsSureWhereTheCgroupCounts) {
   EXPECT_EQ(judge_oom({.group = 1, .machine = 5}, {.group = 2, .machine = 6}), OomVerdict::Yes);
-  // It was somebody else's process.
+  // The process of another user was killed.
   EXPECT_EQ(judge_oom({.group = 1, .machine = 5}, {.group = 1, .machine = 6}), OomVerdict::No);
 }
 

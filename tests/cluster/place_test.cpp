@@ -62,7 +62,7 @@ TEST(Placement, DoesNotTakeOurOwnVariablesForThoseOfMpirun) {
   os::Environment variables = contract::to_environment(told);
   EXPECT_FALSE(read_placement(variables).is_under_mpi);
 
-  // What a worker does to run something alone.
+  // A worker unsets these to run a program alone.
   variables.erase("RANK");
   variables.erase("WORLD_SIZE");
 
@@ -204,7 +204,7 @@ TEST(Placement, NamesTheVariableOfOpenMpiThatIsMissingOrWrong) {
   incomplete.erase("OMPI_COMM_WORLD_LOCAL_SIZE");
 
   EXPECT_THAT([&] { read_placement(incomplete); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot find my place in the gang"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("cannot determine the rank of this worker"),
                                          HasSubstr("missing: OMPI_COMM_WORLD_LOCAL_SIZE"))));
   EXPECT_THAT([] { read_placement(open_mpi("x", "0")); },
               ThrowsMessage<Error>(HasSubstr("cannot read OMPI_COMM_WORLD_RANK='x'")));

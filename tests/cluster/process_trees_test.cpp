@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A made-up /proc with processes that come and go.
+// A fake /proc with processes that start and end.
 class ProcessTreesTest : public ::testing::Test {
  protected:
   struct Process {
@@ -61,7 +61,7 @@ TEST_F(ProcessTreesTest, HoldAWorkerAndAllThatItHasStarted) {
   put({.pid = 12,
        .parent = 11,
        .group = 12,
-       .cpu_seconds = 4});  // a grandchild, a group of its own
+       .cpu_seconds = 4});  // a grandchild with its own process group
   put({.pid = 20, .parent = 1, .group = 20, .cpu_seconds = 50});
   put({.pid = 21, .parent = 20, .group = 20, .cpu_seconds = 1});
 

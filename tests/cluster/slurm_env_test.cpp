@@ -30,7 +30,7 @@ os::Environment with(os::Environment base, const Changes& changes) {
   return base;
 }
 
-// What Slurm 22.05 sets in eight contexts, as dumped from a real cluster.
+// The variables of Slurm 22.05 in eight contexts, recorded on a real cluster.
 
 // A: the batch script of -N1 -n1.
 os::Environment batch_on_one_node() {
@@ -227,7 +227,7 @@ TEST(SlurmJob, LeavesTheStepsNumbersOutInsideAStep) {
 }
 
 TEST(SlurmJob, IsNotConfusedByAStepOnOneOfItsNodes) {
-  // srun puts the step's numbers into variables that bear the job's name.
+  // srun stores numbers of the step in variables named after the job.
   const auto job = find_slurm_job(with(task_on_one_node(),
                                        {{"SLURM_JOB_NODELIST", "n[1-2]"},
                                         {"SLURM_JOB_CPUS_PER_NODE", "1(x2)"},
@@ -245,7 +245,7 @@ TEST(SlurmJob, TakesSlurm26sBatchStepForNoStep) {
 }
 
 TEST(SlurmJob, KnowsWhatWasNotAskedFor) {
-  // -N2 alone: no SLURM_NTASKS.
+  // -N2 only: no SLURM_NTASKS.
   const auto job = find_slurm_job(
       with(batch_on_two_nodes(),
            {{"SLURM_NTASKS", {}}, {"SLURM_NPROCS", {}}, {"SLURM_NTASKS_PER_NODE", {}}}));
@@ -349,9 +349,9 @@ TEST(SlurmJob, NamesTheVariableItCannotRead) {
       },
       ThrowsMessage<Error>(
           StrEq("cannot read SLURM_NTASKS='x'\n"
-                "  expected: a whole number from 1 on\n"
+                "  expected: a whole number of at least 1\n"
                 "  found:    'x'  (environment)\n"
-                "  try:      unset SLURM_NTASKS if it is left over; Slurm sets it where it is "
+                "  try:      unset SLURM_NTASKS if it is left over; Slurm sets it if it is "
                 "needed")));
 }
 
@@ -361,7 +361,7 @@ TEST(SlurmJob, NamesBothVariablesThatContradict) {
         find_slurm_job(with(batch_on_two_nodes(), {{"SLURM_JOB_NUM_NODES", "3"}}));
       },
       ThrowsMessage<Error>(
-          StrEq("cannot tell where I am in Slurm: variables contradict\n"
+          StrEq("cannot determine the Slurm job and step: conflicting variables\n"
                 "  SLURM_JOB_NUM_NODES: 3  (environment)\n"
                 "  SLURM_JOB_NODELIST:  n[1-2]  (environment)\n"
                 "  try:                 unset the one that is left over from another job "
@@ -386,7 +386,7 @@ TEST(SlurmStep, IsAbsentOutsideOfSrun) {
 }
 
 TEST(SlurmStep, IsNoneOfSlurmsOwnSteps) {
-  // -5 is the batch script's in 26.05; the large ones are the same numbers without a sign.
+  // -5 is the batch script in 26.05; the large numbers are the same values without a sign.
   for (const char* id : {"-5", "-6", "4294967291", "4294967290", "4294967292"}) {
     EXPECT_EQ(
         find_slurm_step(with(batch_on_two_nodes(), {{"SLURM_STEP_ID", id}, {"SLURM_STEPID", id}})),
@@ -457,17 +457,18 @@ TEST(SlurmStep, NeedsAllOfItsVariables) {
         [&] {
           find_slurm_step(with(task_with_gpus(), {{name, {}}, {"SLURM_JOBID", {}}}));
         },
-        ThrowsMessage<Error>(StartsWith("cannot find my task in Slurm's step")));
+        ThrowsMessage<Error>(StartsWith("incomplete variables of a Slurm step")));
   }
   EXPECT_THAT(
       [] {
         find_slurm_step(with(task_with_gpus(), {{"SLURM_PROCID", {}}}));
       },
       ThrowsMessage<Error>(
-          StrEq("cannot find my task in Slurm's step\n"
+          StrEq("incomplete variables of a Slurm step\n"
                 "  found:   SLURM_STEP_ID  (environment)\n"
                 "  missing: SLURM_PROCID  (environment)\n"
-                "  try:     start with srun, which sets both, or unset SLURM_STEP_ID")));
+                "  try:     start the program with srun, which sets both, or unset "
+                "SLURM_STEP_ID")));
 }
 
 TEST(SlurmStep, NamesTheVariableItCannotRead) {
@@ -504,7 +505,7 @@ TEST(SlurmStep, NamesBothVariablesThatContradict) {
     const os::Environment environment = with(task_with_gpus(), {{name, value}});
     EXPECT_THAT([&] { find_slurm_step(environment); },
                 ThrowsMessage<Error>(
-                    AllOf(StartsWith("cannot tell where I am in Slurm: variables contradict"),
+                    AllOf(StartsWith("cannot determine the Slurm job and step: conflicting"),
                           HasSubstr(name),
                           HasSubstr(other))));
   }

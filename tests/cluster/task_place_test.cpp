@@ -107,7 +107,7 @@ TEST(TaskPlace, NamesTheAttemptOfTorchrunToo) {
 }
 
 TEST(TaskPlace, IsWhatOpenMpiTells) {
-  // OMPI_COMM_WORLD_NODE_RANK is a rank on the node and no node.
+  // OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of a node.
   EXPECT_EQ(find_task_place(open_mpi()),
             (TaskPlace{.launcher = "Open MPI",
                        .run = "mpirun-f0029baa05228ee7-6e7c77a77d41c4d5",
@@ -132,7 +132,7 @@ TEST(TaskPlace, NamesOpenMpisRunByWhatThereIs) {
 }
 
 TEST(TaskPlace, IsOpenMpisInsideAStepOfSlurms) {
-  // mpirun starts its daemons with srun, so that its ranks on other nodes have a step's variables.
+  // mpirun starts its daemons with srun, so its ranks on other nodes have the variables of a step.
   EXPECT_EQ(find_task_place(with(open_mpi(), slurm_step()))->launcher, "Open MPI");
 }
 
@@ -227,7 +227,7 @@ TEST(TaskPlace, NamesBothVariablesThatContradict) {
         find_task_place(with(torchrun(), {{"RANK", "8"}}));
       },
       ThrowsMessage<Error>(
-          StrEq("cannot tell my place: an outer launcher's variables contradict\n"
+          StrEq("cannot determine the rank: conflicting launcher variables\n"
                 "  RANK:       8  (environment)\n"
                 "  WORLD_SIZE: 8  (environment)\n"
                 "  try:        unset RANK if it is left over from another launcher")));

@@ -61,8 +61,8 @@ TEST(CallRecord, RemembersTheCallThatAnExceptionLeft) {
   EXPECT_FALSE(solo.call_record()->read().is_inside());
 }
 
-// Calls of two kinds in turn, each with its own number of elements: a reader that saw half of one
-// and half of the other would say so.
+// Two kinds of calls alternate, each with its own number of elements. A reader that saw half of one
+// and half of the other would show an impossible combination.
 TEST(CallRecord, CountsTheTimeInCallsOfTheThreadThatTrains) {
   using std::chrono::milliseconds;
   CallRecord record;
@@ -97,7 +97,7 @@ TEST(CallRecord, IsReadWholeWhileItChanges) {
     }
   });
   int odd = 0;
-  // Until both kinds have been seen often; on a busy machine the other thread comes late.
+  // Until both kinds have been seen often. On a busy machine the other thread starts late.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   int even = 0;
   while (std::min(odd, even) < 10000 && std::chrono::steady_clock::now() < end) {

@@ -38,7 +38,7 @@ TEST(ThreadGang, EndsAllRanksWhenOneFailsAndTellsItsReason) {
   EXPECT_THAT(run, ThrowsMessage<Error>(HasSubstr("the disk of rank 1 is full")));
 }
 
-// What the workers say who do not make the same call, one after the other.
+// The messages of all workers, by rank, after they did not make the same call.
 std::vector<std::string> sayings(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> all(3);
   gang(3, [&](Communicator& comm) {
@@ -61,11 +61,11 @@ TEST(ThreadGang, NamesTheWorkersThatMakeDifferentCalls) {
   });
 
   const std::string wanted =
-      "cannot go on: the workers make different calls\n"
+      "workers made different collective calls\n"
       "  ranks 0, 2: all-reduce of 1 200 floats\n"
       "  rank 1:     barrier\n"
-      "  try:        make the same calls on every worker; for one that runs out of data before the "
-      "others: StrategyOptions::uneven and Strategy::join()";
+      "  try:        make the same calls on every worker; if a worker has fewer batches, use "
+      "StrategyOptions::uneven and Strategy::join()";
   EXPECT_THAT(all, ::testing::Each(wanted));
 }
 
@@ -91,7 +91,7 @@ TEST(ThreadGang, NamesAWorkerThatHasEndedWhileOthersGoOn) {
     }
   });
 
-  // Whoever sees it first may not have waited for the other.
+  // The first worker that notices may not have waited for the other.
   EXPECT_THAT(all[0], HasSubstr("barrier\n"));
   EXPECT_THAT(all[0], ::testing::ContainsRegex("rank 2: +the end of the program\n"));
   EXPECT_EQ(all[1], all[0]);
@@ -104,7 +104,7 @@ TEST(ReduceScatter, RefusesATensorWithoutASliceForEachWorker) {
         [&] {
           comm.reduce_scatter(torch::zeros({3, 4}));
         },
-        ThrowsMessage<Error>(HasSubstr("no slice for each worker")));
+        ThrowsMessage<Error>(HasSubstr("one slice of the tensor per worker")));
   });
 }
 

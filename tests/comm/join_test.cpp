@@ -37,14 +37,14 @@ TEST(JoinGang, IsSoloForOneWorker) {
 
 TEST(JoinGang, ListsTheTransportsWhenOneIsMisspelt) {
   EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "glo"}); }),
-            "cannot use transport 'glo'\n"
-            "  there are: auto, shared-memory, gloo, node-first, mpi, nccl\n"
+            "unknown transport 'glo'\n"
+            "  available: auto, shared-memory, gloo, node-first, mpi, nccl\n"
             "  try:       --transport gloo");
 }
 
 TEST(JoinGang, WantsGpusForNccl) {
   EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "nccl"}); }),
-            "cannot use NCCL: it joins GPUs, and this worker trains on a CPU\n"
+            "cannot use NCCL: it needs GPUs, but this worker trains on a CPU\n"
             "  asked:  --transport nccl, or --collective nccl\n"
             "  device: cpu  (rank 0)\n"
             "  try:    --transport auto");
@@ -56,7 +56,7 @@ TEST(JoinGang, SaysThatABuildHasNoNccl) {
   }
   EXPECT_EQ(join_nccl(std::make_unique<Solo>(), torch::kCPU, false)->kind(), "solo");
   EXPECT_EQ(message_of([] { join_nccl(std::make_unique<Solo>(), torch::kCPU, true); }),
-            "cannot use NCCL: this build of lockstep has none\n"
+            "cannot use NCCL: this build of lockstep does not support it\n"
             "  try: build with a CUDA libtorch and nccl.h, or --transport auto");
 }
 
@@ -73,7 +73,7 @@ TEST(JoinStore, TellsThatThePortIsInUse) {
   const auto first = join_store(place, std::chrono::seconds(5));
 
   EXPECT_EQ(message_of([&] { join_store(place, std::chrono::seconds(5)); }),
-            fmt::format("cannot serve the gang on 127.0.0.1:{0}: the port is in use\n"
+            fmt::format("cannot start the rendezvous on 127.0.0.1:{0}: the port is in use\n"
                         "  port: {0}  (MASTER_PORT)\n"
                         "  try:  start with lockstep run, which finds a free port, or set another "
                         "MASTER_PORT",
@@ -89,8 +89,8 @@ TEST(JoinStore, TellsThatNobodyAnswers) {
   EXPECT_EQ(message_of([&] { join_store(place, std::chrono::milliseconds(200)); }),
             fmt::format("cannot reach rank 0 on 127.0.0.1:{}\n"
                         "  waited: 0.2 s  (rank 1)\n"
-                        "  try:    check that rank 0 runs, and that MASTER_ADDR is an address that "
-                        "this node reaches",
+                        "  try:    check that rank 0 is running and that this node can reach "
+                        "MASTER_ADDR",
                         place.master_port));
 }
 
@@ -101,11 +101,10 @@ TEST(AwaitAll, NamesTheWorkersThatDoNotCome) {
   const auto store = join_store(place, std::chrono::seconds(5));
 
   EXPECT_EQ(message_of([&] { await_all(store, place, std::chrono::milliseconds(300)); }),
-            "cannot bring the gang together: not all workers came\n"
+            "rendezvous timed out: not all workers arrived\n"
             "  missing: ranks 1, 2 of 3\n"
             "  waited:  0.3 s  (--timeout, rank 0)\n"
-            "  try:     look at what these workers do before they join, or give them a longer "
-            "--timeout");
+            "  try:     check what these workers do before they join, or increase --timeout");
 }
 
 TEST(AwaitAll, CountsEachAttemptAnew) {
@@ -137,8 +136,8 @@ TEST(AwaitAll, TellsAStoreThatIsGoneFromWorkersThatAreLate) {
   store.reset();
 
   EXPECT_THAT(message_of([&] { await_all(other, second, std::chrono::seconds(20)); }),
-              ::testing::AllOf(::testing::HasSubstr("its store is gone\n  reason: "),
-                               ::testing::HasSubstr("try:    look at what rank 0 said last")));
+              ::testing::AllOf(::testing::HasSubstr("lost the connection to the store\n  reason: "),
+                               ::testing::HasSubstr("try:    check the last output of rank 0")));
 }
 
 TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {
@@ -153,10 +152,10 @@ TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {
 
   EXPECT_THAT(
       message_of([&] { join_gloo(store, place, std::chrono::seconds(5)); }),
-      ::testing::MatchesRegex("cannot use the network interface 'nosuch0'\n"
+      ::testing::MatchesRegex("network interface 'nosuch0' does not exist\n"
                               "  asked:     nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
-                              "  there are: .*lo.*  .this node, rank 0.\n"
-                              "  try:       name one of these, or unset the variable"));
+                              "  available: .*lo.*  .this node, rank 0.\n"
+                              "  try:       set the variable to one of these, or unset it"));
 }
 
 TEST(LostPeer, TurnsLibtorchsTextsIntoAnErrorThatAsksForAnotherAttempt) {
@@ -167,7 +166,7 @@ TEST(LostPeer, TurnsLibtorchsTextsIntoAnErrorThatAsksForAnotherAttempt) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::TryAgain);
     EXPECT_STREQ(error.what(),
-                 "cannot finish all-reduce: a peer is gone\n"
+                 "cannot finish all-reduce: lost another worker\n"
                  "  reason: [../gloo/transport/tcp/pair.cc:589] Connection reset by peer  "
                  "(libtorch)");
   }

@@ -77,7 +77,7 @@ TEST(StallReport, NamesWhoIsMissingWhereItWasAndWhoWaits) {
 
   EXPECT_EQ(
       find_missing({mine, late, mine, mine}, 0, 110),
-      "rank 1 has not come to all-reduce of 1 200 floats #1203 (fc1.weight, fc1.bias) for "
+      "rank 1 has been missing from all-reduce of 1 200 floats #1203 (fc1.weight, fc1.bias) for "
       "10 s; rank 1 on n012 was last seen busy with data for 9 s, after broadcast of 3 floats "
       "from rank 0 #1202; ranks 0, 2, 3 wait");
 }
@@ -88,7 +88,7 @@ TEST(StallReport, NamesFourOfManyAndThoseThatNeverSpoke) {
 
   EXPECT_EQ(
       find_missing({late, late, std::nullopt, late, late, late, mine}, 6, 100),
-      "ranks 0-5 have not come to barrier #2 for 0 s; rank 0 on n1 was last seen computing "
+      "ranks 0-5 have been missing from barrier #2 for 0 s; rank 0 on n1 was last seen computing "
       "for 0 s, after barrier #1; rank 1 on n1 was last seen computing for 0 s, after barrier "
       "#1; rank 2 has not been seen yet; rank 3 on n1 was last seen computing for 0 s, after "
       "barrier #1; and 2 more; rank 6 waits");
@@ -99,7 +99,7 @@ TEST(StallReport, CountsAWorkerOutsideAStretchAsMissing) {
 
   EXPECT_THAT(
       find_missing({mine, after_call(5, "barrier")}, 0, 110),
-      Optional(HasSubstr("rank 1 has not come to the exchange of gradients after call #5")));
+      Optional(HasSubstr("rank 1 has been missing from the exchange of gradients after call #5")));
   EXPECT_THAT(find_missing({mine, in_call(6, "barrier")}, 0, 110),
               Optional(HasSubstr("rank 1 on n1 was last seen in barrier #6")));
 }
@@ -119,7 +119,7 @@ TEST(StallReport, FindsDifferentCallsOfOneNumber) {
                                      in_call(7, "all-reduce of 4 floats")});
 
   ASSERT_TRUE(mistake);
-  EXPECT_EQ(mistake->sentence, "cannot go on: the workers make different calls");
+  EXPECT_EQ(mistake->sentence, "workers made different collective calls");
   EXPECT_THAT(
       mistake->facts,
       ElementsAre("ranks 0, 2: all-reduce of 4 floats #7", "rank 1: all-reduce of 5 floats #7"));
@@ -132,7 +132,7 @@ TEST(StallReport, FindsAWorkerThatEndedBeforeTheOthers) {
     const auto mistake = find_mistake({waiting, at_end(7), waiting});
 
     ASSERT_TRUE(mistake);
-    EXPECT_EQ(mistake->sentence, "cannot go on: rank 1 ended before the others");
+    EXPECT_EQ(mistake->sentence, "rank 1 finished before the others");
     EXPECT_THAT(mistake->facts,
                 ElementsAre("rank 1: the end of the program", HasSubstr("ranks 0, 2: ")));
     EXPECT_THAT(mistake->hint, HasSubstr("Strategy::join()"));
@@ -144,7 +144,7 @@ TEST(StallReport, TakesNoSlowWorkerForAMistake) {
   EXPECT_FALSE(find_mistake({at_end(7), in_call(6, "all-reduce of 4 floats")}));
   EXPECT_FALSE(find_mistake({at_end(7), at_end(7), std::nullopt}));
   EXPECT_FALSE(find_mistake({in_call(7, "barrier"), in_call(6, "all-reduce of 4 floats")}));
-  // A worker that has joined waits in a stretch of another name.
+  // A worker that has joined waits in a scope with another name.
   EXPECT_FALSE(find_mistake({in_stretch(6, "join"), in_stretch(6, "the exchange of gradients")}));
 }
 

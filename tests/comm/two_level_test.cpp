@@ -17,11 +17,11 @@ enum class Speaks { Each, Leader };
 
 struct Shape {
   int neighbourhoods;
-  int workers;  // of each
+  int workers;  // in each
   Speaks speaks;
 };
 
-// Runs `body` on every worker of a gang of gangs: threads within threads.
+// Runs `body` on every worker of a hierarchical group: threads within threads.
 void two_level_gang(const Shape& shape, const std::function<void(Communicator&)>& body) {
   gang(shape.neighbourhoods, [&](Communicator& across) {
     std::vector<std::unique_ptr<Communicator>> channels;
@@ -49,7 +49,7 @@ TEST_P(TwoLevel, KeepsEveryPromiseOfACommunicator) {
   });
 }
 
-// The sum of fractions depends on the order; all must take the same one.
+// A sum of fractions depends on the order; all workers must use the same one.
 TEST_P(TwoLevel, GivesTheSameBitsToAll) {
   two_level_gang(GetParam(), [](Communicator& comm) {
     torch::Tensor sum = torch::sin(torch::arange(1001, torch::kFloat32) * (comm.rank() + 1));
@@ -61,7 +61,7 @@ TEST_P(TwoLevel, GivesTheSameBitsToAll) {
   });
 }
 
-// A part of a part, with neighbourhoods cut in two twice.
+// A subgroup of a subgroup, with neighbourhoods cut in two twice.
 TEST_P(TwoLevel, PartsHaveParts) {
   two_level_gang(GetParam(), [](Communicator& comm) {
     const auto most = comm.subset(comm.size() - 1);

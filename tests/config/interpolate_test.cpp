@@ -41,9 +41,9 @@ TEST(Interpolate, ProposesTheClosestKey) {
     replace("x${num_node}");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("there is no key 'num_node'"));
+    EXPECT_THAT(error.what(), HasSubstr("unknown key 'num_node'"));
     EXPECT_THAT(error.what(), HasSubstr("try:   ${num_nodes}"));
-    EXPECT_THAT(error.what(), HasSubstr("$${num_node} if the shell shall"));
+    EXPECT_THAT(error.what(), HasSubstr("$${num_node} if the shell is to"));
   }
 }
 

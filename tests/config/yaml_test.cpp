@@ -33,14 +33,14 @@ TEST(ParseYaml, KeepsTextsAndTheirPlaces) {
 }
 
 TEST(ParseYaml, AdvisesOnTheFaultThatIsThere) {
-  EXPECT_THAT(refusal("a: 1\n\tb: 2\n"), HasSubstr("blanks in place of tabs"));
-  EXPECT_THAT(refusal("a: [1, 2\n"), HasSubstr("']' at the end"));
-  EXPECT_THAT(refusal("a: {b: 2\n"), HasSubstr("'}' at the end"));
-  EXPECT_THAT(refusal("a: b: c\n"), HasSubstr("want quotes"));
+  EXPECT_THAT(refusal("a: 1\n\tb: 2\n"), HasSubstr("use spaces instead of tabs"));
+  EXPECT_THAT(refusal("a: [1, 2\n"), HasSubstr("close the list with ']'"));
+  EXPECT_THAT(refusal("a: {b: 2\n"), HasSubstr("close it with '}'"));
+  EXPECT_THAT(refusal("a: b: c\n"), HasSubstr("quote values that contain"));
 }
 
 TEST(ParseYaml, RefusesASecondPartThatNobodyWouldRead) {
-  EXPECT_THAT(refusal("a: 1\n---\nb: 2\n"), HasSubstr("more than one part"));
+  EXPECT_THAT(refusal("a: 1\n---\nb: 2\n"), HasSubstr("more than one document"));
   EXPECT_EQ(refusal("---\na: 1\n"), "");
   EXPECT_EQ(refusal(""), "");
 }
@@ -58,7 +58,7 @@ TEST(ParseYaml, SaysWhereAFileIsWrong) {
   EXPECT_THAT(
       refusal("a: 1\nb: 2\na: 3\n"),
       ::testing::AllOf(
-          HasSubstr("'a' is there twice"), HasSubstr("job.yaml:3:1"), HasSubstr("job.yaml:1:1")));
+          HasSubstr("duplicate key 'a'"), HasSubstr("job.yaml:3:1"), HasSubstr("job.yaml:1:1")));
   EXPECT_THAT(refusal("[a, b]: 1\n"), HasSubstr("a key must be one word"));
 }
 
@@ -78,7 +78,7 @@ TEST(RequireKnown, NamesPlaceAndClosestKey) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "cannot read job.yaml: there is no key 'num_node'\n"
+              "cannot read job.yaml: unknown key 'num_node'\n"
               "  where: job.yaml:2:1\n"
               "  try:   num_nodes");
   }

@@ -55,9 +55,9 @@ TEST(NodeSample, LeavesUnknownFieldsAlone) {
 
 TEST(NodeSample, RefusesWhatIsNone) {
   EXPECT_THAT([] { parse_node_sample(R"({"event":"step","time":1,"rank":5})"); },
-              ThrowsMessage<Error>(HasSubstr("cannot read a node's sample")));
+              ThrowsMessage<Error>(HasSubstr("cannot read a node sample")));
   EXPECT_THAT([] { parse_node_sample(R"({"event":"node","time":1,"no)"); },
-              ThrowsMessage<Error>(HasSubstr("cannot read a node's sample")));
+              ThrowsMessage<Error>(HasSubstr("cannot read a node sample")));
 }
 
 }  // namespace

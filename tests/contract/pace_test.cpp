@@ -35,7 +35,7 @@ TEST_F(PaceOfARun, IsUnknownWithoutEvents) {
 }
 
 TEST_F(PaceOfARun, TellsTheLongestOfTheLastCheckpoints) {
-  write_checkpoint(99);  // the first may have made the directory, and is long ago
+  write_checkpoint(99);  // older than the last ten
   for (const double seconds : {1.0, 2.0, 7.5, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0}) {
     write_checkpoint(seconds);
   }
@@ -56,7 +56,7 @@ TEST_F(PaceOfARun, TellsHowLongAStepTakes) {
 
   EXPECT_EQ(find_pace(run).step_seconds, 2);
 
-  write_step(200, 11);  // started again
+  write_step(200, 11);  // after a restart
   EXPECT_EQ(find_pace(run).step_seconds, std::nullopt);
 }
 

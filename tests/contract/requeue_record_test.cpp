@@ -49,7 +49,7 @@ TEST_F(RequeueFile, ThatIsDamagedBeginsAnew) {
 
   EXPECT_EQ(find_requeue_record(run, "12_3").requeues, 0);
   EXPECT_THAT([] { parse_requeue_record("{}"); },
-              ThrowsMessage<Error>(HasSubstr("cannot read how often the job was put back")));
+              ThrowsMessage<Error>(HasSubstr("cannot read the requeue record")));
 }
 
 TEST_F(RequeueFile, StandsBesideCheckpointsOfWhichOnlyCompleteOnesCount) {

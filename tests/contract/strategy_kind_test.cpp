@@ -22,7 +22,7 @@ TEST(StrategyKind, IsReadByTheNameItWrites) {
 
 TEST(StrategyKind, ListsTheOthersWhenThereIsNoneOfThatName) {
   EXPECT_THAT([] { parse_strategy("ddpp"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot train with strategy 'ddpp'"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("unknown strategy 'ddpp'"),
                                          HasSubstr("there are: single, ddp"),
                                          HasSubstr("try:       -s ddp"))));
 }

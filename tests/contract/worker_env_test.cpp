@@ -35,7 +35,7 @@ WorkerPlace place_on_second_node() {
   return place;
 }
 
-// The same with what only others' programs read.
+// As above, with the fields that only other programs read.
 WorkerPlace place_for_everybody() {
   WorkerPlace place = place_on_second_node();
   place.role = "trainer";
@@ -99,7 +99,7 @@ TEST(WorkerEnv, TellsEveryLaunchersVariables) {
       {"TF_CONFIG",
        R"({"cluster":{"worker":["10.0.0.1:1","10.0.0.1:2","10.0.0.1:3","10.0.0.2:1","10.0.0.2:2"]},)"
        R"("task":{"type":"worker","index":4}})"},
-      // ours
+      // lockstep
       {"LOCKSTEP_RUN_ID", "mnist-1"},
       {"LOCKSTEP_RUN_DIR", "/runs/mnist-1"},
       {"LOCKSTEP_INTERFACE", "ib0"},
@@ -157,7 +157,7 @@ TEST(WorkerEnv, GivesTensorflowNoClusterThatExecveRefuses) {
   EXPECT_EQ(config.at("cluster").at("worker").size(), 5000U);
   EXPECT_FALSE(to_environment(place).contains("TF_CONFIG"));
 
-  // The names alone fit, the braces around them do not.
+  // The names fit, but not together with the braces around them.
   place.tensorflow_cluster = {std::string(100 * 1024 - 3, 'x')};
   EXPECT_FALSE(to_environment(place).contains("TF_CONFIG"));
 }

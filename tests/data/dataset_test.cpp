@@ -19,7 +19,7 @@ DatasetPtr numbers(int64_t size) {
   return tensors(torch::stack({rows, 10 * rows}, 1), torch::arange(100, 100 + size));
 }
 
-// The same, but without a fast way to a batch.
+// The same samples, without a fast batch().
 class SlowNumbers : public Dataset {
  public:
   int64_t size() const override { return 10; }
@@ -38,7 +38,7 @@ std::vector<int64_t> targets(const Dataset& dataset, std::vector<int64_t> indice
   return targets(dataset.batch(indices));
 }
 
-// All samples in order, seen both one by one and as a batch.
+// All samples in order, read one by one and as a batch.
 std::vector<int64_t> all_targets(const Dataset& dataset) {
   std::vector<int64_t> indices;
   std::vector<int64_t> singles;
@@ -86,9 +86,9 @@ TEST(Batch, SlicesIntoViewsOfItself) {
   EXPECT_EQ(part.input.data_ptr<float>(), batch.input.data_ptr<float>() + 2);
   EXPECT_EQ(batch.slice(2, 2).size(), 0);
   EXPECT_EQ(message_of([&] { batch.slice(3, 6); }),
-            "64 cannot take samples 3 to 6 of a batch of 5");
+            "64 invalid range 3 to 6 in a batch of 5 samples");
   EXPECT_EQ(message_of([&] { batch.slice(3, 2); }),
-            "64 cannot take samples 3 to 2 of a batch of 5");
+            "64 invalid range 3 to 2 in a batch of 5 samples");
 }
 
 TEST(Batch, StaysWhereItIsIfItIsThereAlready) {
@@ -123,7 +123,7 @@ TEST(Wrappers, MapBatchesChangesWholeBatchesAndSingleExamplesAlike) {
   EXPECT_EQ(message_of([&] {
               targets(*shorter, {0, 1});
             }),
-            "64 cannot map batches: the function changed their size\n"
+            "64 cannot map batches: the function changed the batch size\n"
             "  given:    2\n"
             "  returned: 1");
 }
@@ -132,9 +132,9 @@ TEST(Wrappers, TakeKeepsTheFirstSamples) {
   EXPECT_THAT(all_targets(*take(numbers(10), 3)), ElementsAre(100, 101, 102));
   EXPECT_EQ(take(numbers(10), 0)->size(), 0);
   EXPECT_EQ(message_of([] { take(numbers(10), 11); }),
-            "64 cannot take 11 samples: the data set has 10");
+            "64 cannot take 11 samples: the data set has 10 samples");
   EXPECT_EQ(message_of([] { take(numbers(10), -1); }),
-            "64 cannot take -1 samples: the data set has 10");
+            "64 cannot take -1 samples: the data set has 10 samples");
 }
 
 TEST(Wrappers, ShardsAreDisjointAndCoverTheDataSet) {
@@ -151,7 +151,7 @@ TEST(Wrappers, ShardsAreDisjointAndCoverTheDataSet) {
     EXPECT_EQ(all, all_targets(*numbers(10))) << count << " shards";
   }
   EXPECT_EQ(message_of([] { shard(numbers(10), 4, 4); }),
-            "64 cannot give part 4 of 4 of a data set: parts count from 0");
+            "64 invalid part 4 of 4: parts are numbered from 0");
 }
 
 TEST(Wrappers, ShuffleKeepsEverySampleAndFollowsTheSeed) {
@@ -180,11 +180,11 @@ TEST(Dataset, RefusesSamplesThatItDoesNotHave) {
   for (const auto& any :
        {dataset, take(numbers(11), 10), shard(numbers(20), 0, 2), shuffle(numbers(10), 1)}) {
     EXPECT_EQ(message_of([&] { any->example(10); }),
-              "64 cannot give sample 10: the data set has 10");
+              "64 sample 10 does not exist: the data set has 10 samples");
     EXPECT_EQ(message_of([&] {
                 targets(*any, {0, -1});
               }),
-              "64 cannot give sample -1: the data set has 10");
+              "64 sample -1 does not exist: the data set has 10 samples");
   }
 }
 
@@ -192,7 +192,8 @@ TEST(Tensors, MustHaveTheSameNumberOfRows) {
   EXPECT_EQ(message_of([] {
               tensors(torch::zeros({3, 2}), torch::zeros({4}));
             }),
-            "64 cannot make a data set of tensors with no rows, or not as many each\n"
+            "64 cannot make a data set of tensors that are empty or have different numbers of "
+            "rows\n"
             "  input:  3\n"
             "  target: 4");
 }
@@ -208,7 +209,7 @@ TEST(Concat, PutsOneDataSetAfterTheOther) {
   EXPECT_TRUE(both->batch(some).target.equal(torch::tensor({11, 0, 14, 2})));
   EXPECT_EQ(both->example(3).input.item<int64_t>(), 10);
   EXPECT_EQ(message_of([] { concat({}); }),
-            "64 cannot put data sets together: none are given, or one is empty\n"
+            "64 cannot concatenate data sets: none given, or one is empty\n"
             "  data sets: 0");
 }
 

@@ -120,11 +120,11 @@ TEST(Mnist, TellsWhereItLookedAndWhatToDo) {
       message_of([&] { mnist(directory.path()); }),
       fmt::format(
           "74 cannot find MNIST in {0}\n"
-          "  looked in: {0}/mnist  (without train-labels-idx1-ubyte, t10k-images-idx3-ubyte)\n"
+          "  looked in: {0}/mnist  (missing train-labels-idx1-ubyte, t10k-images-idx3-ubyte)\n"
           "  looked in: {0}  (none of the four files)\n"
           "  looked in: {0}/MNIST/raw  (no such directory)\n"
           "  try:       lockstep data fetch mnist --data-dir {0}\n"
-          "  try:       --generated-digits, to train on drawn digits without any data",
+          "  try:       --generated-digits, to train on generated digits without a download",
           root));
 }
 
@@ -135,7 +135,7 @@ TEST(Mnist, RefusesADirectoryThatIsNotThere) {
             "  looked in: no/such/data  (no such directory)\n"
             "  looked in: no/such/data/MNIST/raw  (no such directory)\n"
             "  try:       lockstep data fetch mnist --data-dir no/such/data\n"
-            "  try:       --generated-digits, to train on drawn digits without any data");
+            "  try:       --generated-digits, to train on generated digits without a download");
 }
 
 TEST(Mnist, HasTheLabelCountsOfTheRealFiles) {
@@ -191,8 +191,8 @@ TEST(GeneratedDigits, LookLikeMnistToAModel) {
   EXPECT_EQ(pair.origin, "generated digits, seed 1");
 }
 
-// Without learning: the nearest of 2000 drawn digits has the same label far more often than not,
-// yet not always.
+// Without learning: the nearest of 2000 generated digits usually, but not always, has the same
+// label.
 TEST(GeneratedDigits, AreRecognisableButNotTrivial) {
   const DatasetPair pair = generated_digits(2000, 200, 1);
   const Batch train = pair.train->batch(range(0, 2000));

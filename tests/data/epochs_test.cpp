@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets whose samples differ from epoch to epoch, or are left out, under every wrapper.
+// Data sets whose samples depend on the epoch or are omitted, under every wrapper.
 #include <gmock/gmock.h>
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Sample i is 100 * epoch + i; odd ones are left out of a batch if asked.
+// Sample i is 100 * epoch + i; odd ones are omitted from a batch on request.
 class Drifting : public Dataset {
  public:
   explicit Drifting(int64_t epoch = 0, bool leaves_out = false)

@@ -47,7 +47,7 @@ std::string gzip(std::string_view plain) {
   return packed;
 }
 
-// Writes files, reads them, and takes the directory out of the messages.
+// Writes files, reads them, and removes the directory from messages.
 class Idx : public ::testing::Test {
  protected:
   std::filesystem::path write(const std::string& name, std::string_view content) {
@@ -108,7 +108,7 @@ TEST_F(Idx, NamesTheByteAtWhichAnImageFileIsWrong) {
             "  expected: type 08\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(labels("\1\2\3")),
-            "74 cannot read images: it does not hold images\n"
+            "74 cannot read images: it does not contain images\n"
             "  at byte:  3\n"
             "  found:    dimensions: 1\n"
             "  expected: dimensions: 3\n"
@@ -126,7 +126,7 @@ TEST_F(Idx, NamesTheByteAtWhichAnImageFileIsWrong) {
             "  expected: 28 pixels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(0)),
-            "74 cannot read images: it holds no images\n"
+            "74 cannot read images: it contains no images\n"
             "  at byte:  4\n"
             "  found:    0\n"
             "  expected: at least 1\n"
@@ -141,7 +141,7 @@ TEST_F(Idx, NamesTheByteAtWhichAFileEndsTooEarlyOrTooLate) {
             "  expected: byte 1584, the end of 2 images of 28 x 28\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(2) + "more"),
-            "74 cannot read images: it goes on after its last image\n"
+            "74 cannot read images: there is data after its last image\n"
             "  at byte:  1584\n"
             "  found:    4 more bytes\n"
             "  expected: the end of 2 images of 28 x 28\n"
@@ -168,7 +168,7 @@ TEST_F(Idx, NamesTheByteAtWhichAFileEndsTooEarlyOrTooLate) {
 
 TEST_F(Idx, NamesTheByteAtWhichALabelFileIsWrong) {
   EXPECT_EQ(label_refusal(labels("\1\2\12\3")),
-            "74 cannot read labels: it holds a label above 9\n"
+            "74 cannot read labels: it contains a label above 9\n"
             "  at byte:  10\n"
             "  found:    label 10\n"
             "  expected: 0 to 9\n"
@@ -180,13 +180,13 @@ TEST_F(Idx, NamesTheByteAtWhichALabelFileIsWrong) {
             "  expected: byte 11, the end of 3 labels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(labels("\1\2\3") + '\4'),
-            "74 cannot read labels: it goes on after its last label\n"
+            "74 cannot read labels: there is data after its last label\n"
             "  at byte:  11\n"
             "  found:    1 more bytes\n"
             "  expected: the end of 3 labels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(gzip(labels("\1\2\12\3"))),
-            "74 cannot read labels: it holds a label above 9\n"
+            "74 cannot read labels: it contains a label above 9\n"
             "  at byte:  10  (of the unpacked content)\n"
             "  found:    label 10\n"
             "  expected: 0 to 9\n"
@@ -217,7 +217,7 @@ TEST_F(Idx, NamesTheByteAtWhichAGzipFileIsDamaged) {
                 "  (in the compressed file)\n"
                 "  try:     lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(good + "xyz"),
-            "74 cannot unpack labels: something else follows the compressed data\n"
+            "74 cannot unpack labels: there is other data after the compressed data\n"
             "  at byte: " +
                 std::to_string(good.size()) +
                 "  (in the compressed file)\n"
@@ -240,7 +240,7 @@ TEST_F(Idx, RefusesImagesAndLabelsOfDifferentNumber) {
   const auto two_labels = write("labels", labels("\1\2"));
 
   EXPECT_EQ(refusal([&] { read_idx_pair(three_images, two_labels); }),
-            "74 cannot pair images with labels: their numbers differ\n"
+            "74 the numbers of images and labels differ\n"
             "  images: 3  (images)\n"
             "  labels: 2  (labels)\n"
             "  try:    lockstep data fetch mnist");

@@ -67,7 +67,7 @@ TEST(TinyImagenet, LeavesTheImagesOfTheTestAsTheyAre) {
   const TinyFolders folders(2, 3);
   const torch::Tensor image = tiny_imagenet(folders.path()).test->example(2).input;
 
-  // Red grows from left to right, green from top to bottom, blue is the shade.
+  // Red increases from left to right, green from top to bottom; blue is the shade.
   EXPECT_NEAR(image[0][32][10].item<int>(), 10 + 255 * 10 / 64, 12);
   EXPECT_NEAR(image[1][48][32].item<int>(), 255 * 48 / 64, 12);
   EXPECT_NEAR(image[2][20][20].item<int>(), 10, 12);
@@ -89,7 +89,7 @@ TEST(Imagenet, CutsTheMiddleOutForATestAndAPartForTraining) {
   EXPECT_EQ(usual.test->example(0).input.size(1), 224);
   EXPECT_TRUE(small.train->example(0).input.equal(small.test->example(0).input));
   EXPECT_EQ(small.train->in_epoch(1), nullptr);
-  // Of 300 rows the middle 7 / 8 are seen: green begins at 1 / 16 of its range.
+  // The middle 7 / 8 of 300 rows are visible: green begins at 1 / 16 of its range.
   EXPECT_NEAR(small.test->example(0).input[1][0][50].item<int>(), 255 / 16, 12);
 }
 
@@ -114,8 +114,8 @@ TEST(AugmentedImages, DependOnSeedEpochAndSampleAlone) {
   EXPECT_EQ(one.test->in_epoch(1), nullptr);
 }
 
-// What the workers of a gang see in step after step of an epoch, from `first_step` on; in a step
-// the order is left out.
+// The samples of all workers in each step of an epoch, from `first_step` on. The order within a
+// step is ignored.
 std::vector<std::multiset<std::string>> epoch_of_gang(const DatasetPtr& dataset,
                                                       int workers,
                                                       int threads,
@@ -178,7 +178,7 @@ TEST(DamagedImages, AreRefusedByName) {
   EXPECT_EQ(message_of([&] { train->batch(first(4)); }),
             fmt::format("74 cannot decode {}: it is empty\n"
                         "  sample: 1\n"
-                        "  try:    --corrupt skip, to go on without such files",
+                        "  try:    --corrupt skip, to continue without such files",
                         folders.file(TinyFolders::train_name(2)).string()));
   EXPECT_EQ(targets(train->batch(std::vector<int64_t>{0, 2})).size(), 2U);
 }
@@ -187,7 +187,7 @@ TEST(DamagedImages, AreReplacedInTrainingAndLeftOutOfATestWithOneWarningEach) {
   const TinyFolders folders(6, 4);
   const DatasetPtr whole = tiny_imagenet(folders.path(), {.augments = false}).train;
   const auto pictures = samples(whole->batch(first(6)));
-  // Samples 1 and 2 of class n01: cut short, and no JPEG at all. Of the test the first two.
+  // Samples 1 and 2 of class n01 are truncated and not a JPEG; of the test set, the first two.
   const std::string intact = os::read_file(folders.file(TinyFolders::train_name(2)));
   folders.write(TinyFolders::train_name(2), intact.substr(0, intact.size() / 2));
   folders.write(TinyFolders::train_name(4), "<html>not found</html>");
@@ -213,9 +213,9 @@ TEST(DamagedImages, AreReplacedInTrainingAndLeftOutOfATestWithOneWarningEach) {
                     HasSubstr("(2 skipped so far)"),
                     HasSubstr("val_000.JPEG: it is empty (1 skipped so far)")));
   const std::string refusal = fmt::format(
-      "74 cannot give {}: it is no image\n"
+      "74 cannot read {}: it is not a valid image\n"
       "  sample: 0\n"
-      "  try:    map_batches() instead of map(): batches leave such samples out",
+      "  try:    use map_batches() instead of map(): batches omit such samples",
       folders.file(TinyFolders::test_name(0)).string());
   EXPECT_EQ(message_of([&] { pair.test->example(0); }), refusal);
   const DatasetPtr mapped = map_batches(pair.test, [](Batch batch) { return batch; });
@@ -245,19 +245,19 @@ TEST(DamagedImages, EndATrainingWithoutAnyOther) {
 
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(message_of([&] { train->batch(first(1)); }),
-              HasSubstr("74 cannot train: not one file is an image\n  files:     2"));
+              HasSubstr("74 cannot train: no file is a valid image\n  files: 2"));
   ::testing::internal::GetCapturedStderr();
 }
 
 TEST(ImageOptions, ThatMakeNoSenseAreRefused) {
   const os::TemporaryDirectory nothing;
   EXPECT_EQ(message_of([&] { imagenet(nothing.path(), {.size = -1}); }),
-            "64 cannot make images of -1 pixels\n"
-            "  wanted: 1 to 4096; 0: as is usual for the data set");
+            "64 invalid image size of -1 pixels\n"
+            "  expected: 1 to 4096; 0: default of the data set");
   EXPECT_EQ(message_of([&] { tiny_imagenet(nothing.path(), {.corrupt = "ignore"}); }),
-            "64 cannot use --corrupt ignore\n"
-            "  wanted: refuse or skip\n"
-            "  try:    --corrupt skip");
+            "64 invalid --corrupt 'ignore'\n"
+            "  expected: refuse or skip\n"
+            "  try:      --corrupt skip");
   EXPECT_THAT(message_of([&] { imagenet(nothing.path()); }), HasSubstr("74 cannot find"));
 }
 

@@ -28,7 +28,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::ThrowsMessage;
 
-// Sample i is {i}; the function sees each index first, on the thread that makes the batch.
+// Sample i is {i}; the function is called with each index first, on the thread of the batch.
 class Numbers : public Dataset {
  public:
   explicit Numbers(std::function<void(int64_t)> look = [](int64_t) {}) : look_(std::move(look)) {}
@@ -49,7 +49,7 @@ std::string thread_name() {
   return name.data();
 }
 
-// Step s has the one sample s.
+// Step s has only sample s.
 std::vector<int64_t> itself(int64_t step) {
   return {step};
 }
@@ -259,10 +259,10 @@ TEST(Loader, RefusesOptionsThatMakeNoSense) {
 
   EXPECT_EQ(refusal({.threads = -2}),
             "64 cannot load batches: the number of threads is -2\n"
-            "  expected: 0 or more; -1: by the cores");
+            "  expected: 0 or more; -1: number of cores");
   EXPECT_EQ(refusal({.prefetch = -1}),
-            "64 cannot load batches: the number of batches ahead is -1\n"
-            "  expected: 1 or more; 0: by the threads");
+            "64 cannot load batches: the number of prefetched batches is -1\n"
+            "  expected: 1 or more; 0: from the number of threads");
   EXPECT_EQ(refusal({.first_step = 9}),
             "64 cannot load batches: the first step is 9\n"
             "  expected: 0 to 8, the number of steps");

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// The whole text of the Error that `body` throws, after its exit code: "74 cannot read ...".
+// Exit code and full text of the Error that `body` throws: "74 cannot read ...".
 inline std::string message_of(const std::function<void()>& body) {
   try {
     body();

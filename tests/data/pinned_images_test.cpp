@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Images that are decoded into memory that a GPU reads by itself.
+// Images that are decoded directly into pinned memory.
 #include <gmock/gmock.h>
 #include <numeric>
 #include <torch/cuda.h>

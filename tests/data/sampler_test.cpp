@@ -27,7 +27,7 @@ const SamplerOptions kHundred = {.dataset_size = 100,
                                  .tail = Tail::Pad,
                                  .seed = 7};
 
-// Step `step` of epoch `epoch` over all ranks of a gang, rank 0 first.
+// Step `step` of epoch `epoch` over all ranks, rank 0 first.
 Indices global_batch(SamplerOptions options, int world_size, int64_t epoch, int64_t step) {
   Indices all;
   options.world_size = world_size;
@@ -145,7 +145,7 @@ TEST(DistributedSampler, ChangesTheOrderWithTheEpochAndTheSeedOnly) {
 }
 
 TEST(DistributedSampler, KeepsTheOrderThatOlderRunsHad) {
-  // A resumed run must meet the same samples: this order never changes.
+  // A resumed run must use the same samples, so this order must never change.
   SamplerOptions options = kHundred;
   options.global_batch = 8;
   DistributedSampler sampler(options);
@@ -195,16 +195,16 @@ TEST(DistributedSampler, RefusesWhatCannotBeSharedOut) {
        "64 cannot train: more workers than samples\n"
        "  workers: 4\n"
        "  samples: 3\n"
-       "  try:     at most 3 workers"},
+       "  try:     use at most 3 workers"},
       {100,
        3,
        0,
        4,
        Tail::Pad,
-       "64 cannot train: the global batch is smaller than the gang\n"
+       "64 cannot train: the global batch is smaller than the world size\n"
        "  global batch: 3\n"
        "  workers:      4\n"
-       "  try:          a global batch of at least 4, or at most 3 workers"},
+       "  try:          use a global batch of at least 4, or at most 3 workers"},
       {100,
        128,
        0,
@@ -213,7 +213,7 @@ TEST(DistributedSampler, RefusesWhatCannotBeSharedOut) {
        "64 cannot train: the data set does not fill one global batch\n"
        "  samples:      100\n"
        "  global batch: 128\n"
-       "  try:          a global batch of at most 100, or pad the last batch (--tail pad)"},
+       "  try:          use a global batch of at most 100, or pad the last batch (--tail pad)"},
       {0,
        8,
        0,
@@ -228,7 +228,7 @@ TEST(DistributedSampler, RefusesWhatCannotBeSharedOut) {
        Tail::Pad,
        "64 cannot train with an empty batch\n"
        "  global batch: 0\n"
-       "  try:          a batch size of at least 1"},
+       "  try:          use a batch size of at least 1"},
       {100,
        -8,
        0,
@@ -236,30 +236,30 @@ TEST(DistributedSampler, RefusesWhatCannotBeSharedOut) {
        Tail::Drop,
        "64 cannot train with an empty batch\n"
        "  global batch: -8\n"
-       "  try:          a batch size of at least 1"},
+       "  try:          use a batch size of at least 1"},
       {100,
        8,
        4,
        4,
        Tail::Pad,
-       "64 cannot share out samples: no such place in a gang\n"
-       "  rank:    4\n"
-       "  workers: 4"},
+       "64 cannot distribute samples: invalid rank\n"
+       "  rank:       4\n"
+       "  world size: 4"},
       {100,
        8,
        0,
        0,
        Tail::Pad,
-       "64 cannot share out samples: no such place in a gang\n"
-       "  rank:    0\n"
-       "  workers: 0"},
+       "64 cannot distribute samples: invalid rank\n"
+       "  rank:       0\n"
+       "  world size: 0"},
       {100,
        8,
        0,
        1,
        Tail{},
-       "64 cannot share out samples: no choice made for the last batch\n"
-       "  try: SamplerOptions{.tail = Tail::Drop} or Tail::Pad"},
+       "64 cannot distribute samples: Tail is not set\n"
+       "  try: SamplerOptions{.tail = Tail::Drop}, or Tail::Pad"},
   };
 
   for (const Refusal& bad : refusals) {
@@ -278,11 +278,11 @@ TEST(DistributedSampler, RefusesStepsAndEpochsThatDoNotExist) {
   DistributedSampler sampler(kHundred);
 
   EXPECT_EQ(message_of([&] { sampler.indices(5); }),
-            "64 cannot give samples for step 5: there are 5 steps");
+            "64 step 5 does not exist: the epoch has 5 steps");
   EXPECT_EQ(message_of([&] { sampler.global_size(-1); }),
-            "64 cannot give samples for step -1: there are 5 steps");
+            "64 step -1 does not exist: the epoch has 5 steps");
   EXPECT_EQ(message_of([&] { sampler.set_epoch(-1); }),
-            "64 cannot go to epoch -1: epochs count from 0");
+            "64 invalid epoch -1: epochs are numbered from 0");
 }
 
 TEST(EvaluationSampler, CoversEverySampleExactlyOnceForEveryWorldSize) {
@@ -310,7 +310,7 @@ TEST(EvaluationSampler, CoversEverySampleExactlyOnceForEveryWorldSize) {
   }
 }
 
-// How often each of ten samples is seen in an epoch by each rank.
+// How often each rank uses each of ten samples in an epoch.
 std::vector<std::vector<int>> visits(SamplerOptions options, int64_t epoch = 0) {
   std::vector<std::vector<int>> result;
   for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
@@ -380,21 +380,21 @@ TEST(FileSharding, ShufflesItsOwnSamplesAnewInEachEpoch) {
 
 TEST(FileSharding, NeedsAFileForEachWorkerAndABatchFromEach) {
   EXPECT_EQ(message_of([] { DistributedSampler(ten(Sharding::File, Tail::Drop, {0})); }),
-            "64 cannot share out files: there are fewer files than workers\n"
+            "64 cannot distribute files: fewer files than workers\n"
             "  files:   1  (data set)\n"
             "  workers: 2\n"
             "  try:     --auto-shard data");
   EXPECT_EQ(message_of([] {
               DistributedSampler(ten(Sharding::File, Tail::Drop, {0, 9}));
             }),
-            "64 cannot train: one worker's files do not fill its part of a batch\n"
+            "64 cannot train: the files of a worker do not fill its share of a batch\n"
             "  global batch: 4\n"
-            "  try:          a smaller batch, --tail pad, or --auto-shard data");
+            "  try:          use a smaller batch, --tail pad, or --auto-shard data");
   EXPECT_EQ(message_of([] {
               DistributedSampler(ten(Sharding::File, Tail::Drop, {0, 6, 4}));
             }),
-            "64 cannot share out files: the data set does not say where they are\n"
-            "  expected: rising numbers of samples, the first 0\n"
+            "64 cannot distribute files: invalid file boundaries of the data set\n"
+            "  expected: ascending sample numbers, the first 0\n"
             "  try:      --auto-shard data");
 }
 
@@ -431,9 +431,9 @@ TEST(EvaluationSampler, RefusesWhatCannotBeEvaluated) {
   EXPECT_EQ(message_of([] {
               EvaluationSampler({100, 8, -1, 1});
             }),
-            "64 cannot share out samples: no such place in a gang\n"
-            "  rank:    -1\n"
-            "  workers: 1");
+            "64 cannot distribute samples: invalid rank\n"
+            "  rank:       -1\n"
+            "  world size: 1");
 }
 
 }  // namespace

@@ -87,19 +87,20 @@ TEST_F(TokenWindows, OfAFileWithAFaultAreRefusedWithItsPlace) {
                         "  at byte:  1043\n"
                         "  found:    1043 bytes\n"
                         "  expected: 1044 bytes, for 10 tokens"));
-  EXPECT_THAT(error(whole + "xx"), HasSubstr("it goes on after its last token"));
+  EXPECT_THAT(error(whole + "xx"), HasSubstr("there is data after its last token"));
   std::string other = whole;
   other[4] = 7;
-  EXPECT_THAT(error(other), HasSubstr("it is of another version\n  at byte:  4\n  found:    7"));
-  EXPECT_THAT(error("abc"), HasSubstr("it is no file of 16-bit tokens"));
-  EXPECT_THAT(error(whole.substr(0, 100)), HasSubstr("it ends within its header"));
+  EXPECT_THAT(error(other),
+              HasSubstr("it has an unsupported version\n  at byte:  4\n  found:    7"));
+  EXPECT_THAT(error("abc"), HasSubstr("it is not a file of 16-bit tokens"));
+  EXPECT_THAT(error(whole.substr(0, 100)), HasSubstr("it ends inside its header"));
   EXPECT_THAT(error(std::string("\xa1\xd9\x34\x01", 4) + whole.substr(4)),
-              HasSubstr("its tokens are numbers of 32 bits"));
+              HasSubstr("it contains 32-bit tokens"));
   EXPECT_EQ(error(std::string("\x1f\x8b") + std::string(20, '\1')), "") << "no gzip";
   EXPECT_THAT([&] { token_windows({write("any", 0, 4)}, 0); },
               ThrowsMessage<Error>(HasSubstr("windows of 0 tokens")));
   EXPECT_THAT([&] { token_windows({write("short", 0, 4)}, 4); },
-              ThrowsMessage<Error>(HasSubstr("windows of 4 tokens: none is so long")));
+              ThrowsMessage<Error>(HasSubstr("windows of 4 tokens: all are shorter")));
   EXPECT_THAT([&] { write("large", 65535, 2); },
               ThrowsMessage<Error>(HasSubstr("cannot write token 65536")));
 }

@@ -38,12 +38,12 @@ TEST(TextPieces, HaveTheWhiteSpaceOfJavaScript) {
 
 TEST(TextPieces, NameTheFirstByteThatIsNotUtf8) {
   EXPECT_THAT([] { pieces("abc\xff"); },
-              ThrowsMessage<Error>("cannot make tokens of a text that is not UTF-8\n"
-                                   "  first wrong byte: 3\n"
-                                   "  try:              iconv -f latin1 -t utf-8 FILE"));
+              ThrowsMessage<Error>("cannot tokenize: the text is not valid UTF-8\n"
+                                   "  first invalid byte: 3\n"
+                                   "  try:                iconv -f latin1 -t utf-8 FILE"));
 }
 
-// 256 bytes as GPT-2 writes them, a few merges, and the end of a text.
+// 256 bytes in the notation of GPT-2, a few merges, and the end-of-text token.
 class SmallVocabulary : public ::testing::Test {
  protected:
   static std::string letter(int byte) {
@@ -123,7 +123,7 @@ TEST_F(SmallVocabulary, GivesBackEveryByte) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   EXPECT_EQ(tokenizer.decode({256, 259}), "ab<|endoftext|>");
   EXPECT_THAT([&] { tokenizer.decode({260}); },
-              ThrowsMessage<Error>("cannot decode token 260\n  there are: 0 to 259"));
+              ThrowsMessage<Error>("cannot decode token 260\n  available: 0 to 259"));
 }
 
 TEST_F(SmallVocabulary, MayHaveTheNamesOfHuggingFace) {
@@ -133,18 +133,19 @@ TEST_F(SmallVocabulary, MayHaveTheNamesOfHuggingFace) {
 
 TEST_F(SmallVocabulary, WithAFaultIsRefusedWithItsPlace) {
   EXPECT_THAT(error(),
-              HasSubstr("looked for: encoder.json and vocab.bpe, vocab.json and merges.txt"));
+              HasSubstr("looked for: encoder.json and vocab.bpe, or vocab.json and merges.txt"));
   write("a b\na x y\n");
   EXPECT_THAT(error(),
-              HasSubstr("a line must be two tokens that make a third\n  found: 'a x y'  (line 2)"));
+              HasSubstr("a line must contain two tokens whose concatenation is a token\n  found: "
+                        "'a x y'  (line 2)"));
   write("", R"("ab": 256)");
   EXPECT_THAT(error(), HasSubstr("it has no <|endoftext|>"));
   write("", R"("ab": 300, "<|endoftext|>": 256)");
-  EXPECT_THAT(error(), HasSubstr("tokens must be numbered from 0 to 257, each once\n"));
+  EXPECT_THAT(error(), HasSubstr("token ids must be 0 to 257, each exactly once\n"));
   write("", R"("\u4e2d": 256, "<|endoftext|>": 257)");
-  EXPECT_THAT(error(), HasSubstr("a character that stands for no byte"));
+  EXPECT_THAT(error(), HasSubstr("a character that represents no byte"));
   std::ofstream(path() / "encoder.json") << "[1, 2]";
-  EXPECT_THAT(error(), HasSubstr("it is no JSON object of tokens and their numbers"));
+  EXPECT_THAT(error(), HasSubstr("it is not a JSON object of tokens and ids"));
 }
 
 }  // namespace

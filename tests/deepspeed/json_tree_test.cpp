@@ -50,13 +50,13 @@ TEST(ParseJson, AdvisesOnTheFaultThatIsThere) {
   EXPECT_EQ(refusal("{\n  \"a\": 1,\n}"),
             "cannot read ds.json: unexpected '}'; expected string literal\n"
             "  where: ds.json:3:1\n"
-            "  try:   no comma after the last entry");
+            "  try:   remove the comma after the last entry");
   EXPECT_THAT(refusal("{'a': 1}"),
               ::testing::AllOf(::testing::HasSubstr("ds.json:1:2"),
-                               ::testing::HasSubstr("try:   double quotes: \"...\"")));
+                               ::testing::HasSubstr("try:   use double quotes: \"...\"")));
   EXPECT_THAT(refusal("{\"a\": True}"),
               ::testing::AllOf(::testing::HasSubstr("ds.json:1:7"),
-                               ::testing::HasSubstr("try:   true, false or null")));
+                               ::testing::HasSubstr("try:   write true, false or null")));
 }
 
 TEST(ParseJson, RefusesComments) {
@@ -64,17 +64,17 @@ TEST(ParseJson, RefusesComments) {
     SCOPED_TRACE(text);
     EXPECT_THAT(refusal(text),
                 ::testing::AllOf(::testing::HasSubstr("where: ds.json:2:3"),
-                                 ::testing::HasSubstr("try:   JSON without comments")));
+                                 ::testing::HasSubstr("try:   remove the comment: JSON has none")));
   }
 }
 
 TEST(ParseJson, RefusesAKeyThatIsThereTwiceWithItsPath) {
   EXPECT_EQ(refusal("{\"zero\": {\"stage\": 1,\n \"stage\": 2}}"),
-            "cannot read ds.json: 'zero.stage' is there twice\n"
+            "cannot read ds.json: duplicate key 'zero.stage'\n"
             "  where: ds.json:2:2\n"
             "  first: ds.json:1:11\n"
-            "  try:   leave one of them");
-  // The same name in two sections is no such thing.
+            "  try:   remove one of them");
+  // The same name in two sections is allowed.
   EXPECT_EQ(refusal(R"({"a": {"x": 1}, "b": {"x": 1}})"), "");
 }
 
@@ -83,7 +83,7 @@ TEST(ParseJson, RefusesNumbersBeyondADouble) {
 }
 
 TEST(ParseJson, RefusesAnEmptyFileAndOneNestedWithoutEnd) {
-  EXPECT_THAT(refusal(" \n"), ::testing::HasSubstr("cannot read ds.json: it is empty"));
+  EXPECT_THAT(refusal(" \n"), ::testing::HasSubstr("cannot read ds.json: the file is empty"));
   EXPECT_THAT(refusal(std::string(60, '[') + std::string(60, ']')),
               ::testing::HasSubstr("more than 32 levels of nesting"));
 }

@@ -61,14 +61,14 @@ TEST(ResolveBatch, TakesWhatTheTrainerHas) {
   EXPECT_THAT(resolved.decisions,
               ElementsAre("train_batch_size: auto -> 32 (from --batch-size)",
                           "train_micro_batch_size_per_gpu: auto -> 16 (from --batch-size)",
-                          "gradient_accumulation_steps: auto -> 1 (from the others)"));
+                          "gradient_accumulation_steps: auto -> 1 (from the other sizes)"));
 }
 
 TEST(ResolveBatch, ShowsTheArithmeticThatDoesNotFit) {
   EXPECT_EQ(refusal("{\"train_batch_size\": 32,\n\"train_micro_batch_size_per_gpu\": 4,\n"
                     "\"gradient_accumulation_steps\": 2}",
                     {.world_size = 3}),
-            "cannot share out the batch of ds.json: 32 is not 4 x 2 x 3 = 24\n"
+            "batch sizes in ds.json do not match: 32 is not 4 x 2 x 3 = 24\n"
             "  train_batch_size:               32  (ds.json:1:2)\n"
             "  train_micro_batch_size_per_gpu: 4  (ds.json:2:1)\n"
             "  gradient_accumulation_steps:    2  (ds.json:3:1)\n"
@@ -83,7 +83,7 @@ TEST(ResolveBatch, ShowsTheArithmeticThatDoesNotFit) {
 
 TEST(ResolveBatch, RefusesAFileWithoutABatchWhereNobodyHasOne) {
   EXPECT_EQ(refusal("{}", {.world_size = 2}),
-            "cannot find a batch size in ds.json\n"
+            "no batch size in ds.json\n"
             "  expected: train_batch_size or train_micro_batch_size_per_gpu\n"
             "  try:      \"train_batch_size\": 32, or --global-batch 32");
 }
@@ -92,21 +92,21 @@ TEST(ResolveBatch, NamesBothWhereFlagAndFileDiffer) {
   const Known typed{.world_size = 2,
                     .global_batch = {.value = 64, .source = "--global-batch", .is_typed = true}};
   EXPECT_EQ(refusal("{\n\n\"train_batch_size\": 32}", typed),
-            "cannot take --global-batch 64 against train_batch_size 32 in ds.json:3\n"
+            "--global-batch 64 conflicts with train_batch_size 32 in ds.json:3\n"
             "  --global-batch:   64  (command line)\n"
             "  train_batch_size: 32  (ds.json:3:1)\n"
-            "  try:              leave out --global-batch, or write \"auto\" in ds.json");
+            "  try:              omit --global-batch, or write \"auto\" in ds.json");
   EXPECT_EQ(refusal(R"({"train_batch_size": 64})", typed), "");
   EXPECT_THAT(
       refusal(R"({"gradient_accumulation_steps": 2})",
               {.global_batch = {.value = 8},
                .accumulate = {.value = 4, .source = "--accumulate", .is_typed = true}}),
-      HasSubstr("cannot take --accumulate 4 against gradient_accumulation_steps 2 in ds.json:1"));
+      HasSubstr("--accumulate 4 conflicts with gradient_accumulation_steps 2 in ds.json:1"));
   EXPECT_THAT(refusal(R"({"train_micro_batch_size_per_gpu": 4})",
                       {.world_size = 2,
                        .batch_per_worker = {.value = 6, .source = "--batch-size", .is_typed = true},
                        .accumulate = {.value = 1, .source = "--accumulate", .is_typed = true}}),
-              HasSubstr("against train_micro_batch_size_per_gpu 4"));
+              HasSubstr("conflicts with train_micro_batch_size_per_gpu 4"));
 }
 
 const Known& some_known() {
@@ -150,11 +150,11 @@ TEST(Resolve, FillsInEveryAutoAndSaysFromWhere) {
                   "scheduler.params.warmup_min_lr: auto -> 0 (DeepSpeed's default)",
                   "scheduler.params.warmup_max_lr: auto -> 0.25 (from --lr)",
                   "scheduler.params.total_num_steps: auto -> 100 (from the length of the training)",
-                  "zero_optimization.reduce_bucket_size: auto -> lockstep's own"));
+                  "zero_optimization.reduce_bucket_size: auto -> lockstep's default"));
   EXPECT_FALSE(resolved.config.zero.reduce_bucket_size.is_given());
 }
 
-// The shape that users of Transformers write: everything open, much of it harmless.
+// The shape of a typical file for Transformers: everything open, much of it without effect.
 TEST(Resolve, ReadsAFileThatLeavesEverythingOpen) {
   const Resolved resolved =
       resolve(parse_config(
@@ -183,7 +183,8 @@ TEST(Resolve, ReadsAFileThatLeavesEverythingOpen) {
   EXPECT_EQ(resolved.config.zero.max_live_parameters.value, 1'000'000'000);
   EXPECT_TRUE(resolved.config.zero.offload_param);
   EXPECT_THAT(resolved.decisions,
-              Contains("zero_optimization.stage3_prefetch_bucket_size: auto -> lockstep's own"));
+              Contains("zero_optimization.stage3_prefetch_bucket_size: auto -> lockstep's "
+                       "default"));
 }
 
 TEST(Resolve, HasDeepSpeedsDefaultsWhereTheFileIsSilent) {
@@ -194,7 +195,7 @@ TEST(Resolve, HasDeepSpeedsDefaultsWhereTheFileIsSilent) {
       parse_config(R"({"optimizer": {"type": "Adam"}, "scheduler": {"type": "WarmupLR"}})", ""),
       program);
 
-  // A file with an optimizer replaces the program's whole, as DeepSpeed does.
+  // A file with an optimizer replaces that of the program completely, as in DeepSpeed.
   EXPECT_EQ(resolved.config.optimizer->lr.value, 1e-3);
   EXPECT_EQ(resolved.config.optimizer->weight_decay.value, 0);
   EXPECT_EQ(resolved.config.scheduler->warmup_num_steps.value, 1000);
@@ -207,30 +208,29 @@ TEST(Resolve, HasDeepSpeedsDefaultsWhereTheFileIsSilent) {
 TEST(Resolve, NamesBothWhereFlagAndFileDiffer) {
   const auto rate = R"({"optimizer": {"type": "Adam", "params": {"lr": 0.1}}})";
   EXPECT_THAT(refusal(rate, some_known()),
-              HasSubstr("cannot take --lr 0.25 against optimizer.params.lr 0.1 in ds.json:1"));
+              HasSubstr("--lr 0.25 conflicts with optimizer.params.lr 0.1 in ds.json:1"));
   EXPECT_THAT(refusal(R"({"gradient_clipping": 1})", some_known()),
-              HasSubstr("cannot take --clip 0.5 against gradient_clipping 1 in ds.json:1"));
+              HasSubstr("--clip 0.5 conflicts with gradient_clipping 1 in ds.json:1"));
   Known known{.global_batch = {.value = 8}};
   known.optimizer = {.value = "sgd", .source = "--optimizer", .is_typed = true};
   EXPECT_THAT(refusal(rate, known),
-              HasSubstr("cannot take --optimizer sgd against optimizer.type Adam in ds.json:1"));
+              HasSubstr("--optimizer sgd conflicts with optimizer.type Adam in ds.json:1"));
   known.optimizer.value = "adam";
   EXPECT_EQ(refusal(rate, known), "");
   known.precision = {.value = "bf16", .source = "--precision", .is_typed = true};
   EXPECT_THAT(refusal(R"({"fp16": {"enabled": true}})", known),
-              HasSubstr("cannot take --precision bf16 against fp16.enabled true in ds.json:1"));
+              HasSubstr("--precision bf16 conflicts with fp16.enabled true in ds.json:1"));
   EXPECT_EQ(refusal(R"({"fp16": {"enabled": false}})", known), "");
   EXPECT_THAT(refusal(R"({"bf16": {"enabled": false}})", known),
-              HasSubstr("cannot take --precision bf16 against bf16.enabled false in ds.json:1"));
+              HasSubstr("--precision bf16 conflicts with bf16.enabled false in ds.json:1"));
   known.schedule = {.value = "cosine", .source = "--schedule", .is_typed = true};
-  EXPECT_THAT(
-      refusal(R"({"scheduler": {"type": "WarmupLR"}})", known),
-      HasSubstr("cannot take --schedule cosine against scheduler.type WarmupLR in ds.json:1"));
+  EXPECT_THAT(refusal(R"({"scheduler": {"type": "WarmupLR"}})", known),
+              HasSubstr("--schedule cosine conflicts with scheduler.type WarmupLR in ds.json:1"));
   known = {.global_batch = {.value = 8}};
   known.warmup_steps = {.value = 10, .source = "--warmup", .is_typed = true};
   EXPECT_THAT(
       refusal(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 20}}})", known),
-      HasSubstr("cannot take --warmup 10 against scheduler.params.warmup_num_steps 20"));
+      HasSubstr("--warmup 10 conflicts with scheduler.params.warmup_num_steps 20"));
 }
 
 TEST(Resolve, PrecisionIsTheProgramsWhereTheFileIsSilent) {

@@ -9,7 +9,7 @@
 
 namespace lockstep::deepspeed {
 
-// The whole text of the refusal of `text`; empty if it is accepted.
+// The error message for `text`; empty if it is accepted.
 inline std::string refusal_of(const std::string& text) {
   try {
     parse_config(text, "ds.json");

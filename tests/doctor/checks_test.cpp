@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every verdict that is not ok, from made-up facts, with its advice.
+// Every verdict other than ok, from invented facts, with its advice.
 #include <gmock/gmock.h>
 
 #include "doctor/made_up_facts.h"
@@ -15,7 +15,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A finding that is not ok says what to type.
+// A finding that is not ok has advice.
 void expect_bad(const Finding& finding,
                 Verdict verdict,
                 const std::string& text,
@@ -45,7 +45,7 @@ TEST(Check, FindsNothingWrongWithAHealthyJobButTheDroppedNetwork) {
 
 TEST(Check, GivesAdviceWithEveryVerdictThatIsNotOk) {
   Facts facts = healthy_facts();
-  facts.nodes[0] = NodeFacts();  // nothing known: many things are wrong
+  facts.nodes[0] = NodeFacts();  // nothing is known: many checks fail
   for (const Finding& finding : check_all(facts)) {
     EXPECT_EQ(finding.advice.empty(), finding.verdict == Verdict::Ok)
         << finding.subject << ": " << finding.text;
@@ -81,14 +81,14 @@ TEST(SlurmCheck, NamesNodesThatDoNotAnswer) {
 
 TEST(SlurmCheck, TellsWhyAgentsCouldNotBeStarted) {
   Facts facts = healthy_facts();
-  facts.gang.fault = "srun left with code 1: Invalid account";
+  facts.gang.fault = "srun exited with code 1: Invalid account";
   expect_bad(of_subject(check_slurm(facts), "agents"), Verdict::Broken, "Invalid account", "srun");
 }
 
 TEST(SlurmCheck, SeesTasksThatDoNotFit) {
   expect_bad(of_job({{"SLURM_NTASKS", "5"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "tasks"),
              Verdict::Warning,
-             "5 tasks do not fit 3 nodes with 2 each",
+             "5 tasks do not match 3 nodes x 2 tasks",
              "--ntasks=6");
   EXPECT_EQ(of_job({{"SLURM_NTASKS", "6"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "tasks").subject, "");
 }
@@ -111,12 +111,12 @@ TEST(SlurmCheck, SeesGpusThatDoNotFitTheTasks) {
   expect_bad(
       of_job({{"SLURM_GPUS_ON_NODE", "4"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "GPUs and tasks"),
       Verdict::Warning,
-      "some stay idle",
+      "some GPUs stay idle",
       "--ntasks-per-node=4");
   expect_bad(
       of_job({{"SLURM_GPUS_ON_NODE", "1"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "GPUs and tasks"),
       Verdict::Warning,
-      "some are shared",
+      "some GPUs are shared",
       "--ntasks-per-node=1");
 }
 
@@ -151,7 +151,7 @@ TEST(SlurmCheck, WarnsInsideAStepOfSeveralTasks) {
   facts.slurm.is_in_step = true;
   expect_bad(of_subject(check_job(facts.slurm), "step"),
              Verdict::Warning,
-             "own node alone",
+             "only its node",
              "without srun");
 }
 
@@ -159,7 +159,7 @@ TEST(SlurmCheck, WarnsInsideAStepOfSeveralTasks) {
 
 TEST(NetworkCheck, ShowsWhoDoesNotReachWhom) {
   const Finding finding = of_subject(check_network(healthy_facts()), "10.11.0.0/24 (mgmt0)");
-  expect_bad(finding, Verdict::Warning, "6 pairs", "lockstep network");
+  expect_bad(finding, Verdict::Warning, "6 connections", "lockstep network");
   EXPECT_THAT(finding.table,
               ElementsAre("   n1 n2 n3", "n1  - NO NO", "n2 NO  - NO", "n3 NO NO  -"));
 }
@@ -173,7 +173,7 @@ TEST(NetworkCheck, NamesTheNodeThatIsCutOff) {
   }
   expect_bad(of_subject(check_network(facts), "10.12.0.0/24 (fab0)"),
              Verdict::Warning,
-             "n2 is cut off",
+             "n2 is isolated",
              "lockstep network");
 }
 
@@ -183,7 +183,7 @@ TEST(NetworkCheck, NamesTheNodeWithoutTheInterface) {
   facts.nodes[1].interfaces[0].state = "down";
   expect_bad(of_subject(check_network(facts), "fab0"),
              Verdict::Warning,
-             "2 of 3 nodes have it; without it: n2 (down)",
+             "2 of 3 nodes have it; missing on: n2 (down)",
              "ip addr show fab0");
 }
 
@@ -202,12 +202,12 @@ TEST(NetworkCheck, ComparesNamesWithWhatIsReached) {
   facts.nodes[0].resolved["n2"] = {"10.11.0.2"};
   expect_bad(of_subject(check_network(facts), "host names"),
              Verdict::Warning,
-             "on n1, n2 is 10.11.0.2, which is not reached",
+             "on n1, n2 resolves to 10.11.0.2, which is unreachable",
              "lockstep network");
   facts.nodes[0].resolved["n2"] = {"127.0.1.1"};
   expect_bad(of_subject(check_network(facts), "host names"),
              Verdict::Warning,
-             "loopback (127.0.1.1)",
+             "loopback address (127.0.1.1)",
              "lockstep network");
   facts.nodes[0].resolved["n2"] = {};
   expect_bad(of_subject(check_network(facts), "host names"),
@@ -256,7 +256,7 @@ TEST(ClockCheck, NamesTheNodeWhoseClockIsWrong) {
              Verdict::Warning,
              "n3 is 5.0 s behind",
              "chronyc");
-  facts.gang.clocks["n3"].precision = 6;  // then nothing can be said
+  facts.gang.clocks["n3"].precision = 6;  // the measurement is then too imprecise
   EXPECT_EQ(of_subject(check_clocks(facts.gang), "offset").verdict, Verdict::Ok);
 }
 
@@ -267,10 +267,10 @@ TEST(GpuCheck, MissesWhatSlurmHasGranted) {
   node.gpu.granted = 2;
   expect_bad(of_subject(check_gpus(node), "granted"),
              Verdict::Warning,
-             "granted 2, NVML sees 1",
+             "allocated 2, NVML finds 1",
              "nvidia-smi");
   node.gpu.gpus.clear();
-  expect_bad(of_subject(check_gpus(node), "devices"), Verdict::Warning, "sees none", "--nv");
+  expect_bad(of_subject(check_gpus(node), "devices"), Verdict::Warning, "finds none", "--nv");
   node.gpu.granted = -1;
   EXPECT_EQ(of_subject(check_gpus(node), "devices").verdict, Verdict::Ok);
 }
@@ -281,7 +281,7 @@ TEST(GpuCheck, ReadsTheVisibleOnes) {
   node.gpu.visible = "0,3";
   expect_bad(of_subject(check_gpus(node), "visible"),
              Verdict::Broken,
-             "names GPU 3, but there is 1",
+             "contains GPU 3, but there is 1",
              "unset CUDA_VISIBLE_DEVICES");
   node.gpu.visible = "GPU-1234";
   EXPECT_EQ(of_subject(check_gpus(node), "visible").verdict, Verdict::Ok);
@@ -292,8 +292,8 @@ TEST(GpuCheck, TellsOfErrorsAndASlowDriver) {
   node.gpu.gpus[0].uncorrected_errors = 2;
   node.gpu.gpus[0].persistence = 0;
   expect_bad(of_subject(check_gpus(node), "ECC"), Verdict::Warning, "2 uncorrected", "nvidia-smi");
-  expect_bad(of_subject(check_gpus(node), "persistence"), Verdict::Warning, "off", "-pm 1");
-  node.gpu.fault = "NVML is there but does not start";
+  expect_bad(of_subject(check_gpus(node), "persistence"), Verdict::Warning, "disabled", "-pm 1");
+  node.gpu.fault = "NVML is installed but does not start";
   expect_bad(
       of_subject(check_gpus(node), "driver"), Verdict::Broken, "does not start", "nvidia-smi");
 }
@@ -303,7 +303,7 @@ TEST(SoftwareCheck, ComparesTorchWithTheDriver) {
   node.software.python.cuda = "13.0";
   expect_bad(of_subject(check_versions(node), "torch and driver"),
              Verdict::Broken,
-             "built for CUDA 13.0, the driver knows 12.4",
+             "built for CUDA 13.0, the driver supports up to 12.4",
              "12.4 or older");
   node.software.python.cuda = "";
   expect_bad(of_subject(check_versions(node), "torch and GPUs"),
@@ -313,7 +313,7 @@ TEST(SoftwareCheck, ComparesTorchWithTheDriver) {
   node.software.python.cuda = "12.1";
   node.software.python.backends = {"gloo"};
   expect_bad(
-      of_subject(check_versions(node), "torch backends"), Verdict::Warning, "no NCCL", "NCCL");
+      of_subject(check_versions(node), "torch backends"), Verdict::Warning, "not NCCL", "NCCL");
 }
 
 TEST(SoftwareCheck, ComparesToolkitAndNccl) {
@@ -336,7 +336,7 @@ TEST(SoftwareCheck, SeesNodesThatDiffer) {
   facts.nodes[1].software.mpi = {};
   expect_bad(of_subject(check_software(facts), "Open MPI"),
              Verdict::Warning,
-             "on some nodes only",
+             "only on some nodes",
              "on all");
 }
 
@@ -381,7 +381,7 @@ TEST(LimitCheck, SeesWhatIsTooLittle) {
   expect_bad(of_subject(findings, "processes"), Verdict::Warning, "100", "ulimit -u");
   node.limits.shm_total = doctor::kUnknown;
   expect_bad(
-      of_subject(check_limits(node), "/dev/shm"), Verdict::Broken, "not there", "--shm-size");
+      of_subject(check_limits(node), "/dev/shm"), Verdict::Broken, "does not exist", "--shm-size");
 }
 
 TEST(LimitCheck, WantsLockedMemoryForRdmaOnly) {
@@ -407,7 +407,7 @@ TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
              Verdict::Warning,
              "`module`",
              "source /etc/profile.d/lmod.sh");
-  expect_bad(of_subject(findings, "environment"), Verdict::Warning, "two at once", "deactivate");
+  expect_bad(of_subject(findings, "environment"), Verdict::Warning, "both", "deactivate");
 }
 
 TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
@@ -415,10 +415,12 @@ TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
   node.place.sees_home = node.place.sees_directory = 0;
   expect_bad(of_subject(check_surroundings(node), "shared home"),
              Verdict::Warning,
-             "/home/me is not the same",
-             "all nodes see");
-  expect_bad(
-      of_subject(check_surroundings(node), "directory"), Verdict::Broken, "not there", "cd to");
+             "/home/me is a different directory",
+             "shared file system");
+  expect_bad(of_subject(check_surroundings(node), "directory"),
+             Verdict::Broken,
+             "does not exist",
+             "submit from");
 }
 
 TEST(SurroundingsCheck, NamesTheNodeWithLeastSpace) {
@@ -426,10 +428,10 @@ TEST(SurroundingsCheck, NamesTheNodeWithLeastSpace) {
   nodes[1].place.temp.free = kGiB / 2;
   expect_bad(of_subject(check_space(nodes), "temporary"),
              Verdict::Warning,
-             "512.0 MiB free, least on n2: nearly full",
+             "512.0 MiB free, minimum on n2: nearly full",
              "du -xh");
   nodes[1].place.home.free = doctor::kUnknown;
-  expect_bad(of_subject(check_space(nodes), "home"), Verdict::Broken, "not there", "mkdir -p");
+  expect_bad(of_subject(check_space(nodes), "home"), Verdict::Broken, "does not exist", "mkdir -p");
 }
 
 }  // namespace

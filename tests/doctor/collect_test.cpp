@@ -30,7 +30,7 @@ TEST(Collect, ReadsGpusThroughTheDriversLibrary) {
   ASSERT_EQ(facts.gpus.size(), 2U);
   EXPECT_EQ(facts.gpus[1].name, "Made-up GPU");
   EXPECT_EQ(facts.gpus[1].uncorrected_errors, 3);
-  EXPECT_EQ(facts.gpus[1].persistence, -1);  // this driver does not tell
+  EXPECT_EQ(facts.gpus[1].persistence, -1);  // not supported by this driver
   EXPECT_EQ(facts.granted, 2);
 }
 
@@ -54,7 +54,7 @@ TEST(Collect, ReadsRdmaPortsAndTheirGids) {
 
   ASSERT_EQ(ports.size(), 1U);
   EXPECT_EQ(ports[0].state, "4: ACTIVE");
-  ASSERT_EQ(ports[0].gids.size(), 1U);  // an empty entry is none
+  ASSERT_EQ(ports[0].gids.size(), 1U);  // empty entries are skipped
   EXPECT_EQ(ports[0].gids[0].interface, "eth0");
 }
 

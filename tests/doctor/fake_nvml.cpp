@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of NVML as the doctor calls: two GPUs, the second of which has had memory errors.
+// The part of NVML that lockstep doctor calls: two GPUs, the second with memory errors.
 #include <cstring>
 
 extern "C" {

@@ -11,7 +11,7 @@ namespace lockstep::testing {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// A node with which nothing is wrong.
+// A healthy node.
 inline doctor::NodeFacts healthy_node(const std::string& name, int number = 1) {
   doctor::NodeFacts node;
   node.name = name;
@@ -67,7 +67,7 @@ inline doctor::NodeFacts healthy_node(const std::string& name, int number = 1) {
   return node;
 }
 
-// A job on three of them, in which mgmt0 is dropped.
+// A job on three healthy nodes; mgmt0 is blocked.
 inline doctor::Facts healthy_facts() {
   doctor::Facts facts;
   facts.version = "1.2.3";
@@ -114,7 +114,7 @@ inline doctor::Facts healthy_facts() {
   return facts;
 }
 
-// The finding of this subject, the worst where there are several; one without a subject if none.
+// The worst finding about a subject; a finding without a subject if there is none.
 inline doctor::Finding of_subject(const doctor::Findings& findings, std::string_view subject) {
   doctor::Finding found;
   for (const doctor::Finding& finding : findings) {

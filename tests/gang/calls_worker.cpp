@@ -26,7 +26,7 @@ void pass_different_sizes(Session& session) {
   all_reduce(session, session.rank() == 1 ? 100000 : 50000);
 }
 
-// The others broadcast from rank 0, which waits for nobody.
+// The others receive a broadcast from rank 0, which does not wait for any worker.
 void miss_a_broadcast(Session& session) {
   if (session.rank() != 1) {
     torch::Tensor sent = torch::ones({10});
@@ -35,7 +35,7 @@ void miss_a_broadcast(Session& session) {
   all_reduce(session, 10);
 }
 
-// As with data that do not divide evenly.
+// As with uneven inputs.
 void run_out_of_data(Session& session) {
   for (int step = 0; step < (session.rank() == 1 ? 3 : 4); ++step) {
     all_reduce(session, 1000);

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// No batch norm: its statistics are those of a worker's part of the batch, in every framework.
+// Without batch norm, whose statistics depend on the part of a worker in every framework.
 struct Net : torch::nn::Module {
   Net()
       : conv(register_module("conv", torch::nn::Conv2d(1, 4, 3))),
@@ -36,7 +36,7 @@ Batch global_batch(int step, const DriftOptions& options) {
   return {input.to(options.type), torch::randint(10, {options.global_batch}, generator)};
 }
 
-// One step of this rank's part of the global batch, cut into micro-batches.
+// Computes one step of this rank's part of the global batch in micro-batches.
 void step(Strategy& strategy, const Batch& whole, int rank, int size, int accumulate) {
   const int64_t all = whole.size();
   const int64_t begin = all * rank / size;
@@ -70,7 +70,7 @@ Drift measure_drift(Communicator& comm, const DriftOptions& options) {
   shared.to(options.type);
   alone.to(options.type);
   {
-    // Ranks start apart on purpose: adopt() must bring them together.
+    // Ranks start with different weights on purpose: adopt() must synchronize them.
     torch::NoGradGuard no_grad;
     torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(uint64_t{1});
     const auto from = shared.parameters();

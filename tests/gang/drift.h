@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-// How far a gang's training is from that of one process on the same global batches.
+// The difference between a distributed training and one process on the same global batches.
 struct Drift {
   double relative = 0;     // largest difference of a parameter, relative to its tensor's largest
-  bool identical = false;  // parameters are the same on all ranks, to the bit, after every step
+  bool identical = false;  // parameters are bit-identical on all ranks after every step
 };
 
 struct DriftOptions {
@@ -21,8 +21,8 @@ struct DriftOptions {
   std::string strategy = "ddp";
 };
 
-// Trains a convolutional network with momentum under `strategy` on this gang, and the same network
-// in one process with -s single on the whole batches; all ranks return the same.
+// Trains a convolutional network with momentum under `strategy` on these workers, and the same
+// network in one process with -s single on the entire batches. All ranks return the same result.
 Drift measure_drift(Communicator& comm, const DriftOptions& options);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What goes wrong between the workers of a gang, and the one message that says so.
+// Tests failures between workers, each of which must be reported in exactly one message.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <regex>
@@ -27,7 +27,7 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// Those that workers said; the launcher's summary repeats the last lines of one.
+// Counts only the messages of workers: the summary of the launcher repeats the last lines of one.
 int count_errors(const std::string& text) {
   static const std::regex kError(R"((^|\n)(\[\d+\]: )?lockstep: error:)");
   return static_cast<int>(
@@ -50,7 +50,7 @@ class Faults : public ::testing::TestWithParam<std::string> {
     return os::run_command({"/bin/bash", "-c", line}, {.directory = directory_.path()});
   }
 
-  // What the user sees, output and errors together.
+  // The combined stdout and stderr, as the user sees it.
   os::CommandResult start(int workers, const std::string& more, const std::string& variables = "") {
     const std::string worker = fmt::format("{} --stall-warning 1 {}", kWorker, more);
     os::CommandResult result =
@@ -80,26 +80,26 @@ TEST_P(Faults, NameAWorkerThatDoesNotCome) {
 
   EXPECT_EQ(result.status.code, 0) << result.output;
   const std::regex warning(
-      R"(rank 2 has not come to the exchange of gradients, all-reduce of 1 200 floats #\d+ )"
+      R"(rank 2 has been missing from the exchange of gradients, all-reduce of 1 200 floats #\d+ )"
       R"(\(fc1\.weight, fc1\.bias\) for [12] s; rank 2 on \S+ was last seen busy with data for [12] s, )"
       R"(after barrier #\d+; ranks 0, 1 wait)");
   EXPECT_TRUE(std::regex_search(result.output, warning)) << result.output;
-  // After one second, two and four; each time one worker for all.
-  EXPECT_LE(count(result.output, "has not come"), 3) << result.output;
+  // After one, two and four seconds; each time one worker reports for all.
+  EXPECT_LE(count(result.output, "has been missing"), 3) << result.output;
 }
 
 TEST_P(Faults, SayNothingOfAWorkerThatIsALittleLate) {
   const os::CommandResult result = start(2, "--do late --seconds 0.3");
 
   EXPECT_EQ(result.status.code, 0) << result.output;
-  EXPECT_THAT(result.output, Not(HasSubstr("has not come")));
+  EXPECT_THAT(result.output, Not(HasSubstr("has been missing")));
 }
 
 void expect_different_calls(const os::CommandResult& result, const std::string& second) {
   EXPECT_EQ(result.status.code, 64) << result.output;
   EXPECT_EQ(count_errors(result.output), 1) << result.output;
   EXPECT_THAT(result.output,
-              AllOf(HasSubstr("the workers make different calls"),
+              AllOf(HasSubstr("workers made different collective calls"),
                     HasSubstr("rank 0: all-reduce of 1 200 floats"),
                     HasSubstr(second)));
 }
@@ -116,7 +116,7 @@ TEST_P(Faults, TellWhichCallsDoNotMatch) {
   expect_different_calls(result, "rank 1: broadcast of 1 200 floats from rank 0");
 }
 
-// Gloo and MPI compare only the first 64 calls before they make them.
+// Gloo and MPI compare only the first 64 calls in advance.
 TEST_P(Faults, TellWhichLaterShapesDoNotMatch) {
   if (GetParam() == "mpi") {
     GTEST_SKIP() << "Open MPI writes past the shorter tensor, and crashes";
@@ -139,8 +139,8 @@ TEST_P(Faults, EndAGangThatWaitsTooLong) {
   EXPECT_EQ(result.status.code, 75) << result.output;
   EXPECT_EQ(count_errors(result.output), 1) << result.output;
   const std::regex message(
-      R"(cannot go on: rank 2 has not come to the exchange of gradients, all-reduce of 1 200 floats )"
-      R"(#\d+ \(fc1\.weight, fc1\.bias\) for [3-5] s; .*; ranks 0, 1 wait)");
+      R"(stalled: rank 2 has been missing from the exchange of gradients, all-reduce of 1 200 )"
+      R"(floats #\d+ \(fc1\.weight, fc1\.bias\) for [3-5] s; .*; ranks 0, 1 wait)");
   EXPECT_TRUE(std::regex_search(result.output, message)) << result.output;
 }
 
@@ -153,7 +153,7 @@ TEST_P(Faults, EndAGangThatWaitsTooLongForATensorOfHorovods) {
   EXPECT_EQ(result.status.code, 69) << result.output;
   EXPECT_EQ(count_errors(result.output), 1) << result.output;
   EXPECT_THAT(result.output,
-              AllOf(HasSubstr("cannot go on: stalled for over 3 s"),
+              AllOf(HasSubstr("exchange of gradients stalled for more than 3 s"),
                     HasSubstr("0.weight: ready on ranks 0, 2; missing on rank 1 for 3")));
 }
 
@@ -163,8 +163,8 @@ TEST_P(Faults, TellWhoEndedBeforeTheOthers) {
   EXPECT_EQ(result.status.code, 64) << result.output;
   EXPECT_EQ(count_errors(result.output), 1) << result.output;
   EXPECT_THAT(result.output,
-              AllOf(AnyOf(HasSubstr("rank 1 ended before the others"),
-                          HasSubstr("the workers make different calls")),
+              AllOf(AnyOf(HasSubstr("rank 1 finished before the others"),
+                          HasSubstr("workers made different collective calls")),
                     HasSubstr("rank 1: the end of the program"),
                     HasSubstr("rank 0: "),
                     HasSubstr("StrategyOptions::uneven"),

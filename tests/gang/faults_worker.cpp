@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker that makes mistakes on purpose; faults_test.cpp starts gangs of it.
+// A worker that makes mistakes on purpose; faults_test.cpp starts several of them.
 #include <chrono>
 #include <functional>
 #include <lockstep/lockstep.h>
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// The last rank comes late to a sum, as one that hangs in its data would.
+// The last rank is late for an all-reduce, like one that hangs while it reads data.
 void come_late(Session& session, double seconds) {
   Communicator& communicator = session.communicator();
   communicator.barrier();
@@ -36,7 +36,7 @@ void make_another_call(Session& session) {
   }
 }
 
-// Trains; calls `before` at the start of each step until that says no.
+// Trains until `before`, which is called at the start of each step, returns false.
 void train(Session& session, const std::function<bool(int step)>& before) {
   torch::nn::Sequential model(torch::nn::Linear(4, 2));
   torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -51,12 +51,12 @@ void train(Session& session, const std::function<bool(int step)>& before) {
   }
 }
 
-// Rank 1 has fewer batches than the others, and nobody said that this may be.
+// Rank 1 has fewer batches than the others, without StrategyOptions::uneven.
 void end_early(Session& session) {
   train(session, [&](int step) { return step < (session.rank() == 1 ? 3 : 5); });
 }
 
-// Rank 1 does not come to its third step.
+// Rank 1 does not reach its third step.
 void stay_away(Session& session, double seconds) {
   train(session, [&](int step) {
     if (step == 2 && session.rank() == 1) {
@@ -66,7 +66,7 @@ void stay_away(Session& session, double seconds) {
   });
 }
 
-// What all workers do alike before the mistake.
+// The calls that all workers make before the mistake.
 void make_same_calls(Session& session, int count) {
   torch::Tensor sum = torch::ones({4});
   for (int i = 0; i < count; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs for images on images that lockstep draws, started as a user starts them.
+// Tests the image programs on generated images, started like a user starts them.
 #include <cmath>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class Images : public ::testing::Test {
     return os::run_command({"/bin/bash", "-c", line}, {.directory = directory_.path()});
   }
 
-  // A few steps of a small network, on `workers`, with what a run directory of that name keeps.
+  // Trains a few steps of a small network on `workers` workers in the run directory `name`.
   os::CommandResult train(int workers, const std::string& run, const std::string& flags) const {
     return sh(fmt::format(
         "{} run --nproc-per-node {} --run-dir {} -- {} --generated --image-size 16 --steps 3 "
@@ -60,16 +60,16 @@ class Images : public ::testing::Test {
   os::TemporaryDirectory directory_;
 };
 
-// The line of the end, without what is different each time.
+// The final accuracy line, which does not contain times.
 std::string accuracy_line(const std::string& output) {
   std::smatch found;
-  const std::regex line("test accuracy  [0-9.]+ %, top-5 [0-9.]+ % of [0-9]+ images");
+  const std::regex line("test accuracy  [0-9.]+ %, top-5 [0-9.]+ % of [0-9]+ samples");
   return std::regex_search(output, found, line) ? found.str() : "none in " + output;
 }
 
-// The length of the difference of all weights and averages. A number that rounding takes over the
-// edge of a ReLU makes it 0.005; it is 2.8 without synchronised batch norm, and the weights move by
-// 0.05 in all.
+// The norm of the difference of all weights and averages. A value that rounding moves across the
+// threshold of a ReLU makes it 0.005. Without synchronized batch norm it is 2.8. Training changes
+// the weights by a total of 0.05.
 double distance(const NamedTensors& some, const NamedTensors& others) {
   double squares = some.size() == others.size() ? 0 : 1e9;
   for (size_t i = 0; i < std::min(some.size(), others.size()); ++i) {
@@ -114,7 +114,7 @@ TEST_F(Images, ThatAreNoneAreRefusedOrLeftOut) {
               HasSubstr(fmt::format("of {} images", kClasses * kTests - 1)));
 }
 
-// The folders of TinyImageNet as ImageNet has them.
+// Arranges the directories of TinyImageNet like those of ImageNet.
 constexpr const char* kAsImagenet =
     "set -e; mkdir -p imagenet/val; for d in data/tiny-imagenet-like/train/*; do "
     "mkdir -p imagenet/val/${d##*/}; mkdir -p imagenet/train; "
@@ -153,7 +153,7 @@ TEST_F(Images, GoOnWithTorchvisionsWeightsAndGiveThemBack) {
   const os::CommandResult there = sh(python + " there.py");
   ASSERT_EQ(there.status.code, 0) << there.errors;
 
-  // A learning rate of 0 leaves the weights alone; batch norm's averages move.
+  // With a learning rate of 0, only the batch norm statistics change.
   const os::CommandResult result =
       sh(fmt::format("{} run --nproc-per-node 2 --run-dir run -- {} --data-dir imagenet --net "
                      "resnet18 --image-size 16 --steps 2 --global-batch 8 --lr 0 --num-workers 1 "
@@ -162,12 +162,12 @@ TEST_F(Images, GoOnWithTorchvisionsWeightsAndGiveThemBack) {
                      kImagenet));
 
   ASSERT_EQ(result.status.code, 0) << result.output << result.errors;
-  EXPECT_THAT(accuracy_line(result.output), HasSubstr("of 24 images"));
+  EXPECT_THAT(accuracy_line(result.output), HasSubstr("of 24 samples"));
   const os::CommandResult back = sh(python + " back.py");
   EXPECT_EQ(back.status.code, 0) << back.errors;
   EXPECT_THAT(back.output, HasSubstr("batches 2"));
 
-  // Of a thousand classes, where the data has eight: all but the classifier.
+  // The weights have 1000 classes and the data has eight: all but the classifier are loaded.
   const os::CommandResult tuned =
       sh(fmt::format("{} run --nproc-per-node 1 --run-dir tuned -- {} --data-dir imagenet --net "
                      "resnet18 --image-size 16 --steps 1 --global-batch 8 --lr 0 --num-workers 1 "
@@ -176,17 +176,18 @@ TEST_F(Images, GoOnWithTorchvisionsWeightsAndGiveThemBack) {
                      kImagenet));
   ASSERT_EQ(tuned.status.code, 0) << tuned.output << tuned.errors;
   EXPECT_THAT(tuned.output,
-              HasSubstr("thousand.pth has 1000 classes, the data 8: the classifier begins anew\n"));
+              HasSubstr("thousand.pth has 1000 classes, the data has 8: the classifier is not "
+                        "loaded\n"));
   const os::CommandResult compared = sh(python + " tuned.py");
   EXPECT_EQ(compared.status.code, 0) << compared.errors;
 }
 
 TEST_F(Images, AskForANumberWhereANumberIsMeant) {
   for (const auto& [flags, message] : std::map<std::string, std::string>{
-           {"--label-smoothing much", "cannot use --label-smoothing 'much': it is no number"},
-           {"--label-smoothing 5", "'5': it is no number from 0 to 1"},
-           {"--label-smoothing=-1", "'-1': it is no number from 0 to 1"},
-           {"--image-size 16.5", "'16.5': it is no whole number from 8 to 4096"}}) {
+           {"--label-smoothing much", "--label-smoothing 'much' is not a number"},
+           {"--label-smoothing 5", "'5' is not a number from 0 to 1"},
+           {"--label-smoothing=-1", "'-1' is not a number from 0 to 1"},
+           {"--image-size 16.5", "'16.5' is not a whole number from 8 to 4096"}}) {
     for (const std::string& program : {kTinyImagenet + " --generated", kImagenet}) {
       const os::CommandResult result = sh(program + " --steps 1 " + flags);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Workers that exchange over NCCL, all on one GPU, as real processes under the launcher.
+// Tests NCCL with real processes under the launcher, all on one GPU.
 #include "comm/nccl.h"
 
 #include <array>
@@ -57,14 +57,13 @@ TEST_F(Nccl, IsNotTakenUnaskedWhereWorkersShareAGpu) {
   const os::CommandResult result = run(2, kWorker + " --device cuda");
 
   EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
-  EXPECT_THAT(
-      result.output + result.errors,
-      AllOf(HasSubstr("workers share a GPU: gradients travel by shared-memory, not by NCCL"),
-            HasSubstr("collectives over shared-memory are right")));
+  EXPECT_THAT(result.output + result.errors,
+              AllOf(HasSubstr("workers share a GPU: using shared-memory instead of NCCL"),
+                    HasSubstr("collectives over shared-memory are right")));
 }
 
-// Processes that share a GPU take turns on it, milliseconds each: two workers and two steps. Four
-// are in docs/results.
+// Processes that share a GPU take turns of some milliseconds each: two workers and two steps only.
+// docs/results has four workers.
 TEST_F(Nccl, LetsEveryStrategyTrainAsOneProcessDoes) {
   for (const std::string model : {"cnn", "tied"}) {
     const os::CommandResult result =
@@ -75,11 +74,11 @@ TEST_F(Nccl, LetsEveryStrategyTrainAsOneProcessDoes) {
                         model));
 
     EXPECT_EQ(result.status.code, 0) << model << "\n" << result.output << result.errors;
-    EXPECT_THAT(result.output, HasSubstr("verdict: every strategy trains as one process does"));
+    EXPECT_THAT(result.output, HasSubstr("verdict: every strategy agrees with one process"));
   }
 }
 
-// What the later step events of a rank come to.
+// Sums over the later step events of a rank.
 struct Told {
   double compute = 0;
   double exchange = 0;
@@ -90,7 +89,7 @@ struct Told {
 Told read_steps(const std::filesystem::path& run, int rank) {
   Told told;
   for (const contract::Event& event : step_events(run, rank)) {
-    // The first calls are compared on the host, and those of the first step connect.
+    // The first calls are compared on the host, and those of the first step establish connections.
     if (contract::find_number(event, "step").value() <= 45) {
       continue;
     }
@@ -102,7 +101,7 @@ Told read_steps(const std::filesystem::path& run, int rank) {
   return told;
 }
 
-// The waiting is the GPU's, and so is the norm.
+// The GPU waits for the exchange and computes the norm; the host does neither.
 TEST_F(Nccl, TellsWhoWaitsForWhomUnderEveryStrategy) {
   if (!comm::kHasStreamTimes) {
     GTEST_SKIP() << "needs libtorch 2.6";
@@ -129,7 +128,7 @@ TEST_F(Nccl, TellsWhoWaitsForWhomUnderEveryStrategy) {
     const std::filesystem::path run = directory.path() / "run";
     const std::array<Told, 2> told = {read_steps(run, 0), read_steps(run, 1)};
     EXPECT_GT(told[0].events, 0) << strategy;
-    // Some 25 steps of 30 ms.
+    // About 25 steps of 30 ms.
     EXPECT_GT(told[0].exchange, 0.3) << strategy;
     EXPECT_GT(told[0].exchange, told[1].exchange + 0.2) << strategy;
     EXPECT_GT(told[1].compute, told[0].compute + 0.2) << strategy;
@@ -152,7 +151,7 @@ TEST_F(Nccl, EndsSoonWhenAPeerDies) {
   EXPECT_LT(seconds, 30);
 }
 
-// Without a launcher that ends the others, a worker finds out by itself.
+// Without a launcher that stops the other workers, a worker must detect the loss itself.
 TEST_F(Nccl, GivesUpByItselfWhenAPeerDies) {
   const os::TemporaryDirectory directory;
   const std::string place =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keystone: training under a strategy is the training of one process. Ranks are threads here;
-// processes_test.cpp has the same over every transport.
+// Tests the central guarantee: training under a strategy equals training in one process. Ranks are
+// threads here; processes_test.cpp tests the same over every transport.
 #include <gmock/gmock.h>
 
 #include "gang/drift.h"

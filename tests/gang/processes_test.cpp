@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gangs of real processes, started as a user starts them.
+// Tests several real processes, started like a user starts them.
 #include <chrono>
 #include <csignal>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ const std::string kMnist = LOCKSTEP_BIN_DIR "/mnist";
 const std::string kOwnLoop = LOCKSTEP_BIN_DIR "/own_loop";
 const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
 
-// A line of a shell in a directory of its own, with what it said and left.
+// Runs a shell command in a temporary directory.
 class Shell : public ::testing::Test {
  protected:
   os::CommandResult sh(const std::string& line) {
@@ -40,7 +40,7 @@ class Shell : public ::testing::Test {
         fmt::format("{} run --nproc-per-node {} --run-dir run -- {}", kLockstep, workers, program));
   }
 
-  // A short training on generated digits.
+  // Trains briefly on generated digits.
   std::string short_mnist(const std::string& more = "") const {
     return fmt::format("{} --generated-digits --net mlp --epochs 1 {}", kMnist, more);
   }
@@ -99,7 +99,7 @@ TEST_P(Transport, TrainsAsOneProcessDoes) {
   EXPECT_EQ(lines, 4) << result.output;
 }
 
-// By every way of exchange that has a thread of its own over a network.
+// With every transport that communicates on a separate thread over a network.
 TEST_P(Transport, GoesOnWhenAWorkerHasNoMoreBatches) {
   if (!is_here()) {
     GTEST_SKIP() << "this build or machine has no " << std::get<0>(GetParam());
@@ -167,7 +167,7 @@ TEST_F(Processes, TrainAlone) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("-s single on 1 worker"), HasSubstr("test accuracy")));
 }
 
-// What a user gets for a mistake: the code, one message, and no process left.
+// The result of a user error: the exit code, one message, and no remaining process.
 struct Mistake {
   const char* name;
   const char* arguments;
@@ -200,11 +200,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"EmptyBatch",
                 "--generated-digits --batch-size 0",
                 64,
-                "cannot train with --batch-size 0"},
+                "--batch-size 0 is out of range"},
         Mistake{"SingleOnTwoWorkers",
                 "--generated-digits -s single",
                 64,
-                "cannot train with -s single on 2 workers"},
+                "-s single supports one worker, not 2"},
         Mistake{"MomentumOfAdam",
                 "--generated-digits --optimizer adam --momentum 0.9",
                 64,
@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"NoneAndSome",
                 "--generated-digits --no-checkpoint --keep 2",
                 64,
-                "cannot take both --no-checkpoint and --keep"},
+                "--no-checkpoint conflicts with --keep"},
         Mistake{"MisspeltOption", "--epoch 3", 64, "try:   --epochs"}),
     [](const auto& each) { return each.param.name; });
 
@@ -220,7 +220,7 @@ TEST_F(Processes, SayWhichRanksHoldDifferentModels) {
   const os::CommandResult result = launch(2, kWorker + " --do another-model");
 
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("ranks 0 and 1 hold different models"));
+  EXPECT_THAT(result.errors, HasSubstr("ranks 0 and 1 have different models"));
 }
 
 TEST_F(Processes, WithALoopOfTheirOwnTrainAtEveryStage) {
@@ -243,10 +243,11 @@ TEST_F(Processes, WithALoopOfTheirOwnRefuseWhatTheTrainerDoes) {
                                     std::pair("--deepspeed_config ds.json", "gradient_clipping")}) {
     const os::CommandResult result = sh(kOwnLoop + " " + flags);
     EXPECT_EQ(result.status.code, 64) << flags;
-    EXPECT_THAT(result.errors,
-                HasSubstr(fmt::format("cannot use {}: this program has a loop of its own", what)));
+    EXPECT_THAT(
+        result.errors,
+        HasSubstr(fmt::format("cannot use {}: this program has a custom training loop", what)));
   }
-  EXPECT_THAT(sh(kOwnLoop + " --recompute").errors, HasSubstr("--recompute did nothing"));
+  EXPECT_THAT(sh(kOwnLoop + " --recompute").errors, HasSubstr("--recompute had no effect"));
 }
 
 TEST_F(Processes, RefuseCorruptData) {
@@ -299,7 +300,7 @@ TEST_F(Processes, WarnWhenTheReferenceBlasIsLinked) {
                                                   short_mnist()));
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("the reference BLAS is linked, up to 8x slower"));
+  EXPECT_THAT(result.errors, HasSubstr("the reference BLAS is linked, which is up to 8x slower"));
 }
 
 TEST_F(Processes, EndTogetherWhenOneIsKilled) {
@@ -320,8 +321,8 @@ TEST_F(Processes, EndTogetherWhenOneIsKilled) {
   }
 }
 
-// SIGTERM to the launcher in the middle of training; then --resume auto. The parameters are those
-// of a training that nobody stopped.
+// Sends SIGTERM to the launcher during training and resumes with --resume auto. The parameters must
+// be those of an uninterrupted training.
 TEST_F(Processes, StopAtAStepOnSigtermAndGoOnBitForBit) {
   const std::string program = fmt::format(
       "{} --generated-digits --net cnn --epochs 1 --conv im2col --device cpu --resume auto",
@@ -377,7 +378,7 @@ TEST_F(Processes, KeepTheLastCheckpointWhenTheDiskIsFull) {
   const auto kept = list_checkpoints(path() / "small" / "run" / "checkpoints");
 
   EXPECT_EQ(result.status.code, 74) << result.output << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("there is not enough space"));
+  EXPECT_THAT(result.errors, HasSubstr("not enough free space"));
   EXPECT_FALSE(kept.empty());
   for (const CheckpointEntry& entry : kept) {
     EXPECT_NO_THROW(CheckpointReader reader(entry.directory));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What only real processes show of the transports: calls that do not match, and several nodes,
-// which are made up of processes of this machine.
+// Tests of transports that need real processes: calls that do not match, and several nodes, which
+// are simulated by processes of this machine.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <regex>
@@ -35,7 +35,7 @@ struct Fault {
   const char* name;
   const char* task;
   const char* message;
-  const char* sentence = "cannot go on: the workers make different calls";
+  const char* sentence = "workers made different collective calls";
   const char* hint = kHint;
 };
 
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"OutOfData",
               "out-of-data",
               "the end of the program",
-              "cannot go on: rank 1 ended before the others",
+              "rank 1 finished before the others",
               "Strategy::join()"}),
     [](const auto& each) { return each.param.name; });
 
@@ -74,11 +74,11 @@ TEST(DifferentCallsOverGloo, AreNoticedWhenSizesDiffer) {
       launch(2, kCallsWorker + " --do different-sizes --transport gloo");
 
   EXPECT_EQ(result.status.code, 64) << result.output << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("cannot go on: the workers make different calls"));
+  EXPECT_THAT(result.errors, HasSubstr("workers made different collective calls"));
   EXPECT_THAT(result.errors, HasSubstr(kHint));
 }
 
-// Starts `nodes` x `workers` processes of this machine that take themselves for several nodes.
+// Starts `nodes` x `workers` processes on this machine that act as several nodes.
 os::CommandResult launch_nodes(int nodes, int workers, const std::string& program) {
   std::string line = fmt::format(
       "export OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1 MASTER_PORT={} WORLD_SIZE={} "
@@ -140,7 +140,7 @@ TEST(NodeFirstJoin, IsNotForOneNode) {
   const os::CommandResult result = launch(2, kWorker + " --do collectives --transport node-first");
 
   EXPECT_EQ(result.status.code, 64) << result.output << result.errors;
-  for (const char* line : {"cannot go node by node in this gang",
+  for (const char* line : {"cannot use --transport node-first for these workers",
                            "found: all workers are on one node",
                            "try:   --transport shared-memory"}) {
     EXPECT_THAT(result.errors, HasSubstr(line));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --verify-strategies as a user runs it: four processes, every strategy, models that are hard to
-// share out.
+// Tests --verify-strategies like a user runs it: four processes, every strategy, models that are
+// hard to distribute.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <regex>
@@ -47,15 +47,15 @@ TEST_P(EveryStrategy, TrainsAsOneProcessDoes) {
       verify(4, fmt::format("{} --model {} --steps 6", kWorker, GetParam()));
 
   EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("verdict: every strategy trains as one process does"));
-  // Twenty-eight rows: three strategies and the stages of a fourth, on one to four workers; eight
-  // figures in each.
+  EXPECT_THAT(result.output, HasSubstr("verdict: every strategy agrees with one process"));
+  // 28 rows: three strategies and four stages of a fourth, on one to four workers; eight numbers in
+  // each.
   EXPECT_EQ(
       count(result.output,
             R"((ddp|horovod|mirrored|deepspeed [0-3]) +[1-4]( +\d\.\de-\d\d| +0\.0e\+00){8})"),
       28)
       << result.output;
-  // Sixteen in short types, of which fp16 is not to be had everywhere.
+  // Sixteen rows in 16-bit types; fp16 is not available everywhere.
   EXPECT_EQ(count(result.output, R"(deepspeed [0-3] +[1-4]( +\d\.\de-\d\d| +0\.0e\+00){4}\n)"), 16)
       << result.output;
 }
@@ -75,7 +75,7 @@ TEST(VerifyStrategies, NamesTheParameterWhenTheLossDependsOnTheWorker) {
 
   EXPECT_EQ(result.status.code, 1) << result.output << result.errors;
   EXPECT_THAT(result.output,
-              AllOf(HasSubstr("verdict: NOT THE SAME TRAINING"),
+              AllOf(HasSubstr("verdict: STRATEGIES DIFFER"),
                     HasSubstr("-s mirrored on 2 workers, float64, plain"),
                     Not(HasSubstr("-s mirrored on 1 worker, float64, plain"))));
   EXPECT_EQ(count(result.output, R"('[a-z]+\.(weight|bias)' element \d+ is \S+, in one process)"),
@@ -102,7 +102,7 @@ TEST(VerifyStrategies, NameHorovodsVariablesThatMeanNothingOnce) {
     return result.output + result.errors;
   };
   const std::string warning =
-      "these variables of Horovod's mean nothing here: HOROVOD_LOG_LEVEL, HOROVOD_NUM_NCCL_STREAMS";
+      "ignoring these Horovod variables: HOROVOD_LOG_LEVEL, HOROVOD_NUM_NCCL_STREAMS";
 
   EXPECT_EQ(count(errors_of("--verify-strategies"), warning), 1);
   EXPECT_EQ(count(errors_of("-s horovod"), warning), 1);
@@ -119,7 +119,7 @@ TEST_P(WrongStrategy, IsFoundInBothTypes) {
 
     EXPECT_EQ(result.status.code, 1) << result.output << result.errors;
     EXPECT_THAT(result.output,
-                AllOf(HasSubstr("verdict: NOT THE SAME TRAINING"),
+                AllOf(HasSubstr("verdict: STRATEGIES DIFFER"),
                       HasSubstr("-s ddp on 3 workers, float64, plain"),
                       HasSubstr("-s ddp on 3 workers, float32, plain"),
                       Not(HasSubstr("-s ddp on 1 worker, float64, plain"))));
@@ -144,7 +144,7 @@ TEST(VerifyStrategies, WorksAloneAndSaysHowToSeeMore) {
   EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("lockstep run --nproc-per-node 4"),
-                    HasSubstr("dropout is off: dropout1, dropout2"),
+                    HasSubstr("dropout is disabled: dropout1, dropout2"),
                     HasSubstr("after 2 steps")));
 }
 
@@ -166,7 +166,7 @@ TEST(VerifyStrategies, AreOpenToALoopOfOnesOwn) {
   EXPECT_THAT(asked.output, HasSubstr("verdict: every strategy"));
   EXPECT_EQ(ignored.status.code, 64);
   EXPECT_THAT(ignored.errors,
-              HasSubstr("cannot verify strategies: this program does not train by Trainer::fit\n"
+              HasSubstr("cannot verify strategies: this program does not use Trainer::fit\n"
                         "  asked: --verify-strategies  (command line)\n"
                         "  try:   in the program: if (session.wants_verification()) "
                         "lockstep::verify_strategies(...)"));
@@ -177,7 +177,7 @@ TEST(VerifyStrategies, NeedSamplesForEveryMicroBatch) {
 
   EXPECT_EQ(result.status.code, 64) << result.output;
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("cannot verify strategies: 5 samples cannot be shared among 3 "
+              AllOf(HasSubstr("cannot verify strategies: cannot split 5 samples among 3 "
                               "workers x 2 micro-batches"),
                     HasSubstr("--global-batch 6")));
 }
@@ -187,7 +187,7 @@ TEST(VerifyStrategies, SayThatOneProcessDiverges) {
 
   EXPECT_EQ(result.status.code, 64) << result.output;
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("the weights of one process are no longer finite numbers"),
+              AllOf(HasSubstr("the weights of the single process are not finite"),
                     HasSubstr("--lr 1e+29")));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small models of the kinds that break data parallel training, on made-up data; verify_test.cpp
-// starts this program with --verify-strategies, as a user would start a training program.
+// Small models of the kinds that break data-parallel training, on generated data. verify_test.cpp
+// starts this program with --verify-strategies.
 #include <cmath>
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>
@@ -39,7 +39,7 @@ struct Cnn : Net {
   nn::Linear last;
 };
 
-// A linear layer whose weight may be another's.
+// A linear layer whose weight can belong to another layer.
 struct Dense : nn::Module {
   Dense(int64_t from, int64_t to, const torch::Tensor& shared = {})
       : weight(register_parameter("weight",
@@ -53,7 +53,7 @@ struct Dense : nn::Module {
   torch::Tensor weight, bias;
 };
 
-// One tensor is the weight of two layers.
+// Two layers share one weight tensor.
 struct Tied : Net {
   Tied()
       : in(register_module("in", std::make_shared<Dense>(64, 32))),
@@ -69,8 +69,8 @@ struct Tied : Net {
   std::shared_ptr<Dense> in, a, b, out;
 };
 
-// `never` takes part in no step, `sometimes` for few samples: not on every worker, and in many
-// steps on none.
+// `never` is used in no step, `sometimes` for few samples: not on every worker, and in many steps
+// on none.
 struct Unused : Net {
   Unused()
       : in(register_module("in", nn::Linear(64, 32))),
@@ -158,10 +158,10 @@ DatasetPtr points() {
 
 constexpr int64_t kGlobalBatch = 22;
 
-// A loss that depends on who computes it, and one that depends on which samples come together:
-// neither can be shared out. The other two give each worker the gradient that a wrong strategy
-// would make of its part: one that forgets to divide by the workers, and one that averages the
-// means of parts that are not of one size. How many workers there are follows from the part.
+// The first loss depends on the rank that computes it, the second on the composition of the batch:
+// neither can be distributed. The other two return the gradient that a wrong strategy would
+// compute: one that does not divide by the number of workers, and one that averages the means of
+// parts of different sizes. The number of workers follows from the size of the part.
 Loss loss_of_net(const std::string& kind, int rank, Net& net, const Batch& batch) {
   const torch::Tensor value = CrossEntropy()(net, batch).value;
   if (kind == "rank") {
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const std::string& model = session.option("--model");
     const auto net = lockstep::make_net(model);
-    // docs/numerics.md says why not the same for all.
+    // docs/numerics.md explains why the learning rate is not the same for all.
     const double rate = model == "transformer" ? 0.01 : 0.05;
     const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = rate});
     const auto loss = [kind = session.option("--loss"), rank = session.rank()](

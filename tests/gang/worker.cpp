@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker for tests of real processes; processes_test.cpp starts it as a user would start a
-// training program.
+// A worker for tests of real processes; processes_test.cpp starts it like a training program.
 #include <chrono>
 #include <csignal>
 #include <fmt/format.h>
@@ -44,7 +43,7 @@ void print_drift(Session& session) {
   }
 }
 
-// The last rank dies without a word while the others wait for it.
+// The last rank dies without a message while the others wait for it.
 void lose_a_peer(Session& session) {
   session.communicator().barrier();
   if (session.rank() == session.world_size() - 1) {
@@ -53,14 +52,15 @@ void lose_a_peer(Session& session) {
   torch::Tensor sum = torch::ones({1000}, session.device());
   session.communicator().all_reduce(sum);
   if (session.device().is_cuda()) {
-    // Where the GPU is waited for, which waits for the peer.
+    // The host waits for the GPU, which waits for the peer.
     session.say(fmt::format("the sum is {}", sum[0].item<float>()));
     session.communicator().all_reduce(sum);
   }
   session.communicator().barrier();
 }
 
-// Every rank has two steps more than the one before, rank 0 none; the flags say how they exchange.
+// Every rank has two steps more than the previous one, rank 0 none. The options select the
+// exchange.
 void run_out_of_batches(Session& session) {
   torch::manual_seed(session.rank());
   torch::nn::Sequential model(
@@ -86,7 +86,7 @@ void run_out_of_batches(Session& session) {
       "rank {} joined last, parameters are {}", last, identical ? "identical" : "DIFFERENT"));
 }
 
-// The last rank needs 30 ms longer for each of 70 steps than the others.
+// The last rank needs 30 ms more than the others for each of 70 steps.
 void train_with_a_slow_one(Session& session) {
   const auto net = digit_net("mlp");
   const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.01});

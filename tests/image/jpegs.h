@@ -11,22 +11,22 @@ namespace lockstep::image {
 
 using File = std::vector<std::byte>;
 
-// A JPEG to be written by libjpeg itself.
+// Options of a JPEG file that libjpeg writes.
 struct Jpeg {
   int width = 64;
   int height = 48;
   int channels = 3;  // 1 grey, 3 RGB, 4 CMYK
   bool is_progressive = false;
-  bool has_adobe = true;  // CMYK: as Adobe writes it; then give inverted inks
-  bool is_ycck = false;   // CMYK by way of YCCK
-  int horizontal = 2;     // chroma: pixels to one sample
+  bool has_adobe = true;  // CMYK of Adobe; the inks must be inverted
+  bool is_ycck = false;   // CMYK stored as YCCK
+  int horizontal = 2;     // chroma: pixels per sample
   int vertical = 2;
-  int orientation = 0;         // EXIF's; 0: without EXIF
+  int orientation = 0;         // EXIF orientation; 0: no EXIF
   bool is_big_endian = false;  // EXIF
   int quality = 95;
-  int restarts = 0;  // a restart marker after as many rows of blocks
+  int restarts = 0;  // number of block rows between restart markers
 
-  bool is_striped = false;  // every row is as the first
+  bool is_striped = false;  // all rows are equal
 
   // The value of a channel.
   std::function<int(int x, int y, int channel)> pixel = [](int, int, int) {
@@ -39,7 +39,7 @@ File encode(const Jpeg& jpeg);
 // The file with another size in its frame header.
 File with_size(File file, int width, int height);
 
-// The file with its last bytes left out, but for the marker of the end.
+// The file without its last bytes, but with the end marker.
 File without_last(const File& file, size_t bytes);
 
 File bytes_of(const std::string& text);
@@ -57,7 +57,7 @@ struct Picture {
   }
 };
 
-// All of a file, at full size, by libjpeg alone and as it is stored.
+// Decodes an entire file with libjpeg, at full size, without its orientation.
 Picture decode(const File& file);
 
 }  // namespace lockstep::image

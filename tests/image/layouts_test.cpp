@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 
-// Files in a directory of their own, which messages leave out.
+// Files in a temporary directory, which is removed from messages.
 class Layouts : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text = "x") {
@@ -38,7 +38,7 @@ class Layouts : public ::testing::Test {
     return text;
   }
 
-  // "name label", sample by sample.
+  // "name label" for each sample.
   std::vector<std::string> samples(const Store& store) const {
     std::vector<std::string> found;
     for (int64_t i = 0; i < store.size(); ++i) {
@@ -64,7 +64,7 @@ class Layouts : public ::testing::Test {
   os::TemporaryDirectory directory_;
 };
 
-// TinyImageNet as its archive has it, with two classes.
+// The layout of the TinyImageNet archive, with two classes.
 class TinyImagenet : public Layouts {
  protected:
   TinyImagenet() {
@@ -133,7 +133,7 @@ TEST_F(TinyImagenet, GivesTheBytesOfAFileAndReusesTheBuffer) {
 
 TEST_F(TinyImagenet, OfDrawnImagesIsMadeWhereItIsLookedFor) {
   EXPECT_EQ(drawn_refusal(),
-            "74 cannot find drawn images in DIR/tiny-imagenet-like\n"
+            "74 cannot find generated images in DIR/tiny-imagenet-like\n"
             "  looked in: DIR/tiny-imagenet-like  (no such directory)\n"
             "  try:       lockstep data make tiny-imagenet-like --data-dir DIR");
 }
@@ -148,55 +148,57 @@ TEST_F(TinyImagenet, ListsWhereItWasLookedFor) {
             "  looked in: DIR/tiny-imagenet-like  (no such directory)\n"
             "  looked in: DIR  (no train/)\n"
             "  try:       unpack tiny-imagenet-200.zip in DIR\n"
-            "  try:       lockstep data make tiny-imagenet-like --data-dir DIR, to train on drawn "
-            "images");
+            "  try:       lockstep data make tiny-imagenet-like --data-dir DIR, to train on "
+            "generated images");
 }
 
 TEST_F(TinyImagenet, NamesTheLineThatIsWrong) {
   annotate("val_0.JPEG\tn02\t0\nval_1.JPEG n01\n");
   EXPECT_EQ(tiny_refusal(),
-            "74 cannot read DIR/tiny-imagenet-200/val/val_annotations.txt: a line is FILE, CLASS "
-            "and a box, with tabs between them\n"
+            "74 cannot read DIR/tiny-imagenet-200/val/val_annotations.txt: expected lines of "
+            "FILE, CLASS and a box, separated by tabs\n"
             "  at line: 2\n"
             "  found:   val_1.JPEG n01");
 
   annotate("val_0.JPEG\tn02\n\nval_0.JPEG\tn01\n");
-  EXPECT_EQ(tiny_refusal(),
-            "74 cannot read DIR/tiny-imagenet-200/val/val_annotations.txt: val_0.JPEG comes twice\n"
-            "  at line: 3");
+  EXPECT_EQ(
+      tiny_refusal(),
+      "74 cannot read DIR/tiny-imagenet-200/val/val_annotations.txt: val_0.JPEG appears twice\n"
+      "  at line: 3");
 
   annotate("val_0.JPEG\tn02\nval_1.JPEG\tn03\n");
   EXPECT_EQ(tiny_refusal(),
-            "74 cannot use DIR/tiny-imagenet-200/val/images: val_1.JPEG is of n03, which is no "
-            "class here\n"
-            "  told by: DIR/tiny-imagenet-200/val/val_annotations.txt  (line 2)");
+            "74 cannot use DIR/tiny-imagenet-200/val/images: val_1.JPEG belongs to n03, which "
+            "is not a class of this set\n"
+            "  source: DIR/tiny-imagenet-200/val/val_annotations.txt  (line 2)");
 
   annotate("val_0.JPEG\tn02\nval_1.JPEG\tn01\nval_2.JPEG\tn01\n");
   EXPECT_EQ(tiny_refusal(),
             "74 cannot use DIR/tiny-imagenet-200/val/images: val_2.JPEG is missing\n"
-            "  told by: DIR/tiny-imagenet-200/val/val_annotations.txt  (line 3)");
+            "  source: DIR/tiny-imagenet-200/val/val_annotations.txt  (line 3)");
 
   annotate("val_0.JPEG\tn02\n");
   EXPECT_EQ(tiny_refusal(),
-            "74 cannot use DIR/tiny-imagenet-200/val/images: the class of val_1.JPEG is not told\n"
+            "74 cannot use DIR/tiny-imagenet-200/val/images: the class of val_1.JPEG is unknown\n"
             "  looked in: DIR/tiny-imagenet-200/val/val_annotations.txt");
 
   remove("tiny-imagenet-200/val/val_annotations.txt");
   EXPECT_EQ(tiny_refusal(),
-            "74 cannot use DIR/tiny-imagenet-200/val: nothing tells the classes of its images\n"
+            "74 cannot use DIR/tiny-imagenet-200/val: the classes of its images are unknown\n"
             "  looked for: DIR/tiny-imagenet-200/val/val_annotations.txt\n"
-            "  try:        the file from tiny-imagenet-200.zip, or the images in val/CLASS/");
+            "  try:        restore the file from tiny-imagenet-200.zip, or move the images to "
+            "val/CLASS/");
 
   write("tiny-imagenet-200/wnids.txt", "n02\nn01 goldfish\n");
   EXPECT_EQ(tiny_refusal(),
-            "74 cannot read DIR/tiny-imagenet-200/wnids.txt: a line is one class, such as "
-            "n01443537\n"
+            "74 cannot read DIR/tiny-imagenet-200/wnids.txt: expected one class per line, "
+            "such as n01443537\n"
             "  at line: 2\n"
             "  found:   n01 goldfish");
 
   write("tiny-imagenet-200/wnids.txt", "n02\nn01\n\nn02\n");
   EXPECT_EQ(tiny_refusal(),
-            "74 cannot read DIR/tiny-imagenet-200/wnids.txt: n02 comes twice\n"
+            "74 cannot read DIR/tiny-imagenet-200/wnids.txt: n02 appears twice\n"
             "  at line: 4");
 }
 
@@ -211,12 +213,13 @@ TEST_F(TinyImagenet, NamesTheClassThatIsWrong) {
             "  looked in: DIR/tiny-imagenet-200/train/n03/images  (for .JPEG, .jpeg and .jpg)");
 
   write("tiny-imagenet-200/wnids.txt", "n02\nn01\n");
-  EXPECT_EQ(tiny_refusal(),
-            "74 cannot use DIR/tiny-imagenet-200/train: its folder n03 is of no class\n"
-            "  classes: 2");
+  EXPECT_EQ(
+      tiny_refusal(),
+      "74 cannot use DIR/tiny-imagenet-200/train: its folder n03 does not belong to any class\n"
+      "  classes: 2");
 }
 
-// ImageNet's challenge with two classes, before anything tells the classes of its val/.
+// The layout of the ImageNet challenge with two classes, without labels for val/.
 class Imagenet : public Layouts {
  protected:
   void write_kaggle(const std::string& at) {
@@ -267,7 +270,7 @@ TEST_F(Imagenet, IsFoundWithAnnotations) {
   write(annotations + "2.xml", "<annotation/>");
   EXPECT_EQ(large_refusal(),
             "74 cannot read DIR/ILSVRC/Annotations/CLS-LOC/val/ILSVRC2012_val_00000002.xml: it has "
-            "no <name> of a class");
+            "no class in <name>");
 }
 
 TEST_F(Imagenet, SaysThatNumbersAloneTellNoClass) {
@@ -275,25 +278,25 @@ TEST_F(Imagenet, SaysThatNumbersAloneTellNoClass) {
   write("ILSVRC/ILSVRC2012_validation_ground_truth.txt", "490\n361\n");
 
   EXPECT_EQ(large_refusal(),
-            "74 cannot use DIR/ILSVRC/Data/CLS-LOC/val: nothing tells the classes of its images\n"
-            "  looked for: LOC_val_solution.csv  (beside or above the images)\n"
+            "74 cannot use DIR/ILSVRC/Data/CLS-LOC/val: the classes of its images are unknown\n"
+            "  looked for: LOC_val_solution.csv  (next to or above the images)\n"
             "  looked for: DIR/ILSVRC/Annotations/CLS-LOC/val\n"
-            "  of no use:  DIR/ILSVRC/ILSVRC2012_validation_ground_truth.txt  (its numbers mean "
-            "classes by meta.mat alone)\n"
-            "  try:        LOC_val_solution.csv from Kaggle, or the images in val/CLASS/");
+            "  unusable:   DIR/ILSVRC/ILSVRC2012_validation_ground_truth.txt  (its class "
+            "numbers require meta.mat)\n"
+            "  try:        add LOC_val_solution.csv from Kaggle, or move the images to val/CLASS/");
 }
 
 TEST_F(Imagenet, NamesTheLineThatIsWrong) {
   write_kaggle("ILSVRC");
   write("LOC_val_solution.csv", "ImageId,PredictionString\nILSVRC2012_val_00000002 n01\n");
   EXPECT_EQ(large_refusal(),
-            "74 cannot read DIR/LOC_val_solution.csv: a line is IMAGE,CLASS and boxes\n"
+            "74 cannot read DIR/LOC_val_solution.csv: expected lines of IMAGE,CLASS and boxes\n"
             "  at line: 2\n"
             "  found:   ILSVRC2012_val_00000002 n01");
 
   write("LOC_val_solution.csv", "ILSVRC2012_val_00000002,n01\nILSVRC2012_val_00000002,n01\n");
   EXPECT_EQ(large_refusal(),
-            "74 cannot read DIR/LOC_val_solution.csv: ILSVRC2012_val_00000002 comes twice\n"
+            "74 cannot read DIR/LOC_val_solution.csv: ILSVRC2012_val_00000002 appears twice\n"
             "  at line: 2");
 }
 
@@ -306,7 +309,7 @@ TEST_F(Imagenet, ListsWhereItWasLookedFor) {
             "  looked in: DIR/ILSVRC  (no Data/CLS-LOC/val/)\n"
             "  looked in: DIR/imagenet/ILSVRC  (no such directory)\n"
             "  looked in: DIR  (neither train/ nor Data/CLS-LOC/train/)\n"
-            "  try:       put ImageNet's train/ and val/ into DIR/imagenet");
+            "  try:       put train/ and val/ of ImageNet into DIR/imagenet");
 }
 
 TEST_F(Imagenet, SaysWhenTheArchivesOfClassesAreStillPacked) {
@@ -315,7 +318,7 @@ TEST_F(Imagenet, SaysWhenTheArchivesOfClassesAreStillPacked) {
 
   EXPECT_EQ(large_refusal(),
             "74 cannot use DIR/imagenet/train: it has no folders\n"
-            "  try: unpack the archives within ILSVRC2012_img_train.tar too, each into its own "
+            "  try: also unpack the archives in ILSVRC2012_img_train.tar, each into its own "
             "folder");
 }
 

@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Images in memory, of two classes in turn.
+// Images in memory, alternating between two classes.
 class Shelf : public Store {
  public:
   explicit Shelf(std::vector<File> files) : files_(std::move(files)) {}
@@ -154,17 +154,17 @@ TEST_F(Pack, IsRefusedWhenItIsCutAtAnyByte) {
   const std::string whole = write_small();
   for (size_t size = 16; size < whole.size(); ++size) {
     EXPECT_EQ(refusal(whole.substr(0, size)),
-              "74 cannot read bad.lspack: it ends too early, without the table of its images\n"
+              "74 cannot read bad.lspack: it ends too early: the table of images is missing\n"
               "  at byte: " +
                   std::to_string(size) +
                   "\n"
-                  "  try:     copy it again, or make it again: lockstep data pack");
+                  "  try:     copy it again, or recreate it with lockstep data pack");
   }
   for (const size_t size : {0, 5, 15}) {
     EXPECT_EQ(refusal(whole.substr(0, size)),
               "74 cannot read bad.lspack: it is not a pack of images\n"
               "  at byte: 0\n"
-              "  try:     lockstep data pack makes one");
+              "  try:     lockstep data pack, to create a pack");
   }
 }
 
@@ -179,13 +179,12 @@ TEST_F(Pack, IsRefusedWhenAnyByteOfItsTableIsAnother) {
 
   std::string damaged = whole;
   damaged[table + 3] = 'x';
-  EXPECT_THAT(
-      refusal(damaged),
-      HasSubstr("the table of its images is damaged\n  at byte:  " + std::to_string(table)));
+  EXPECT_THAT(refusal(damaged),
+              HasSubstr("its table of images is damaged\n  at byte:  " + std::to_string(table)));
   damaged = whole;
   damaged[8] = 2;
   EXPECT_EQ(refusal(damaged),
-            "74 cannot read bad.lspack: its version is not known here\n"
+            "74 cannot read bad.lspack: unsupported version\n"
             "  at byte:  8\n"
             "  found:    2\n"
             "  expected: 1");
@@ -230,7 +229,7 @@ TEST_F(Pack, IsRefusedBesideOneOfOtherClasses) {
   write_pack(Other(), "val", path("imagenet/val.lspack"), {});
 
   EXPECT_EQ(message_of([this] { find_imagenet(path("")); }),
-            "74 cannot use two packs: their classes differ\n"
+            "74 cannot use these packs: their classes differ\n"
             "  train: " +
                 path("imagenet/train.lspack").string() +
                 "  (2 classes)\n"
@@ -270,9 +269,7 @@ TEST_F(Pack, ShowsInACheckWhichImagesAreDamaged) {
     found.push_back(problem.name.substr(problem.name.find(':')) + " " + problem.reason);
   }
 
-  EXPECT_THAT(
-      found,
-      ElementsAre(":n01/1.JPEG is damaged: its CRC-32 is another", ":n00/2.JPEG ends early"));
+  EXPECT_THAT(found, ElementsAre(":n01/1.JPEG is damaged: wrong CRC-32", ":n00/2.JPEG ends early"));
 }
 
 TEST_F(Pack, ShowsInACheckWhichImagesHaveLessThanTheyPromise) {
@@ -287,7 +284,7 @@ TEST_F(Pack, ShowsInACheckWhichImagesHaveLessThanTheyPromise) {
   EXPECT_EQ(problems[1].reason, "ends early");
 }
 
-// Codes that no table has, amid the data: libjpeg goes on with wrong pixels.
+// Invalid codes within the data, after which libjpeg continues with wrong pixels.
 TEST_F(Pack, AndACheckNameDamageThatATrainingTolerates) {
   const File good = encode({.restarts = 1, .pixel = [](int x, int y, int c) {
                               return (x * 5 + y * 3 + c * 40) % 256;
@@ -307,7 +304,7 @@ TEST_F(Pack, AndACheckNameDamageThatATrainingTolerates) {
     const Shelf store({damaged});
     const auto problems = check(store, 1, [](int64_t, int64_t) {});
     if (problems.empty()) {
-      continue;  // behind the last code of a row
+      continue;  // after the last code of a row
     }
     ++tolerated;
     EXPECT_EQ(problems[0].reason, reason) << at;

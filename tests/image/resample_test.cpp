@@ -18,7 +18,7 @@ struct Case {
   Axis::Plan plan;
 };
 
-// The weights of Pillow's antialiased bilinear filter, in double.
+// The weights of the antialiased bilinear filter of Pillow, in double.
 double reference(const std::vector<uint8_t>& row, const Axis::Plan& plan, int output, int channel) {
   const double scale = (plan.end - plan.begin) / plan.outputs;
   const double reach = std::max(scale, 1.0);
@@ -39,12 +39,12 @@ std::vector<uint8_t> noise(int width) {
   Random random(1, 2);
   std::vector<uint8_t> row(static_cast<size_t>(width) * 4);
   for (uint8_t& value : row) {
-    value = static_cast<uint8_t>(random.below(2) * 255);  // as harsh as can be
+    value = static_cast<uint8_t>(random.below(2) * 255);  // maximum contrast
   }
   return row;
 }
 
-// Levels that whole weights may be off by: hundreds of them add up what each is off by.
+// Tolerance in levels: the rounding errors of hundreds of integer weights add up.
 double bound_of(const Axis::Plan& plan) {
   return (plan.end - plan.begin) / plan.outputs > 100 ? 2 : 1;
 }

@@ -42,13 +42,13 @@ std::string reason(const File& file, const Recipe& recipe = middle(32, 32), uint
   return "nothing was thrown";
 }
 
-// Soft waves, so that what JPEG loses is little.
+// Smooth waves, so that the loss of JPEG is small.
 int wave(int x, int y, int channel) {
   return static_cast<int>(128 + 60 * std::sin(x * 0.07 + channel) +
                           50 * std::cos(y * 0.05 - channel));
 }
 
-// Four quarters in the colours red, green, blue and white, as a person sees them.
+// Four quarters in red, green, blue and white, in the upright image.
 int quarter(int width, int height, int x, int y, int channel) {
   const int colour = (x >= width / 2 ? 1 : 0) + (y >= height / 2 ? 2 : 0);
   return colour == 3 || colour == channel ? 255 : 0;
@@ -67,7 +67,7 @@ std::string colours(const Picture& picture) {
   return found;
 }
 
-// The filter in double over a whole picture, as Pillow would resize a part of it.
+// The filter in double over an entire image, like resize() with a box in Pillow.
 double resized(const Picture& picture, const Crop& crop, int size, int x, int y, int channel) {
   const double x_scale = (crop.box.right - crop.box.left) / size;
   const double y_scale = (crop.box.bottom - crop.box.top) / size;
@@ -127,7 +127,7 @@ TEST(Maker, TakesTheRandomPartThatTheKeySays) {
   }
 }
 
-// libjpeg's smaller sizes leave out what is too fine for them, by another filter than the triangle.
+// At smaller sizes libjpeg removes fine detail with another filter than the triangle.
 TEST(Maker, GivesNearlyTheSameFromASmallerDecoding) {
   const File file = encode({.width = 640, .height = 512, .pixel = wave});
   for (const int size : {16, 32, 64, 128}) {
@@ -198,7 +198,7 @@ TEST(Maker, TurnsEveryOrientationUpright) {
     const File file = encode(jpeg);
 
     EXPECT_EQ(colours(make(middle(32, 32), file)), "rgbw");
-    // The part is chosen in the upright image, so all eight show the same.
+    // The crop is chosen in the upright image, so all eight are equal.
     Jpeg upright = {.width = 96, .height = 64, .horizontal = 1, .vertical = 1};
     upright.pixel = [](int x, int y, int c) {
       return quarter(96, 64, x, y, c);
@@ -227,7 +227,7 @@ TEST(Maker, MakesGreyInkAndProgressiveFilesRgb) {
   };
   EXPECT_THAT(make(middle(32, 32), encode(grey)).pixels, Each(77));
 
-  // Cyan and black at a half: red is gone by cyan, green and blue are halved by black.
+  // Full cyan and half black: cyan removes red, black halves green and blue.
   const auto ink = [](int c) {
     return c == 0 ? 255 : c == 3 ? 128 : 0;
   };
@@ -278,7 +278,7 @@ TEST(Maker, EnlargesASinglePixel) {
 TEST(Maker, SaysWhatIsNoJpeg) {
   EXPECT_EQ(reason({}), "is empty");
   EXPECT_EQ(reason(bytes_of("\x89PNG\r\n\x1a\n....")),
-            "is a PNG file, not a JPEG, as n02105855_2933.JPEG of ImageNet is (--corrupt skip "
+            "is a PNG file, not a JPEG, like n02105855_2933.JPEG of ImageNet (--corrupt skip "
             "trains without it)");
   EXPECT_EQ(reason(bytes_of("GIF89a....")), "is a GIF file, not a JPEG");
   EXPECT_EQ(reason(bytes_of("BM........")), "is a BMP file, not a JPEG");
@@ -304,7 +304,7 @@ TEST(Maker, SeesAFileThatEndsEarlyWhereverItIsCut) {
   }
 }
 
-// libjpeg would make up what is not there.
+// libjpeg would invent the missing pixels.
 TEST(Maker, ShowsNothingThatTheFileDoesNotHaveThoughItHasAnEnd) {
   for (const int restarts : {0, 1}) {
     const File whole = encode({.width = 160, .height = 160, .restarts = restarts, .pixel = wave});
@@ -321,7 +321,7 @@ TEST(Maker, ShowsNothingThatTheFileDoesNotHaveThoughItHasAnEnd) {
         }
       }
     }
-    EXPECT_GT(shown, 5);  // parts that lie before the cut
+    EXPECT_GT(shown, 5);  // crops before the truncation
   }
   const File progressive = encode({.is_progressive = true, .pixel = wave});
   EXPECT_EQ(reason(without_last(progressive, 20)), "ends early");
@@ -354,21 +354,21 @@ TEST(Maker, RefusesAHeaderThatPromisesTooMuch) {
   const File plain = encode({.pixel = wave});
 
   EXPECT_EQ(reason(with_size(plain, 50000, 40000)),
-            "claims 50000 x 40000 pixels, more than a thousand million");
+            "claims 50000 x 40000 pixels, more than 1,000,000,000");
   EXPECT_THAT(reason(with_size(plain, 65535, 10)), HasSubstr("Maximum supported image dimension"));
   EXPECT_THAT(reason(with_size(plain, 0, 10)), HasSubstr("Empty JPEG image"));
   EXPECT_THAT(reason(with_size(
                   encode({.is_progressive = true, .horizontal = 1, .vertical = 1}), 30000, 30000)),
-              StartsWith("is progressive and needs 5.0 GiB to be decoded, more than 512.0 MiB"));
+              StartsWith("is progressive and needs 5.0 GiB of memory, more than 512.0 MiB"));
 }
 
 TEST(Maker, RefusesARecipeWithoutSense) {
   EXPECT_EQ(message_of([] { Maker(middle(224, 200)); }),
-            "64 cannot make samples: the middle is larger than the image\n"
+            "64 cannot make samples: the crop is larger than the resized image\n"
             "  size:   224\n"
             "  resize: 200");
   EXPECT_EQ(message_of([] { Maker({.augments = true, .min_area = 0.5, .max_area = 0.1}); }),
-            "64 cannot make samples: no part of an image is as asked for\n"
+            "64 cannot make samples: invalid area or ratio of random crops\n"
             "  area:  0.5 to 0.1\n"
             "  ratio: 0.75 to 1.3333333333333333");
 }
@@ -390,7 +390,7 @@ TEST(Crop, IsOfTheAreaAndRatioAskedForAndMirroredHalfTheTime) {
     mirrored += crop.is_mirrored ? 1 : 0;
   }
   EXPECT_NEAR(mirrored, 1000, 100);
-  EXPECT_NEAR(area, 0.43, 0.03);  // large ones do not fit as often
+  EXPECT_NEAR(area, 0.43, 0.03);  // large crops do not fit as often
 }
 
 TEST(Crop, IsTheMiddleOfAnImageThatHasNoPartOfTheRatio) {
@@ -401,7 +401,7 @@ TEST(Crop, IsTheMiddleOfAnImageThatHasNoPartOfTheRatio) {
   EXPECT_EQ(crop.box.left, 486);
 }
 
-// Part of the format of a run: these never change.
+// These values must never change, because a resumed run must get the same samples.
 TEST(Crop, IsTheSameForAKeyOnEveryMachine) {
   const Crop crop = choose_random({}, 500, 375, 42);
 

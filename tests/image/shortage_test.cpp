@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens where there is too little: memory, threads.
+// Behaviour with too little memory or too few threads.
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ uint64_t address_space_bytes() {
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Sanitizers have reserved more than any limit, and die of one.
+// Sanitizers reserve a large address space and fail under a limit.
 bool can_be_limited() {
   return address_space_bytes() < uint64_t{1} << 40;
 }

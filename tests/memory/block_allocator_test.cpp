@@ -18,7 +18,7 @@ TEST(Blocks, AreGivenOutAgain) {
   ASSERT_NE(first, nullptr);
   std::memset(first, 1, 4 * kMiB);
   EXPECT_TRUE(blocks.give(first));
-  EXPECT_EQ(blocks.take(4 * kMiB - 5), first);  // the same in whole grains
+  EXPECT_EQ(blocks.take(4 * kMiB - 5), first);  // the same after rounding up
   EXPECT_TRUE(blocks.give(first));
   EXPECT_EQ(blocks.take(4 * kMiB - kMiB / 4), first);  // a little smaller
   EXPECT_NE(blocks.take(2 * kMiB), nullptr);
@@ -75,7 +75,7 @@ TEST(KeepBlocks, MakesLargeTensorsOfThem) {
   }
   const torch::Tensor again = torch::empty({1 << 20});
   EXPECT_EQ(again.data_ptr(), place);
-  // A resized one moves its values along.
+  // A resized tensor keeps its values.
   torch::Tensor grown = torch::arange(10);
   grown.resize_({1 << 20});
   EXPECT_EQ(grown[9].item<int64_t>(), 9);

@@ -42,7 +42,7 @@ TEST(Meter, CountsTheHighestScores) {
   EXPECT_NEAR(*meter.accuracy(), 2.0 / 3, 1e-12);
 }
 
-// The place of the target among the scores, the first of equals before the others.
+// The rank of the target among the scores; of equal scores, the first ranks higher.
 int64_t place_of(const std::vector<float>& scores, int64_t target) {
   int64_t before = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(scores.size()); ++i) {
@@ -53,7 +53,7 @@ int64_t place_of(const std::vector<float>& scores, int64_t target) {
   return before;
 }
 
-// Scores in few steps, as sixteen bits have: many are equal.
+// Coarsely quantized scores, as in 16-bit types: many are equal.
 TEST(Meter, CountsTopFiveExactlyAlsoAmongEqualScores) {
   torch::manual_seed(5);
   const torch::Tensor scores = torch::randint(0, 8, {40, 20}).to(torch::kFloat32);
@@ -154,9 +154,9 @@ TEST(EventWriter, WarnsOnceOfAFullDiskForAllWorkers) {
   };
 
   EXPECT_THAT(say(file, 0),
-              AllOf(HasSubstr("No space left on device"), HasSubstr("training goes on")));
+              AllOf(HasSubstr("No space left on device"), HasSubstr("training continues")));
   EXPECT_EQ(say(file, 1), "");
-  EXPECT_THAT(say(file / "below", 1), HasSubstr("training goes on without them"));
+  EXPECT_THAT(say(file / "below", 1), HasSubstr("training continues without them"));
 }
 
 TEST(EventWriter, AppendsOneLinePerEventThatReadsBack) {

@@ -61,7 +61,7 @@ TEST(EventStore, TellsHowTheGangAndItsRanksAreDoing) {
   EXPECT_NEAR(slow.own_seconds.value_or(0), 0.23, 1e-9);
   EXPECT_NEAR(slow.split.exchange.value_or(0), 0.02, 1e-9);
   EXPECT_TRUE(slow.is_straggler);
-  EXPECT_THAT(slow.why_straggler, HasSubstr("0.23 s, the others 0.16 s"));
+  EXPECT_THAT(slow.why_straggler, HasSubstr("0.23 s, median 0.16 s"));
   EXPECT_FALSE(now.ranks[0].is_straggler);
   ASSERT_THAT(now.nodes, SizeIs(2));
   EXPECT_THAT(now.nodes[0].received_per_second, Optional(1e6));
@@ -88,7 +88,7 @@ TEST(EventStore, KeepsASeriesOfEveryNumber) {
   EXPECT_EQ(all_of(store, "loss").back().step, 40);
   EXPECT_THAT(all_of(store, "node/0/gpu/1/utilisation"), Contains(Field(&Point::mean, 0.97)));
   EXPECT_THAT(all_of(store, "nothing"), IsEmpty());
-  // Agents know no steps: where rank 0 was then.
+  // Agents do not know steps: the step of rank 0 at that time is used.
   EXPECT_THAT(all_of(store, "node/0/cores"),
               ElementsAre(Field(&Point::step, 36), Field(&Point::step, 40)));
   EXPECT_THAT(all_of(store, "rank/3/memory_bytes").back().step, 40);
@@ -145,7 +145,7 @@ TEST(EventStore, ReadsWhatWasPutAsideBeforeAndDuringTheWatch) {
   store.poll();
   EXPECT_THAT(all_of(store, "loss"), SizeIs(2));
 
-  gang.step(0, 3);  // not read before it is put aside
+  gang.step(0, 3);  // rotated before it is read
   rotate();
   gang.step(0, 4);
   store.poll();
@@ -164,7 +164,7 @@ TEST(EventStore, SaysThatSomethingIsLostWhenAFileWasThrownAway) {
   EventStore store(gang.run());
   store.poll();
 
-  // Kept elsewhere, so that the new file is another one for sure.
+  // Keeps the old file under another name, so that the new file cannot reuse its inode.
   std::filesystem::rename(gang.events() / "rank-0.jsonl", gang.events() / "elsewhere");
   gang.step(0, 9);
   store.poll();

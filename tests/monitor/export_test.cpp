@@ -31,7 +31,7 @@ class Export : public ::testing::Test {
 
 TEST_F(Export, WritesCommaSeparatedValues) {
   expect_golden(export_csv(store_, {"evaluation/loss", "node/0/gpu/1/utilisation"}), "export.csv");
-  // Every series, every line of the same number of columns but for the quoted text.
+  // Every series; all lines have the same number of columns, except for the quoted text.
   const auto lines = split(export_csv(store_, choose_series(store_, {})), '\n');
   for (const std::string& line : lines) {
     EXPECT_TRUE(line.empty() || split(line, ',').size() >= 7) << line;
@@ -64,7 +64,7 @@ TEST_F(Export, ProposesASeriesForOneThatThereIsNot) {
     FAIL() << "nothing was refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Usage);
-    EXPECT_EQ(error.sentence(), "cannot find the series 'los'");
+    EXPECT_EQ(error.sentence(), "no series matches 'los'");
     EXPECT_THAT(error.what(), ::testing::HasSubstr("try:   loss"));
   }
 }

@@ -37,7 +37,7 @@ TEST_F(Server, ShowsNothingWithoutItsToken) {
     const auto answer = client_.Get(path);
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->status, 403);
-    EXPECT_THAT(answer->body, MatchesRegex("cannot show this run: [^\n]*\n"));
+    EXPECT_THAT(answer->body, MatchesRegex("access denied: [^\n]*\n"));
     EXPECT_FALSE(answer->has_header("Set-Cookie"));
   }
 }

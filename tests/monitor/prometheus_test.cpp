@@ -126,7 +126,7 @@ TEST_F(Prometheus, HasEveryMetricOnceForAllRuns) {
           "lockstep_loss{run=\"train-20240131-093000-beef\",job_id=\"4711\",strategy=\"ddp\"} "
           "0.05\n"
           "lockstep_loss{run=\"another\",job_id=\"4711\",strategy=\"ddp\"} 0.5\n#"));
-  // Twice the values, and none of them twice.
+  // Twice the number of values, without duplicates.
   const auto values_of = [](const std::string& text) {
     std::multiset<std::string> values;
     for (const std::string& line : split(text, '\n')) {
@@ -147,8 +147,8 @@ TEST_F(Prometheus, LeavesDcgmsNamesOutIfAsked) {
   EXPECT_TRUE(text_.starts_with(own));
 }
 
-// Of DCGM's own names and labels it says that they are not Prometheus' style, and it is right: we
-// keep them, as those who have dashboards for them want them. Of ours it has nothing to say.
+// promtool reports that DCGM's names and labels do not follow the Prometheus conventions. lockstep
+// keeps them for existing dashboards. It has no complaints about the lockstep_ metrics.
 TEST_F(Prometheus, PassesPromtool) {
   if (!os::find_program("promtool", os::environment())) {
     GTEST_SKIP() << "promtool is not here (apt-get install prometheus)";
@@ -177,7 +177,7 @@ TEST_F(Prometheus, EscapesWhatLabelsMustNotHave) {
   EXPECT_THAT(prometheus_text(runs, 0), HasSubstr(R"(run="a\"b\\c\nd")"));
 }
 
-// Every metric that the dashboard asks for is one that we write.
+// lockstep writes every metric that the Grafana dashboard uses.
 TEST_F(Prometheus, FeedsTheDashboardOfGrafana) {
   const auto dashboard = nlohmann::json::parse(
       read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "share/grafana/lockstep.json"));

@@ -69,7 +69,7 @@ TEST_F(Screen, FitsIntoASmallTerminal) {
 
 TEST_F(Screen, SaysThatNobodyHasToldYet) {
   snapshot_ = {};
-  EXPECT_THAT(show({}, {.columns = 80, .rows = 0}), HasSubstr("no rank has told of itself yet"));
+  EXPECT_THAT(show({}, {.columns = 80, .rows = 0}), HasSubstr("no rank has reported yet"));
 }
 
 TEST_F(Screen, ScrollsToTheLastRowAndNotBeyond) {
@@ -96,12 +96,12 @@ TEST_F(Screen, ShowsOnlyWhatTheFilterLetsThrough) {
   press(state, "escape");
   EXPECT_THAT(state.filter, IsEmpty());
   EXPECT_THAT(show({.filter = "zzz"}, {.columns = 80, .rows = 0}),
-              HasSubstr("no rank fits the filter"));
+              HasSubstr("no rank matches the filter"));
 }
 
 TEST_F(Screen, SortsByWhatMatters) {
   EXPECT_THAT(order(Sort::Rank), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(order(Sort::Gpu), ElementsAre(0, 1, 2, 3));     // the idlest first
+  EXPECT_THAT(order(Sort::Gpu), ElementsAre(0, 1, 2, 3));     // the most idle first
   EXPECT_THAT(order(Sort::Cpu), ElementsAre(1, 3, 0, 2));     // the busiest first
   EXPECT_THAT(order(Sort::Memory), ElementsAre(1, 3, 0, 2));  // the largest first
   EXPECT_THAT(order(Sort::Late), ElementsAre(2, 0, 1, 3));

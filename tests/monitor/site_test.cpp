@@ -121,7 +121,7 @@ TEST_F(SiteOfRuns, HasMarksAndMetrics) {
   EXPECT_THAT(metrics.body, HasSubstr("lockstep_"));
 }
 
-// As its events are all that there is of it, so is what it is called.
+// The run has only events: no plan.json and no state.json.
 TEST_F(SiteOfRuns, ShowsARunThatLockstepHasNotStarted) {
   std::filesystem::remove(run_.state());
   std::filesystem::remove(run_.plan());
@@ -158,7 +158,7 @@ TEST_F(SiteOfRuns, HasTheMetricsOfAllRuns) {
   EXPECT_THAT(site.answer("/metrics", {{"only", "lockstep"}}).body, HasSubstr("lockstep_loss{"));
   const Answer refused = site.answer("/metrics", {{"only", "dcgm"}});
   EXPECT_EQ(refused.status, 400);
-  EXPECT_EQ(refused.body, "cannot understand only 'dcgm': lockstep is expected\n");
+  EXPECT_EQ(refused.body, "invalid only 'dcgm': must be lockstep\n");
 }
 
 TEST_F(SiteOfRuns, HoldsThePageItself) {
@@ -196,7 +196,7 @@ TEST_F(SiteOfRuns, RefusesInOneSentence) {
     SCOPED_TRACE(row.path);
     const Answer answer = site()->answer(row.path, row.parameters);
     EXPECT_EQ(answer.status, row.status);
-    EXPECT_THAT(answer.body, MatchesRegex("cannot [^\n]*\n"));
+    EXPECT_THAT(answer.body, MatchesRegex("[^\n]+\n"));
   }
 }
 

@@ -49,7 +49,7 @@ TEST(Stragglers, AreBehindByMoreThanReportsAreApart) {
   ranks[0].step = 98;
   ranks[1].step = 97;
   EXPECT_THAT(stragglers_of(ranks), ElementsAre(1));
-  ranks[1].step = -1;  // has told of no step yet
+  ranks[1].step = -1;  // has not reported a step yet
   EXPECT_THAT(stragglers_of(ranks), IsEmpty());
   ranks[1].step = 50;
   ranks[1].has_ended = true;

@@ -48,7 +48,7 @@ class Tensorboard : public ::testing::Test {
 
   std::filesystem::path directory() const { return gang_.run().tensorboard(); }
 
-  // What `gang_` has told, read by a store of its own in one go.
+  // The events of `gang_`, read at once by a separate store.
   void write_once() const {
     EventStore store(gang_.run(), {.keeps_news = [](std::string_view) {
                        return true;
@@ -97,7 +97,7 @@ TEST_F(Tensorboard, HasEverySeriesWithTimeAndStep) {
   EXPECT_FLOAT_EQ(loss[39].value, 0.05F);
   EXPECT_FLOAT_EQ(events_of("evaluation/accuracy").at(0).value, 0.98F);
   EXPECT_THAT(steps_of("rank/2/own_seconds"), SizeIs(39));
-  // Who does not know the step has that at which rank 0 was then.
+  // A series without steps gets the step of rank 0 at that time.
   EXPECT_THAT(steps_of("node/0/gpu/1/utilisation"), ElementsAre(36, 40));
   EXPECT_FLOAT_EQ(events_of("node/0/gpu/1/utilisation").at(0).value, 0.97F);
   EXPECT_THAT(steps_of("output/perplexity"), ElementsAre(40));
@@ -128,7 +128,7 @@ TEST_F(Tensorboard, HasEveryValueOnceHoweverOftenItIsWritten) {
     if (step % 7 == 0) {
       store.poll();
       file.add(store.take_news());
-      EXPECT_EQ(steps_of("loss"), expected);  // at once, and not only at the end
+      EXPECT_EQ(steps_of("loss"), expected);  // immediately, not only at the end
       file.add(store.take_news());
     }
   }
@@ -154,7 +154,7 @@ TEST_F(Tensorboard, ForgetsWhatIsDoneAgainAfterARestart) {
   gang_.start(0, MadeUpGang::kStart + 13);
   store.poll();
   file.add(store.take_news());
-  EXPECT_THAT(events_of("marks/restart"), SizeIs(0));  // of which step, nobody knows yet
+  EXPECT_THAT(events_of("marks/restart"), SizeIs(0));  // its step is not known yet
 
   for (int64_t step = 5; step <= 6; ++step) {
     gang_.append({.kind = "step",
@@ -252,7 +252,7 @@ TEST_F(Tensorboard, ReplacesItsOwnFilesAndNoOthers) {
   EXPECT_TRUE(std::filesystem::exists(other));
   EXPECT_EQ(find_event_file(directory()), first);
   EXPECT_THAT(steps_of("loss"), ElementsAre(1));
-  EXPECT_TRUE(events().at(1).is_restart);  // for who has read the other one
+  EXPECT_TRUE(events().at(1).is_restart);  // for a TensorBoard that has read the earlier file
   EXPECT_EQ(events().at(1).step, 0);
 }
 
@@ -263,7 +263,7 @@ TEST_F(Tensorboard, RefusesADirectoryToWhichAnotherWrites) {
     FAIL() << "two write to one directory";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Unavailable);
-    EXPECT_THAT(error.sentence(), HasSubstr("another lockstep does"));
+    EXPECT_THAT(error.sentence(), HasSubstr("another lockstep process is writing there"));
   }
   EXPECT_FALSE(find_event_file(directory()).empty());
 }

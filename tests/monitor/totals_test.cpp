@@ -28,7 +28,7 @@ contract::NodeSample sample_at(double time, double utilisation, double joules) {
 
 TEST(HostTally, WeighsEachSampleByItsTime) {
   HostTally tally;
-  tally.add(sample_at(100, 0.9, 0));  // stands for no time
+  tally.add(sample_at(100, 0.9, 0));  // the first sample covers no time
   tally.add(sample_at(101, 0.2, 100));
   tally.add(sample_at(104, 0.6, 500));
 
@@ -113,7 +113,7 @@ TEST(HostTally, CountsTrafficAndErrorsSinceTheFirstSample) {
   };
   add(1, 1000, 5);
   add(2, 1700, 5);
-  add(3, 100, 7);  // the counter began anew
+  add(3, 100, 7);  // the counter was reset
 
   const HostTotals& host = tally.hosts()[0];
   EXPECT_EQ(host.interfaces.at("ib0").received_bytes, 700);

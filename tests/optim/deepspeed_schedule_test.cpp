@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-// The tables were made by a Python script that follows the formulas of DeepSpeed's classes with
-// last_batch_iteration = step - 1; it shares no code with this.
+// The tables were computed by a Python script with the formulas of the classes of DeepSpeed and
+// last_batch_iteration = step - 1. It shares no code with lockstep.
 using Table = std::vector<std::pair<int64_t, double>>;
 
 void expect_rates(const Schedule& schedule, const Table& table) {
@@ -90,12 +90,12 @@ TEST(WarmupCosineLr, IsAFactorOfTheBaseRate) {
 }
 
 TEST(WarmupCosineLr, RefusesToFallInNoStep) {
-  EXPECT_THAT([] { warmup_cosine_lr({.total_steps = 10, .warmup_steps = 10}); },
-              ::testing::ThrowsMessage<Error>(
-                  "cannot make a WarmupCosineLR schedule without steps to fall in\n"
-                  "  total_num_steps:  10\n"
-                  "  warmup_num_steps: 10\n"
-                  "  try:              \"total_num_steps\" above 10"));
+  EXPECT_THAT(
+      [] { warmup_cosine_lr({.total_steps = 10, .warmup_steps = 10}); },
+      ::testing::ThrowsMessage<Error>("WarmupCosineLR needs more total steps than warm-up steps\n"
+                                      "  total_num_steps:  10\n"
+                                      "  warmup_num_steps: 10\n"
+                                      "  try:              \"total_num_steps\" above 10"));
 }
 
 TEST(OneCycle, GoesUpAndDownAndDecays) {

@@ -10,7 +10,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kCount = 5003;  // no multiple of a vector or a block
+constexpr int64_t kCount = 5003;  // not a multiple of a vector or a block
 constexpr int kSteps = 100;
 
 FlatAdamOptions some_options(bool decoupled) {
@@ -54,7 +54,7 @@ torch::Tensor train_flat(bool decoupled) {
   return mine.parameter;
 }
 
-// The same by libtorch.
+// The same step with libtorch.
 template <typename Optimizer, typename Options>
 torch::Tensor train_torch(torch::ScalarType type) {
   torch::Tensor parameter = start().to(type).requires_grad_();
@@ -80,7 +80,7 @@ void expect_like(bool decoupled) {
   const torch::Tensor theirs = train_torch<Optimizer, Options>(torch::kFloat32);
   const torch::Tensor exact = train_torch<Optimizer, Options>(torch::kFloat64);
   EXPECT_LT(drift(mine, theirs), 1e-6);
-  // A hundred roundings of a float: as far from the exact result as libtorch's own.
+  // About a hundred roundings of a float: as far from the exact result as libtorch is.
   EXPECT_LT(drift(mine, exact), 1.5 * drift(theirs, exact));
   EXPECT_LT(drift(mine, exact), 3e-6);
 }
@@ -155,7 +155,7 @@ void expect_sixteen_bits(torch::ScalarType type) {
     buffers.bf16_copy = copy.data_ptr<T>();
   }
   flat_adam(buffers, 1, some_options(true), 4);
-  // A power of two is taken out again exactly.
+  // Division by a power of two is exact.
   const torch::Tensor as_float = gradient.to(torch::kFloat32) / 4;
   flat_adam(wide.buffers(as_float), 1, some_options(true));
   EXPECT_TRUE(narrow.parameter.equal(wide.parameter));
@@ -210,7 +210,7 @@ TEST(VectorAdam, KeepsLibtorchsStateAndGoesItsWayWhereItMust) {
   for (int step = 0; step < 5; ++step) {
     torch::Tensor gradient = torch::randn({4, 5});
     if (step == 3) {
-      gradient = torch::randn({5, 4}).t();  // other strides than the parameter's
+      gradient = torch::randn({5, 4}).t();  // strides that differ from those of the parameter
     }
     mine.mutable_grad() = gradient;
     theirs.mutable_grad() = gradient.clone();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Optimizers of one kernel against libtorch's, on a GPU.
+// Compares the fused optimizers with those of libtorch, on a GPU.
 #include "optim/fused.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +28,7 @@ class FusedOptimizers : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Sizes that end anywhere, one whose gradient comes later, one that never has any.
+// Odd sizes, one parameter whose gradient starts later, and one that never has a gradient.
 std::vector<torch::Tensor> some_parameters() {
   std::vector<torch::Tensor> parameters;
   for (const int64_t count : {1L, 7L, 1024L, 100'003L, 65'536L, 12L}) {
@@ -115,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"sgd_nesterov", {.name = "sgd", .lr = 0.01, .nesterov = true}, 5}),
     [](const auto& each) { return each.param.name; });
 
-// On the CPU it is libtorch's step.
+// On the CPU, libtorch makes the step.
 TEST_F(FusedOptimizers, TakeTheWeightDecayOfEachGroup) {
   for (const std::string name : {"sgd", "adam", "adamw"}) {
     torch::nn::Linear here(33, 65);

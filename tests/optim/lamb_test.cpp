@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// LAMB element by element in double, written from its formulas.
+// LAMB element by element in float64, written from its formulas.
 struct Reference {
   std::vector<double> p, m, v;
   int step = 0;

@@ -42,9 +42,9 @@ TEST(MakeOptimizer, MovesASharedTensorOncePerStep) {
 
 TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { make_optimizer({}, {.name = "adm"}); },
-              ThrowsMessage<Error>("cannot use optimizer 'adm'\n"
+              ThrowsMessage<Error>("unknown optimizer 'adm'\n"
                                    "  asked:     --optimizer adm  (command line)\n"
-                                   "  there are: sgd, adam, adamw, lamb, adagrad\n"
+                                   "  available: sgd, adam, adamw, lamb, adagrad\n"
                                    "  try:       --optimizer adam"));
 }
 
@@ -54,7 +54,7 @@ struct Normed : torch::nn::Module {
   torch::nn::Linear linear = register_module("linear", torch::nn::Linear(4, 2));
 };
 
-// Without gradients other than zero, weight decay alone moves a parameter.
+// With zero gradients, only weight decay changes a parameter.
 TEST(MakeOptimizer, LeavesNormsAndBiasesWithoutWeightDecay) {
   for (const std::string name : {"sgd", "adam", "adamw", "lamb", "adagrad"}) {
     for (const bool vectorised : {false, true}) {
@@ -118,9 +118,9 @@ TEST(LrScaling, FollowsTheNumberOfWorkersOnlyWhenAsked) {
   EXPECT_DOUBLE_EQ(lr_factor(parse_lr_scaling("linear"), 4), 4);
   EXPECT_DOUBLE_EQ(lr_factor(parse_lr_scaling("sqrt"), 4), 2);
   EXPECT_THAT([] { parse_lr_scaling("liner"); },
-              ThrowsMessage<Error>("cannot use learning-rate scaling 'liner'\n"
+              ThrowsMessage<Error>("unknown learning-rate scaling 'liner'\n"
                                    "  asked:     --scale-lr liner  (command line)\n"
-                                   "  there are: none, linear, sqrt\n"
+                                   "  available: none, linear, sqrt\n"
                                    "  try:       --scale-lr linear"));
 }
 

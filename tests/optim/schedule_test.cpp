@@ -54,9 +54,9 @@ TEST(Schedule, IsComposedOfAnyTwo) {
 
 TEST(Schedule, RefusesToBeEmpty) {
   EXPECT_THAT([] { Schedule::cosine(0); },
-              ThrowsMessage<Error>(HasSubstr("cannot make a cosine schedule of 0 steps")));
+              ThrowsMessage<Error>(HasSubstr("a cosine schedule cannot have 0 steps")));
   EXPECT_THAT([] { Schedule::constant().warmed_up(-1); },
-              ThrowsMessage<Error>(HasSubstr("cannot make a warm-up schedule of -1 steps")));
+              ThrowsMessage<Error>(HasSubstr("a warm-up schedule cannot have -1 steps")));
 }
 
 }  // namespace

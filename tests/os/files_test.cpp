@@ -78,7 +78,7 @@ TEST_F(Files, NameThePathAndTheReasonWhenTheyFail) {
                                       at("yes").string() + ": No such file or directory")));
 }
 
-// A limit on file sizes stands for a full disk: write(2) gives a short count, then an error.
+// A file size limit simulates a full disk: write(2) returns a short count, then an error.
 TEST_F(Files, KeepTheOldBytesWhenTheNewOnesDoNotFit) {
   atomic_write(at("file"), "old");
   const pid_t child = ::fork();

@@ -62,7 +62,7 @@ TEST(ReceiveSome, TellsAnEnd) {
   ASSERT_TRUE(becomes_ready(mine.socket.number(), true));
   ASSERT_TRUE(send_at_once(mine.socket, kBytes));
   ASSERT_TRUE(becomes_ready(listener.socket.number(), false));
-  find_connection(listener.socket);  // and closes it at once
+  find_connection(listener.socket);  // closes it immediately
   ASSERT_TRUE(becomes_ready(mine.socket.number(), false));
 
   std::array<uint8_t, 8> room{};

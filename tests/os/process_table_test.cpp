@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::Gt;
 
-// What the kernel writes of a process with an awkward name.
+// /proc/PID/stat of a process with spaces and parentheses in its name.
 class MadeUpProc {
  public:
   MadeUpProc() {

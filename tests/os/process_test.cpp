@@ -142,7 +142,7 @@ TEST(RunCommand, LooksForTheProgramInThePathThatItGives) {
       ThrowsMessage<Error>(HasSubstr("looked in: /nowhere  (PATH)")));
 }
 
-// Neither what it has started nor a closed output keeps it alive.
+// Neither its children nor a closed output keeps it alive.
 TEST(RunCommand, KillsTheWholeProgramAtItsTimeLimit) {
   for (const std::string line :
        {"echo a; sleep 100 & sleep 100", "echo a; exec >&- 2>&-; sleep 100"}) {
@@ -189,7 +189,7 @@ TEST(FindProgram, LooksInPathForNamesWithoutASlash) {
   EXPECT_EQ(find_program("/bin", {}), std::nullopt);
 }
 
-// A subreaper has the grandchildren of a test as its own, so this happens in a process of its own.
+// A subreaper adopts the grandchildren of a test, so this test uses a separate process.
 int count_killed_orphans() {
   become_subreaper();
   Child child = start(shell("sleep 61 & setsid sleep 62 & (sleep 63 & sleep 64) & exit 0"));

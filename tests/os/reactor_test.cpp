@@ -86,8 +86,8 @@ TEST_F(ReactorOnPipes, LetsAHandlerForgetAndReplaceItself) {
   EXPECT_EQ(calls, 11);
 }
 
-// Both are ready in the same turn; whichever is called first closes the other's descriptor, and the
-// number comes back as another one's.
+// Both are ready at the same time. The handler that is called first closes the descriptor of the
+// other, and its number is reused for a new descriptor.
 TEST_F(ReactorOnPipes, CallsNobodyForADescriptorThatIsAnothersNow) {
   Pipe other = make_pipe();
   Pipe fresh;

@@ -51,7 +51,7 @@ TEST(SignalFd, LeavesIgnoredWhatTheProcessWasStartedToIgnore) {
   EXPECT_THAT(afterwards.find_pending(), Optional(SIGHUP));
 }
 
-// Without OlderThreads the signal ends this process.
+// Without OlderThreads, the signal would end this process.
 TEST(OlderThreads, HandOnWhatTheyAreGiven) {
   std::jthread older([](const std::stop_token& stop) {
     std::mutex mutex;

@@ -61,7 +61,7 @@ TEST(ReservePort, GivesAFreePortThatTheKernelDoesNotServeFrom) {
   EXPECT_LE(port.number(), 65535);
 }
 
-// A run of its own: holds ports until nobody has `until_end` open for writing any more.
+// Simulates another run: holds ports until no process has `until_end` open for writing.
 pid_t start_holder(int count, const Pipe& numbers, Pipe& until_end) {
   const pid_t child = ::fork();
   if (child != 0) {
@@ -80,7 +80,7 @@ pid_t start_holder(int count, const Pipe& numbers, Pipe& until_end) {
   ::_exit(::read(until_end.out.number(), &end, 1) == 0 ? 0 : 1);
 }
 
-// Without claims about 39 of them would coincide.
+// Without claims, about 39 of them would be equal.
 TEST(ReservePort, GivesNoPortTwiceToTwentyRunsAtOnce) {
   constexpr int kRuns = 20;
   constexpr int kPortsEach = 50;

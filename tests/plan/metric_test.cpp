@@ -37,11 +37,11 @@ TEST(ReadMetrics, RefusesWhatCannotBe) {
   EXPECT_THAT([] { read({"loss"}); },
               ThrowsMessage<Error>(HasSubstr("cannot understand --metric 'loss'")));
   EXPECT_THAT([] { read({"loss="}); }, ThrowsMessage<Error>(HasSubstr("NAME=REGEX")));
-  EXPECT_THAT([] { read({"=x(1)"}); }, ThrowsMessage<Error>(HasSubstr("cannot call a metric ''")));
+  EXPECT_THAT([] { read({"=x(1)"}); }, ThrowsMessage<Error>(HasSubstr("invalid metric name ''")));
   EXPECT_THAT([] { read({"my loss=(1)"}); },
-              ThrowsMessage<Error>(HasSubstr("cannot call a metric 'my loss'")));
+              ThrowsMessage<Error>(HasSubstr("invalid metric name 'my loss'")));
   EXPECT_THAT([] { read({"loss=(1"}); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand the regular expression '(1'"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("invalid regular expression '(1'"),
                                          HasSubstr("missing closing parenthesis"),
                                          HasSubstr("--metric loss=(1  (command line)"))));
   EXPECT_THAT([] { read({"loss=loss: [0-9]+"}); },
@@ -50,7 +50,7 @@ TEST(ReadMetrics, RefusesWhatCannotBe) {
       [] {
         read({"loss=(1)", "loss=(2)"});
       },
-      ThrowsMessage<Error>(HasSubstr("cannot find 'loss' in two ways")));
+      ThrowsMessage<Error>(HasSubstr("duplicate metric 'loss'")));
 }
 
 TEST(ReadMetrics, LeavesWithTheCodeOfUsage) {

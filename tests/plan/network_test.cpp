@@ -56,7 +56,7 @@ std::vector<std::string> found(const std::vector<NetworkOffer>& offers,
   return names_of(find_networks(offers, allowed));
 }
 
-// Tries of all pairs over all networks, of which those over `broken` fail.
+// Trials of all pairs over all networks; those over `broken` fail.
 std::vector<Trial> try_all(int nodes, int networks, const std::vector<int>& broken = {}) {
   std::vector<Trial> trials;
   for (int network = 0; network < networks; ++network) {
@@ -94,7 +94,7 @@ TEST(FindNetworks, SharesASubnetWhateverItsInterfacesAreCalled) {
 
 TEST(FindNetworks, FallsBackToTheInterfaceWherePrefixesDiffer) {
   EXPECT_THAT(found(offer({{v4("ib0", "10.1.0.1")}, {v4("ib0", "10.2.0.1")}})), ElementsAre("ib0"));
-  // Some clouds give every machine a network of its own.
+  // Some clouds give every machine its own network.
   EXPECT_THAT(found(offer({{v4("ens4", "10.0.0.2", 32)}, {v4("ens4", "10.0.0.3", 32)}})),
               ElementsAre("ens4"));
   EXPECT_THAT(found(offer({{v6("eth0", "fd00:1::1")}, {v6("eth0", "fd00:2::1")}})),
@@ -304,7 +304,7 @@ TEST(ChooseNetwork, SaysWhatIsSpecial) {
             "10.0.0.0/24 (eth0, eno1): the only network of all 2 nodes");
   auto machine = offer({{loopback()}, {loopback()}});
   machine[1].machine = machine[0].machine;
-  EXPECT_EQ(choose(machine).reason, "127.0.0.0/8 (lo): all 2 nodes are one machine");
+  EXPECT_EQ(choose(machine).reason, "127.0.0.0/8 (lo): all 2 nodes are on one machine");
 }
 
 TEST(ChooseNetwork, TakesNoneWhereNoneConnectsAll) {
@@ -315,7 +315,7 @@ TEST(ChooseNetwork, TakesNoneWhereNoneConnectsAll) {
 
   const auto two = offer({{v4("eth0", "10.0.0.1")}, {v4("eth0", "10.0.0.2")}});
   EXPECT_EQ(choose(two, {0}).reason, "the only network of the 2 nodes does not connect them");
-  EXPECT_EQ(choose(offer({{}, {}})).reason, "the 2 nodes have no network in common");
+  EXPECT_EQ(choose(offer({{}, {}})).reason, "the 2 nodes have no common network");
 }
 
 TEST(ChooseNetwork, TakesMillisecondsForAThousandNodes) {

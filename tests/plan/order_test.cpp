@@ -49,7 +49,7 @@ class OrdersOfTwoNodes : public ::testing::Test {
                        .ports = {30000}}};
   }
 
-  // Of all workers, by their ranks.
+  // Of all workers, in rank order.
   std::vector<os::Environment> environments(const os::Environment& agents_own = {}) const {
     const OrderMaker maker(plan, assembly);
     std::vector<os::Environment> all;
@@ -171,7 +171,7 @@ TEST_F(OrdersOfTwoNodes, InheritNothingOfAnOuterPlaceAndNoKeys) {
   }
 }
 
-// A task becomes the worker in its own place, and MPI_Init must find its server.
+// A task becomes the worker itself, so MPI_Init must find its server.
 TEST_F(OrdersOfTwoNodes, LeaveATaskWhatMpiNeeds) {
   plan.way.value = Way::Task;
   const NodeOrder order = OrderMaker(plan, assembly).order_of(0);

@@ -125,7 +125,7 @@ TEST(MakePlan, LeavesTheCoresOfOtherNodesToTheirAgents) {
 
 TEST(MakePlan, RefusesToRunNothing) {
   EXPECT_THAT([] { make_plan(ask({}), quiet_machine()); },
-              ThrowsMessage<Error>(HasSubstr("cannot run: there is no program")));
+              ThrowsMessage<Error>(HasSubstr("no program given")));
 }
 
 TEST(MakePlan, TakesVariablesButNotThoseThatTellAPlace) {
@@ -147,11 +147,11 @@ TEST(MakePlan, TakesVariablesButNotThoseThatTellAPlace) {
   }
   request.env = {by_flag("RANK=3")};
   EXPECT_THAT([&] { make_plan(request, here); },
-              ThrowsMessage<Error>(HasSubstr("cannot set RANK: it tells a worker its place")));
+              ThrowsMessage<Error>(HasSubstr("cannot set RANK: the launcher sets it")));
   request.env = {};
   request.pass = {by_flag("ABSENT")};
   EXPECT_THAT([&] { make_plan(request, here); },
-              ThrowsMessage<Error>(HasSubstr("cannot pass ABSENT: it is not set here")));
+              ThrowsMessage<Error>(HasSubstr("cannot pass ABSENT: it is not set")));
 }
 
 TEST(MakePlan, NamesTheVariableThatSaidIt) {
@@ -217,45 +217,45 @@ TEST(MakePlan, QuotesWhatItCannotUnderstand) {
       {&Request::nproc_per_node, "0", "cannot understand --nproc-per-node '0'"},
       {&Request::nproc_per_node, "two", "cannot understand --nproc-per-node 'two'"},
       {&Request::nproc_per_node, "-1", "a number from 1 to 4096, cpu, gpu or auto"},
-      {&Request::nproc_per_node, "gpu", "cannot start one worker per GPU: there is none here"},
+      {&Request::nproc_per_node, "gpu", "cannot start one worker per GPU: this node has no GPU"},
       {&Request::nnodes, "0", "cannot understand --nnodes '0'"},
       {&Request::nnodes, "2:1", "a number of nodes, or MIN:MAX"},
       {&Request::nnodes, "1:2:3", "cannot understand --nnodes '1:2:3'"},
       {&Request::np, "x", "cannot understand -np 'x'"},
       {&Request::node_rank, "-1", "cannot understand --node-rank '-1'"},
-      {&Request::node_rank, "1", "cannot be node 1 of 1"},
+      {&Request::node_rank, "1", "--node-rank 1 is out of range for 1 node"},
       {&Request::master_port, "0", "cannot understand --master-port '0'"},
       {&Request::master_port, "65536", "a number from 1 to 65535"},
       {&Request::master_addr, "not a host", "cannot understand --master-addr 'not a host'"},
-      {&Request::local_addr, "a,b", "the name or the address of a machine"},
+      {&Request::local_addr, "a,b", "a host name or an address"},
       {&Request::ssh_port, "ssh", "cannot understand --ssh-port 'ssh'"},
       {&Request::grace, "-1", "cannot understand --grace '-1'"},
       {&Request::grace, "soon", "seconds from 0 to 604800"},
       {&Request::grace, "nan", "cannot understand --grace 'nan'"},
       {&Request::timeout, "1:30", "cannot understand --timeout '1:30'"},
-      {&Request::timeout, "0", "seconds, or HH:MM:SS"},
+      {&Request::timeout, "0", "seconds or HH:MM:SS"},
       {&Request::start_timeout, "0", "seconds from 1 to 604800"},
       {&Request::monitor_interval, "often", "cannot understand --monitor-interval 'often'"},
       {&Request::max_restarts, "-1", "cannot understand --max-restarts '-1'"},
       {&Request::bind, "socket", "core, gpu or none"},
-      {&Request::bind, "gpu", "cannot give each worker its GPU: there is none here"},
+      {&Request::bind, "gpu", "cannot bind workers to GPUs: this node has no GPU"},
       {&Request::redirects, "4", "cannot understand --redirects '4'"},
       {&Request::redirects, "0:", "cannot understand --redirects '0:'"},
       {&Request::tee, "0:1,x", "0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:N,..."},
       {&Request::tee, "", "cannot understand --tee ''"},
       {&Request::local_ranks_filter, "0,a", "cannot understand --local-ranks-filter '0,a'"},
       {&Request::run_dir, "", "cannot understand --run-dir ''"},
-      {&Request::network_interfaces, "eth0,,ib0", "names with commas between them"},
+      {&Request::network_interfaces, "eth0,,ib0", "names, separated by commas"},
       {&Request::rdzv_backend, "zeus", "c10d or static"},
-      {&Request::rdzv_backend, "etcd-v2", "cannot meet through etcd-v2"},
+      {&Request::rdzv_backend, "etcd-v2", "rendezvous backend etcd-v2 is not supported"},
       {&Request::rdzv_endpoint, "n1:x", "cannot understand --rdzv-endpoint 'n1:x'"},
       {&Request::rdzv_conf, "timeout", "KEY=VALUE"},
       {&Request::rdzv_conf, "join_timeot=3", "--rdzv-conf join_timeout=3"},
-      {&Request::rdzv_conf, "protocol=https", "cannot understand 'protocol' in --rdzv-conf"},
+      {&Request::rdzv_conf, "protocol=https", "unknown key 'protocol' in --rdzv-conf"},
       {&Request::rdzv_conf, "join_timeout=x", "cannot understand --rdzv-conf join_timeout 'x'"},
       {&Request::rdzv_conf, "is_host=maybe", "expected: 0 or 1"},
-      {&Request::rdzv_conf, "store_type=file", "cannot meet through a store of type 'file'"},
-      {&Request::start_method, "fork", "cannot start workers by 'fork'"},
+      {&Request::rdzv_conf, "store_type=file", "the store type 'file' is not supported"},
+      {&Request::start_method, "fork", "the start method 'fork' is not supported"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.text);
@@ -304,7 +304,7 @@ TEST(MakePlan, TakesEveryValueWithItsSource) {
   EXPECT_TRUE(plan.may_share_gpus);
   EXPECT_THAT(
       plan.remarks,
-      ElementsAre("--ssh-identity-file keys/id is not needed: no host is reached over ssh"));
+      ElementsAre("--ssh-identity-file keys/id is not needed: no host is started over ssh"));
 }
 
 TEST(MakePlan, PutsStreamsIntoTheRunDirectoryWhenNobodyNamesAnother) {
@@ -326,8 +326,8 @@ TEST(MakePlan, ReadsTheMeetingsRules) {
   EXPECT_EQ(plan.last_call_seconds, from_flag(5.0, "--rdzv-conf"));
   EXPECT_EQ(plan.meeting.node, 1);
   EXPECT_THAT(plan.remarks,
-              ElementsAre("--rdzv-conf read_timeout=9 is not needed: an answer that stays away is "
-                          "a lost node"));
+              ElementsAre("--rdzv-conf read_timeout=9 is not needed: a node that does not answer "
+                          "counts as lost"));
 }
 
 TEST(MakePlan, WaitsAsLongAsTheDialectDoes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --requeue means, and where it is refused.
+// The meaning of --requeue, and where it is rejected.
 #include "plan/requeue.h"
 
 #include <csignal>
@@ -94,14 +94,14 @@ TEST(RequeueRules, KeepTheRunDirectoryOverAllTurns) {
 TEST(RequeueRules, NeedABatchJob) {
   const auto refuses = [](const Surroundings& here, const std::string& found) {
     EXPECT_THAT([&here] { make_plan(ask_to_requeue(), here); },
-                ThrowsMessage<Error>(AllOf(HasSubstr("cannot put the job back"),
+                ThrowsMessage<Error>(AllOf(HasSubstr("cannot requeue the job"),
                                            HasSubstr("--requeue"),
                                            HasSubstr(found),
                                            HasSubstr("sbatch --requeue"))));
   };
   refuses(quiet_machine(), "no Slurm job");
   refuses(in_slurm_job({"n1"}), "job 4711, but not its batch script");
-  refuses(in_slurm_step({"n1", "n2"}, 1, 0), "a task of srun in job 4711");
+  refuses(in_slurm_step({"n1", "n2"}, 1, 0), "an srun task of job 4711");
   Surroundings interactive = in_batch_script();
   interactive.environment["SLURM_STEP_ID"] = "4294967290";
   refuses(interactive, "job 4711, but not its batch script");

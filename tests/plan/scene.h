@@ -31,7 +31,7 @@ inline Asked by_flag(std::string text) {
   return {.text = std::move(text), .source = "command line", .flag = ""};
 }
 
-// A machine inside a job, as a batch script sees it: on the job's first node.
+// A machine inside a job, as a batch script sees it: the first node of the job.
 inline Surroundings in_slurm_job(std::vector<std::string> nodes) {
   Surroundings here = quiet_machine();
   here.node = nodes.front();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run takes place: each way, and what decides for it.
+// Launch modes, and how they are chosen.
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -76,7 +76,7 @@ TEST(Way, TakesTheFirstNodesOfAJobWhenFewerAreAsked) {
       [&] {
         make_plan(request, in_slurm_job({"n1", "n2", "n3"}));
       },
-      "cannot run on 4 nodes: there are 3",
+      "cannot run on 4 nodes: only 3 are available",
       "--nnodes 4  (command line)",
       "3 nodes: n[1-3]  (Slurm job 4711)");
 }
@@ -233,7 +233,7 @@ TEST(Way, IsByHandWithAnEndpointAndSeveralNodes) {
   plan = make_plan(request, quiet_machine());
   EXPECT_EQ(plan.way.value, Way::Here);
   EXPECT_THAT(plan.remarks,
-              ElementsAre("--rdzv-endpoint [fd00::1]:1234 is not needed: one node meets nobody"));
+              ElementsAre("--rdzv-endpoint [fd00::1]:1234 is not needed: there is one node"));
 }
 
 TEST(Way, IsByHandWithANumberForThisNode) {
@@ -282,14 +282,14 @@ TEST(Way, RefusesWhatTheStepContradicts) {
       [&] {
         make_plan(request, in_slurm_step({"n1", "n2"}, 1, 1));
       },
-      "cannot be node 0: this is node 1",
+      "--node-rank 0 is wrong: this is node 1",
       "--node-rank 0  (command line)",
       "node 1 of 2  (SLURM_NODEID)");
   expect_refused(
       [&] {
         make_plan(request, in_slurm_step({"n1", "n2"}, 4, 1));
       },
-      "cannot meet as 2 nodes: Slurm has started 8 of us",
+      "cannot form a rendezvous of 2 nodes: Slurm started 8 tasks",
       "--nnodes 2  (command line)",
       "8 tasks  (Slurm step 4711.0)");
 
@@ -313,7 +313,7 @@ TEST(Way, RefusesSeveralNodesThatNobodyNames) {
                                          HasSubstr("salloc -N 2"))));
   request.node_rank = by_flag("1");
   EXPECT_THAT([&] { make_plan(request, quiet_machine()); },
-              ThrowsMessage<Error>(HasSubstr("cannot find node 0: nobody says where it is")));
+              ThrowsMessage<Error>(HasSubstr("the address of node 0 is not known")));
 }
 
 TEST(Way, RefusesOptionsThatExcludeEachOther) {
@@ -331,7 +331,7 @@ TEST(Way, RefusesOptionsThatExcludeEachOther) {
       {&Request::exclude, "n1", &Request::nproc_per_node, "1", "cannot use --exclude with --nproc"},
       {&Request::hosts, "n1,n2", &Request::node_rank, "0", "cannot use -H with --node-rank"},
       {&Request::hosts, "n1", &Request::rdzv_endpoint, "n1", "cannot use -H with --rdzv-endpoint"},
-      {&Request::node_rank, "2", &Request::nnodes, "2", "cannot be node 2 of 2"},
+      {&Request::node_rank, "2", &Request::nnodes, "2", "--node-rank 2 is out of range for 2"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.sentence);
@@ -374,7 +374,7 @@ TEST(Way, RefusesProgramsThatAreTwoThings) {
   const std::vector<Case> cases = {
       {&Request::is_module, &Request::is_no_python, "cannot use -m with --no-python"},
       {&Request::is_module, &Request::is_run_path, "cannot use -m with --run-path"},
-      {&Request::is_local_rank_passed, &Request::is_use_env, "cannot pass the local rank and not"},
+      {&Request::is_local_rank_passed, &Request::is_use_env, "conflicting options for the local"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.sentence);
@@ -388,7 +388,7 @@ TEST(Way, RefusesProgramsThatAreTwoThings) {
   launch.dialect = Dialect::TorchLaunch;
   launch.is_no_python = true;
   EXPECT_THAT([&] { make_plan(launch, quiet_machine()); },
-              ThrowsMessage<Error>(HasSubstr("cannot pass --local_rank to what is no Python")));
+              ThrowsMessage<Error>(HasSubstr("the program is not a Python script")));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many workers each node has, and who says so.
+// The number of workers on each node, and its source.
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -136,7 +136,7 @@ TEST(Workers, InAllAreSharedEquallyWithoutSlots) {
   request.np = by_flag("5");
   expect_refused(request,
                  here,
-                 "cannot share 5 workers among 2 nodes",
+                 "cannot divide 5 workers among 2 nodes",
                  {"-np 5  (command line)", "2 nodes  (Slurm job 4711)", "-np 6"});
   here.job->asked_tasks = 5;
   here.job->tasks_per_node = {2, 3};
@@ -151,13 +151,13 @@ TEST(Workers, ContradictionsNameBothSources) {
   job.job->asked_tasks_per_node = 2;
   expect_refused(request,
                  job,
-                 "cannot start 4 workers on n1: Slurm was asked for 2 tasks there",
+                 "cannot start 4 workers on n1: the job requested 2 tasks there",
                  {"--nproc-per-node 4  (command line)",
                   "--ntasks-per-node=2  (Slurm job 4711)",
                   "--nproc-per-node 2, or drop it"});
   expect_refused(request,
                  in_slurm_step({"n1", "n2"}, 2, 0),
-                 "cannot start 4 workers: each of 2 tasks on this node becomes one worker",
+                 "cannot start 4 workers: each of the 2 tasks on this node becomes one worker",
                  {"--nproc-per-node 4  (command line)",
                   "2 tasks on this node  (Slurm step 4711.0)",
                   "srun --ntasks-per-node=1 lockstep run --nproc-per-node 4"});
@@ -174,20 +174,20 @@ TEST(Workers, ContradictionsNameBothSources) {
   total.np = by_flag("6");
   expect_refused(total,
                  quiet_machine(),
-                 "cannot share 6 workers in portions of 4",
+                 "cannot divide 6 workers into groups of 4",
                  {"-np 6", "--nproc-per-node 4", "-np 8"});
   total.np = by_flag("8");
   total.nnodes = by_flag("1");
   expect_refused(total,
                  quiet_machine(),
-                 "cannot make 8 workers of what is asked",
-                 {"-np 8", "--nnodes 1", "drop -np: 1 x 4 workers are 4"});
+                 "-np 8 contradicts the other sizes",
+                 {"-np 8", "--nnodes 1", "drop -np: 1 x 4 = 4 workers"});
 
   Request tasks = ask({"a"});
   tasks.np = by_flag("2");
   expect_refused(tasks,
                  under_mpirun(4, 4, 0),
-                 "cannot start 2 workers: each of 4 tasks becomes one worker",
+                 "cannot start 2 workers: each of the 4 tasks becomes one worker",
                  {"-np 2  (command line)", "4 tasks  (Open MPI)", "drop -np"});
 }
 

@@ -29,7 +29,7 @@ using ::testing::SizeIs;
 struct Case {
   std::string rule;
   std::function<void(Training&)> fires;
-  std::function<void(Training&)> does_not;  // a little less of the same
+  std::function<void(Training&)> does_not;  // just below the threshold
 };
 
 void heat_up(Training& wish, double clock) {
@@ -151,7 +151,7 @@ const std::vector<Case>& cases() {
        [](Training& wish) { wish.memory = 9 * kGiB; },
        [](Training& wish) {
          wish.memory = 9 * kGiB;
-         wish.job = "";  // a machine of one's own
+         wish.job = "";  // not a Slurm job
        }},
       {"cores-full",
        [](Training& wish) { wish.cores = 3.7; },  // 14.8 of 16
@@ -162,7 +162,7 @@ const std::vector<Case>& cases() {
        [](Training& wish) { wish.cores = 3.7; },
        [](Training& wish) {
          wish.cores = 3.7;
-         wish.gpus = 0;  // then it is what one wants
+         wish.gpus = 0;  // full cores are fine without GPUs
        }},
       {"cores-shared",
        [](Training& wish) { wish.foreign = 5.5; },  // 10 + 5.5 of 16
@@ -233,7 +233,7 @@ TEST(Advice, ComesAtItsThresholdAndNotBefore) {
 }
 
 TEST(Advice, ComesOfEachCauseAlone) {
-  // These would hide one another if one symptom were two rules.
+  // Rules that describe the same symptom would both apply here.
   for (const std::string rule : {"loader-bound", "gpu-idle", "memory-full", "cores-full"}) {
     for (const Case& one : cases()) {
       if (one.rule == rule) {
@@ -268,7 +268,7 @@ TEST(Advice, TellsTheNumbersAndWhatToType) {
   Training slow;
   slow.compute_of = {{5, 0.95}};  // 1.00 of 0.75
   const Advice rank = advice_of(MadeUpTraining(slow), "slow-rank");
-  EXPECT_THAT(rank.seen, HasSubstr("rank 5 on node-b takes 129 % of the others' time"));
+  EXPECT_THAT(rank.seen, HasSubstr("rank 5 on node-b takes 129 % of the median step time"));
   EXPECT_THAT(rank.tries, Contains(HasSubstr("--exclude=node-b")));
 
   Training roomy;
@@ -332,16 +332,15 @@ TEST(Advice, SeesALossThatIsNoNumber) {
                         .time = MadeUpTraining::kStart + 61,
                         .rank = 0,
                         .fields = {{"step", int64_t{610}}, {"loss", NAN}}});
-  EXPECT_EQ(advice_of(events, "loss-not-finite").seen,
-            "the loss is no finite number from step 610 on");
+  EXPECT_EQ(advice_of(events, "loss-not-finite").seen, "the loss is not finite from step 610 on");
 
   Training wish;
   wish.phase = contract::RunPhase::Failed;
   wish.exit_code = 64;
   const MadeUpTraining failed(wish);
   failed.fail(
-      R"({"who": "rank 0", "how": "left with code 64",
-          "last_lines": ["step 6", "error: cannot go on: the loss is inf at step 7"]})");
+      R"({"who": "rank 0", "how": "exited with code 64",
+          "last_lines": ["step 6", "error: cannot continue: the loss is inf at step 7"]})");
   EXPECT_EQ(advice_of(failed, "loss-not-finite").seen, "the loss is inf at step 7");
 
   Training python;
@@ -352,7 +351,7 @@ TEST(Advice, SeesALossThatIsNoNumber) {
       R"({"event":"metric","time":1706693430,"rank":0,"name":"loss","value":"nan"})"
       "\n");
   EXPECT_EQ(advice_of(output, "loss-not-finite").seen,
-            "the loss is no finite number from 30.0 s after the begin on");
+            "the loss is not finite from 30.0 s after the start on");
 }
 
 TEST(Advice, SeesHowARunEnded) {
@@ -367,10 +366,11 @@ TEST(Advice, SeesHowARunEnded) {
                     "out_of_memory": "perhaps", "try": "a smaller batch"})");
   const Advice failed = advice_of(training, "failed");
   EXPECT_EQ(failed.seen, "failed: rank 1 was killed by SIGKILL");
-  EXPECT_THAT(failed.tries,
-              ElementsAre("a smaller batch", "its last lines: lockstep logs --rank 1 -n 20 4711"));
+  EXPECT_THAT(
+      failed.tries,
+      ElementsAre("a smaller batch", "last lines of its log: lockstep logs --rank 1 -n 20 4711"));
 
-  wish.phase = contract::RunPhase::Running;  // silent since: Slurm has killed it
+  wish.phase = contract::RunPhase::Running;  // no update since: Slurm has killed it
   const MadeUpTraining killed(wish);
   const JobFacts job{.state = "timed out", .has_timed_out = true, .limit_seconds = 3600};
   EXPECT_THAT(killed.rules(job), AllOf(Contains("time-limit"), Not(Contains("killed"))));
@@ -403,7 +403,7 @@ TEST(Advice, IsOfAnotherKindForProgramsOfOthers) {
   EXPECT_THAT(advice.tries, Not(Contains(HasSubstr("--batch-size"))));
 }
 
-// All that can be typed after a program of ours, or of Slurm's, as the pages tell it.
+// All help texts and documentation pages, which contain every option of lockstep and of Slurm.
 std::string all_pages() {
   std::string text;
   const std::filesystem::path tree(LOCKSTEP_SOURCE_DIR);

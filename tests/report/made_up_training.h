@@ -14,8 +14,8 @@ namespace lockstep::testing {
 
 inline constexpr int64_t kGiB = int64_t{1} << 30;
 
-// How a training shall have gone. As it stands, nothing is wrong with it: two nodes, four workers
-// with a GPU each on both, a minute.
+// The properties of a fake training run. By default no rule applies: two nodes, four workers with
+// one GPU each on both, one minute.
 struct Training {
   int nodes = 2;
   int workers = 4;  // on each node
@@ -27,27 +27,27 @@ struct Training {
   contract::RunPhase phase = contract::RunPhase::Done;
   std::optional<int> exit_code = 0;
   int attempt = 0;
-  // Of each worker, in seconds of a second.
+  // Of each worker, in seconds per second.
   double data = 0.05;
   double compute = 0.7;
   double exchange = 0.1;
   double update = 0.1;
   std::map<int, double> data_of = {};  // by rank, where it differs
   std::map<int, double> compute_of = {};
-  double cores = 2.5;          // busy ones of each worker
+  double cores = 2.5;          // busy cores of each worker
   int granted = 16;            // on each node
-  double foreign = 0;          // busy for others
+  double foreign = 0;          // cores used by other processes
   int64_t memory = 16 * kGiB;  // of each worker
   int64_t memory_limit = 128 * kGiB;
   double utilisation = 0.95;
-  std::map<int, double> utilisation_of = {};  // by GPU, counted over all nodes
+  std::map<int, double> utilisation_of = {};  // by GPU, numbered over all nodes
   int64_t gpu_memory = 48 * kGiB;             // of 80
   std::map<int, int64_t> gpu_memory_of = {};
-  // What else a GPU tells: its number over all nodes, and the second.
+  // Changes a GPU sample; the arguments are its number over all nodes and the second.
   std::function<void(contract::GpuSample&, int, int)> gpu_sample = {};
 };
 
-// The directory of such a training.
+// The run directory of such a training run.
 class MadeUpTraining {
  public:
   static constexpr double kStart = MadeUpGang::kStart;
@@ -80,7 +80,7 @@ class MadeUpTraining {
     return report::gather_facts(run(), store, job, kStart + 86400);
   }
 
-  // The names of the rules that have something to say.
+  // The names of the rules that apply.
   std::vector<std::string> rules(const report::JobFacts& job = {}) const {
     std::vector<std::string> names;
     for (const report::Advice& advice : report::advise(facts(job))) {
@@ -152,7 +152,7 @@ class MadeUpTraining {
       }
       sample.workers.push_back(worker);
     }
-    sample.no_gpus = wish_.gpus == 0 ? "no driver of NVIDIA's" : "";
+    sample.no_gpus = wish_.gpus == 0 ? "no NVIDIA driver" : "";
     return sample;
   }
 

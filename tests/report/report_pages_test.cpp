@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report as text, as a page and for programs.
+// A report as text, HTML and JSON.
 #include <gmock/gmock.h>
 #include <regex>
 
@@ -29,7 +29,7 @@ using ::testing::SizeIs;
 
 constexpr double kStart = MadeUpTraining::kStart;
 
-// GPU 2 starves, rank 5 is slow, and there were evaluations and a checkpoint.
+// GPU 2 waits for data, rank 5 is slow, and there are evaluations and a checkpoint.
 std::unique_ptr<MadeUpTraining> busy_training() {
   Training wish;
   wish.utilisation_of = {{2, 0.2}};
@@ -97,7 +97,7 @@ TEST(ReportText, SaysWhatIsMissingOfAProgramWithoutEvents) {
   wish.cores = 7;
   wish.memory = 32 * kGiB;
   wish.job = "";
-  wish.phase = contract::RunPhase::Running;  // and killed since
+  wish.phase = contract::RunPhase::Running;  // and then killed
   expect_golden(text_of(MadeUpTraining(wish)), "report_python.txt");
 }
 
@@ -116,7 +116,8 @@ TEST(ReportText, StaysOnePageWithAThousandRanksAndLongWords) {
   const std::string text = text_of(training);
 
   EXPECT_THAT(text,
-              AllOf(HasSubstr("32 of 1000, the first"), HasSubstr("32 of 100, the least used")));
+              AllOf(HasSubstr("32 of 1000 shown, the first"),
+                    HasSubstr("32 of 100 shown, the least used")));
   EXPECT_LT(split(text, '\n').size(), 140U);
   for (const std::string& line : split(text, '\n')) {
     EXPECT_LE(monitor::columns_of(line), 100U) << line;
@@ -170,7 +171,7 @@ TEST(ReportHtml, IsThereWithoutAnyEvent) {
   wish.has_events = wish.has_samples = false;
   const std::string html = html_of(MadeUpTraining(wish));
   EXPECT_EQ(count(html, "<svg"), 0U);
-  EXPECT_THAT(html, HasSubstr("no events at all"));
+  EXPECT_THAT(html, HasSubstr("no events: no worker"));
 }
 
 TEST(ReportJson, HasTheNumbers) {

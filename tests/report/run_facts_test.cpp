@@ -71,7 +71,7 @@ TEST(RunFacts, MeasureSpeedAndEnergy) {
                           .fields = {{"seconds_since_command", 12.5}}});
   const RunFacts facts = training.facts();
 
-  // 10 steps a second of 64 samples; from the first event to the last there are 590.
+  // 10 steps per second of 64 samples; 590 steps from the first event to the last.
   EXPECT_THAT(facts.speed.steps_per_second, near(10));
   EXPECT_THAT(facts.speed.samples_per_second, near(640));
   EXPECT_THAT(facts.speed.samples, Optional(590 * 64));
@@ -107,7 +107,7 @@ TEST(RunFacts, FindWhoIsSlowAndSinceWhen) {
   for (int rank = 0; rank < 4; ++rank) {
     gang.start(rank, kStart);
     for (int64_t step = 1; step <= 200; ++step) {
-      // Rank 3 becomes slow after half of the time: at 10 s + 25 s.
+      // Rank 3 becomes slow after half of the run: at 10 s + 25 s.
       gang.step(rank, step, rank == 3 && step > 100 ? 0.22 : 0.15);
     }
   }
@@ -137,15 +137,13 @@ TEST(RunFacts, TellHowItEnded) {
   using contract::RunPhase;
   EXPECT_EQ(ending(RunPhase::Done, 0).sentence, "done");
   EXPECT_EQ(ending(RunPhase::Failed, 3).sentence, "failed, code 3");
-  EXPECT_EQ(ending(RunPhase::Cancelled, 130).sentence, "stopped from outside, code 130");
-  EXPECT_EQ(ending(RunPhase::Cancelled, 75).sentence,
-            "stopped from outside, at a checkpoint, code 75");
-  EXPECT_EQ(ending(RunPhase::Cancelled, 124).sentence,
-            "stopped: the time of --timeout was over, code 124");
+  EXPECT_EQ(ending(RunPhase::Cancelled, 130).sentence, "cancelled, exit code 130");
+  EXPECT_EQ(ending(RunPhase::Cancelled, 75).sentence, "cancelled at a checkpoint, exit code 75");
+  EXPECT_EQ(ending(RunPhase::Cancelled, 124).sentence, "stopped: --timeout expired, exit code 124");
   EXPECT_EQ(ending(RunPhase::Requeued, 0).kind, Ending::Kind::Requeued);
   const Ending lost = ending(RunPhase::Running, std::nullopt);
   EXPECT_EQ(lost.kind, Ending::Kind::Lost);
-  EXPECT_EQ(lost.sentence, "killed: its launcher left without a word");
+  EXPECT_EQ(lost.sentence, "killed: the launcher ended without recording a result");
 }
 
 TEST(RunFacts, TellWhatTheLauncherFound) {
@@ -153,20 +151,20 @@ TEST(RunFacts, TellWhatTheLauncherFound) {
   wish.phase = contract::RunPhase::Failed;
   wish.exit_code = 1;
   const MadeUpTraining training(wish);
-  training.fail(R"({"who": "rank 3", "rank": 3, "node": "node-a", "how": "left with code 1",
+  training.fail(R"({"who": "rank 3", "rank": 3, "node": "node-a", "how": "exited with code 1",
                     "exception": {"text": "ValueError: no"}, "note": "", "try": "a smaller batch",
                     "log": "runs/a/rank-3.log", "out_of_memory": "no", "last_lines": []})");
   const Ending ending = training.facts().ending;
-  EXPECT_EQ(ending.sentence, "failed: rank 3 on node-a left with code 1");
+  EXPECT_EQ(ending.sentence, "failed: rank 3 on node-a exited with code 1");
   EXPECT_THAT(ending.details, ElementsAre("exception: ValueError: no", "log: runs/a/rank-3.log"));
 
   EXPECT_EQ(ending.advice, "a smaller batch");
   EXPECT_EQ(ending.failed_rank, 3);
 
   training.fail("no JSON");
-  EXPECT_EQ(training.facts().ending.sentence, "failed, code 1");
+  EXPECT_EQ(training.facts().ending.sentence, "failed, exit code 1");
   training.fail("[1]");
-  EXPECT_EQ(training.facts().ending.sentence, "failed, code 1");
+  EXPECT_EQ(training.facts().ending.sentence, "failed, exit code 1");
 }
 
 TEST(RunFacts, AreNowOfARunThatRuns) {
@@ -190,17 +188,17 @@ TEST(RunFacts, SayWhatIsMissing) {
   wish.has_samples = false;
   EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("--sample-every")));
   wish.has_events = false;
-  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("no events at all")));
+  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("no events: no worker")));
   wish.has_events = wish.has_samples = true;
   wish.gpus = 0;
-  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre("no GPUs: no driver of NVIDIA's"));
+  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre("no GPUs: no NVIDIA driver"));
 
   const MadeUpTraining cut;
   cut.gang().append("rank-0.jsonl", "{\"event\":\n");
-  EXPECT_THAT(cut.facts().missing, ElementsAre("1 line of events could not be read"));
+  EXPECT_THAT(cut.facts().missing, ElementsAre("1 event line could not be parsed"));
   const JobFacts silent{.why_not = "cannot find sacct"};
   EXPECT_THAT(MadeUpTraining().facts(silent).missing,
-              ElementsAre("what Slurm says of job 4711: cannot find sacct"));
+              ElementsAre("no state of job 4711 from Slurm: cannot find sacct"));
   EXPECT_THAT(gather_facts(contract::RunDirectory("/nowhere"),
                            monitor::EventStore(contract::RunDirectory("/nowhere")),
                            {},

@@ -137,7 +137,7 @@ TEST_F(Measure, TakesAProgramsWordForItsSpeed) {
 
 TEST_F(Measure, SaysWhyItMeasuresNothing) {
   EXPECT_THAT(measured({.steps = 5}).objection,
-              HasSubstr("too short: 3 reports of steps after the first ones, and 4 are needed"));
+              HasSubstr("too short: 3 step reports after the warm-up, at least 4 are needed"));
   EXPECT_THAT(measured({.steps = 6}).objection, IsEmpty());
   EXPECT_THAT(measured({.global_batch = 0}).objection, HasSubstr("neither its global batch"));
 }

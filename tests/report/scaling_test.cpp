@@ -35,7 +35,7 @@ RunMeasure run_of(int workers, int64_t batch, double seconds, const std::string&
           .step_seconds = seconds};
 }
 
-// 0.5 ms a sample and 4 ms a doubling.
+// 0.5 ms per sample and 4 ms per doubling.
 double seconds_of(int workers, double per_worker) {
   return 0.0005 * per_worker + 0.004 * std::log2(workers);
 }
@@ -135,12 +135,11 @@ TEST(Scaling, TakesTheMedianOfRunsOfOneSize) {
 TEST(Scaling, SaysWhatToRunWhereSizesAreFew) {
   const Scaling two = compare_runs({run_of(1, 64, 1), run_of(2, 64, 0.6)}, {});
   EXPECT_FALSE(two.strategies[0].model);
-  EXPECT_EQ(two.strategies[0].no_model,
-            "2 of the 3 sizes that a prediction needs; run it on 4 workers too");
+  EXPECT_EQ(two.strategies[0].no_model, "2 of at least 3 sizes measured; also run on 4 workers");
   EXPECT_THAT(two.strategies[0].curves[0].predicted, IsEmpty());
   const Scaling one = compare_runs({run_of(2, 64, 1)}, {});
   EXPECT_EQ(one.strategies[0].no_model,
-            "1 of the 3 sizes that a prediction needs; run it on 4 and 8 workers too");
+            "1 of at least 3 sizes measured; also run on 4 and 8 workers");
 }
 
 TEST(Scaling, SaysWhatMakesItsNumbersDoubtful) {
@@ -149,7 +148,7 @@ TEST(Scaling, SaysWhatMakesItsNumbersDoubtful) {
 
   EXPECT_THAT(compare_runs(runs, {}).strategies[0].notes,
               ElementsAre("the runs are of different programs: other, train",
-                          "all runs were on one node: the model knows nothing of the network "
+                          "all runs were on one node: the model does not include the network "
                           "between nodes"));
 }
 
@@ -160,11 +159,11 @@ TEST(Scaling, PredictsNothingWithoutBatches) {
   }
 
   const Scaling scaling = compare_runs(runs, {});
-  EXPECT_EQ(scaling.strategies[0].no_model, "the runs do not tell their global batch");
+  EXPECT_EQ(scaling.strategies[0].no_model, "the runs do not report their global batch");
   EXPECT_DOUBLE_EQ(scaling.strategies[0].curves[0].measured[2].efficiency, 1);
 }
 
-// Two strategies, one with everything and one with little.
+// Two strategies, one with all measurements and one with few.
 Scaling rich_scaling() {
   std::vector<RunMeasure> runs = strong_runs();
   for (RunMeasure& run : runs) {
@@ -250,7 +249,7 @@ TEST(ScalingPlot, IsAPageOfAllChartsAndTheTable) {
   EXPECT_THAT(page.substr(efficiency, page.find("</svg>", efficiency) - efficiency),
               HasSubstr(">0</text>"));
   EXPECT_THAT(page, HasSubstr(">Energy</text>"));
-  EXPECT_THAT(page, HasSubstr("no prediction: 2 of the 3"));
+  EXPECT_THAT(page, HasSubstr("no prediction: 2 of at least 3"));
   EXPECT_THAT(page, Not(HasSubstr("http://www.w3.org/1999")));
   EXPECT_THAT(page, Not(HasSubstr("src=")));
   const std::string poor = scaling_page(compare_runs({run_of(1, 8, 1)}, {}));

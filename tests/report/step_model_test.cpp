@@ -38,7 +38,7 @@ TEST(LeastSquares, FindsTheNearestLine) {
 
   EXPECT_THAT(*solve_least_squares(rows, std::vector<size_t>{0, 1}),
               ElementsAre(DoubleNear(1, 1e-9), DoubleNear(2, 1e-9)));
-  // Of b alone, sum(x/y) / sum((x/y)^2).
+  // With b alone: sum(x/y) / sum((x/y)^2).
   const double slope = (1.0 / 3 + 2.0 / 5 + 3.0 / 7) / (1.0 / 9 + 4.0 / 25 + 9.0 / 49);
   EXPECT_THAT(*solve_least_squares(rows, std::vector<size_t>{1}),
               ElementsAre(0, DoubleNear(slope, 1e-9)));
@@ -50,7 +50,7 @@ TEST(LeastSquares, FindsNothingWhereColumnsAreTheSame) {
 }
 
 TEST(LeastSquares, KeepsCoefficientsFromBelowZero) {
-  // y = 4 - x at 1, 2, 3: the best that falls nowhere is a constant.
+  // y = 4 - x at 1, 2, 3: the best fit that does not decrease is a constant.
   const Matrix rows = {{1.0 / 3, 1.0 / 3}, {1.0 / 2, 2.0 / 2}, {1.0 / 1, 3.0 / 1}};
 
   ASSERT_LT((*solve_least_squares(rows, std::vector<size_t>{0, 1}))[1], 0);
@@ -102,7 +102,7 @@ TEST(StepModel, SaysHowFarItIsOff) {
   const double off =
       std::sqrt((3 * std::pow(constant - 1, 2) + std::pow(constant / 1.1 - 1, 2)) / 4);
   EXPECT_NEAR(model->residual, off, 1e-9);
-  // Left out: 1.1 by three ones; a one by two ones and 1.1.
+  // Leave-one-out: 1.1 predicted from three ones; a one predicted from two ones and 1.1.
   const double others = (2 + 1 / 1.1) / (2 + 1 / 1.21);
   EXPECT_NEAR(model->left_out,
               std::sqrt((std::pow(1 / 1.1 - 1, 2) + 3 * std::pow(others - 1, 2)) / 4),
@@ -112,7 +112,7 @@ TEST(StepModel, SaysHowFarItIsOff) {
 }
 
 TEST(StepModel, IsWiderWhereItsRivalsDiffer) {
-  // Two sizes beside 1 cannot tell a ring from a tree for sure.
+  // Two sizes in addition to 1 cannot distinguish a ring from a tree with certainty.
   std::vector<StepTime> measured = weak({0.002, 0, 0.01, 0}, {2, 3, 4, 6});
   measured[0].seconds *= 1.01;
 

@@ -29,7 +29,7 @@ constexpr const char* kTutorial =
     "std_out: logs/${job_name}.out\nerr_out: logs/${job_name}.err\npython_venv: .venv\n"
     "training_cmd: \"train.py -s {distributed_strategy}\"\n";
 
-// That bash takes it for a script.
+// Checks the syntax with bash.
 void expect_bash(const std::string& text) {
   const os::TemporaryDirectory directory;
   os::write_file(directory.path() / "job.sh", text);
@@ -104,7 +104,7 @@ TEST(BatchScript, ThatIsPutBackIsTheGolden) {
         script_of("num_nodes: 2\nrequeue: true\nsignal_seconds: 90\ntraining_cmd: train.py\n" +
                   std::string(more));
     expect_bash(text);
-    all += text.substr(text.find("\n# The training."));
+    all += text.substr(text.find("\n# Training"));
   }
   expect_golden(all, "jobs/requeue.sbatch");
 }
@@ -121,10 +121,10 @@ TEST(BatchScript, RunsItsOwnCommandWhereThereIsOne) {
   EXPECT_THAT(text,
               AllOf(HasSubstr("\nsrun my-launcher main-run\nstatus=$?\n"),
                     Not(HasSubstr("\"$lockstep\" run")),
-                    HasSubstr("under its own command")));
+                    HasSubstr("under a custom command")));
 }
 
-// What ends while a trap runs has ended as it did, not as the signal that the trap was for.
+// A step that ends while a trap runs keeps its own exit code, not that of the signal.
 TEST(BatchScript, WaitsForTheEndOfItsStepWhateverSignalsCome) {
   const std::string text = script_of(
       "requeue: true\nsignal_seconds: 90\nlauncher: torchrun\npre_exec_command: |\n"
@@ -136,8 +136,8 @@ TEST(BatchScript, WaitsForTheEndOfItsStepWhateverSignalsCome) {
   EXPECT_EQ(done.status.shell_code(), 5) << done.errors;
 }
 
-// bash 5.2 loses the code of what ends at the moment at which a trap ends `wait`: here about one
-// time in seven.
+// bash 5.2 loses the exit code of a process that ends at the moment when a trap interrupts `wait`:
+// in this test about once in seven times.
 TEST(BatchScript, KnowsHowItsStepHasEndedThoughASignalComesJustThen) {
   const std::string text = script_of(
       "requeue: true\nsignal_seconds: 90\nlauncher: torchrun\npre_exec_command: |\n"
@@ -147,7 +147,7 @@ TEST(BatchScript, KnowsHowItsStepHasEndedThoughASignalComesJustThen) {
   for (int turn = 0; turn < 40; ++turn) {
     const os::CommandResult done =
         os::run_command({"bash", "-c", text}, {.time_limit = std::chrono::seconds(20)});
-    ASSERT_EQ(done.status.shell_code(), 5) << "in turn " << turn << ": " << done.errors;
+    ASSERT_EQ(done.status.shell_code(), 5) << "in iteration " << turn << ": " << done.errors;
   }
 }
 

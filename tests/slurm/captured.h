@@ -3,7 +3,7 @@
 
 #include <string>
 
-// What Slurm 22.05 has really said in the lab, but for paths.
+// Captured output of Slurm 22.05 in the lab; paths are changed.
 namespace lockstep::testing {
 
 // One line of `scontrol -o show job`, with some of its fields changed: " Key=value" pairs.

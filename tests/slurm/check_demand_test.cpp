@@ -32,7 +32,7 @@ Partition partition(const std::string& name, int nodes) {
   return made;
 }
 
-// main: two nodes with two A100 each and one without; big: one with eight H100; old: closed.
+// main: two nodes with two A100 each and one without GPUs; big: one with eight H100; old: down.
 ClusterFacts made_up_cluster() {
   ClusterFacts facts;
   facts.partitions = {partition("main", 3), partition("big", 1), partition("old", 1)};
@@ -77,7 +77,7 @@ TEST(CheckDemand, LetsThroughWhatTheClusterHas) {
                          .memory_mib = asked<int64_t>(64000, 7),
                          .minutes = asked<int64_t>(120, 8)},
                         facts));
-  // Of several partitions one is enough.
+  // One suitable partition of several is sufficient.
   EXPECT_NO_THROW(check({.partition = asked<std::string>("main,big", 1),
                          .account = asked<std::string>("physics", 2),
                          .gpus_per_node = asked(8, 3)},
@@ -112,8 +112,8 @@ TEST(CheckDemand, RefusesMoreOrFewerNodesThanAJobMayHave) {
   facts.partitions[0].max_nodes = 2;
   facts.partitions[0].min_nodes = 2;
 
-  EXPECT_THAT(objection({.nodes = asked(3, 4)}, facts), HasSubstr("a job may have:    2 nodes"));
-  EXPECT_THAT(objection({.nodes = asked(1, 4)}, facts), HasSubstr("a job must have: 2 nodes"));
+  EXPECT_THAT(objection({.nodes = asked(3, 4)}, facts), HasSubstr("maximum per job: 2 nodes"));
+  EXPECT_THAT(objection({.nodes = asked(1, 4)}, facts), HasSubstr("minimum per job: 2 nodes"));
 }
 
 TEST(CheckDemand, NeedsAnAccountWhereTheClusterDoes) {
@@ -122,18 +122,18 @@ TEST(CheckDemand, NeedsAnAccountWhereTheClusterDoes) {
   facts.accounts = Accounts{.names = {"bio", "physics"}, .preferred = ""};
 
   EXPECT_THAT(objection({}, facts),
-              AllOf(HasSubstr("cannot submit without an account: this cluster needs one"),
+              AllOf(HasSubstr("no account given: this cluster requires one"),
                     HasSubstr("your accounts: bio, physics"),
                     HasSubstr("account: bio")));
   EXPECT_THAT(objection({.account = asked<std::string>("physic", 2)}, facts),
-              AllOf(HasSubstr("cannot use the account 'physic'"),
+              AllOf(HasSubstr("account 'physic' is not one of your accounts"),
                     HasSubstr("slurm_config.yaml:2:9"),
                     HasSubstr("try:           physics")));
   EXPECT_EQ(objection({.account = asked<std::string>("bio", 2)}, facts), "none\n");
 
   facts.accounts->preferred = "bio";
   EXPECT_EQ(objection({}, facts), "none\n");
-  facts.accounts.reset();  // nobody could tell: that is for sbatch --test-only
+  facts.accounts.reset();  // unknown: left to sbatch --test-only
   EXPECT_EQ(objection({}, facts), "none\n");
 }
 
@@ -145,7 +145,7 @@ TEST(CheckDemand, LeavesTheChoiceToASitesOwnRules) {
 
   EXPECT_EQ(objection({.nodes = asked(9, 4)}, facts), "none\n");
   EXPECT_THAT(objection({.partition = asked<std::string>("main", 1), .nodes = asked(9, 4)}, facts),
-              HasSubstr("cannot have 9 nodes"));
+              HasSubstr("too many nodes for partition 'main': 9"));
 }
 
 TEST(CheckDemand, CountsSbatchsVariablesMoreThanDirectives) {

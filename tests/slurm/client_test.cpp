@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slurm's commands as functions, on programs that only pretend.
+// Tests Client with fake Slurm commands.
 #include "slurm/client.h"
 
 #include <filesystem>
@@ -26,14 +26,14 @@ using ::testing::ThrowsMessage;
 
 class PretendedSlurm : public ::testing::Test {
  protected:
-  // A program that is a shell's script.
+  // Installs a command as a shell script.
   void pretend(const std::string& name, const std::string& script) {
     const auto path = directory_.path() / name;
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
 
-  // One that prints this text.
+  // Installs a command that prints this text.
   void pretend_to_say(const std::string& name, const std::string& text) {
     os::write_file(directory_.path() / (name + ".txt"), text);
     pretend(name, "cat " + (directory_.path() / (name + ".txt")).string());
@@ -41,7 +41,7 @@ class PretendedSlurm : public ::testing::Test {
 
   Client client(Client::Options options = {}) const { return {environment, options}; }
 
-  // What the last program was given.
+  // Arguments or input of the last command.
   std::string given(const std::string& name) const {
     return os::read_file(directory_.path() / name);
   }
@@ -85,7 +85,7 @@ TEST_F(PretendedSlurm, TestsWithoutSubmitting) {
 
   pretend("sbatch", "echo 'allocation failure: Invalid feature specification' >&2; exit 1");
   EXPECT_THAT([&] { client().test({.script = "#!/bin/sh\n"}); },
-              ThrowsMessage<Error>(HasSubstr("cannot submit the job: no node has such a feature")));
+              ThrowsMessage<Error>(HasSubstr("cannot submit the job: no node has this feature")));
 }
 
 TEST_F(PretendedSlurm, DoesNotHangWithItsController) {
@@ -93,8 +93,8 @@ TEST_F(PretendedSlurm, DoesNotHangWithItsController) {
 
   EXPECT_THAT([&] { client({.patience = std::chrono::milliseconds(200)}).submit({.script = "x"}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("its controller does not answer"),
-                                         HasSubstr("waited:  0.2 s  (sbatch)"),
-                                         HasSubstr("may have been submitted or not"))));
+                                         HasSubstr("waited: 0.2 s  (sbatch)"),
+                                         HasSubstr("it is unknown whether it was submitted"))));
 }
 
 TEST_F(PretendedSlurm, StopsWhenTheUserHasEnough) {
@@ -104,7 +104,7 @@ TEST_F(PretendedSlurm, StopsWhenTheUserHasEnough) {
 
   try {
     client({.stop_fd = told.out.number()}).find_jobs("1");
-    ADD_FAILURE() << "went on";
+    ADD_FAILURE() << "continued";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Interrupted);
   }
@@ -117,16 +117,16 @@ TEST_F(PretendedSlurm, SaysWhenItIsNotThere) {
   EXPECT_THAT([&] { client().need_installed(); },
               ThrowsMessage<Error>(HasSubstr("this machine has no Slurm client")));
   EXPECT_THAT([&] { client().submit({.script = "x"}); },
-              ThrowsMessage<Error>(HasSubstr("cannot find sbatch")));
+              ThrowsMessage<Error>(HasSubstr("sbatch not found")));
   EXPECT_THAT([&] { client().find_jobs("1"); },
-              ThrowsMessage<Error>(HasSubstr("cannot find scontrol")));
+              ThrowsMessage<Error>(HasSubstr("scontrol not found")));
 }
 
 TEST_F(PretendedSlurm, SaysWhenItCannotBeUnderstood) {
   pretend("sbatch", "echo hello");
   EXPECT_THAT([&] { client().submit({.script = "x"}); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand what sbatch says"),
-                                         HasSubstr("stdout:    hello"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("unexpected output of sbatch"), HasSubstr("stdout:    hello"))));
 }
 
 TEST_F(PretendedSlurm, AsksAccountingForAJobThatIsGone) {
@@ -160,10 +160,10 @@ TEST_F(PretendedSlurm, CancelsAndSignals) {
           "echo 'scancel: error: Kill job error on job id 36: Access/permission denied' >&2; "
           "exit 210");
   EXPECT_THAT([&] { client().cancel("36"); },
-              ThrowsMessage<Error>(HasSubstr("cannot cancel job 36: it is not yours")));
+              ThrowsMessage<Error>(HasSubstr("cannot cancel job 36: permission denied")));
   pretend("scancel", "echo 'scancel: error: Invalid job id xyz' >&2; exit 1");
   EXPECT_THAT([&] { client().cancel("xyz"); },
-              ThrowsMessage<Error>(HasSubstr("Slurm says: Invalid job id xyz")));
+              ThrowsMessage<Error>(HasSubstr("Slurm reports: Invalid job id xyz")));
 }
 
 TEST_F(PretendedSlurm, TellsWhatTheClusterHas) {

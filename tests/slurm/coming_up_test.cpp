@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way in which a gang of several nodes comes up. The first network is dropped between nodes.
+// All launch modes on several nodes. The first network drops packets between nodes.
 #include <chrono>
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 class ComingUp : public LaunchOnLab {
  protected:
-  // A batch job that must end well; `line` may say $L for the launcher and $P for meet.py.
+  // Runs a batch job that must succeed. In `line`, $L is the launcher and $P is meet.py.
   JobEnd job(const Words& options, const std::string& line) {
     JobEnd end = lab().run_job(
         options, "#!/bin/bash\nL=" + lockstep() + "\nP=" + meet() + "\n" + line + "\n");
@@ -44,7 +44,7 @@ TEST_F(ComingUp, StartsItsAgentsInABatchJob) {
   EXPECT_THAT(end.output, AllOf(HasSubstr("rank 0 met 6 on n1"), HasSubstr("rank 5 met 6 on n3")));
 }
 
-// A step gets the GPUs of its own tasks, which may be fewer than the job's.
+// A step gets the GPUs of its own tasks, which can be fewer than those of the job.
 TEST_F(ComingUp, TakesOneWorkerForEachGpuHoweverTheyWereAskedFor) {
   const std::vector<Words> requests = {{"-N2", "--gpus-per-node=2"},
                                        {"-N2", "--gres=gpu:2"},
@@ -111,7 +111,7 @@ TEST_F(ComingUp, BecomesTheWorkerOfUnequalNodes) {
   expect_gang(lab(), {{"n1", 2}, {"n2", 1}});
 }
 
-// mpirun itself has to be told its network here; that is not ours to mend.
+// mpirun itself needs its network as an option here; lockstep cannot change that.
 TEST_F(ComingUp, IsAnAgentUnderMpirunWithOneProcessPerNode) {
   job({"-N2", "--ntasks-per-node=2"},
       "export OMPI_MCA_oob_tcp_if_include=fab0\n"
@@ -195,7 +195,7 @@ TEST_F(ComingUp, ComesUpByHandAtAnEndpoint) {
   EXPECT_EQ(fact_of(lab(), 0).value("host", ""), "n1");
 }
 
-// What many job scripts do: the head node's name, which leads to the dropped network.
+// As in many job scripts: the name of the first node, which resolves to the blocked network.
 TEST_F(ComingUp, NeedsNoWorkingNameOfTheHeadNode) {
   job({"-N2", "--ntasks-per-node=1"},
       "head=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
@@ -251,7 +251,7 @@ TEST_F(ComingUp, ShareAnAllocation) {
   EXPECT_TRUE(lab().has_file("two/fact-3.json"));
 }
 
-// A Python program that knows nothing of lockstep, under three launchers' command lines.
+// A Python program without lockstep, with the command lines of three launchers.
 constexpr const char* kDdp = R"(#!/usr/bin/python3
 import argparse, os, torch
 import torch.distributed as dist

@@ -41,7 +41,7 @@ TEST_F(NetworkCommand, LetsTorchrunMeetOverIt) {
               "x = torch.ones(1) * (d.get_rank() + 1)\n"
               "d.all_reduce(x)\n"
               "print('sum', x.item(), flush=True)\n");
-  // Debian's torchrun 1.13 cannot parse its own default of -r and -t; these mean the same.
+  // torchrun 1.13 of Debian cannot parse its own defaults of -r and -t; these are equivalent.
   const JobEnd end = lab().run_job(
       {"-N2"},
       "#!/bin/bash\n"
@@ -64,7 +64,7 @@ TEST_F(NetworkCommand, SaysNothingWhereNoneWillDo) {
 
   EXPECT_EQ(result.status.code, 69);
   EXPECT_THAT(result.output, IsEmpty());
-  EXPECT_THAT(result.errors, HasSubstr("cannot find a network for this job"));
+  EXPECT_THAT(result.errors, HasSubstr("no usable network for this job"));
 }
 
 TEST_F(NetworkCommand, KeepsWhatIsSetAndNeedsNoInterfaceOnOneNode) {
@@ -82,7 +82,7 @@ TEST_F(NetworkCommand, IsNotForTheTasksOfAStep) {
   const Result result = lab().on("ctl", {"srun", "-N2", "-n2", lockstep(), "network"});
 
   EXPECT_EQ(result.status.code, 64);
-  EXPECT_THAT(result.errors, HasSubstr("from inside a step of several tasks"));
+  EXPECT_THAT(result.errors, HasSubstr("inside a step with several tasks"));
 }
 
 TEST_F(Doctor, LooksAtTheLoginNode) {
@@ -90,7 +90,7 @@ TEST_F(Doctor, LooksAtTheLoginNode) {
 
   EXPECT_EQ(result.status.code, 0) << result.output;
   EXPECT_THAT(result.output,
-              AllOf(HasSubstr("called on ctl"), HasSubstr("fab0 up"), HasSubstr("verdict:")));
+              AllOf(HasSubstr("doctor on ctl"), HasSubstr("fab0 up"), HasSubstr("verdict:")));
 }
 
 TEST_F(Doctor, LooksAtAllNodesOfAJobAtOnce) {
@@ -108,13 +108,13 @@ TEST_F(Doctor, LooksAtAllNodesOfAJobAtOnce) {
     verdicts[finding.at("subject").get<std::string>()] = finding.at("verdict").get<std::string>();
   }
   EXPECT_EQ(verdicts["controller"], "ok");
-  EXPECT_EQ(verdicts["cpus per task"], "warning");  // -c, which srun does not pass on
+  EXPECT_EQ(verdicts["cpus per task"], "warning");  // srun does not inherit -c
   EXPECT_EQ(verdicts["10.11.0.0/24 (mgmt0)"], "warning");
   EXPECT_EQ(verdicts["10.12.0.0/24 (fab0)"], "ok");
-  EXPECT_EQ(verdicts["host names"], "warning");  // they lead to mgmt0
+  EXPECT_EQ(verdicts["host names"], "warning");  // they resolve to mgmt0
   EXPECT_EQ(verdicts["shared home"], "ok");
   EXPECT_EQ(verdicts["offset"], "ok");
-  EXPECT_EQ(verdicts["Python"], "ok");  // the same on all
+  EXPECT_EQ(verdicts["Python"], "ok");  // equal on all nodes
 }
 
 TEST_F(Doctor, ShowsWhoDoesNotReachWhom) {
@@ -137,7 +137,7 @@ TEST(DoctorOfACutCable, NamesTheNode) {
   const Result result = lab.shell("ctl", "salloc -Q -N3 " + copy_launcher(lab) + " doctor --quick");
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("fab0: 2 of 3 nodes have it; without it: n2"));
+  EXPECT_THAT(result.output, HasSubstr("fab0: 2 of 3 nodes have it; missing on: n2"));
 }
 
 TEST(DoctorOfANodeThatIsGone, NamesItAndDoesNotHang) {

@@ -56,7 +56,7 @@ TEST_F(EnvBuildAsJob, HasTheCodeOfAJobThatFailedAndLeavesNothing) {
       lab().on("ctl", build_words(lab(), kVenv + std::string("pip_options: --broken\n")));
 
   EXPECT_EQ(result.status.code, 7) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("failed; nothing was built"));
+  EXPECT_THAT(result.output, HasSubstr("build failed; nothing was installed"));
   EXPECT_FALSE(fs::exists(lab().path("envs/mine")));
 }
 
@@ -101,16 +101,16 @@ TEST_F(ImageBuildAsJob, MakesAnImageFromADefinition) {
   lab().write("more.def",
               "Bootstrap: localimage\nFrom: " + make_image(lab()) + "\n%post\n  echo 1 >/more\n");
 
-  // With the node's own /usr the launcher finds its libraries inside.
+  // With /usr of the node, the launcher finds its libraries in the container.
   const Result result = lab().on(
       "ctl", build_words(lab(), kImage + std::string("env: {APPTAINER_BIND: '/usr,/etc'}\n")));
 
   EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
   EXPECT_THAT(result.output,
-              AllOf(HasSubstr("built images/more.sif"), Not(HasSubstr("doctor stays out"))));
+              AllOf(HasSubstr("built images/more.sif"), Not(HasSubstr("doctor skipped"))));
   const Result inside = lab().on("n1", {"apptainer", "exec", "images/more.sif", "cat", "/more"});
   EXPECT_EQ(inside.output, "1\n") << inside.errors;
-  // The image lies in the home, its cache does not.
+  // The image is in the home directory, its cache is not.
   EXPECT_FALSE(fs::exists(lab().path("images/apptainer-cache")));
   EXPECT_EQ(lab().on("n1", {"test", "-d", "/tmp/apptainer-cache-hpc/cache"}).status.code, 0);
 }
@@ -122,7 +122,7 @@ TEST_F(ImageBuildAsJob, LeavesNothingWhenItFails) {
   const Result result = lab().on("ctl", build_words(lab(), kImage));
 
   EXPECT_NE(result.status.code, 0);
-  EXPECT_THAT(result.output, HasSubstr("failed; nothing was built"));
+  EXPECT_THAT(result.output, HasSubstr("build failed; nothing was installed"));
   EXPECT_TRUE(fs::is_empty(lab().path("images")));
 }
 

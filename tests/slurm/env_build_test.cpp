@@ -21,7 +21,7 @@ EnvBuild build_of(const std::string& yaml) {
   return read_env_build(config::parse_yaml(yaml, "env.yaml"));
 }
 
-// On a machine whose home is small and whose scratch is not.
+// Environment of a machine with a home and a scratch directory.
 const os::Environment& machine() {
   static const os::Environment kVariables = {
       {"HOME", "/home/me"}, {"SCRATCH", "/scratch/me"}, {"TMPDIR", "/home/me/tmp"}};
@@ -44,7 +44,7 @@ std::string script_of(const std::string& yaml, bool is_forced = false) {
   return text;
 }
 
-// What a file is refused with; empty when it is not.
+// Error text for a file; empty if it is valid.
 std::string refusal_of(const std::string& yaml) {
   try {
     EnvBuild build = build_of(yaml);
@@ -122,25 +122,26 @@ TEST(EnvBuild, RefusesWhatItDoesNotUnderstand) {
   };
   const std::vector<Case> cases = {
       {"path: a\npackges: [torch]", {"packges", "env.yaml:2:1", "packages"}},
-      {"packages: [torch]", {"cannot build an environment without its own path", "path: envs/"}},
-      {"path: ..", {"without its own path", "env.yaml:1:7"}},
+      {"packages: [torch]", {"path must name a new directory or file", "path: envs/"}},
+      {"path: ..", {"path must name a new directory", "env.yaml:1:7"}},
       {"- path", {"cannot understand the file", "a list"}},
-      {"path: \"a\\nrm -rf b/c\"", {"cannot understand path", "one line", "env.yaml:1:7"}},
+      {"path: \"a\\nrm -rf b/c\"",
+       {"cannot understand path", "without line breaks", "env.yaml:1:7"}},
       {"path: a\nkind: conda", {"cannot understand kind 'conda'", "venv or apptainer"}},
       {"path: a\nwhere: cloud", {"cannot understand where 'cloud'", "slurm or local"}},
       {"path: a\ntime: soon", {"cannot understand time 'soon'", "env.yaml:2:7"}},
       {"path: a\ncpus_per_task: 0", {"cannot understand cpus_per_task '0'"}},
-      {"path: a\naccount: 'a\"b'", {"cannot put account into a line of sbatch's"}},
-      {"path: a\nenv: {a-b: c}", {"cannot set the variable 'a-b'"}},
+      {"path: a\naccount: 'a\"b'", {"account contains a character that is not allowed"}},
+      {"path: a\nenv: {a-b: c}", {"'a-b' is not a valid variable name"}},
       {"path: a\nhorovod: maybe", {"cannot understand horovod 'maybe'", "true or false"}},
-      {"path: a\nnccl_home: /opt/nccl", {"cannot use nccl_home without Horovod", "horovod: true"}},
-      {"path: a\ndefinition: a.def", {"cannot use definition to build a venv", "env.yaml:2:13"}},
+      {"path: a\nnccl_home: /opt/nccl", {"nccl_home requires horovod", "horovod: true"}},
+      {"path: a\ndefinition: a.def", {"definition has no effect on a venv", "env.yaml:2:13"}},
       {"path: a\nkind: apptainer\nimage: x\npackages: [y]",
-       {"cannot use packages to build an image", "kind: venv"}},
-      {"path: a\nkind: apptainer", {"cannot tell what to build the image from", "neither"}},
+       {"packages has no effect on an image", "kind: venv"}},
+      {"path: a\nkind: apptainer", {"the image needs exactly one source", "neither"}},
       {"path: a\nkind: apptainer\nimage: x\ndefinition: y", {"both", "env.yaml:3:8"}},
       {"path: a\ncache_dir: ~/cache",
-       {"cannot keep the cache in the home", "env.yaml:2:12", "cache_in_home: true"}},
+       {"the cache would fill the quota of the home", "env.yaml:2:12", "cache_in_home: true"}},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.yaml);
@@ -196,11 +197,12 @@ TEST(FilesOfABuild, MustBeThere) {
   const std::string here = directory.path().string();
 
   EXPECT_THAT(refusal_of_files("path: a-new-one\nrequirements: " + here + "/r.txt", false),
-              AllOf(HasSubstr("cannot find the requirements file"),
-                    HasSubstr("it is not there"),
+              AllOf(HasSubstr("the requirements file does not exist"),
+                    HasSubstr("no such file"),
                     HasSubstr("env.yaml:2:15")));
-  EXPECT_THAT(refusal_of_files("kind: apptainer\npath: a-new-one\ndefinition: " + here, false),
-              AllOf(HasSubstr("cannot find the definition file"), HasSubstr("it is no file")));
+  EXPECT_THAT(
+      refusal_of_files("kind: apptainer\npath: a-new-one\ndefinition: " + here, false),
+      AllOf(HasSubstr("the definition file does not exist"), HasSubstr("not a regular file")));
 }
 
 TEST(FilesOfABuild, AreNotOverwrittenUnlessForced) {
@@ -208,11 +210,11 @@ TEST(FilesOfABuild, AreNotOverwrittenUnlessForced) {
   const std::string yaml = "path: " + directory.path().string();
 
   EXPECT_THAT(refusal_of_files(yaml, false),
-              AllOf(HasSubstr("cannot build where something is already"), HasSubstr("--force")));
+              AllOf(HasSubstr("the environment already exists"), HasSubstr("--force")));
   EXPECT_EQ(refusal_of_files(yaml, true), "");
   os::write_file(directory.path() / "lockstep.unfinished", "job 1");
   EXPECT_THAT(refusal_of_files(yaml, false),
-              HasSubstr("cannot build where another build has begun"));
+              HasSubstr("another build of this environment has started"));
 }
 
 TEST(FindExpanded, ReplacesVariablesOrSaysNothing) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs run in, made on a lab: a container image and a conda that is none.
+// Environments for programs in a lab: a container image and a fake conda.
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace lockstep::testing {
 
-// A small image in the user's home, made once by a lab that has Apptainer; its path. Run with
-// `-B /usr -B /etc` it has what the node has, Python's torch too; its /image says where it is from.
+// Builds a small image in the home of the user, once per lab with Apptainer. Returns its path. With
+// `-B /usr -B /etc` it contains the programs of the node, including torch; /image shows its origin.
 std::string make_image(const Lab& lab);
 
-// A directory with conda's `bin/activate` and `etc/profile.d/conda.sh` and one environment,
-// `torch`, whose python is the node's; its path. Activating another one fails as conda does.
+// Makes a directory with `bin/activate` and `etc/profile.d/conda.sh` like conda, and one
+// environment, `torch`, with the python of the node. Returns its path. Activating another
+// environment fails as in conda.
 std::string make_conda(const Lab& lab);
 
 }  // namespace lockstep::testing

@@ -23,7 +23,7 @@ JobInfo job(JobState state, const std::string& reason = "") {
   return made;
 }
 
-// Slurm tells one thing after another, and the last for ever; time flies.
+// Fake Slurm: returns a sequence of answers, then repeats the last one. The clock is fake as well.
 class Followed : public ::testing::Test {
  protected:
   using Look = std::function<std::vector<JobInfo>()>;
@@ -94,8 +94,7 @@ TEST_F(Followed, IsToldWhatToDoWhenItWouldWaitForEver) {
 
   EXPECT_EQ(follow(), std::nullopt);
   EXPECT_EQ(lines.front(),
-            "job 12 is pending: its user has put it on hold (JobHeldUser); try: scontrol release "
-            "12");
+            "job 12 is pending: it was held by its user (JobHeldUser); try: scontrol release 12");
 }
 
 TEST_F(Followed, IsToldWhenItStartsAgain) {
@@ -114,7 +113,7 @@ TEST_F(Followed, IsToldWhenItStartsAgain) {
   EXPECT_THAT(
       lines,
       ElementsAre("job 12 is running on n1",
-                  "job 12 is requeued (restart 1): its time to begin has not come (BeginTime)",
+                  "job 12 is requeued (restart 1): its begin time has not been reached (BeginTime)",
                   "job 12 is running (restart 1) on 2 nodes, n[1-2]",
                   "! job 12 has completed, after 6.0 s"));
 }
@@ -125,7 +124,7 @@ TEST_F(Followed, GoesOnWhenTheUserLeaves) {
 
   EXPECT_EQ(follow(), std::nullopt);
   EXPECT_EQ(lines.back(),
-            "! job 12 goes on; lockstep status --wait 12 follows it, lockstep cancel 12 ends it");
+            "! job 12 continues; lockstep status --wait 12 follows it, lockstep cancel 12 ends it");
 }
 
 TEST_F(Followed, IsLeftWhenTheUserDoesNotWantToWaitForSlurmEither) {
@@ -142,7 +141,7 @@ TEST_F(Followed, SurvivesAControllerThatIsAwayForAWhile) {
   EXPECT_EQ(follow(), 0);
   EXPECT_THAT(lines,
               ElementsAre("job 12 is running on n1",
-                          "! cannot reach Slurm: its controller is down; asking again",
+                          "! cannot reach Slurm: its controller is down; retrying",
                           "! job 12 has completed, after 6.0 s"));
 }
 
@@ -155,13 +154,14 @@ TEST_F(Followed, EndsWithAnErrorWhenSlurmDoesNotComeBack) {
 
 TEST_F(Followed, MustBeKnownToSlurm) {
   slurm_tells({});
-  EXPECT_THAT([&] { follow(); }, ThrowsMessage<Error>(HasSubstr("cannot find the job 12")));
+  EXPECT_THAT([&] { follow(); }, ThrowsMessage<Error>(HasSubstr("job 12 does not exist")));
 }
 
 TEST_F(Followed, MayBeForgottenBeforeItsEndIsSeen) {
   slurm_tells({job(JobState::Running)});
   slurm_tells({});
-  EXPECT_THAT([&] { follow(); }, ThrowsMessage<Error>(HasSubstr("cannot tell how job 12 ended")));
+  EXPECT_THAT([&] { follow(); },
+              ThrowsMessage<Error>(HasSubstr("the result of job 12 is unknown")));
 }
 
 TEST_F(Followed, MayBeAnArray) {
@@ -196,16 +196,16 @@ TEST(EndOfAJob, IsOneSentence) {
     return end_sentence({&ended, 1});
   };
   EXPECT_EQ(sentence(JobState::Failed, 9),
-            "job 12 has failed: its script was ended by SIGKILL, after 6.0 s");
+            "job 12 has failed: its script was killed by SIGKILL, after 6.0 s");
   EXPECT_EQ(sentence(JobState::Failed, 53),
-            "job 12 has failed: Slurm could not write its output file /home/hpc/slurm-4.out; is "
-            "the directory there?, after 6.0 s");
+            "job 12 has failed: Slurm could not write the output file /home/hpc/slurm-4.out; does "
+            "the directory exist?, after 6.0 s");
   EXPECT_EQ(sentence(JobState::Cancelled, 15), "job 12 was cancelled, after 6.0 s");
-  EXPECT_EQ(sentence(JobState::TimedOut), "job 12 ran out of its time, 01:00:00, after 6.0 s");
+  EXPECT_EQ(sentence(JobState::TimedOut), "job 12 reached its time limit of 01:00:00, after 6.0 s");
   EXPECT_EQ(sentence(JobState::NodeFailed),
-            "job 12 was ended by the failure of a node on n1, after 6.0 s");
+            "job 12 was ended by a node failure on n1, after 6.0 s");
   EXPECT_EQ(sentence(JobState::OutOfMemory),
-            "job 12 ran out of memory: it used more than it had asked for, after 6.0 s");
+            "job 12 ran out of memory: it used more than it requested, after 6.0 s");
   EXPECT_EQ(sentence(JobState::Preempted),
             "job 12 was preempted by a job with a higher priority, after 6.0 s");
 }

@@ -14,7 +14,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Rank 0 listens, the others knock for 20 s; nobody writes a fact before all have met.
+// Rank 0 listens, the others try to connect for 20 s. Facts are written after all have connected.
 constexpr const char* kMeet = R"(#!/usr/bin/python3
 import json, os, socket, sys, time
 
@@ -91,7 +91,7 @@ void expect_gang(const Lab& lab, const std::vector<std::pair<std::string, int>>&
     for (int local = 0; local < workers; ++local, ++rank) {
       SCOPED_TRACE("rank " + std::to_string(rank));
       const nlohmann::json fact = fact_of(lab, rank);
-      ASSERT_TRUE(fact.is_object()) << "it has not met";
+      ASSERT_TRUE(fact.is_object()) << "no rendezvous";
       EXPECT_EQ(fact.value("host", ""), node);
       EXPECT_EQ(fact.value("RANK", ""), std::to_string(rank));
       EXPECT_EQ(fact.value("WORLD_SIZE", ""), std::to_string(world));

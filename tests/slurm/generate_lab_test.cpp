@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep generate-slurm` on a real Slurm: what it submits, what it refuses, and that the jobs of
-// examples/jobs run.
+// `lockstep submit` on a real Slurm: submissions, rejections, and the jobs of examples/jobs.
 #include <gmock/gmock.h>
 #include <regex>
 #include <thread>
@@ -24,14 +23,14 @@ constexpr const char* kSmall =
     "std_out: logs/${job_name}.log\nerr_out: logs/${job_name}.log\n";
 
 Result generate(const Lab& lab, const std::string& words, seconds limit = seconds(120)) {
-  return lab.shell("ctl", "$HOME/bin/lockstep generate-slurm " + words, limit);
+  return lab.shell("ctl", "$HOME/bin/lockstep submit " + words, limit);
 }
 
 std::string queue(const Lab& lab) {
   return lab.on("ctl", {"squeue", "-h"}).output;
 }
 
-// The number of the job that was submitted.
+// Id of the submitted job.
 std::string id_in(const std::string& errors) {
   std::smatch found;
   return std::regex_search(errors, found, std::regex("submitted job ([0-9]+)")) ? found[1].str()
@@ -53,7 +52,7 @@ TEST_F(JobFiles, AreSubmittedKeptAndFollowed) {
   EXPECT_EQ(read_text(lab().path("logs/seven-" + id + ".log")), "here\n");
   EXPECT_EQ(read_text(lab().path("slurm-scripts/seven-" + id + ".sh")), result.output);
   const std::string job = lab().on("ctl", {"scontrol", "-o", "show", "job", id}).output;
-  EXPECT_THAT(job, HasSubstr("JobName=seven-" + id)) << "the name has the number";
+  EXPECT_THAT(job, HasSubstr("JobName=seven-" + id)) << "the name contains the job id";
 }
 
 TEST_F(JobFiles, OverwriteNothingWhenSubmittedTwice) {
@@ -82,7 +81,7 @@ TEST_F(JobFiles, HandSecretsOverWithoutWritingThemDown) {
   EXPECT_THAT(result.output + result.errors, Not(HasSubstr("abc123")));
 }
 
-// Before and after the training, with the code of the training.
+// Commands before and after the training; the exit code is that of the training.
 TEST_F(JobFiles, RunWhatComesBeforeAndAfter) {
   lab().write("pre.sh", "export GREETING=hello\n");
   write_job(
@@ -96,7 +95,7 @@ TEST_F(JobFiles, RunWhatComesBeforeAndAfter) {
             "hello\nended with 3\n");
 }
 
-// Whom Slurm warns before the limit, and who comes back.
+// Jobs that receive the signal before the time limit and are requeued.
 TEST_F(JobFiles, ComeBackWhenTheirTimeIsUp) {
   for (const char* after : {"", "post_exec_command: echo afterwards\n"}) {
     lab().work_in(std::string("turns") + (*after == 0 ? "" : "-after"));
@@ -131,22 +130,22 @@ struct Refused {
 
 TEST_F(JobFiles, AreRefusedBeforeAnythingIsSubmitted) {
   const std::vector<Refused> refused = {
-      {"partition: mian", "cannot find the partition 'mian'", "main"},
-      {"num_nodes: 9", "cannot have 9 nodes", "4"},
-      {"gpus_per_node: 3", "cannot have 3 GPUs on a node", "gpus_per_node: 2"},
-      {"gpus_per_node: 1\ngpu_type: a100", "cannot have GPUs of type 'a100'", "fake"},
-      {"partition: short\ntime: 10", "cannot have so much time", "00:02:00"},
-      {"cpus_per_task: 64", "cannot have 64 CPUs on a node", "fewer"},
-      {"constraint: v100", "cannot find a node with the feature 'v100'", "constraint"},
-      {"reservation: mine", "there is no such reservation", "scontrol show reservation"},
+      {"partition: mian", "partition 'mian' does not exist", "main"},
+      {"num_nodes: 9", "too many nodes for partition", "4"},
+      {"gpus_per_node: 3", "has 3 GPUs", "gpus_per_node: 2"},
+      {"gpus_per_node: 1\ngpu_type: a100", "no GPUs of type 'a100'", "fake"},
+      {"partition: short\ntime: 10", "time limit exceeds the maximum", "00:02:00"},
+      {"cpus_per_task: 64", "has 64 CPUs", "fewer"},
+      {"constraint: v100", "has the feature 'v100'", "constraint"},
+      {"reservation: mine", "the reservation does not exist", "scontrol show reservation"},
       {"dependency: nonsense", "depend", ""},
-      {"container_path: none.sif", "cannot find none.sif", "lockstep env build"},
-      {"training_cmd: none.py", "cannot find none.py", "training_cmd"},
+      {"container_path: none.sif", "none.sif does not exist", "lockstep env build"},
+      {"training_cmd: none.py", "none.py does not exist", "training_cmd"},
   };
   for (const Refused& one : refused) {
     SCOPED_TRACE(one.yaml);
     std::string yaml = kSmall;
-    for (const std::string& line : split(one.yaml, '\n')) {  // said again, it is there twice
+    for (const std::string& line : split(one.yaml, '\n')) {  // a repeated key is an error
       const size_t key = yaml.find(line.substr(0, line.find(':') + 1));
       if (key != std::string::npos) {
         yaml.erase(key, yaml.find('\n', key) + 1 - key);
@@ -164,17 +163,17 @@ TEST_F(JobFiles, AreRefusedBeforeAnythingIsSubmitted) {
   }
 }
 
-// The jobs of the support teams' documents, with this cluster's partition, sizes and program. That
-// their launchers train is another test's business.
+// The jobs from the documentation of support teams, with the partition, sizes and program of this
+// cluster. Another test checks that their launchers train.
 TEST_F(JobFiles, OfTheExamplesRun) {
   if (!lab().on("n1", {"/usr/bin/python3", "-c", "import torch"}).status.is_success()) {
-    GTEST_SKIP() << "python3-torch is not installed, and so torchrun is not";
+    GTEST_SKIP() << "python3-torch, which contains torchrun, is not installed";
   }
-  // In one write, or mpirun mixes the words of several workers.
+  // In one write, because mpirun can interleave the output of several workers.
   lab().write("hello.py",
               "import os\nplace = 'rank {RANK} of {WORLD_SIZE}\\n'.format(**os.environ)\n"
               "os.write(1, place.encode())\n");
-  // What names this cluster's things in place of the others'.
+  // Keys to replace by the values of this cluster.
   const std::regex foreign(
       "^(account|constraint|gpu_type|modules|python_venv|conda_\\w+|container_\\w+|environment|mpi|"
       "partition|cpus_per_task|memory|gpus_per_node|time|training_cmd|std_out|err_out|job_name):");
@@ -183,7 +182,7 @@ TEST_F(JobFiles, OfTheExamplesRun) {
        fs::directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/jobs")) {
     const std::string name = entry.path().stem().string();
     if (name == "mnist" || name == "long-training") {
-      continue;  // programs of the library, which other tests run
+      continue;  // programs of the library; other tests run them
     }
     std::string yaml;
     for (const std::string& line : split(read_text(entry.path()), '\n')) {
@@ -194,7 +193,7 @@ TEST_F(JobFiles, OfTheExamplesRun) {
         "job_name: " +
         name + "\nstd_out: logs/" + name + ".log\nerr_out: logs/" + name + ".log\n";
     if (yaml.find("torchrun") != std::string::npos || yaml.find("loop") != std::string::npos) {
-      yaml += "launcher_args: [-r, '9:1', -t, '9:1']\n";  // Debian's torchrun 1.13 wants them
+      yaml += "launcher_args: [-r, '9:1', -t, '9:1']\n";  // required by torchrun 1.13 of Debian
     }
     lab().write(name + ".yaml", yaml);
     const Result result = generate(lab(), "-c " + name + ".yaml -j");
@@ -210,7 +209,7 @@ TEST_F(JobFiles, OfTheExamplesRun) {
   }
 }
 
-// Every job says how fast it is: twice as fast on twice the nodes.
+// Every job prints its speed: twice as fast on twice the nodes.
 TEST_F(JobFiles, OfAScalingTestAreCompared) {
   lab().write("train.sh",
               "#!/bin/bash\nfor step in {1..40}; do\n"
@@ -223,7 +222,7 @@ TEST_F(JobFiles, OfAScalingTestAreCompared) {
 
   const Result before = lab().shell("ctl", compare);
   EXPECT_EQ(before.status.code, 64) << before.output;
-  EXPECT_THAT(before.errors, HasSubstr("lockstep generate-slurm -c job.yaml"));
+  EXPECT_THAT(before.errors, HasSubstr("lockstep submit -c job.yaml"));
 
   ASSERT_EQ(generate(lab(), "-c job.yaml -j").status.code, 0);
   for (int turn = 0; turn < 600 && !queue(lab()).empty(); ++turn) {
@@ -273,7 +272,7 @@ TEST_F(JobsWithModules, AreRefusedWhenOneIsNotThere) {
 
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("cannot load the module lockstep-lab/9"),
+              AllOf(HasSubstr("module lockstep-lab/9 cannot be loaded"),
                     HasSubstr("module avail lockstep-lab")));
   EXPECT_THAT(queue(lab()), IsEmpty());
 }

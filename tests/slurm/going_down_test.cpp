@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gangs of several nodes end: what is said, which code is left, and that nobody is left behind,
-// which the fixture looks at after every case.
+// The end of runs on several nodes: messages, exit codes, and no remaining processes, which the
+// fixture checks after every test.
 #include <chrono>
 #include <gmock/gmock.h>
 
@@ -27,7 +27,7 @@ int count_of(const std::string& text, const std::string& word) {
 
 class GoingDown : public LaunchOnLab {
  protected:
-  // The words of a run of two workers on each node of the allocation.
+  // Command line of a run with two workers on each node of the allocation.
   Words gang(const std::string& script, const Words& options = {}) {
     Words words = {lockstep(), "run", "--nproc-per-node", "2", "--run-dir", "run"};
     words.insert(words.end(), options.begin(), options.end());
@@ -35,7 +35,7 @@ class GoingDown : public LaunchOnLab {
     return words;
   }
 
-  // The same as a batch script.
+  // The run as a batch script.
   std::string batch(const std::string& script, const Words& options = {}) {
     std::string text = "#!/bin/bash\nexec";
     for (const std::string& word : gang(script, options)) {
@@ -44,14 +44,14 @@ class GoingDown : public LaunchOnLab {
     return text + "\n";
   }
 
-  // The same from the login node, started.
+  // Starts the run from the login node.
   Running in_salloc(const std::string& nodes, const Words& words) {
     Words all = {"salloc", nodes};
     all.insert(all.end(), words.begin(), words.end());
     return lab().start("ctl", all);
   }
 
-  // Whether all of `count` workers have come as far as `touch here-$RANK`.
+  // Whether all `count` workers have executed `touch here-$RANK`.
   bool all_here(int count) {
     for (int rank = 0; rank < count; ++rank) {
       if (!lab().has_file("here-" + std::to_string(rank))) {
@@ -61,7 +61,7 @@ class GoingDown : public LaunchOnLab {
     return true;
   }
 
-  // Sends a signal to the user's oldest process of this name on a node.
+  // Sends a signal to the oldest process of the user with this name on a node.
   void send(const std::string& node, const std::string& signal, const std::string& name) {
     EXPECT_EQ(lab().on(node, {"pkill", "-" + signal, "-o", "-x", "-u", "hpc", name}).status.code,
               0);
@@ -76,7 +76,7 @@ TEST_F(GoingDown, LeavesWithTheCodeOfTheWorkerThatFailed) {
   EXPECT_EQ(end.code, 3);
   EXPECT_THAT(end.output,
               AllOf(HasSubstr("rank 3 failed"),
-                    HasSubstr("left with code 3"),
+                    HasSubstr("exited with code 3"),
                     HasSubstr("on n2"),
                     HasSubstr("last words"),
                     HasSubstr("run/logs/attempt-0/rank-3.log")));
@@ -174,7 +174,7 @@ TEST_F(GoingDown, PassesUserSignalsOn) {
   EXPECT_EQ(run.wait().status.code, 0);
 }
 
-// Slurm signals every process of a step, the workers too, and not only the agents.
+// Slurm signals every process of a step, the workers as well as the agents.
 TEST_F(GoingDown, PassesSignalsOfSlurmOnOnce) {
   const std::string job =
       lab().submit({"-N2"},
@@ -186,7 +186,7 @@ TEST_F(GoingDown, PassesSignalsOfSlurmOnOnce) {
   EXPECT_TRUE(comes_true(seconds(60), [&] {
     return count_of(read_text(lab().path("job-" + job + ".out")), "usr1 ") >= 4;
   }));
-  std::this_thread::sleep_for(seconds(1));  // what comes twice
+  std::this_thread::sleep_for(seconds(1));  // time for a duplicate
   lab().on("ctl", {"scancel", "--full", "--signal=USR2", job});
   const JobEnd end = lab().wait_for_job(job);
 
@@ -213,8 +213,8 @@ TEST_F(GoingDown, StopsOnScancel) {
   EXPECT_THAT(end.output, Not(AnyOf(ContainsRegex("rank . failed"), HasSubstr("lockstep: error"))));
 }
 
-// Slurm looks at limits every 30 s and warns up to that much earlier; its shortest limit is a
-// minute. So it warns 25 to 55 s after the beginning, when workers are there.
+// Slurm checks limits every 30 s and can send the signal that much earlier; its shortest limit is
+// one minute. So the signal arrives 25 to 55 s after the start, when the workers run.
 TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
   const std::string job =
       lab().submit({"-N2", "-t", "1", "--signal=USR1@5"},
@@ -275,7 +275,7 @@ TEST_F(GoingDown, NamesTheNodeThatCrashed) {
   lab().tool("crash", {"n2"});
   EXPECT_TRUE(comes_true(seconds(20), [&] {
     return lab().processes("n1").empty() && lab().processes("n3").empty();
-  })) << "workers of the other nodes go on";
+  })) << "workers of the other nodes continue";
   RecordProperty(
       "milliseconds_to_stop",
       std::to_string(
@@ -293,9 +293,9 @@ TEST_F(GoingDown, NamesTheNodeThatLostItsCable) {
 
   lab().tool("cut", {"n2"});
   EXPECT_TRUE(comes_true(seconds(20), [&] { return lab().processes("n1").empty(); }))
-      << "workers of the other node go on";
+      << "workers of the other node continue";
   EXPECT_TRUE(comes_true(seconds(20), [&] { return lab().processes("n2").empty(); }))
-      << "workers of the lost node go on";
+      << "workers of the lost node continue";
   lab().tool("join", {"n2"});
   const Result result = run.wait();
 

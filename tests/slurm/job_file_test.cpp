@@ -42,7 +42,7 @@ TEST_F(JobFile, MayKeepTheJobInOnePart) {
 
 void expect_missing(const std::string& yaml, const std::string& what) {
   EXPECT_THAT([&] { check_files(job_of(yaml), settings_of(yaml)); },
-              ThrowsMessage<Error>(HasSubstr("cannot find " + what)))
+              ThrowsMessage<Error>(HasSubstr(what + " does not exist")))
       << yaml;
 }
 
@@ -54,7 +54,7 @@ TEST_F(JobFile, NamesFilesThatMustBeThere) {
   expect_missing("training_cmd: ./none -s ddp", "./none");
 }
 
-// One of two that can only be loaded behind the other, and says what it does.
+// A fake module system: OpenMPI can only be loaded after GCC, and every call prints a line.
 constexpr const char* kModules =
     "() {\n"
     "  echo \"module $*\"\n"
@@ -75,11 +75,11 @@ TEST_F(JobFile, NamesModulesThatCannotBeLoadedOneAfterTheOther) {
 
   EXPECT_NO_THROW(check("modules: [GCC, OpenMPI]\nmodule_use: [/opt/modules]"));
   EXPECT_THAT([&] { check("modules: [OpenMPI, GCC]"); },
-              ThrowsMessage<Error>(HasSubstr("cannot load the module OpenMPI")));
+              ThrowsMessage<Error>(HasSubstr("module OpenMPI cannot be loaded")));
   EXPECT_THAT([&] { check("modules: [GCC, CUDA/12]"); },
               ThrowsMessage<Error>(HasSubstr("module avail CUDA")));
   EXPECT_NO_THROW(check("modules: [CUDA/12]\nmodule_use: [$SCRATCH/modules]"))
-      << "only the job can see where they are";
+      << "only the job can expand the path";
   unsetenv("BASH_FUNC_module%%");
 }
 

@@ -14,7 +14,7 @@ inline slurm::JobSettings settings_of(const std::string& yaml) {
   return settings;
 }
 
-// On a ground where every file says its own name, and nothing was measured.
+// Every file contains its own name, and there are no measurements of previous runs.
 inline slurm::JobGround plain_ground() {
   return {.lockstep = "/opt/lockstep/bin/lockstep",
           .earlier_pace = [](const std::string&) { return contract::Pace(); },
@@ -28,7 +28,7 @@ inline slurm::Job job_of(const std::string& yaml) {
   return slurm::make_job(settings_of(yaml), plain_ground());
 }
 
-// What the job is refused with; empty when it is not.
+// Error text for a job; empty if it is valid.
 inline std::string refusal_of(const std::string& yaml) {
   try {
     job_of(yaml);

@@ -84,7 +84,7 @@ TEST(SettingsOfAJob, RefuseReferencesInACircle) {
   const JobSettings settings = settings_of("account: ${partition}\npartition: ${account}");
 
   EXPECT_THAT([&] { settings.text("account"); },
-              ThrowsMessage<Error>(HasSubstr("refer to each other")));
+              ThrowsMessage<Error>(HasSubstr("circular references")));
 }
 
 TEST(SettingsOfAJob, RefuseUnknownKeysWithTheClosest) {

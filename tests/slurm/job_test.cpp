@@ -37,10 +37,10 @@ TEST(AJob, HasOneTaskPerWorkerWhereWorkersAreTasks) {
 
     EXPECT_EQ(job.directive("ntasks"), "8");
     EXPECT_EQ(job.directive("ntasks-per-node"), "4");
-    EXPECT_EQ(job.directive("cpus-per-task"), "4") << "the node's cores are shared";
+    EXPECT_EQ(job.directive("cpus-per-task"), "4") << "the cores of the node are divided";
   }
   EXPECT_EQ(job_of("launcher: srun\nnum_tasks_per_node: 4\ncpus_per_task: 3").cpus_per_task, 3)
-      << "who says how many tasks means the cores of each";
+      << "with an explicit number of tasks, cpus_per_task is per task";
 }
 
 TEST(AJob, TakesTasksForWorkersWithoutGpus) {
@@ -81,7 +81,7 @@ TEST(AJob, HandsOnWhatSbatchKnows) {
   EXPECT_EQ(job.directive("mail-type"), "BEGIN,END");
   EXPECT_EQ(job.directive("mem"), "0");
   EXPECT_EQ(job.directive("switches"), "1");
-  EXPECT_EQ(job.directive("time"), "2") << "what is said to sbatch itself counts more";
+  EXPECT_EQ(job.directive("time"), "2") << "sbatch options override keys";
   EXPECT_THAT(job.directives, Contains(Pair("nice", "")));
   EXPECT_THAT(job.directives, Contains(Pair("exclusive", "")));
   EXPECT_TRUE(std::is_sorted(job.directives.begin(), job.directives.end()));
@@ -95,7 +95,7 @@ TEST(AJob, WarnsBeforeTheLimitWhenItIsRequeued) {
   EXPECT_EQ(job.max_requeues, 3);
   EXPECT_EQ(job_of("requeue: true\ntime: UNLIMITED").signal_seconds,
             job_of("requeue: true\ntime: 1-00").signal_seconds)
-      << "half of no limit is not zero";
+      << "without a limit, the lead time is not halved";
 }
 
 TEST(AJob, KeepsSecretsOutOfItsScript) {
@@ -153,33 +153,35 @@ TEST(AJob, RefusesWhatCannotBe) {
       {"distributed_strategy: zero", "cannot understand distributed_strategy", "ddp, horovod"},
       {"num_nodes: 0", "a whole number from 1", "'0'  (job.yaml:1:12)"},
       {"launcher: srun\nnum_tasks_per_node: 3",
-       "cannot make each worker a task",
+       "this launcher needs one task per worker",
        "num_tasks_per_node: 4"},
-      {"num_tasks: 7", "cannot start so many tasks", "num_tasks: 1"},
-      {"use_ray: true", "cannot start Ray's workers", "use_ray: false"},
-      {"py_spy: true\ndistributed_strategy: horovod", "cannot profile Horovod", "py_spy: false"},
+      {"num_tasks: 7", "num_tasks does not match nodes and workers", "num_tasks: 1"},
+      {"use_ray: true", "use_ray is not supported", "use_ray: false"},
+      {"py_spy: true\ndistributed_strategy: horovod",
+       "py_spy does not support horovod",
+       "py_spy: false"},
       {"py_spy: true\nrequeue: true\nsignal_seconds: 90",
-       "cannot profile a job that is warned of its time limit",
-       "py_spy: false, or without requeue"},
+       "py_spy and the time limit signal exclude each other",
+       "py_spy: false, or remove requeue"},
       {"requeue: true\nmax_requeues: 0", "a whole number from 1", "max_requeues '0'"},
-      {"environment: venv", "an environment that is not named", "python_venv: ..."},
+      {"environment: venv", "this environment requires python_venv", "python_venv: ..."},
       {"environment: docker", "cannot understand environment 'docker'", "none, venv"},
       {"gpu_request: gpus-per-task\nlauncher: srun\nworkers_per_node: 3",
-       "cannot give each task the same number of GPUs",
+       "GPUs cannot be divided evenly among the tasks",
        "gpu_request: gpus-per-node"},
-      {"sbatch: [-p gpu]", "cannot hand on '-p gpu' to sbatch", "--switches=1"},
-      {"comment: 'a\"b'", "cannot put comment into a line of sbatch's", "without them"},
-      {"partition: \"a\\nb\"", "cannot put partition into a line", "without them"},
-      {"gres: 'a\"b'", "cannot put gres into a line", "(job.yaml:1:7)"},
-      {"gpu_type: \"a\\nb\"", "cannot put gpu_type into a line", "without them"},
-      {"mail_type: [\"a\\nb\"]", "cannot put mail_type into a line", "without them"},
-      {"env: {1A: x}", "cannot set the variable '1A'", "no digit first"},
-      {"pre_exec_file: a\npre_exec_command: b", "cannot take both", "one of them"},
+      {"sbatch: [-p gpu]", "'-p gpu' is not an sbatch option", "--switches=1"},
+      {"comment: 'a\"b'", "comment contains a character", "without these characters"},
+      {"partition: \"a\\nb\"", "partition contains a character", "without these characters"},
+      {"gres: 'a\"b'", "gres contains a character", "(job.yaml:1:7)"},
+      {"gpu_type: \"a\\nb\"", "gpu_type contains a character", "without these characters"},
+      {"mail_type: [\"a\\nb\"]", "mail_type contains a character", "without these"},
+      {"env: {1A: x}", "'1A' is not a valid variable name", "must not be a digit"},
+      {"pre_exec_file: a\npre_exec_command: b", "exclude each other", "remove one of them"},
       {"requeue: true\ntime: 1\nsignal_seconds: 60",
-       "cannot warn the job before it begins",
-       "a longer time"},
+       "signal_seconds must be shorter than the time limit",
+       "use a longer time"},
       {"requeue: true\nlauncher: mpirun",
-       "cannot ask workers to save",
+       "requeue is not supported",
        "launcher: lockstep, torchrun or srun"},
       {"container_path: i.sif\ncontainer_gpu: cuda", "cannot understand container_gpu", "nv, rocm"},
   };

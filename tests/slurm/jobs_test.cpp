@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs from their submission to each of their ends, and what status, logs and cancel do with them.
+// Jobs from submission to each possible end, with status, logs and cancel.
 #include <filesystem>
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Copies the program that checks and submits; its path on every node.
+// Copies the program that checks and submits. Returns its path on every node.
 std::string copy_submit(const Lab& lab) {
   const auto path = lab.home() / "bin/slurm_submit";
   std::filesystem::copy_file(std::filesystem::path(LOCKSTEP_BIN_DIR) / "../tests/slurm_submit",
@@ -23,14 +23,14 @@ std::string copy_submit(const Lab& lab) {
 
 class Jobs : public LaunchOnLab {
  protected:
-  // Checks, tests and submits; what it says.
+  // Checks, tests and submits. Returns the output.
   Result try_submit(const std::string& script, Words demand = {}) {
     const std::string file = lab().write("job.sh", "#!/bin/bash\n" + script + "\n");
     demand.insert(demand.begin(), {copy_submit(lab()), file});
     return lab().on("ctl", demand);
   }
 
-  // The number of a job that Slurm has taken.
+  // Submits a job. Returns its id.
   std::string submit(const std::string& script, const Words& demand = {}) {
     const Result result = try_submit(script, demand);
     EXPECT_EQ(result.status.code, 0) << result.errors;
@@ -66,29 +66,29 @@ TEST_F(Jobs, AreFollowedToTheirEndAndItsCode) {
   EXPECT_EQ(wait_for(bad).status.code, 5);
   const Result kill = wait_for(killed);
   EXPECT_EQ(kill.status.code, 137);
-  EXPECT_THAT(kill.errors, HasSubstr("its script was ended by SIGKILL"));
+  EXPECT_THAT(kill.errors, HasSubstr("its script was killed by SIGKILL"));
 }
 
 TEST_F(Jobs, EndWithTheCodeOfACancelledOne) {
   const std::string id = submit("sleep 100");
   Running waiting = lab().start("ctl", {lockstep(), "status", "--wait", id});
   ASSERT_TRUE(is_in_state(id, "RUNNING"));
-  // The one that waits looks now and then; it must have seen the job run.
+  // `status --wait` polls; it must have seen the running job.
   ASSERT_TRUE(comes_true(seconds(90), [&waiting] {
     return waiting.errors().find("is running on n") != std::string::npos;
   }));
 
   const Result cancelled = on_job("cancel", id);
   EXPECT_EQ(cancelled.status.code, 0) << cancelled.errors;
-  EXPECT_THAT(
-      cancelled.errors,
-      AllOf(HasSubstr("asked Slurm to end job " + id), HasSubstr("job " + id + " was cancelled")));
+  EXPECT_THAT(cancelled.errors,
+              AllOf(HasSubstr("requested Slurm to cancel job " + id),
+                    HasSubstr("job " + id + " was cancelled")));
   const Result end = waiting.wait();
   EXPECT_EQ(end.status.code, 130);
   EXPECT_THAT(end.errors,
               AllOf(HasSubstr("job " + id + " is running on n"),
                     HasSubstr("job " + id + " was cancelled")));
-  EXPECT_THAT(on_job("cancel", id).errors, HasSubstr("nothing was left to cancel"));
+  EXPECT_THAT(on_job("cancel", id).errors, HasSubstr("nothing to cancel"));
 }
 
 TEST_F(Jobs, SayWhyTheyWait) {
@@ -96,16 +96,16 @@ TEST_F(Jobs, SayWhyTheyWait) {
   const std::string later = submit("true", {"--", "--begin=now+1hour"});
 
   EXPECT_THAT(on_job("status", held).output,
-              AllOf(HasSubstr("pending: its user has put it on hold (JobHeldUser)"),
+              AllOf(HasSubstr("pending: it was held by its user (JobHeldUser)"),
                     HasSubstr("scontrol release " + held)));
-  EXPECT_THAT(
-      on_job("status", later).output,
-      AllOf(HasSubstr("its time to begin has not come (BeginTime)"), HasSubstr("\nexpected   20")));
+  EXPECT_THAT(on_job("status", later).output,
+              AllOf(HasSubstr("its begin time has not been reached (BeginTime)"),
+                    HasSubstr("\nexpected   20")));
   EXPECT_THAT(on_job("status", later, {"--json"}).output,
               AllOf(HasSubstr("\"state\": \"pending\""), HasSubstr("\"reason\": \"BeginTime\"")));
   const Result logs = on_job("logs", held);
   EXPECT_EQ(logs.status.code, 64);
-  EXPECT_THAT(logs.errors, HasSubstr("there are none yet"));
+  EXPECT_THAT(logs.errors, HasSubstr("has no logs yet"));
   for (const std::string& id : {held, later}) {
     EXPECT_EQ(on_job("cancel", id).status.code, 0);
   }
@@ -118,19 +118,18 @@ TEST_F(Jobs, AreNotSubmittedWhenTheClusterCannotGiveThem) {
     return result.errors;
   };
   EXPECT_THAT(refused({"partition=mian"}),
-              AllOf(HasSubstr("cannot find the partition 'mian'"), HasSubstr("main, short")));
-  EXPECT_THAT(
-      refused({"nodes=9"}),
-      AllOf(HasSubstr("cannot have 9 nodes in the partition 'main'"), HasSubstr("4 nodes")));
-  EXPECT_THAT(refused({"gpus=3"}), HasSubstr("cannot have 3 GPUs on a node"));
-  EXPECT_THAT(
-      refused({"partition=short", "time=5"}),
-      AllOf(HasSubstr("cannot have so much time in the partition 'short'"), HasSubstr("00:02:00")));
-  // What only Slurm itself knows.
+              AllOf(HasSubstr("partition 'mian' does not exist"), HasSubstr("main, short")));
+  EXPECT_THAT(refused({"nodes=9"}),
+              AllOf(HasSubstr("too many nodes for partition 'main': 9"), HasSubstr("4 nodes")));
+  EXPECT_THAT(refused({"gpus=3"}), HasSubstr("no node of partition 'main' has 3 GPUs"));
+  EXPECT_THAT(refused({"partition=short", "time=5"}),
+              AllOf(HasSubstr("time limit exceeds the maximum of partition 'short'"),
+                    HasSubstr("00:02:00")));
+  // Rules that only Slurm knows.
   EXPECT_THAT(refused({"--", "--reservation=none"}),
-              HasSubstr("cannot submit the job: there is no such reservation"));
+              HasSubstr("cannot submit the job: the reservation does not exist"));
   EXPECT_THAT(refused({"--", "--constraint=none"}),
-              HasSubstr("cannot submit the job: no node has such a feature"));
+              HasSubstr("cannot submit the job: no node has this feature"));
   EXPECT_EQ(queue(), "");
 }
 
@@ -138,11 +137,11 @@ TEST_F(Jobs, CannotBeSubmittedWhereThereIsNoSlurm) {
   const Result result = lab().on("ctl", {"env", "PATH=/nowhere", copy_submit(lab()), "/dev/null"});
   EXPECT_EQ(result.status.code, 69);
   EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("cannot find sbatch: this machine has no Slurm client"),
+              AllOf(HasSubstr("sbatch not found: this machine has no Slurm client"),
                     HasSubstr("--no-submit-job")));
 }
 
-// A job in a job must not be bound to the cores and counts of the outer one.
+// A job submitted from a job must not inherit the cores and counts of the outer job.
 TEST_F(Jobs, SubmittedFromAJobHaveNothingOfIt) {
   lab().write("inner.sh",
               "#!/bin/bash\n#SBATCH -o inner.out\nenv | grep ^SLURM_NTASKS; echo end\n");
@@ -203,7 +202,7 @@ TEST_F(Jobs, OfAnotherAreNotEnded) {
 
   const Result refused = on_job("cancel", id);
   EXPECT_EQ(refused.status.code, 64);
-  EXPECT_THAT(refused.errors, HasSubstr("cannot cancel job " + id + ": it is not yours"));
+  EXPECT_THAT(refused.errors, HasSubstr("cannot cancel job " + id + ": permission denied"));
   EXPECT_THAT(on_job("status", id).output, HasSubstr("user       root\n"));
   lab().on_as_root("ctl", {"scancel", id});
 }
@@ -216,13 +215,13 @@ TEST_F(Jobs, AreToldAsRequeued) {
 
   lab().on("ctl", {"scontrol", "requeue", id});
   EXPECT_TRUE(comes_true(seconds(90), [&] {
-    return waiting.errors().find("is requeued (restart 1): its time to begin") != std::string::npos;
+    return waiting.errors().find("is requeued (restart 1): its begin time") != std::string::npos;
   })) << waiting.errors();
   EXPECT_EQ(on_job("cancel", id).status.code, 0);
   EXPECT_EQ(waiting.wait().status.code, 130);
 }
 
-// Slurm notices a slurmd that is gone after 10 to 30 s; its task runs on until slurmd is back.
+// Slurm detects a missing slurmd after 10 to 30 s; its task continues until slurmd is back.
 TEST_F(Jobs, EndWithTheirNode) {
   const std::string id = submit("sleep 300", {"--", "--no-requeue", "--nodelist=n4"});
   ASSERT_TRUE(is_in_state(id, "RUNNING"));
@@ -232,12 +231,12 @@ TEST_F(Jobs, EndWithTheirNode) {
   const Result end = waiting.wait();
 
   EXPECT_EQ(end.status.code, 69) << end.errors;
-  EXPECT_THAT(end.errors, HasSubstr("job " + id + " was ended by the failure of a node on n4"));
+  EXPECT_THAT(end.errors, HasSubstr("job " + id + " was ended by a node failure on n4"));
   lab().on_as_root("n4", {"slurmd"});
   EXPECT_TRUE(lab().is_quiet());
 }
 
-// In a lab of its own, as nothing works there afterwards.
+// Uses a separate lab, because it is unusable afterwards.
 TEST(WithoutItsDaemons, SlurmIsToldToBeAway) {
   const Lab lab({"--nodes", "1"});
   if (!lab.reason_against().empty()) {
@@ -250,7 +249,7 @@ TEST(WithoutItsDaemons, SlurmIsToldToBeAway) {
   lab.on_as_root("ctl", {"rm", "-f", "/run/munge/munge.socket.2"});
   const Result unknown = lab.on("ctl", {lockstep, "status", "1"});
   EXPECT_EQ(unknown.status.code, 69);
-  EXPECT_THAT(unknown.errors, HasSubstr("munge, by which it knows its users, does not run"));
+  EXPECT_THAT(unknown.errors, HasSubstr("munge (user authentication) does not run"));
 
   lab.on_as_root("ctl", {"pkill", "-KILL", "-x", "slurmctld"});
   Running submitting = lab.start("ctl", {submit, "job.sh"});

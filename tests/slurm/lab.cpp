@@ -22,7 +22,7 @@ std::string tool_path() {
   return std::string(LOCKSTEP_SOURCE_DIR) + "/tools/slurm-lab";
 }
 
-// Where a lab lies is this fixture's affair, and a lab has no business with an outer Slurm.
+// The fixture chooses the directory of a lab. A lab must not inherit variables of another Slurm.
 os::Environment environment_of_tool() {
   os::Environment variables = os::environment();
   variables.erase("LOCKSTEP_LAB_DIR");
@@ -34,7 +34,7 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
-// The value behind `name=` in a line of scontrol's.
+// The value after `name=` in a line of scontrol.
 std::string value_in(const std::string& line, const std::string& name) {
   const std::string key = " " + name + "=";
   const size_t at = line.find(key);
@@ -50,7 +50,7 @@ fs::path namespace_of(const fs::path& process) {
   return fs::read_symlink(process / "ns/pid", gone);
 }
 
-// How many nodes the options of `up` ask for.
+// Number of nodes in the options of `up`.
 int nodes_in(const Words& options) {
   const auto at = std::find(options.begin(), options.end(), "--nodes");
   return at == options.end() ? 3 : std::stoi(*std::next(at));
@@ -147,7 +147,7 @@ JobEnd Lab::wait_for_job(const std::string& id, seconds limit) const {
   comes_true(limit, [&] {
     line = on("ctl", {"scontrol", "-o", "show", "job", id}).output;
     end.state = value_in(line, "JobState");
-    // Nothing: a busy controller did not answer.
+    // Empty if a busy controller did not answer.
     return !end.state.empty() && end.state != "PENDING" && end.state != "RUNNING" &&
            end.state != "COMPLETING" && end.state != "CONFIGURING";
   });

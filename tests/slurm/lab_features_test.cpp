@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lab has only when asked for it: modules, Apptainer, accounts.
+// Optional features of a lab: modules, Apptainer, accounts.
 #include <gmock/gmock.h>
 
 #include "os/command.h"
@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// How a job script gets `module` where no login shell has brought it.
+// Defines `module` in a job script, which is not a login shell.
 constexpr const char* kFindModules = R"(#!/bin/bash
 set -euo pipefail
 unset -f module
@@ -134,7 +134,7 @@ TEST_F(LabWithApptainer, BuildsAnImageFromADefinition) {
   EXPECT_THAT(end.output, HasSubstr("\nmore\n"));
 }
 
-// Wherever apt knows no mirror, for want of a network or of Debian.
+// Without a mirror in the configuration of apt, as without a network or without Debian.
 TEST(ApptainerOfTheLab, IsNotToBeHadWithoutAMirror) {
   const os::TemporaryDirectory directory("apptainer");
   std::ofstream(directory.path() / "apt.conf")
@@ -149,7 +149,7 @@ TEST(ApptainerOfTheLab, IsNotToBeHadWithoutAMirror) {
 
   EXPECT_EQ(result.status.code, 77);
   EXPECT_THAT(result.errors,
-              ::testing::AnyOf("apt knows no mirror of Debian\n", HasSubstr("is not installed")));
+              ::testing::AnyOf("apt has no Debian mirror\n", HasSubstr("is not installed")));
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "cache"));
 }
 
@@ -173,7 +173,7 @@ TEST_F(LabWithAccounts, TellsOfAJobThatHasEnded) {
   const std::string id = lab().submit({"--account=test"}, "#!/bin/bash\nexit 3\n");
   lab().wait_for_job(id);
 
-  // slurmdbd hears of it in its own time.
+  // slurmdbd is updated asynchronously.
   std::string said;
   EXPECT_TRUE(comes_true(seconds(60), [&] {
     said = lab().on("ctl", {"sacct", "-nPX", "-j", id, "-o", "Account,State,ExitCode"}).output;

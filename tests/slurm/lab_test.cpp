@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lab itself: what the other tests in this folder, and docs/slurm-lab.md, count on.
+// The lab itself: the properties that other tests here and docs/slurm-lab.md depend on.
 #include "slurm/lab.h"
 
 #include <chrono>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// Prints how a connection to HOST PORT fares within a second: open, refused or silent.
+// Prints the result of a connection to HOST PORT within a second: open, refused or silent.
 constexpr const char* kConnect = R"(#!/usr/bin/python3
 import socket, sys
 try:
@@ -109,7 +109,7 @@ TEST_F(LabItself, CanPutSlurmOnTheBlockedNetwork) {
   const JobEnd end = other.run_job({"-N2"}, "#!/bin/bash\nsrun --mpi=pmix hostname\n");
   EXPECT_EQ(end.state, "COMPLETED");
   EXPECT_THAT(sorted_lines(end.output), ElementsAre("n1", "n2"));
-  // None of srun's ports, which are open here, is given to a program that asks for any.
+  // The kernel never assigns a port of the open range of srun to another program.
   EXPECT_EQ(other.on("n1", {"cat", "/proc/sys/net/ipv4/ip_local_port_range"}).output,
             "32768\t60000\n");
 }
@@ -231,7 +231,7 @@ TEST_F(LabItself, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THAT(lab().on("n9", {"true"}).errors, HasSubstr("no node is called 'n9'"));
 }
 
-// All processes below `ancestor`, with those of nested namespaces, by this machine's numbers.
+// All descendants of `ancestor`, including nested namespaces, by process id on this machine.
 std::set<int> descendants(int ancestor) {
   std::set<int> found;
   std::vector<int> todo = {ancestor};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every launcher that a job file can name, on two nodes with two workers each, trains the same.
+// All launchers of a job file train with the same result, on two nodes with two workers each.
 #include <gmock/gmock.h>
 #include <map>
 #include <optional>
@@ -30,7 +30,7 @@ const Words& launchers() {
   return kNames;
 }
 
-// What Python trains; rank 0 says the loss of all.
+// Training program in Python; rank 0 prints the loss.
 constexpr const char* kDdp = R"(import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
@@ -55,7 +55,7 @@ class Launchers : public LaunchOnLab {
   void SetUp() override {
     LaunchOnLab::SetUp();
     if (!IsSkipped()) {
-      // horovodrun is what Horovod installs; lockstep answers to the name as well.
+      // Horovod installs horovodrun; lockstep also runs under that name.
       os::replace_link(lab().home() / "bin/horovodrun", "lockstep");
       lab().write("job.yaml",
                   "num_nodes: 2\nworkers_per_node: 2\ngpus_per_node: 0\ncpus_per_task: 2\n"
@@ -65,12 +65,12 @@ class Launchers : public LaunchOnLab {
     }
   }
 
-  // Submits a job through generate-slurm; its number.
+  // Submits a job with lockstep submit. Returns its id.
   std::string submit(const std::string& launcher, const std::string& program) {
-    std::string line = "PATH=$HOME/bin:$PATH lockstep generate-slurm -c job.yaml --no-save-script" +
+    std::string line = "PATH=$HOME/bin:$PATH lockstep submit -c job.yaml --no-save-script" +
                        (" --launcher " + launcher) + " --training-cmd '" + program + "'";
     if (launcher.ends_with("torchrun") || launcher == "loop") {
-      // Debian's torchrun 1.13 cannot parse its own default of -r and -t; these mean the same.
+      // torchrun 1.13 of Debian cannot parse its own defaults of -r and -t; these are equivalent.
       line += " --launcher-args=-r --launcher-args=9:1 --launcher-args=-t --launcher-args=9:1";
     }
     const Result result = lab().shell("ctl", line);
@@ -82,7 +82,7 @@ class Launchers : public LaunchOnLab {
     return is_told ? found[1].str() : "0";
   }
 
-  // The program under every launcher, all submitted at once: what each has written, by launcher.
+  // Runs the program with every launcher, all at once. Returns the output by launcher.
   std::map<std::string, std::string> run_all(
       const std::function<std::string(std::string)>& program) {
     std::map<std::string, std::string> jobs;

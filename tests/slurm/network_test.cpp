@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gangs on networks that are not as they should be, each on a lab of its own.
+// Runs on broken networks, each on a separate lab.
 #include <gmock/gmock.h>
 
 #include "slurm/gang.h"
@@ -100,7 +100,7 @@ TEST_F(Network, NeedsNoNameThatLeadsAnywhere) {
   expect_gang(lab, {{"n1", 2}, {"n2", 2}});
 }
 
-// The login node reaches both, so the agents join; but they do not reach each other.
+// The login node reaches both nodes, so the agents join, but the nodes do not reach each other.
 TEST_F(Network, IsNamedWhereNoneConnectsAllNodes) {
   Lab lab({"--nodes", "2", "--slurm-net", "mgmt"});
   lab.work_in("work");
@@ -110,7 +110,7 @@ TEST_F(Network, IsNamedWhereNoneConnectsAllNodes) {
       lab.on("ctl", {"salloc", "-N2", copy_launcher(lab), "run", write_meet(lab)});
 
   EXPECT_EQ(result.status.code, 69);
-  // A cable that is out takes its network out of the choice.
+  // A network with a disconnected cable is not a candidate.
   EXPECT_THAT(result.errors, AllOf(HasSubstr("n1 -> n2"), HasSubstr("10.11.0.0/24")));
   EXPECT_TRUE(lab.is_quiet());
 }
@@ -123,7 +123,7 @@ TEST_F(Network, LacksTheNodeThatDidNotReachTheLeader) {
   const JobEnd end = run_gang(lab, "--start-timeout 5");
 
   EXPECT_EQ(end.code, 69);
-  EXPECT_THAT(end.output, HasSubstr("n2 did not come within 5 s"));
+  EXPECT_THAT(end.output, HasSubstr("n2 did not join within 5 s"));
   EXPECT_TRUE(lab.is_quiet());
 }
 

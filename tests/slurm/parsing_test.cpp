@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm's programs print, read.
+// Parsers for the output of Slurm commands.
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -102,7 +102,7 @@ TEST(Jobs, ThatWaitHaveAReasonAndPerhapsAnEstimate) {
   EXPECT_EQ(find_estimate(job), std::nullopt);
   job.started = "2026-11-15T10:08:43";
   EXPECT_EQ(find_estimate(job), "2026-11-15 10:08:43");
-  job.started = "5089-03-03T10:38:43";  // what Slurm says when the jobs before have no limit
+  job.started = "5089-03-03T10:38:43";  // estimate of Slurm if the jobs before have no limit
   EXPECT_EQ(find_estimate(job), std::nullopt);
 }
 

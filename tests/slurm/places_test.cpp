@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training programs that srun starts without our launcher find their places by themselves.
+// Training programs started by srun, without the launcher, determine their ranks themselves.
 #include <gmock/gmock.h>
 
 #include "slurm/gang.h"
@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// The names of nodes lead to a network on which nothing passes between them.
+// Host names resolve to a network that is blocked between nodes.
 constexpr const char* kMeet =
     "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)-fab; ";
 

@@ -69,7 +69,7 @@ TEST(Reasons, AreHopelessWhenOnlyTheUserCanHelp) {
   }
 }
 
-// As Slurm 22.05 says them, but for the last ones, which need accounting.
+// Output of Slurm 22.05; the last ones require accounting.
 TEST(Refusals, AreToldWithSlurmsOwnWords) {
   std::string text;
   for (const std::string_view errors :
@@ -112,7 +112,7 @@ TEST(Outages, AreToldApart) {
   EXPECT_EQ(outage->code(), ExitCode::Unavailable);
   EXPECT_EQ(outage->sentence(), "cannot reach Slurm: its controller (slurmctld) is down");
   EXPECT_THAT(outage->what(),
-              HasSubstr("Slurm says: Unable to contact slurm controller (connect failure)  "
+              HasSubstr("Slurm reports: Unable to contact slurm controller (connect failure)  "
                         "(sbatch)"));
 
   const auto munge = find_outage(
@@ -125,7 +125,7 @@ TEST(Outages, AreToldApart) {
       "slurm_load_ctl_conf error: Protocol authentication error\n");
   ASSERT_TRUE(munge);
   EXPECT_EQ(munge->sentence(),
-            "cannot reach Slurm: munge, by which it knows its users, does not run on this machine");
+            "cannot reach Slurm: munge (user authentication) does not run on this machine");
 
   const auto credential = find_outage(
       "sbatch", "sbatch: error: Batch job submission failed: Invalid authentication credential\n");
@@ -140,7 +140,7 @@ TEST(Outages, OfAMachineWithoutSlurmSayWhereToGo) {
   const Error error = missing_client("sbatch", "/bin");
   EXPECT_EQ(error.code(), ExitCode::Unavailable);
   EXPECT_THAT(error.what(),
-              AllOf(HasSubstr("cannot find sbatch: this machine has no Slurm client"),
+              AllOf(HasSubstr("sbatch not found: this machine has no Slurm client"),
                     HasSubstr("/bin  (PATH)"),
                     HasSubstr("login node"),
                     HasSubstr("--no-submit-job")));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training that needs more time than a job has: what becomes of it on a real Slurm, whose jobs are
-// put back for good.
+// Training that exceeds the time limit of a job, on a real Slurm that requeues jobs.
 #include <gmock/gmock.h>
 #include <map>
 
@@ -21,8 +20,7 @@ using ::testing::SizeIs;
 
 class TimeLimit : public LaunchOnLab {
  protected:
-  // A batch script as lockstep generate-slurm writes it, of two workers on each node; `before` is
-  // what it does first.
+  // A batch script like that of lockstep submit, with two workers per node. `before` runs first.
   std::string batch(const std::string& program,
                     const std::string& options = "",
                     const std::string& before = "") {
@@ -41,7 +39,7 @@ class TimeLimit : public LaunchOnLab {
     return read_text(lab().path("job-" + job + ".out"));
   }
 
-  // What Slurm does itself before the limit of a job with --signal=B:USR1@SECONDS.
+  // Sends the signal that Slurm sends before the limit of a job with --signal=B:USR1@SECONDS.
   void warn(const std::string& job) { lab().on("ctl", {"scancel", "-b", "--signal=USR1", job}); }
 
   std::string state(const std::string& job) {
@@ -52,7 +50,7 @@ class TimeLimit : public LaunchOnLab {
     return comes_true(seconds(60), [&] { return state(job) == "PENDING\n"; });
   }
 
-  // Slurm lets a job that was put back wait for its credentials to expire; this one need not.
+  // Slurm delays a requeued job until its credentials expire. This skips the delay.
   void hurry(const std::string& job) {
     ASSERT_TRUE(is_pending(job)) << state(job) << output(job);
     std::this_thread::sleep_for(seconds(1));
@@ -69,7 +67,7 @@ class TimeLimit : public LaunchOnLab {
   }
 };
 
-// Says where it is, and leaves with 75 when told to; TURN is what lockstep counts.
+// A worker that creates a file per allocation and rank, and exits with 75 on SIGTERM.
 constexpr const char* kObedient =
     "trap 'exit 75' TERM; touch here-$TORCHELASTIC_RESTART_COUNT-$RANK; "
     "while :; do sleep 0.05; done";
@@ -82,7 +80,7 @@ TEST_F(TimeLimit, LeavesTheLossCurveOfAnUninterruptedRun) {
   fs::copy_file(mnist, lab().path("mnist"));
   const std::string program =
       "./mnist --generated-digits --net mlp --steps 600 --global-batch 64 --validate-every 50";
-  // The script warns itself, at the first evaluation: however slow scancel is, steps are left.
+  // The script signals itself at the first evaluation, so steps remain even if scancel is slow.
   const std::string job =
       lab().submit({"-N2", "-w", "n[1-2]"},
                    batch(program,
@@ -95,7 +93,7 @@ TEST_F(TimeLimit, LeavesTheLossCurveOfAnUninterruptedRun) {
                          [&] { return state(job) == "PENDING\n" && !losses_of(run(job)).empty(); }))
       << state(job) << output(job);
 
-  // On the same nodes, while the other waits.
+  // On the same nodes, while the other job is pending.
   const std::string reference = lab().submit({"-N2", "-w", "n[1-2]"}, batch(program));
   const JobEnd whole = lab().wait_for_job(reference, seconds(300));
   const JobEnd end = lab().wait_for_job(job, seconds(300));
@@ -108,21 +106,21 @@ TEST_F(TimeLimit, LeavesTheLossCurveOfAnUninterruptedRun) {
                     HasSubstr("resumed at step ")));
   const std::map<int, double> expected = losses_of(run(reference));
   EXPECT_TRUE(contract::find_pace(contract::RunDirectory(run(job))).checkpoint_seconds)
-      << "nobody measures how long a checkpoint takes";
+      << "no checkpoint time was recorded";
   const std::map<int, double> found = losses_of(run(job));
   EXPECT_THAT(expected, SizeIs(::testing::Ge(12U)));
   ASSERT_EQ(found.size(), expected.size());
   for (const auto& [step, loss] : expected) {
     ASSERT_TRUE(found.contains(step)) << step;
-    // Reducers of libtorch order their buckets anew after a first step; with Gloo, other buckets
-    // are other last bits (docs/training.md).
+    // The reducer of libtorch reorders its buckets after the first step. With Gloo, other buckets
+    // change the last bits (docs/training.md).
     EXPECT_NEAR(found.at(step), loss, 1e-6 * loss) << "at step " << step;
   }
 }
 
-// Slurm looks at limits every 30 s and warns up to that much earlier; its shortest limit is a
-// minute. So it warns 25 to 55 s after the beginning, when workers are there, and ends nothing
-// before it looks again.
+// Slurm checks limits every 30 s and can send the signal that much earlier; its shortest limit is
+// one minute. So the signal arrives 25 to 55 s after the start, when the workers run, and Slurm
+// ends nothing before its next check.
 TEST_F(TimeLimit, IsHeardOfInTimeToSaveAndGoOn) {
   const std::string program = worker(
       "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { echo going on; exit 0; }\n"
@@ -135,7 +133,7 @@ TEST_F(TimeLimit, IsHeardOfInTimeToSaveAndGoOn) {
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
   EXPECT_THAT(end.output,
-              AllOf(HasSubstr("SIGUSR1 came: the time limit is near; stopping 4 workers"),
+              AllOf(HasSubstr("received SIGUSR1: the time limit is near; stopping 4 workers"),
                     HasSubstr("time limit near: stopped, requeued as job " + job + " (restart 1)"),
                     HasSubstr("going on")));
   for (const char* name : {"saved-0", "saved-1", "saved-2", "saved-3"}) {
@@ -188,7 +186,7 @@ sys.exit(75 if stopped else 0)
   }
 }
 
-// docs/slurm.md has these lines.
+// docs/slurm.md contains these lines.
 TEST_F(TimeLimit, IsPassedOnByAScriptThatHasMoreToDoAfterwards) {
   const std::string program =
       worker("[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { echo going on; exit 0; }\n" +
@@ -230,7 +228,7 @@ TEST_F(TimeLimit, IsReachedTwiceAtMostWithoutProgress) {
   EXPECT_EQ(end.state, "FAILED") << end.output;
   EXPECT_EQ(end.code, 75);
   EXPECT_THAT(end.output,
-              HasSubstr("job " + job + " is not requeued: 2 turns in a row have saved nothing"));
+              HasSubstr("job " + job + " is not requeued: 2 allocations in a row saved nothing"));
 }
 
 TEST_F(TimeLimit, BringsNothingBackThatAUserCancels) {
@@ -254,7 +252,7 @@ TEST_F(TimeLimit, BringsNothingBackThatLockstepCancels) {
   EXPECT_THAT(end.output, Not(HasSubstr("requeue")));
 }
 
-// Slurm puts such a job back itself, and once.
+// Slurm requeues such a job itself, and only once.
 TEST_F(TimeLimit, IsNotTheOnlyEndAfterWhichAJobGoesOn) {
   const std::string job = lab().submit(
       {"-N2", "-w", "n[1-2]"},
@@ -272,7 +270,7 @@ TEST_F(TimeLimit, IsNotTheOnlyEndAfterWhichAJobGoesOn) {
               HasSubstr("Restarts=1 "));
 }
 
-// The launcher knows it long before Slurm does.
+// The launcher detects it long before Slurm.
 TEST_F(TimeLimit, IsNotTheOnlyEndAfterWhichTheLauncherPutsAJobBack) {
   const std::string job = lab().submit(
       {"-N2", "-w", "n[1-2]"},

@@ -69,10 +69,10 @@ TEST_F(Sites, RequireTheirKeys) {
   const Site site = read_site(directory.path() / "a.yaml");
 
   EXPECT_NO_THROW(require_keys(site, settings_of("account: x")));
-  EXPECT_THAT([&] { require_keys(site, settings_of("")); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot submit a job without account"),
-                                         HasSubstr("a.yaml"),
-                                         HasSubstr("--account NAME"))));
+  EXPECT_THAT(
+      [&] { require_keys(site, settings_of("")); },
+      ThrowsMessage<Error>(AllOf(
+          HasSubstr("account is required"), HasSubstr("a.yaml"), HasSubstr("--account NAME"))));
 }
 
 TEST_F(Sites, ThatComeWithLockstepCanBeRead) {

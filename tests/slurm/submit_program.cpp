@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // slurm_submit SCRIPT [partition=P] [nodes=N] [gpus=G] [time=T] [-- OPTIONS OF SBATCH]
 //
-// What a command that submits does, and no more: looks at the cluster, checks the demand, lets
-// Slurm test the job, submits it, prints its number. For tests in the lab.
+// Minimal submission for tests in the lab: reads the cluster facts, checks the demand, lets Slurm
+// test the job, submits it and prints its id.
 #include <cstdio>
 #include <fmt/format.h>
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace lockstep;  // NOLINT(google-build-using-namespace): a program of its own
+using namespace lockstep;  // NOLINT(google-build-using-namespace): a separate program
 
 int number(const std::string& text) {
   return static_cast<int>(find_integer(text).value());

@@ -48,9 +48,9 @@ TEST(Mode, TellsJobsWithAFixedNameApart) {
 TEST(Mode, RefusesWhatIsNone) {
   EXPECT_THAT([] { names_of("mode: all"); }, ThrowsMessage<Error>(HasSubstr("runall")));
   EXPECT_THAT([] { names_of("mode: scaling-test\nscalability_nodes: [1, x]"); },
-              ThrowsMessage<Error>(HasSubstr("cannot run on 'x' nodes")));
+              ThrowsMessage<Error>(HasSubstr("invalid node count 'x'")));
   EXPECT_THAT([] { names_of("mode: scaling-test\nscalability_nodes: []"); },
-              ThrowsMessage<Error>(HasSubstr("without node counts")));
+              ThrowsMessage<Error>(HasSubstr("requires node counts")));
 }
 
 }  // namespace

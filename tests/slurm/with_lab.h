@@ -7,8 +7,8 @@
 
 namespace lockstep::testing {
 
-// One lab for the tests of a suite, made with Kind::options() and gone with it. Each test works in
-// a directory of its own.
+// One lab for the tests of a suite, started with Kind::options(). Each test uses a separate
+// directory.
 template <typename Kind>
 class WithLab : public ::testing::Test {
  protected:

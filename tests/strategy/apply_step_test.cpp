@@ -15,7 +15,7 @@ struct Weights {
     both[0].mutable_grad() = torch::tensor(std::move(gradient), torch::kFloat64);
   }
 
-  std::vector<torch::Tensor> both;  // the second takes no part
+  std::vector<torch::Tensor> both;  // the second has no gradient
   torch::optim::SGD sgd;
 };
 

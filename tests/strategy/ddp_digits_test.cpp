@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Real networks on drawn digits.
+// Real networks on generated digits.
 #include <gmock/gmock.h>
 #include <numeric>
 
@@ -21,14 +20,14 @@ Batch all_of(const Dataset& dataset) {
   return dataset.batch(indices);
 }
 
-// The network that every run starts from. Ranks that are threads share libtorch's generator, so
-// none of them may draw it.
+// The network that every run starts from. Ranks that are threads share the generator of libtorch,
+// so none of them may initialize it.
 std::vector<torch::Tensor> drawn_start() {
   torch::manual_seed(1);
   return digit_net("mlp")->parameters();
 }
 
-// The share of test images that a network gets right after 100 steps of 64.
+// The fraction of test images that a network classifies correctly after 100 steps of 64.
 double accuracy(Communicator& comm,
                 const DatasetPair& digits,
                 const std::vector<torch::Tensor>& start,
@@ -77,18 +76,18 @@ TEST(DdpOnDigits, LearnsAsMuchWithSmallerGradients) {
     const auto low_bytes = static_cast<double>(tally.take_bytes());
 
     EXPECT_GT(whole, 0.8);
-    // 500 images: 0.015 is chance.
+    // With 500 images, differences of 0.015 are random.
     EXPECT_NEAR(half, whole, 0.04);
     EXPECT_NEAR(brain, whole, 0.04);
     EXPECT_GT(low, whole - 0.05);
-    // Ten whole steps of a hundred, then 4 (n + m) numbers for each matrix.
+    // Ten of a hundred steps uncompressed, then 4 (n + m) numbers for each matrix.
     EXPECT_LT(low_bytes / whole_bytes, 0.15);
     EXPECT_GT(low_bytes / whole_bytes, 0.10);
   });
 }
 
-// Were they cut anew later, by the order in which gradients came, a resumed run would begin with
-// others than the run before had at that step.
+// If buckets were rebuilt later, in the order in which gradients became ready, a resumed run would
+// start with other buckets than the original run had at that step.
 TEST(DdpOnDigits, CutsItsBucketsOnce) {
   const Batch batch = all_of(*generated_digits(8, 1, 3).train);
   for (const std::string& name : digit_net_names()) {

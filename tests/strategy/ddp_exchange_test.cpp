@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ThrowsMessage;
 
-// Small buckets, so that a model of these tests has several.
+// Small buckets, so that the models of these tests have several.
 StrategyOptions small_buckets() {
   return {.first_bucket_bytes = 1 << 10, .bucket_bytes = 4 << 10};
 }
@@ -76,7 +76,7 @@ TEST(DdpExchange, StaysNearTheWholeGradientsInHalfPrecision) {
   }
 }
 
-// Four times 60000 would not fit into half precision; the average of them does.
+// Four times 60000 exceeds the range of half precision; their average does not.
 TEST(DdpExchange, DoesNotOverflowHalfPrecisionWhereNoGradientDoes) {
   gang(4, [](Communicator& comm) {
     torch::nn::Linear model(1, 1);
@@ -99,7 +99,7 @@ TEST(DdpExchange, DoesNotOverflowHalfPrecisionWhereNoGradientDoes) {
 
 TEST(DdpExchange, GivesTheWholeGradientsByPowerSgdOfEnoughRank) {
   gang(2, [](Communicator& comm) {
-    // Of 2 x 2 samples a gradient has at most four directions.
+    // The gradient of 2 x 2 samples has at most four directions.
     const Training training{.share = 2};
     StrategyOptions options = small_buckets();
     const torch::Tensor whole = train(comm, options, training);
@@ -157,7 +157,7 @@ TEST(DdpExchange, FollowsAStaticGraph) {
           const torch::Tensor dynamic = train(comm, options, training);
           options.static_graph = true;
           const torch::Tensor fixed = train(comm, options, training);
-          // The first step cuts no bucket anew, and so may round in another way.
+          // The first step has other buckets and may round differently.
           EXPECT_LT(largest_difference(fixed, dynamic),
                     compression == Compression::None ? 1e-13 : 1e-3);
           expect_identical(comm, fixed);
@@ -195,7 +195,7 @@ TEST(DdpExchange, NamesWhatChangesUnderAStaticGraph) {
           },
           ThrowsMessage<Error>(::testing::AllOf(
               ::testing::StartsWith(
-                  "cannot finish the step: the graph is not that of the first step\n"
+                  "cannot finish the step: the graph differs from the first step\n"
                   "  asked:   --static-graph  (command line)\n"
                   "  changed: 'spare."),
               ::testing::EndsWith(
@@ -215,7 +215,7 @@ TEST(DdpUnused, AreNamedInTheStepInWhichTheyAre) {
                 }});
         },
         ThrowsMessage<Error>(
-            fmt::format("cannot finish the step: 2 of 8 parameters took no part in the loss\n"
+            fmt::format("cannot finish the step: 2 of 8 parameters were not used in the loss\n"
                         "  unused: 'spare.weight', 'spare.bias'  (rank {})\n"
                         "  try:    --find-unused-parameters, or requires_grad_(false) on these",
                         comm.rank())));
@@ -238,7 +238,7 @@ TEST(DdpUnused, AreLeftAloneAsInOneProcess) {
       StrategyOptions options = small_buckets();
       options.find_unused_parameters = true;
       options.overlap = overlap;
-      // By all workers, in no step, in some, and then by one only.
+      // Used by all workers, in no step, in some steps, and then by one worker only.
       check(size, options, {.uses_spare = [](int, int, int) {
               return false;
             }});
@@ -248,7 +248,7 @@ TEST(DdpUnused, AreLeftAloneAsInOneProcess) {
       check(size, options, {.uses_spare = [](int step, int rank, int) {
               return step % 3 == rank;
             }});
-      // In the first share of a step only, on one worker.
+      // Used only in the first micro-batch of a step, on one worker.
       check(size, options, {.accumulate = 2, .uses_spare = [](int, int rank, int part) {
                               return rank == 1 && part == 0;
                             }});

@@ -16,7 +16,7 @@ torch::optim::SGDOptions rule() {
   return torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01);
 }
 
-// How many steps each rank has batches for, in one pass over the data after another.
+// The number of steps of each rank, for each pass over the data.
 using Lengths = std::vector<std::vector<int>>;
 
 struct Uneven {
@@ -29,7 +29,7 @@ int number_of(int pass, int step, int rank, int part) {
   return pass * 10000 + sample_number(step, rank, part);
 }
 
-// Trains until all have joined, pass after pass; returns the parameters.
+// Trains until all workers have joined, for each pass; returns the parameters.
 torch::Tensor train_uneven(Communicator& comm,
                            StrategyOptions options,
                            const Uneven& plan,
@@ -60,7 +60,8 @@ torch::Tensor train_uneven(Communicator& comm,
   return flat_state(model);
 }
 
-// What it should be: a worker without a batch gives nothing to a sum that is still divided by all.
+// The expected result: a worker without a batch contributes nothing to the sum, which is still
+// divided by the number of all workers.
 torch::Tensor train_uneven_alone(int workers, const Uneven& plan) {
   comm::Solo solo;
   Spared model;
@@ -150,7 +151,7 @@ TEST(DdpJoin, TellsWhoJoinedLast) {
   });
 }
 
-// Batch norm's averages are those of a worker that still trains, also if rank 0 does not.
+// The averages of batch norm come from a worker that still trains, even if rank 0 does not.
 TEST(DdpJoin, TakesBuffersFromAWorkerThatTrains) {
   gang(2, [](Communicator& comm) {
     torch::nn::BatchNorm1d norm(3);
@@ -183,8 +184,7 @@ TEST(DdpJoin, NeedsToBeToldThatWorkersRunOutApart) {
     const auto strategy = make_strategy("ddp", comm);
     strategy->adopt(model, sgd);
     EXPECT_THAT([&] { strategy->join(); },
-                ThrowsMessage<Error>("cannot join: this strategy was made for workers that run out "
-                                     "of batches at the same step\n"
+                ThrowsMessage<Error>("cannot join: this strategy does not allow uneven inputs\n"
                                      "  asked: uneven = false  (StrategyOptions)\n"
                                      "  try:   StrategyOptions{.uneven = true}"));
   });
@@ -192,13 +192,11 @@ TEST(DdpJoin, NeedsToBeToldThatWorkersRunOutApart) {
 
 TEST(DdpJoin, RefusesAStaticGraph) {
   comm::Solo solo;
-  EXPECT_THAT(
-      [&] { make_strategy("ddp", solo, {.static_graph = true, .uneven = true}); },
-      ThrowsMessage<Error>(
-          "cannot train with a static graph on uneven data\n"
-          "  asked: static_graph and uneven  (StrategyOptions)\n"
-          "  try:   leave out --static-graph: a worker that has run out of batches has another "
-          "graph"));
+  EXPECT_THAT([&] { make_strategy("ddp", solo, {.static_graph = true, .uneven = true}); },
+              ThrowsMessage<Error>(
+                  "--static-graph does not support uneven inputs\n"
+                  "  asked: static_graph and uneven  (StrategyOptions)\n"
+                  "  try:   drop --static-graph: a worker without batches has a different graph"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What -s horovod agrees on, without a gang: messages, cache, coordinator, fusion.
+// The negotiation of -s horovod without communication: messages, cache, coordinator, fusion.
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -172,7 +171,7 @@ TEST(Coordinator, EndsAStallThatLastsTooLong) {
   EXPECT_EQ(coordinator.find_shutdown(kStart + seconds(89)), std::nullopt);
   const auto fault = coordinator.find_shutdown(kStart + seconds(90));
   ASSERT_TRUE(fault.has_value());
-  EXPECT_EQ(fault->sentence, "cannot go on: stalled for over 90 s");
+  EXPECT_EQ(fault->sentence, "exchange of gradients stalled for more than 90 s");
   EXPECT_THAT(fault->facts, ElementsAre(Pair("a", "ready on rank 1; missing on rank 0 for 90 s")));
 }
 
@@ -193,7 +192,7 @@ TEST(Coordinator, WaitsForNobodyThatHasJoined) {
   const Response last = coordinator.take({{join}, {}}, kStart).at(0);
   EXPECT_EQ(last.kind, Response::Kind::AllJoined);
   EXPECT_EQ(last.rank, 0);
-  // And then all are back.
+  // Afterwards all ranks take part again.
   EXPECT_THAT(names(coordinator.take({{ready(tensor("c"))}, {}}, kStart)), ElementsAre());
 }
 

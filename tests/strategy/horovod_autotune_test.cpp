@@ -41,7 +41,7 @@ TEST(GaussianProcess, ExpectsMostWhereScoresRise) {
   EXPECT_GT(gain[1].item<double>(), gain[0].item<double>());
 }
 
-// A made-up machine whose throughput is best at 40 MiB and 5 ms.
+// A fake machine with its maximum throughput at 40 MiB and 5 ms.
 double throughput(const Setting& setting) {
   const double fusion = (static_cast<double>(setting.fusion_bytes) / (1 << 20) - 40) / 64;
   const double cycle = (setting.cycle_ms - 5) / 100;
@@ -94,7 +94,7 @@ TEST(Autotune, SaysWhereItCannotWriteItsLog) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Io);
     EXPECT_STREQ(error.what(),
-                 "cannot write the log of autotune /nowhere/at/all.csv\n"
+                 "cannot write the autotune log /nowhere/at/all.csv\n"
                  "  reason: No such file or directory  (system)\n"
                  "  try:    HOROVOD_AUTOTUNE_LOG=FILE in a directory that exists");
   }

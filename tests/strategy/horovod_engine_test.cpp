@@ -24,7 +24,7 @@ std::unique_ptr<Engine> make_engine(Communicator& comm,
   return std::make_unique<Engine>(comm.subset(comm.size()), options, std::move(report));
 }
 
-// "tensor 3" on this rank: a few elements, of the rank and the number.
+// "tensor 3" on this rank: a few elements that depend on rank and number.
 torch::Tensor value_of(int number, int rank) {
   return torch::arange(number + 1, torch::kFloat32) + static_cast<float>(100 * rank + number);
 }
@@ -159,7 +159,7 @@ TEST(Engine, NamesTensorShapesAndRanksThatDoNotMatch) {
                 "cannot reduce 'fc1.weight': Mismatched allreduce tensor shapes\n"
                 "  ranks 0, 2: [3, 4]\n"
                 "  rank 1:     [4, 4]\n"
-                "  try:        give every worker the same model and the same options");
+                "  try:        use the same model and options on every worker");
       EXPECT_THAT(message_of([&] { engine->announce({tensor(1, comm.rank())}); }),
                   HasSubstr("Mismatched"));
     });
@@ -184,12 +184,12 @@ TEST(Engine, ReportsATensorThatOneRankNeverAnnounces) {
         }
         engine->announce(tensors);
         engine->wait();
-        while (true) {  // Rank 1 has other things to do.
+        while (true) {  // rank 1 is busy elsewhere
           std::this_thread::sleep_for(std::chrono::milliseconds(5));
           engine->announce({});
         }
       });
-      EXPECT_THAT(message, HasSubstr("cannot go on: stalled for over 2 s"));
+      EXPECT_THAT(message, HasSubstr("exchange of gradients stalled for more than 2 s"));
       EXPECT_THAT(message, HasSubstr("tensor 2: ready on ranks 0, 2; missing on rank 1 for "));
     });
     EXPECT_THAT(report, HasSubstr("tensor 2: ready on ranks 0, 2; missing on rank 1 for "));
@@ -214,7 +214,7 @@ TEST(Engine, LeavesATensorAloneThatNobodyHas) {
 TEST(Engine, LetsWorkersJoinWhenTheyHaveNoMore) {
   gang(3, [](Communicator& comm) {
     const auto engine = make_engine(comm, {.cycle_ms = 0.2});
-    // Rank r takes part in 1 + 2r steps; twice, as gangs may train on after a join.
+    // Rank r takes part in 1 + 2r steps; twice, because training may continue after a join.
     for (int round = 0; round < 2; ++round) {
       for (int step = 0; step < 1 + 2 * comm.rank(); ++step) {
         const torch::Tensor mine = torch::full({4}, static_cast<float>(comm.rank() + 1));
@@ -242,16 +242,16 @@ TEST(Engine, TellsTheOthersThatAWorkerHasLeft) {
                 engine->announce({tensor(1, comm.rank())});
                 engine->wait();
               }),
-              "cannot go on: rank 2 has left the exchange of gradients\n"
-              "  try: look at what it said; where it had fewer batches than others, let it call "
-              "join()");
+              "rank 2 has left the exchange of gradients\n"
+              "  try: check its output; if it had fewer batches than the others, call join() on "
+              "it");
   });
 }
 
 TEST(Engine, TravelsInHalfPrecisionAndScalesOutsideOfIt) {
   gang(2, [](Communicator& comm) {
     const auto engine = make_engine(comm);
-    // 80 000 fits into no half; 1/4 of it does.
+    // 80 000 exceeds the range of half; a quarter of it does not.
     const torch::Tensor large = torch::full({5}, 80000.0F);
     engine->announce({{.name = "a",
                        .value = large,
@@ -279,7 +279,7 @@ TEST(Engine, ReducesGradientsOfAnyLayout) {
   });
 }
 
-// Every phase that begins ends, inside the one it began in; returns the phases of each row.
+// Checks that every phase ends within the phase in which it began; returns the phases of each row.
 std::map<std::string, std::vector<std::string>> phases_of(const nlohmann::json& trace) {
   std::map<int, std::string> rows;
   std::map<std::string, std::vector<std::string>> phases;
@@ -298,7 +298,7 @@ std::map<std::string, std::vector<std::string>> phases_of(const nlohmann::json& 
     last = event.at("ts");
     const std::string name = event.at("name");
     if (kind == "E") {
-      // Chrome's viewer takes an end without a name, others do not.
+      // Chrome accepts an end without a name, other viewers do not.
       EXPECT_FALSE(open[row].empty()) << row;
       EXPECT_EQ(name, open[row].empty() ? "" : open[row].back()) << row;
       open[row].resize(open[row].empty() ? 0 : open[row].size() - 1);
@@ -326,7 +326,7 @@ TEST(Timeline, HasTheNestedPhasesOfEveryTensor) {
     }
   });
 
-  // As Python reads it, too.
+  // Python must be able to parse it, too.
   const os::CommandResult python =
       os::run_command({"python3", "-c", "import json,sys; json.load(open(sys.argv[1]))", path});
   EXPECT_EQ(python.status.code, 0) << python.errors;

@@ -75,7 +75,7 @@ bool is_same_on_all(Communicator& comm, const torch::Tensor& tensor) {
   return all.eq(all[0]).all().item<bool>();
 }
 
-// One process, the batches of all workers in one.
+// One process that trains the batches of all workers.
 struct Alone {
   Alone(double lr, double momentum)
       : sgd(model.parameters(), torch::optim::SGDOptions(lr).momentum(momentum)),
@@ -101,7 +101,8 @@ Batch together(int workers, int seed) {
   return {torch::cat(inputs), torch::cat(targets)};
 }
 
-// Steps of a gang under `options` against one process; the largest difference of a parameter.
+// Trains several workers under `options` and one process; returns the largest difference of a
+// parameter.
 double drift(Communicator& comm, const StrategyOptions& options, double clip_norm = 0) {
   Alone alone(0.1, 0.9);
   Branches model;
@@ -138,7 +139,7 @@ TEST(Horovod, TrainsAsOneProcessWhateverTheExchange) {
 
 TEST(Horovod, SumsWithoutDivisionWhenAskedTo) {
   gang(2, [](Communicator& comm) {
-    Alone alone(0.2, 0);  // twice the rate: the sum of two is twice the average
+    Alone alone(0.2, 0);  // twice the rate: the sum of two is twice their average
     Branches model;
     fill(model, 0);
     torch::optim::SGD sgd(model.parameters(), 0.1);
@@ -165,7 +166,7 @@ TEST(Horovod, ExchangesInTheLastMicroBatchOnly) {
 
     const Batch mine = batch_of(comm.rank());
     for (int part = 0; part < 3; ++part) {
-      // The spare branch has a gradient from the first micro-batch only.
+      // The spare branch gets a gradient from the first micro-batch only.
       model.uses_spare = part == 0;
       strategy->accumulate(
           loss(), mine.slice(part * 2, part * 2 + 2), {.weight = 1.0 / 3, .last = part == 2});
@@ -208,7 +209,7 @@ TEST(Horovod, CountsAParameterThatAWorkerDoesNotUseAsZero) {
     gang(3, [&](Communicator& comm) {
       Branches model;
       fill(model, 0);
-      // Another worker in each step.
+      // A different worker in each step.
       torch::optim::SGD sgd(model.parameters(), 0.1);
       const auto strategy = make_strategy("horovod", comm, {.overlap = overlap});
       strategy->adopt(model, sgd);
@@ -255,7 +256,7 @@ TEST(Horovod, NamesTheFirstDifferenceBetweenModels) {
     torch::nn::Sequential model(torch::nn::Linear(4, comm.rank() == 1 ? 5 : 4));
     torch::optim::SGD sgd(model->parameters(), 0.1);
     EXPECT_THAT([&] { make_strategy("horovod", comm)->adopt(*model, sgd); },
-                ThrowsMessage<Error>(HasSubstr("ranks 0 and 1 hold different models")));
+                ThrowsMessage<Error>(HasSubstr("ranks 0 and 1 have different models")));
   });
 }
 
@@ -285,7 +286,7 @@ TEST(Horovod, LetsWorkersWithFewerBatchesJoin) {
     torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
     const auto strategy = make_strategy("horovod", comm, {.uneven = true});
     strategy->adopt(model, sgd);
-    // Rank 1 trains longest.
+    // Rank 1 trains the most steps.
     const int steps[] = {2, 5, 3};
     for (int step = 0; step < steps[comm.rank()]; ++step) {
       strategy->accumulate(loss(), batch_of(step * 3 + comm.rank()), {});
@@ -298,7 +299,7 @@ TEST(Horovod, LetsWorkersWithFewerBatchesJoin) {
     EXPECT_TRUE(is_same_on_all(comm, flat(model)));
     EXPECT_TRUE(is_same_on_all(comm, model.norm->running_mean));
     EXPECT_EQ(comm.rank() == 1, flat(model).equal(mine));
-    // The state of the optimizer came along: further steps stay the same.
+    // The optimizer state was copied, so further steps stay equal.
     strategy->accumulate(loss(), batch_of(comm.rank()), {});
     strategy->step();
     EXPECT_TRUE(is_same_on_all(comm, flat(model)));
@@ -334,7 +335,7 @@ TEST(Horovod, RefusesToJoinWhereBuffersFollowRankZero) {
     EXPECT_THAT(
         [&] { strategy->join(); },
         ThrowsMessage<Error>(
-            "cannot join: the model has buffers, which follow rank 0 in every step\n"
+            "cannot join: the model has buffers that rank 0 broadcasts in every step\n"
             "  first buffer: norm.running_mean\n"
             "  try:          StrategyOptions::uneven = true, or broadcast_buffers = false"));
   });
@@ -359,7 +360,7 @@ TEST(Horovod, SaysThatAWorkerHasNoMoreBatches) {
   });
 }
 
-// A parameter to which one backward adds twice.
+// A parameter whose gradient is written twice in one backward.
 struct Twice : torch::autograd::Function<Twice> {
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
                                const torch::Tensor& x,
@@ -389,10 +390,10 @@ TEST(Horovod, SaysThatAGradientCameTwiceInOneBackward) {
       const auto strategy = make_strategy("horovod", comm);
       strategy->adopt(model, sgd);
       EXPECT_THAT([&] { strategy->accumulate(twice, batch_of(1), {}); },
-                  ThrowsMessage<Error>("cannot exchange the gradient of 'second.weight' while "
-                                       "backward runs: it came twice\n"
-                                       "  reason: one backward adds to it in two places, as "
-                                       "--recompute does\n"
+                  ThrowsMessage<Error>("the gradient of 'second.weight' became ready twice in one "
+                                       "backward pass\n"
+                                       "  reason: backward adds to it in two places, for example "
+                                       "with --recompute\n"
                                        "  try:    --no-overlap"));
     }
     for (const torch::Tensor& parameter : model.parameters()) {
@@ -414,7 +415,7 @@ TEST(Horovod, CombinesTheStepsOfEachWorkerByAdasum) {
       torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       const auto strategy = make_strategy("horovod", comm, {.horovod = {.reduction = "adasum"}});
       strategy->adopt(model, sgd);
-      // A worker's own optimizer, in one process for each rank.
+      // One process per rank, each with its own optimizer.
       std::vector<std::unique_ptr<Alone>> alone;
       for (int rank = 0; rank < comm.size(); ++rank) {
         alone.push_back(std::make_unique<Alone>(0.1, 0.9));
@@ -471,7 +472,7 @@ TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWhenOneOverflows) {
   });
 }
 
-// A dynamic loss scale that has fallen to 1 still looks at the gradients.
+// With a dynamic loss scale that has fallen to 1, gradients must still be checked.
 TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWithoutALossScale) {
   gang(2, [](Communicator& comm) {
     Branches model;

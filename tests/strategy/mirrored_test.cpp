@@ -18,8 +18,8 @@ TEST(Mirrored, SumsWhatOneProcessComputes) {
   for (const int workers : {1, 2, 3, 4}) {
     for (const int accumulate : {1, 2}) {
       Training training{.strategy = "mirrored", .accumulate = accumulate, .clip = 0.2};
-      // In step 1 nobody uses the spare layer, in step 2 only the last worker does, and only in its
-      // first share.
+      // In step 1 no worker uses the spare layer. In step 2 only the last worker does, and only in
+      // its first micro-batch.
       training.uses_spare = [workers](int step, int rank, int part) {
         return step != 1 && (step != 2 || (rank == workers - 1 && part == 0));
       };
@@ -47,7 +47,7 @@ TEST(Mirrored, LeavesAloneAParameterThatNoWorkerUses) {
 
     const torch::Tensor found = train(comm, {}, training);
 
-    // Weight decay would move it if it had a gradient of zeros.
+    // Weight decay would change it if it had a zero gradient.
     EXPECT_TRUE(found.narrow(0, found.numel() - spare, spare)
                     .equal(flat_state(fresh).narrow(0, found.numel() - spare, spare)));
   });
@@ -107,14 +107,14 @@ TEST(Mirrored, CompressesWithinTheRoundingOfTheShortType) {
 TEST(Mirrored, RefusesPowerSgd) {
   comm::Solo solo;
   EXPECT_THAT([&] { make_strategy("mirrored", solo, {.compression = Compression::PowerSgd}); },
-              ThrowsMessage<Error>("cannot compress gradients by powersgd under -s mirrored\n"
-                                   "  asked:        --compression powersgd  (command line)\n"
-                                   "  mirrored has: none, fp16, bf16\n"
-                                   "  try:          --compression bf16, or -s ddp"));
+              ThrowsMessage<Error>("-s mirrored does not support PowerSGD\n"
+                                   "  asked:     --compression powersgd  (command line)\n"
+                                   "  supported: none, fp16, bf16\n"
+                                   "  try:       --compression bf16, or -s ddp"));
 }
 
-// Worker r has 2 + r batches; those that have none left give nothing to a sum that is still that of
-// the whole gang.
+// Worker r has 2 + r batches. Workers without batches contribute nothing to the sum over all
+// workers.
 TEST(Mirrored, GoesOnUntilAllHaveJoined) {
   const int workers = 3;
   comm::Solo solo;
@@ -155,8 +155,7 @@ TEST(Mirrored, JoinsOnlyWhereItWasAskedFor) {
   const auto strategy = make_strategy("mirrored", solo);
   strategy->adopt(model, sgd);
   EXPECT_THAT([&] { strategy->join(); },
-              ThrowsMessage<Error>("cannot join: this strategy was made for workers that run out "
-                                   "of batches at the same step\n"
+              ThrowsMessage<Error>("cannot join: this strategy does not allow uneven inputs\n"
                                    "  asked: uneven = false  (StrategyOptions)\n"
                                    "  try:   StrategyOptions{.uneven = true}"));
 }

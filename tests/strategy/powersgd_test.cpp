@@ -26,7 +26,7 @@ double relative(const torch::Tensor& found, const torch::Tensor& wanted) {
   return ((found - wanted).norm() / wanted.norm()).item<double>();
 }
 
-// A matrix that shrinks, one that is too small to, and a vector.
+// A matrix that is compressed, one that is too small, and a vector.
 std::vector<torch::Tensor> parameters(torch::ScalarType type = torch::kFloat64) {
   return {torch::zeros({40, 60}, type), torch::zeros({3, 2}, type), torch::zeros({7}, type)};
 }
@@ -80,7 +80,7 @@ TEST(PowerSgd, SendsLaterWhatItLeavesOut) {
     advance(199);
     const double after_many = relative(sum / 200, wanted);
 
-    // 2 of 40 directions in a step; yet what was sent in all follows what was to be sent.
+    // Each step sends 2 of 40 directions; the total still follows the sum of the gradients.
     EXPECT_GT(after_one, 0.8);
     EXPECT_LT(after_many, 0.1);
   });
@@ -193,9 +193,9 @@ TEST(PowerSgd, TakesGradientsOfHalfPrecision) {
 
 TEST(PowerSgd, RefusesARankBelowOne) {
   EXPECT_THAT([] { PowerSgd(parameters(), 0); },
-              ThrowsMessage<Error>("cannot compress gradients to rank 0\n"
+              ThrowsMessage<Error>("--powersgd-rank must be at least 1, not 0\n"
                                    "  asked: --powersgd-rank 0  (command line)\n"
-                                   "  try:   --powersgd-rank 1, or more"));
+                                   "  try:   --powersgd-rank 1"));
 }
 
 }  // namespace

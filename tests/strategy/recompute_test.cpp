@@ -30,7 +30,7 @@ struct Net : torch::nn::Module {
     }
   }
 
-  // The block twice: its weights are shared by two parts of the graph.
+  // The block is used twice: two parts of the graph share its weights.
   torch::Tensor forward(const torch::Tensor& input) {
     if (recomputes) {
       return last(recompute(block, torch::relu(recompute(block, input))));
@@ -86,7 +86,7 @@ TEST(Recompute, HasTheGradientsOfThePlainCallToTheBitWithDropout) {
     Net plain(false, 0.4);
     Net recomputed(true, 0.4);
 
-    // Random numbers after backward, which gradients_of draws too, are the same as well.
+    // Random numbers drawn after backward, in gradients_of, must be equal too.
     expect_equal(gradients_of(recomputed, input_wants_gradient),
                  gradients_of(plain, input_wants_gradient));
     expect_equal(whole_state(recomputed), whole_state(plain));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What a step tells besides its update: the norm of the gradient, and how long a worker waited.
+// Results of a step besides its update: the norm of the gradient and the waiting time of a worker.
 #include <chrono>
 #include <gmock/gmock.h>
 #include <thread>
@@ -34,7 +33,7 @@ std::string name_of(const Way& way) {
   return way.strategy + " " + std::to_string(way.options.zero.stage);
 }
 
-// The norms of three steps in which rank 1 needs `pause` longer than the others.
+// The norms of three steps in which rank 1 takes `pause` longer than the others.
 std::vector<double> norms_of(Communicator& comm,
                              const Way& way,
                              const StepOptions& step,
@@ -96,7 +95,7 @@ TEST(StepNews, NobodyLooksForTheNormUnlessAsked) {
   }
 }
 
-// Three times 60 ms. A busy machine may hold up either of them besides.
+// Three times 60 ms. A busy machine may delay either rank further.
 void expect_the_fast_one_to_wait(Communicator& comm, const Way& way) {
   norms_of(comm, way, {}, std::chrono::milliseconds(60));
   const double waited = std::chrono::duration<double>(comm.call_record()->waited()).count();

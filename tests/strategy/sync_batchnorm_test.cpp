@@ -48,7 +48,7 @@ Batch whole_batch(int64_t samples, int seed) {
           torch::randint(4, {samples}, generator)};
 }
 
-// The share of a worker, of any size but none: rank r has 1 + r parts of all.
+// The part of the batch of a worker, never empty: rank r has 1 + r parts.
 Batch uneven_share(const Batch& whole, int rank, int size) {
   const int64_t parts = int64_t{size} * (size + 1) / 2;
   const auto cut = [&](int64_t before) {
@@ -158,7 +158,7 @@ TEST(SyncBatchNorm, LeavesAloneWhatIsNotInItsScope) {
     torch::nn::InstanceNorm2d instance(torch::nn::InstanceNormOptions(2));
     torch::Tensor same;
     torch::Tensor single;
-    if (comm.rank() == 0) {  // a collective would wait for the other rank for ever
+    if (comm.rank() == 0) {  // a collective would wait for the other rank forever
       const auto scope = shared.enter();
       same = evaluated->forward(input);
       single = instance->forward(input);
@@ -193,9 +193,9 @@ TEST(SyncBatchNorm, RefusesWorkersThatRunOutOfBatches) {
   gang(2, [](Communicator& comm) {
     EXPECT_THAT([&] { strategy::SyncBatchNorm(comm, {.uneven = true, .sync_batchnorm = true}); },
                 ThrowsMessage<Error>(
-                    "cannot share batch norm's statistics where workers may run out of batches\n"
+                    "--sync-batchnorm does not support uneven inputs\n"
                     "  asked: sync_batchnorm and uneven  (StrategyOptions)\n"
-                    "  try:   leave out --sync-batchnorm, or give every worker the same number of "
+                    "  try:   drop --sync-batchnorm, or give every worker the same number of "
                     "batches"));
   });
 }

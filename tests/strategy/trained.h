@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Layers with a spare one beside them that a step may leave out.
+// Several layers, and a spare one that a step may leave unused.
 struct Spared : torch::nn::Module {
   Spared()
       : first(register_module("first", torch::nn::Linear(12, 40))),
@@ -41,10 +41,10 @@ struct Training {
   std::string strategy = "ddp";
   int steps = 6;
   int accumulate = 1;
-  int64_t share = 4;  // samples of a micro-batch
+  int64_t share = 4;  // samples per micro-batch
   double clip = 0;
   OptimizerOptions optimizer = {.name = "sgd", .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01};
-  // Whether a share uses the spare layer.
+  // Whether a micro-batch uses the spare layer.
   std::function<bool(int step, int rank, int part)> uses_spare = [](int, int, int) {
     return true;
   };
@@ -69,7 +69,7 @@ inline int sample_number(int step, int rank, int part) {
   return step * 100 + rank * 10 + part;
 }
 
-// All parameters after the last step.
+// The parameters after the last step.
 inline torch::Tensor train(Communicator& comm,
                            const StrategyOptions& options,
                            const Training& training = {}) {
@@ -91,7 +91,7 @@ inline torch::Tensor train(Communicator& comm,
   return flat_state(model);
 }
 
-// The same in one process that computes the shares of all `workers`.
+// The same training in one process that computes the micro-batches of all `workers`.
 inline torch::Tensor train_alone(Communicator& solo, int workers, const Training& training = {}) {
   Spared model;
   const auto optimizer = make_optimizer(model.parameters(), training.optimizer);

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Has a weight of its own name that is somebody else's.
+// Has a weight, under its own name, that belongs to another module.
 struct Head : torch::nn::Module {
   explicit Head(const torch::Tensor& shared)
       : weight(register_parameter("weight", shared)),

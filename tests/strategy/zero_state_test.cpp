@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint gets of a training that is cut up, and what it gives back.
+// Saves and restores the partitioned state of a training.
 #include <gmock/gmock.h>
 #include <map>
 #include <mutex>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// A checkpoint in memory: takes pieces from the threads of a gang, and wants each element once.
+// A checkpoint in memory. Collects pieces from all threads and requires each element exactly once.
 class Memory final : public PieceSource {
  public:
   void put(const std::vector<TensorPiece>& pieces) {
@@ -87,8 +87,8 @@ ZeroOptions stage(int number) {
   return {.stage = number, .bucket_elements = 700, .persistence_threshold = 40};
 }
 
-// Steps [first, last) of a training in which all workers have the same batch, so that its result
-// does not depend on their number.
+// Steps [first, last) of a training with equal batches on all workers, so that the result does not
+// depend on their number.
 void train_steps(Strategy& strategy, int first, int last) {
   for (int step = first; step < last; ++step) {
     strategy.accumulate(loss_of<Net>(CrossEntropy()), sample(6, step), {});
@@ -179,7 +179,7 @@ TEST(ZeroState, OfAnotherModelIsRefusedByTheFirstDifference) {
   strategy->adopt(*other, sgd);
   const torch::Tensor before = other->weight.detach().clone();
   EXPECT_THAT([&] { strategy->restore(saved); },
-              ThrowsMessage<Error>("cannot resume from memory: it is of another model\n"
+              ThrowsMessage<Error>("cannot resume from memory: it belongs to another model\n"
                                    "  differs: weight\n"
                                    "  file:    has no such tensor\n"
                                    "  model:   [4, 3]"));

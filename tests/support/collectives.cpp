@@ -13,7 +13,7 @@ class Checker {
  public:
   Checker(Communicator& comm, torch::Device device) : comm_(comm), device_(device) {}
 
-  // Where the collectives get it.
+  // Copies the tensor to the device under test.
   torch::Tensor on(const torch::Tensor& tensor) const { return tensor.to(device_); }
 
   void expect(const std::string& what, const torch::Tensor& where, const torch::Tensor& wanted) {
@@ -38,8 +38,9 @@ class Checker {
   std::string text_;
 };
 
-// Half types keep the float sum, rounded once: 2049 is no half, and 2048 + 1 + 1 in halves is 2048.
-// A gang of gangs rounds at each level.
+// 16-bit types are added in float32 and rounded once. 2049 is not representable in half precision,
+// so 2048 + 1 + 1 would be 2048 if every addition was rounded. Hierarchical transports round at
+// each level and are not checked.
 void check_rounding(Communicator& comm, Checker& checker) {
   const std::set<std::string_view> flat = {"threads", "shared-memory", "gloo", "mpi"};
   if (comm.size() < 3 || !flat.contains(comm.kind())) {
@@ -65,7 +66,7 @@ void check_rounding(Communicator& comm, Checker& checker) {
   }
 }
 
-// Small whole numbers: sums are exact in every type, in every order.
+// Small integers, whose sums are exact in every type and in every order.
 torch::Tensor numbers(int64_t count, int rank, torch::ScalarType type) {
   return (torch::arange(count) % 5 + rank).to(type);
 }
@@ -159,13 +160,13 @@ void check_views(Communicator& comm, Checker& checker) {
   checker.expect("third of many", many[2], torch::full({5}, size - 1, torch::kFloat32));
 }
 
-// Each smaller gang, and a second channel that is used beside the first.
+// Checks subsets of every size, and a second channel that is used at the same time as the first.
 void check_subsets(Communicator& comm, Checker& checker) {
   for (int count = 1; count <= comm.size(); ++count) {
     const std::unique_ptr<Communicator> part = comm.subset(count);
-    checker.expect("who is in the subset", (part != nullptr) == (comm.rank() < count));
+    checker.expect("members of the subset", (part != nullptr) == (comm.rank() < count));
     if (part != nullptr) {
-      checker.expect("place in the subset", part->rank() == comm.rank() && part->size() == count);
+      checker.expect("rank in the subset", part->rank() == comm.rank() && part->size() == count);
       torch::Tensor sum = checker.on(torch::full({1000}, comm.rank() + 1, torch::kFloat32));
       part->all_reduce(sum);
       checker.expect(
@@ -181,7 +182,7 @@ void check_subsets(Communicator& comm, Checker& checker) {
   }
   const int sum = comm.size() * (comm.size() + 1) / 2;
   checker.expect("sum on the second channel", there, torch::full({70000}, sum, torch::kFloat32));
-  checker.expect("sum beside it", here, torch::full({70000}, sum, torch::kFloat64));
+  checker.expect("sum on the first channel", here, torch::full({70000}, sum, torch::kFloat64));
 }
 
 }  // namespace

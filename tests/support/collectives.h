@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-// Goes through every collective of `comm`, which all ranks must do, and returns what was wrong on
-// this rank, one line each; empty if all was right. The same promises for every transport.
-// `counts` are the lengths of the tensors: around the edges of the chunks of shared memory (128 and
-// 512 KiB, 4-byte elements), and several of them.
-// The tensors are on `device`.
+// Calls every collective of `comm` with tensors on `device`. All ranks must call it. Returns one
+// line per error on this rank; empty if there is none. The requirements are the same for every
+// transport. `counts` are the lengths of the tensors. The default lengths are next to the
+// boundaries of the chunks in shared memory (128 and 512 KiB, 4-byte elements), and cover several
+// chunks.
 std::string faults_of_collectives(Communicator& comm,
                                   torch::Device device = torch::kCPU,
                                   const std::vector<int64_t>& counts = {

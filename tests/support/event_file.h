@@ -12,10 +12,10 @@
 
 #include "support/golden.h"
 
-// TensorBoard's files, read by hand: shares nothing with the code that writes them.
+// An independent reader of TensorBoard event files. It shares no code with the writer under test.
 namespace lockstep::testing {
 
-// Bit by bit, as its definition says.
+// CRC-32C, computed bit by bit from its definition.
 inline uint32_t slow_crc32c(std::string_view bytes) {
   uint32_t crc = 0xffffffffU;
   for (const char byte : bytes) {
@@ -27,7 +27,7 @@ inline uint32_t slow_crc32c(std::string_view bytes) {
   return crc ^ 0xffffffffU;
 }
 
-// Takes numbers and texts off the front of a message.
+// Reads numbers and bytes from the front of a protobuf message.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
@@ -36,7 +36,7 @@ class WireReader {
 
   std::string_view take(size_t bytes) {
     if (rest_.size() < bytes) {
-      throw std::runtime_error("the bytes end too early");
+      throw std::runtime_error("unexpected end of the message");
     }
     const std::string_view taken = rest_.substr(0, bytes);
     rest_.remove_prefix(bytes);
@@ -47,7 +47,7 @@ class WireReader {
   Number fixed() {
     Number number = 0;
     const std::string_view bytes = take(sizeof(number));
-    std::memcpy(&number, bytes.data(), sizeof(number));  // of a machine as the file's
+    std::memcpy(&number, bytes.data(), sizeof(number));  // both are little-endian
     return number;
   }
 
@@ -66,10 +66,10 @@ class WireReader {
   std::string_view rest_;
 };
 
-// The fields of a message by their numbers, each as the bytes or the number that it is.
+// One field of a protobuf message: a number or bytes, depending on its wire type.
 struct WireField {
-  uint64_t number = 0;     // of kinds 0, 1 and 5
-  std::string bytes = {};  // of kind 2
+  uint64_t number = 0;     // wire types 0, 1 and 5
+  std::string bytes = {};  // wire type 2
 };
 
 inline std::map<uint64_t, std::vector<WireField>> fields_of(std::string_view message) {
@@ -91,7 +91,7 @@ inline std::map<uint64_t, std::vector<WireField>> fields_of(std::string_view mes
         field.number = reader.fixed<uint32_t>();
         break;
       default:
-        throw std::runtime_error("no such kind of field");
+        throw std::runtime_error("unknown wire type");
     }
     fields[key >> 3U].push_back(field);
   }
@@ -138,12 +138,13 @@ inline FileEvent parse_file_event(std::string_view message) {
   return event;
 }
 
-// Every event of a file; throws where a length or a checksum is wrong, or the end is cut.
+// Returns all events of a file. Throws if a length or a checksum is wrong, or if the file is
+// truncated.
 inline std::vector<FileEvent> read_event_file(const std::filesystem::path& path) {
   const auto check = [](std::string_view bytes, uint32_t written) {
     const uint32_t crc = slow_crc32c(bytes);
     if (written != ((crc >> 15U) | (crc << 17U)) + 0xa282ead8U) {
-      throw std::runtime_error("a checksum is wrong");
+      throw std::runtime_error("wrong checksum");
     }
   };
   const std::string bytes = read_text(path);
@@ -158,7 +159,7 @@ inline std::vector<FileEvent> read_event_file(const std::filesystem::path& path)
   return events;
 }
 
-// The only file of lockstep's in a directory; empty when there is none, or more than one.
+// Returns the event file in a directory; empty if there is none, or more than one.
 inline std::filesystem::path find_event_file(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> found;
   std::error_code fault;

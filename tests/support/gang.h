@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Runs `body` on `size` ranks, which are threads of this process; rethrows the first exception. In
-// the body use EXPECT_, not ASSERT_.
+// Runs `body` on `size` ranks, which are threads of this process, and rethrows the first exception.
+// Use EXPECT_ in the body, not ASSERT_.
 inline void gang(int size, const std::function<void(Communicator&)>& body) {
   comm::run_thread_gang(size, body);
 }

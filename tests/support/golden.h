@@ -16,8 +16,8 @@ inline std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Compares `text` with the whole of a file of this tree; rewrites the file instead where
-// LOCKSTEP_UPDATE_GOLDEN=1 is set. A missing file is a failure.
+// Compares `text` with a complete file of the source tree. With LOCKSTEP_UPDATE_GOLDEN=1, rewrites
+// the file instead. A missing file is a failure.
 inline void expect_same_as_file(const std::string& text, const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / name;
   if (os::find_variable(os::environment(), "LOCKSTEP_UPDATE_GOLDEN") == "1") {
@@ -25,7 +25,7 @@ inline void expect_same_as_file(const std::string& text, const std::string& name
     std::ofstream(path, std::ios::binary) << text;
   }
   ASSERT_TRUE(std::filesystem::exists(path))
-      << name << " is missing; LOCKSTEP_UPDATE_GOLDEN=1 writes it";
+      << name << " is missing; LOCKSTEP_UPDATE_GOLDEN=1 creates it";
   EXPECT_EQ(text, read_text(path)) << "differs from " << name;
 }
 

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// A JPEG whose colours differ from place to place, and with `shade`.
+// Returns a JPEG file with a colour gradient that depends on `shade`.
 inline std::string jpeg_text(int width, int height, int shade) {
   std::vector<uint8_t> pixels;
   for (int y = 0; y < height; ++y) {
@@ -27,7 +27,7 @@ inline std::string jpeg_text(int width, int height, int shade) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Folders as TinyImageNet's, with two classes.
+// A data set in the layout of TinyImageNet, with two classes.
 class TinyFolders {
  public:
   TinyFolders(int train, int test) {
@@ -45,8 +45,8 @@ class TinyFolders {
 
   const std::filesystem::path& path() const { return directory_.path(); }
 
-  // Below the folder of the set. Samples have the order of these names: of two classes the first
-  // has the first half, of 2 * 500 at most.
+  // Paths relative to the directory of the data set. Samples are sorted by these names, so the
+  // first half belongs to the first class. Each class has at most 500 images.
   static std::string train_name(int i) {
     const char* id = i % 2 == 0 ? "n01" : "n02";
     return fmt::format("train/{}/images/{}_{:03}.JPEG", id, id, i / 2);

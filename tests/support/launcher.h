@@ -28,7 +28,7 @@ struct Result {
   std::string errors;
 };
 
-// Whether it becomes so within half a minute.
+// Waits up to 30 s for the condition. Returns whether it became true.
 template <typename Condition>
 bool comes_true(const Condition& is_true) {
   for (int turn = 0; turn < 6000; ++turn) {
@@ -40,16 +40,16 @@ bool comes_true(const Condition& is_true) {
   return false;
 }
 
-// The real launcher in an empty directory of its own.
+// Runs the real launcher in a new, empty directory.
 class Launcher {
  public:
-  // `lockstep ARGUMENTS`, to its end.
+  // Runs `lockstep ARGUMENTS` and waits for its end.
   Result run(std::vector<std::string> arguments) {
     start(std::move(arguments));
     return wait();
   }
 
-  // `lockstep ARGUMENTS`, left running.
+  // Starts `lockstep ARGUMENTS` without waiting.
   void start(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), called);
     const os::Fd output = os::open_for_append(path("stdout"));
@@ -74,18 +74,19 @@ class Launcher {
     return result;
   }
 
-  // Waits until a file of this name is there; its text.
+  // Waits until the file exists and returns its text.
   std::string wait_for_file(const std::string& name) const {
     comes_true([&] { return std::filesystem::exists(path(name)); });
     return read_text(path(name));
   }
 
-  // Whether it comes to print this.
+  // Waits until the launcher has printed `text`. Returns false after a timeout.
   bool prints(const std::string& text) const {
     return comes_true([&] { return read_text(path("stdout")).find(text) != std::string::npos; });
   }
 
-  // Whether it comes to take this signal for itself, and does not die of it.
+  // Waits until the launcher has blocked the signal to read it from a descriptor. Before that, the
+  // signal would kill it. Returns false after a timeout.
   bool listens(int signal) const {
     const std::string status = fmt::format("/proc/{}/status", process_->pid());
     return comes_true([&] {
@@ -108,10 +109,10 @@ class Launcher {
 
   os::Environment environment = clean_environment();
   std::string executable = LOCKSTEP_BIN_DIR "/lockstep";
-  std::string called = "lockstep";  // the name under which it is started
+  std::string called = "lockstep";  // argv[0]
 
  private:
-  // Without what an outer launcher may have left.
+  // Removes variables that an outer launcher may have set.
   static os::Environment clean_environment() {
     os::Environment variables = os::environment();
     for (const char* name : {"RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "LOCKSTEP_DATA_DIR"}) {
@@ -120,7 +121,7 @@ class Launcher {
     std::erase_if(variables, [](const auto& variable) {
       return variable.first.starts_with("PET_") || variable.first.starts_with("SLURM_");
     });
-    variables.insert_or_assign("CUDA_VISIBLE_DEVICES", "");  // more workers than GPUs are refused
+    variables.insert_or_assign("CUDA_VISIBLE_DEVICES", "");  // hides GPUs: workers can exceed them
     return variables;
   }
 
@@ -135,7 +136,7 @@ inline bool is_alive(int pid) {
   return !line.empty() && line.find(") Z") == std::string::npos;
 }
 
-// Whether it ends within ten seconds.
+// Waits up to ten seconds for the end of a process. Returns whether it ended.
 inline bool ends_soon(int pid) {
   for (int turn = 0; turn < 2000 && is_alive(pid); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -143,7 +144,7 @@ inline bool ends_soon(int pid) {
   return !is_alive(pid);
 }
 
-// A text without what differs from run to run: words `from` become `to`.
+// Replaces all occurrences of `from` by `to`, to remove differences between runs from a text.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);

@@ -14,8 +14,8 @@
 
 namespace lockstep::testing {
 
-// A run directory whose files somebody writes who never ran: two nodes, two workers each, GPUs on
-// the first node only.
+// A run directory with simulated files: two nodes with two workers each, GPUs on the first node
+// only.
 class MadeUpGang {
  public:
   static constexpr double kStart = 1706693400;
@@ -46,7 +46,7 @@ class MadeUpGang {
                        {"steps", int64_t{1000}}}});
   }
 
-  // A step of a quarter second, `compute` seconds of which are its own.
+  // A step of 0.25 s, of which `compute` seconds are computation.
   void step(int rank, int64_t step, double compute = 0.15, double loss = 0) const {
     const double time = kStart + 10 + static_cast<double>(step) * 0.25;
     append({.kind = "step",
@@ -133,7 +133,7 @@ class MadeUpGang {
     os::write_file(run().plan(), R"({"command": ["python3", "train.py"]})");
   }
 
-  // A run that has everything: a minute of it, rank 2 slow.
+  // A complete run with all kinds of events. Rank 2 is a straggler.
   void write_all() const {
     write_state();
     for (int rank = 0; rank < 4; ++rank) {

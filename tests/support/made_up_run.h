@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-// A directory with runs that nobody has run.
+// A directory with simulated runs.
 class MadeUpRuns {
  public:
   static constexpr double kNow = 1706693460;

@@ -3,8 +3,8 @@
 
 namespace lockstep::testing {
 
-// Makes an environment as `-m venv DIR` does, in no time; installs what it is told to, but for
-// "broken" and "slow".
+// A fake Python interpreter. `-m venv DIR` creates an environment immediately. Installations only
+// print their arguments; packages named "broken" fail and packages named "slow" take a minute.
 inline constexpr const char* kPretendedPython = R"(#!/bin/bash
 if [[ $2 == venv ]]; then
   mkdir -p "${@: -1}/bin"

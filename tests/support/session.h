@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// A Session of one rank of a gang, as run() would have made it, without signals.
+// Creates a Session for one rank, like run(), but without signal handling.
 inline Session make_session(Communicator& comm,
                             const std::filesystem::path& run_dir,
                             train::Flags flags = {},

@@ -14,19 +14,19 @@
 
 namespace lockstep::testing {
 
-// A run of a known size and speed, as its files would tell it. One worker per GPU.
+// Writes the files of a simulated run of a given size and speed, with one worker per GPU.
 struct SizedRun {
   std::string strategy = "ddp";
   int workers = 1;
   int nodes = 1;
   int64_t global_batch = 64;
   double step_seconds = 0.25;
-  double first_steps_seconds = 2;  // of each of the first two
+  double first_steps_seconds = 2;  // per step, for the first two steps
   int64_t steps = 40;
-  std::optional<double> exchange_seconds = {};  // of each step
-  std::optional<double> watts = {};             // of each GPU
-  bool has_energy = true;                       // or power alone
-  bool has_events = true;                       // or a program of its own
+  std::optional<double> exchange_seconds = {};  // per step
+  std::optional<double> watts = {};             // per GPU
+  bool has_energy = true;                       // false: power only
+  bool has_events = true;                       // false: a program that does not write events
 
   static constexpr double kStart = 1706693400;
 
@@ -91,7 +91,7 @@ struct SizedRun {
     const int here = workers / nodes;
     for (double time = kStart; time <= time_of(steps) + 1; time += 1) {
       contract::NodeSample sample{.time = time, .node = node, .host = "n" + std::to_string(node)};
-      for (int i = 0; i <= here; ++i) {  // one more GPU than the run was given
+      for (int i = 0; i <= here; ++i) {  // the node has one more GPU than the run uses
         sample.gpus.push_back({.index = i, .power_watts = *watts});
         if (has_energy) {
           sample.gpus.back().energy_joules = 1e6 + *watts * (time - kStart);

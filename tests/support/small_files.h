@@ -6,8 +6,8 @@
 
 namespace lockstep::testing {
 
-// While it lives, no file of this process grows past `bytes`, as on a full disk: a write that
-// begins well fails.
+// Simulates a full disk. While this object exists, no file of this process can grow beyond `bytes`:
+// a write that exceeds the limit is cut short or fails.
 class SmallFiles {
  public:
   explicit SmallFiles(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

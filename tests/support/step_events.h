@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// What a rank has told of its steps, in a run directory.
+// Returns the step events of a rank from a run directory.
 inline std::vector<contract::Event> step_events(const std::filesystem::path& run, int rank) {
   std::vector<contract::Event> steps;
   std::ifstream lines(contract::RunDirectory(run).events(rank));

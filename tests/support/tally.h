@@ -9,17 +9,19 @@
 
 namespace lockstep {
 
-// Hands each call on, and counts what passes. May pretend that a call is worth a thread of its own.
+// Forwards all calls to another Communicator and counts them. `overlaps` is the value of
+// overlaps(), with which a test can force or prevent the use of a background thread.
 class Tally final : public Communicator {
  public:
   explicit Tally(Communicator& comm, bool overlaps = false) : comm_(comm), overlaps_(overlaps) {}
 
-  // Payload of all-reduces since the last take; what crosses the wire depends on the transport.
+  // Payload of all-reduces since the last call. The number of bytes on the network depends on the
+  // transport.
   int64_t take_bytes() { return bytes_.exchange(0); }
   int64_t take_calls() { return calls_.exchange(0); }
   int64_t take_scatters() { return scatters_.exchange(0); }
 
-  // Elements of each all-reduce, in their order.
+  // Number of elements of each all-reduce since the last call, in order.
   std::vector<int64_t> take_sizes() { return std::exchange(sizes_, {}); }
 
   int rank() const override { return comm_.rank(); }

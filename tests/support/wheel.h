@@ -8,7 +8,8 @@
 
 namespace lockstep::testing {
 
-// Makes wheels/tiny-1.0-py3-none-any.whl in `directory`, a package for pip that needs no network.
+// Creates wheels/tiny-1.0-py3-none-any.whl in `directory`, a package that pip installs without a
+// network.
 inline void make_wheel(const std::filesystem::path& directory) {
   constexpr const char* kProgram = R"(
 import os, sys, zipfile

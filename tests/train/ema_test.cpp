@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ThrowsMessage;
 
-// A model in the hands of a Strategy, and the average of its weights.
+// A model that a Strategy has adopted, and the average of its weights.
 struct Averaged {
   explicit Averaged(double decay) : ema(net, adopt(), decay) {}
 
@@ -57,7 +57,7 @@ TEST(Ema, ForgetsTheFirstWeightsSoon) {
 }
 
 TEST(Ema, LendsItsWeightsToTheModelForAWhile) {
-  for (const bool ends : {true, false}) {  // or something goes wrong meanwhile
+  for (const bool ends : {true, false}) {  // false: an exception
     Averaged averaged(0.9);
     torch::NoGradGuard no_grad;
     const torch::Tensor first = flat(averaged.net);
@@ -82,12 +82,11 @@ TEST(Ema, RefusesTheAveragesOfAnotherModel) {
   others.pop_back();
 
   EXPECT_THAT([&] { averaged.ema.restore(*checkpoint::hold_tensors(others, "memory"), 1); },
-              ThrowsMessage<Error>("cannot resume: the averaged weights are of another model\n"
+              ThrowsMessage<Error>("cannot resume: the averaged weights belong to another model\n"
                                    "  missing: 'second.bias'  (checkpoint)"));
 }
 
-// Two layers that share their weights, one whose weights are frozen, and numbers that are no
-// parameters.
+// Two layers with shared weights, one with frozen weights, and buffers.
 struct OddNet : torch::nn::Module {
   OddNet() {
     torch::NoGradGuard no_grad;
@@ -229,7 +228,7 @@ TEST(EmaTraining, GoesWithWorkersThatUpdateNothing) {
   }
 }
 
-// The averages are of what the optimizer updates, not of its bfloat16 copies.
+// The averages are those of the master weights, not of the bfloat16 parameters.
 TEST(EmaTraining, AveragesInFloat32WhatIsTrainedInBfloat16) {
   const os::TemporaryDirectory directory;
   gang(2, [&](Communicator& comm) {
@@ -312,10 +311,10 @@ TEST(EmaTraining, SaysThatACheckpointsNoteOfTheAveragesIsDamaged) {
     } catch (const Error& fault) {
       EXPECT_EQ(fault.code(), ExitCode::Io);
       EXPECT_EQ(fault.what(),
-                fmt::format("cannot resume: the checkpoint does not say how old its averages are\n"
+                fmt::format("cannot resume: invalid update count of the averaged weights\n"
                             "  found:    ema_updates '{}'  (checkpoint)\n"
-                            "  expected: a whole number of at least 0\n"
-                            "  try:      --resume with an older checkpoint, or without --ema",
+                            "  expected: an integer of at least 0\n"
+                            "  try:      --resume DIR with an older checkpoint, or omit --ema",
                             note));
     }
   }

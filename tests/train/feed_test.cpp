@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training on samples that differ from epoch to epoch, and evaluation where some are left out.
+// Tests training on samples that differ from epoch to epoch, and evaluation with unreadable
+// samples.
 #include <gmock/gmock.h>
 #include <map>
 #include <numeric>
@@ -21,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-// points() with noise that depends on epoch and sample alone.
+// points() with noise that depends only on epoch and sample.
 class NoisyPoints : public Dataset {
  public:
   explicit NoisyPoints(int64_t epoch = 0) : epoch_(epoch) {}
@@ -42,7 +43,7 @@ class NoisyPoints : public Dataset {
   int64_t epoch_;
 };
 
-// points(40) of which those from `begin` up to `end` cannot be read.
+// points(40) of which [begin, end) cannot be read.
 class Gaps : public Dataset {
  public:
   Gaps(int64_t begin, int64_t end) : begin_(begin), end_(end) {}
@@ -124,7 +125,7 @@ TEST(SamplesOfAnEpoch, AreWhatALoopByHandTrainsOn) {
       train_on_noise(solo, directory.path(), {.checkpoint_every = -1}), flat(net), 1e-6, 1e-7));
 }
 
-// Notes when each epoch's samples were asked for: after so many steps.
+// Records the step at which the samples of each epoch were requested.
 class Noting : public Dataset {
  public:
   explicit Noting(std::map<int64_t, int64_t>& asked, const int64_t& steps)
@@ -166,11 +167,12 @@ TEST(SamplesOfAnEpoch, AreBegunWhileTheLastStepsOfTheOneBeforeAreMade) {
   trainer.add(std::make_unique<StepCounter>(steps));
   trainer.fit(net, sgd, std::make_shared<Noting>(asked, steps), nullptr, CrossEntropy());
 
-  // 20 steps in an epoch, and two batches more than threads ahead; nothing comes after the third.
+  // An epoch has 20 steps; the loader is two batches plus the threads ahead. There is no fourth
+  // epoch.
   EXPECT_THAT(asked, ElementsAre(Pair(0, 0), Pair(1, 16), Pair(2, 36)));
 }
 
-// A linear classifier of images as they come.
+// A linear classifier of unnormalized images.
 struct PixelNet : torch::nn::Module {
   PixelNet() {
     torch::NoGradGuard no_grad;
@@ -262,7 +264,7 @@ TEST(EvaluationWithGaps, KeepsWorkersTogetherThatShareTheModel) {
     SmallNet net;
     const auto sgd = session.make_optimizer(net.parameters(), {.name = "sgd", .lr = 0.01});
     Trainer trainer(session, {.steps = 2, .global_batch = 12, .evaluation_batch = 4});
-    // Two of three workers have nothing to read, and no first sample to take instead.
+    // Two of three workers have no readable sample, and there is no first sample to use instead.
     const TrainResult result =
         trainer.fit(net, *sgd, points(100), std::make_shared<Gaps>(0, 27), CrossEntropy());
 
@@ -277,7 +279,7 @@ TEST(EvaluationWithGaps, RefusesADataSetWithNothingToRead) {
     SmallNet net;
     Trainer trainer(session, {.global_batch = 12, .evaluation_batch = 4});
     EXPECT_THAT([&] { trainer.evaluate(net, std::make_shared<Gaps>(0, 40), CrossEntropy()); },
-                ::testing::ThrowsMessage<Error>("cannot evaluate: not one sample can be read\n"
+                ::testing::ThrowsMessage<Error>("cannot evaluate: no sample can be read\n"
                                                 "  samples: 40"));
   });
 }

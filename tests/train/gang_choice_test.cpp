@@ -84,7 +84,7 @@ TEST(GangChoice, NamesTheVariableOrFlagThatMakesNoSense) {
         choose_gang(horovod(), {{"HOROVOD_CONTROLLER", "ccl"}}, {});
       },
       ThrowsMessage<Error>(
-          AllOf(HasSubstr("cannot use HOROVOD_CONTROLLER='ccl'"), HasSubstr("mpi, gloo"))));
+          AllOf(HasSubstr("invalid value of HOROVOD_CONTROLLER: 'ccl'"), HasSubstr("mpi, gloo"))));
   EXPECT_THAT(
       [] {
         choose_gang({}, {{"HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"}}, {});

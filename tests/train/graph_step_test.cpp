@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps that are recorded and played again, on a GPU.
+// Tests CUDA graphs of training steps.
 #include "train/graph_step.h"
 
 #include <chrono>
@@ -37,7 +37,7 @@ struct Trained {
   std::vector<torch::Tensor> weights;
   TrainResult result;
   std::string output;
-  std::vector<contract::Event> steps;  // as told
+  std::vector<contract::Event> steps;  // as reported
 };
 
 double sum_of(const std::vector<contract::Event>& events, const std::string& name) {
@@ -64,7 +64,7 @@ struct Wish {
   std::string graph = "on";
   std::string optimizer = "adamw";
   double clip = 0;
-  bool looks = false;  // the loss function looks at a number of the GPU
+  bool looks = false;  // the loss function reads a value from the GPU
   bool on_gpu = true;  // the data set
 };
 
@@ -123,7 +123,7 @@ TEST_F(GraphSteps, TrainAsTheUsualWayDoes) {
       EXPECT_LT(largest_difference(usual, played), 1e-4) << optimizer << clip;
       EXPECT_NEAR(played.result.train_loss, usual.result.train_loss, 1e-3);
       EXPECT_NEAR(*played.result.test_accuracy, *usual.result.test_accuracy, 0.02);
-      EXPECT_LT(played.result.train_loss, 2.3);  // ten classes, nothing learnt
+      EXPECT_LT(played.result.train_loss, 2.3);  // log(10), the loss of an untrained model
     }
   }
 }
@@ -149,7 +149,7 @@ TEST_F(GraphSteps, TellTheNormOfTheGradientThatTheUsualWayTells) {
   }
 }
 
-// A digit net, of whose loss function `work` is a part: what a GPU has to do, or the host.
+// A digit net with `work` as additional part of its loss function, for the GPU or for the host.
 std::vector<contract::Event> train_slowly(const DatasetPtr& data,
                                           const std::string& graph,
                                           const std::function<void()>& work) {
@@ -188,7 +188,7 @@ TEST_F(GraphSteps, TellHowLongTheGpuComputed) {
   for (const std::string graph : {"off", "on"}) {
     const auto steps = train_slowly(generated_digits(640, 64, 1).train, graph, work);
 
-    // Twenty steps, of which the host sees next to nothing.
+    // Twenty steps, of which the host measures almost nothing.
     EXPECT_GT(sum_of(steps, "compute_seconds"), 16 * once) << graph;
     EXPECT_LT(sum_of(steps, "compute_seconds"), 40 * once + 0.5) << graph;
     EXPECT_LT(sum_of(steps, "data_seconds"), 10 * once) << graph;
@@ -219,8 +219,8 @@ TEST_F(GraphSteps, TellHowLongTheGpuWaitedForBatches) {
     const auto steps =
         train_slowly(map_batches(generated_digits(640, 64, 1).train, slowly), graph, [] {});
 
-    // Twenty steps; what comes before the first of all, and while the graph is recorded, is not
-    // waiting for batches.
+    // Twenty steps. The time before the first step and during the recording of the graph does not
+    // count as waiting for batches.
     EXPECT_GT(sum_of(steps, "data_seconds"), 0.28) << graph;
     EXPECT_LT(sum_of(steps, "compute_seconds"), 0.5 * sum_of(steps, "data_seconds") + 0.5) << graph;
   }

@@ -59,9 +59,9 @@ TEST(LossScaler, GivesUpWhereNoScaleIsSmallEnough) {
 
   EXPECT_THAT([&] { scaler.after_step(step, false); },
               ThrowsMessage<Error>(
-                  "cannot go on: the loss scale fell to 1 and gradients still overflow (step 20)\n"
-                  "  steps left out: 20, the last 4 in a row at 1\n"
-                  "  try:            --precision bf16, a smaller --lr, or --clip 1"));
+                  "cannot continue: gradients overflow at the minimum loss scale 1 (step 20)\n"
+                  "  skipped steps: 20, the last 4 in a row at 1\n"
+                  "  try:           --precision bf16, a smaller --lr, or --clip 1"));
 }
 
 TEST(LossScaler, ForgivesSingleOverflowsAtTheFloor) {
@@ -84,19 +84,19 @@ TEST(LossScaler, GivesUpAFixedScaleToo) {
 
   EXPECT_THAT([&] { scaler.after_step(20, false); },
               ThrowsMessage<Error>(
-                  "cannot go on: gradients overflow at the fixed loss scale 1024 (step 20)\n"
-                  "  asked:          --loss-scale 1024\n"
-                  "  steps left out: 20, the last 20 in a row\n"
-                  "  try:            --loss-scale dynamic"));
+                  "cannot continue: gradients overflow at the fixed loss scale 1024 (step 20)\n"
+                  "  asked:         --loss-scale 1024\n"
+                  "  skipped steps: 20, the last 20 in a row\n"
+                  "  try:           --loss-scale dynamic"));
 }
 
 TEST(LossScaler, RefusesWhatIsNoScale) {
   for (const std::string text : {"0", "-2", "inf", "1k", "dynamc"}) {
     EXPECT_THAT([&] { LossScaler(text, "fp32"); },
-                ThrowsMessage<Error>("cannot use --loss-scale '" + text +
-                                     "'\n"
-                                     "  there are: none, dynamic, or a number above 0\n"
-                                     "  try:       --loss-scale dynamic"));
+                ThrowsMessage<Error>("--loss-scale '" + text +
+                                     "' is not a valid value\n"
+                                     "  expected: none, dynamic, or a number above 0\n"
+                                     "  try:      --loss-scale dynamic"));
   }
 }
 
@@ -108,13 +108,13 @@ TEST(LossScaler, ToleratesOverflowsAsDeepSpeedDoes) {
   EXPECT_EQ(scaler.scale(), 512);
   scaler.after_step(3, true);
   scaler.after_step(4, false);
-  EXPECT_EQ(scaler.scale(), 256);  // a good step is not forgiveness
+  EXPECT_EQ(scaler.scale(), 256);  // a good step does not reset the hysteresis
   for (int step = 5; step < 8; ++step) {
     scaler.after_step(step, true);
   }
   EXPECT_EQ(scaler.scale(), 512);
   scaler.after_step(8, false);
-  EXPECT_EQ(scaler.scale(), 512);  // doubling was
+  EXPECT_EQ(scaler.scale(), 512);  // doubling does
   EXPECT_EQ(scaler.skipped(), 4);
 }
 

@@ -42,8 +42,7 @@ TEST(MemoryCheck, RefusesWithTheSmallestStageThatFits) {
         compare_memory(kByStage, 0, {much, little});
       },
       ThrowsMessage<Error>(
-          "cannot train at ZeRO stage 0: a worker needs 160.0 MiB besides what it keeps for "
-          "backward\n"
+          "cannot train at ZeRO stage 0: a worker needs 160.0 MiB in addition to its activations\n"
           "  rank 1 has:    90.0 MiB, 4 workers share its node\n"
           "  stage 1 needs: 100.0 MiB\n"
           "  stage 2 needs: 70.0 MiB\n"

@@ -29,13 +29,13 @@ TEST(MirroredFlags, BelongToMirroredAlone) {
   EXPECT_EQ(message_of({"--replicas", "2"}),
             "cannot use --replicas 2 without -s mirrored\n"
             "  asked:    --replicas 2  (command line)\n"
-            "  strategy: none named  (command line)\n"
+            "  strategy: not given  (command line)\n"
             "  try:      -s mirrored, or lockstep run --nproc-per-node 2");
   EXPECT_EQ(message_of({"-s", "ddp", "--auto-shard", "file"}),
             "cannot use --auto-shard file without -s mirrored\n"
             "  asked:    --auto-shard file  (command line)\n"
             "  strategy: ddp  (command line)\n"
-            "  try:      -s mirrored; every other strategy has --auto-shard data");
+            "  try:      -s mirrored; all other strategies use --auto-shard data");
   EXPECT_EQ(message_of({"-s", "horovod", "--collective", "ring"}),
             "cannot use --collective ring without -s mirrored\n"
             "  asked:    --collective ring  (command line)\n"
@@ -45,23 +45,23 @@ TEST(MirroredFlags, BelongToMirroredAlone) {
 
 TEST(MirroredFlags, RefuseWhatMakesNoSense) {
   EXPECT_EQ(message_of({"-s", "mirrored", "--replicas", "-1"}),
-            "cannot train with --replicas -1\n"
-            "  expected: a whole number of at least 1\n"
+            "--replicas -1 is out of range\n"
+            "  expected: an integer of at least 1\n"
             "  try:      --replicas 2");
   EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "nccl", "--transport", "gloo"}),
-            "cannot take both --collective nccl and --transport gloo\n"
-            "  --collective nccl: NCCL, between GPUs  (command line)\n"
+            "--collective nccl conflicts with --transport gloo\n"
+            "  --collective nccl: selects NCCL, between GPUs  (command line)\n"
             "  --transport:       gloo  (command line)\n"
             "  try:               --transport gloo");
   EXPECT_EQ(message_of({"-s", "mirrored", "--collective", "ring", "--transport", "mpi"}),
-            "cannot take both --collective ring and --transport mpi\n"
-            "  --collective ring: gloo, a ring over TCP  (command line)\n"
+            "--collective ring conflicts with --transport mpi\n"
+            "  --collective ring: selects gloo, a ring over TCP  (command line)\n"
             "  --transport:       mpi  (command line)\n"
             "  try:               --transport mpi");
   EXPECT_EQ(message_of({"-s", "mirrored", "--auto-shard", "fiel"}),
-            "cannot use --auto-shard 'fiel'\n"
-            "  there are: data, file, auto, off\n"
-            "  try:       --auto-shard file");
+            "--auto-shard 'fiel' is not a valid value\n"
+            "  expected: data, file, auto, off\n"
+            "  try:      --auto-shard file");
 }
 
 TEST(MirroredFlags, TakeTheRingForGloo) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds under every strategy: losses that are no numbers, loss scales, averaged weights.
+// Tests numerics under every strategy: losses that are not finite, loss scales, averaged weights.
 #include <gmock/gmock.h>
 #include <limits>
 
@@ -72,7 +72,7 @@ TEST(BadLoss, EndsTheTrainingAndNamesStepRankAndTheLastCheckpoint) {
             train_small(comm, directory.path(), run, Spoiled{comm, 5, 1});
           });
         },
-        ThrowsMessage<Error>("cannot go on: the loss is nan at step 5 (first on rank 1)\n"
+        ThrowsMessage<Error>("cannot continue: the loss is nan at step 5 (first on rank 1)\n"
                              "  learning rate:   0.1\n"
                              "  precision:       fp32\n"
                              "  last checkpoint: " +
@@ -97,7 +97,7 @@ TEST(BadLoss, IsNeverSavedEvenIfOnlyTheWeightsAreBad) {
   };
 
   EXPECT_THAT([&] { train_small(solo, directory.path(), run, loss); },
-              ThrowsMessage<Error>(HasSubstr("cannot go on: the weights are not finite after "
+              ThrowsMessage<Error>(HasSubstr("cannot continue: the weights are not finite after "
                                              "step 6\n")));
   EXPECT_THAT(last_checkpoint(directory.path()), HasSubstr("step-00000003"));
 }
@@ -145,7 +145,7 @@ TEST(LossScale, ChangesNothingWhereNothingOverflows) {
 
   const torch::Tensor scaled = train_small(solo, directory.path(), run, CrossEntropy()).first;
 
-  // A power of two leaves every digit in place.
+  // A power of two does not change the mantissa.
   EXPECT_TRUE(scaled.equal(plain));
 }
 
@@ -159,10 +159,9 @@ TEST(LossScale, GivesUpWhenNoScaleHelps) {
     return Loss(CrossEntropy()(model, batch).value * kNan);
   };
 
-  EXPECT_THAT(
-      [&] { train_small(solo, directory.path(), run, loss); },
-      ThrowsMessage<Error>(HasSubstr(
-          "cannot go on: the loss scale fell to 1 and gradients still overflow (step 20)")));
+  EXPECT_THAT([&] { train_small(solo, directory.path(), run, loss); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "cannot continue: gradients overflow at the minimum loss scale 1 (step 20)")));
 }
 
 TEST(LossScale, GoesOnAfterAResume) {
@@ -189,10 +188,9 @@ TEST(RecomputeFlag, IsRefusedByAProgramThatDoesNotAskForIt) {
 
   EXPECT_THAT(
       [&] { train_small(solo, directory.path(), run, CrossEntropy()); },
-      ThrowsMessage<Error>("cannot use --recompute: this program's model does not offer it\n"
+      ThrowsMessage<Error>("cannot use --recompute: the model of this program does not support it\n"
                            "  asked: --recompute  (command line)\n"
-                           "  try:   leave out --recompute, or build the model with what "
-                           "Session::recompute() says"));
+                           "  try:   omit --recompute, or pass Session::recompute() to the model"));
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST(Precision, IsOfferedToALoopOfOnesOwn) {
   EXPECT_EQ(seen, torch::kBFloat16);
 }
 
-// libtorch got half-precision products on the CPU some time after 1.13.
+// libtorch supports half-precision matrix products on the CPU since some version after 1.13.
 bool computes_in_half() {
   try {
     torch::mm(torch::ones({2, 2}, torch::kHalf), torch::ones({2, 2}, torch::kHalf));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recipe for images asks for: smoothed labels, top-5, a warm-up by epochs, and a weight
-// decay that leaves norms and biases alone.
+// Tests the parts of an image recipe: label smoothing, top-5, warm-up in epochs, and weight decay
+// without norms and biases.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <numeric>
@@ -24,7 +24,7 @@ torch::Tensor numbers(at::IntArrayRef sizes, uint64_t seed) {
   return torch::randn(sizes, torch::make_generator<torch::CPUGeneratorImpl>(seed));
 }
 
-// Its first weights do not depend on the generator that ranks share as threads.
+// Its initial weights do not depend on the generator, which ranks share as threads.
 struct Net : torch::nn::Module {
   Net() {
     const torch::NoGradGuard no_grad;
@@ -46,7 +46,7 @@ DatasetPtr points(int64_t count) {
   return tensors(input, input.matmul(numbers({8, kClasses}, 4)).argmax(1));
 }
 
-// Leaves out what a bad file would: all samples of one batch, and one of another.
+// Omits samples like unreadable files: all samples of one batch, and one of another.
 class WithHoles : public Dataset {
  public:
   explicit WithHoles(DatasetPtr whole) : whole_(std::move(whole)) {}
@@ -88,7 +88,7 @@ TEST(CrossEntropy, SmoothsLabelsWhileTheModelTrainsOnly) {
   }
 }
 
-// A network with a loss of its own, which is the one that CrossEntropy is to ask for.
+// A network with a loss_and_scores(), which CrossEntropy must call.
 struct Doubling : Net {
   std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& input,
                                                           const torch::Tensor& target,
@@ -115,7 +115,7 @@ TEST(CrossEntropy, AsksAModelThatHasALossOfItsOwn) {
   }
 }
 
-// What the samples of WithHoles that are left give, counted by hand.
+// The expected result over the remaining samples of WithHoles.
 Evaluation counted(Net& net, const Dataset& data) {
   const torch::NoGradGuard no_grad;
   Evaluation result{.accuracy = 0, .top5 = 0};
@@ -236,7 +236,7 @@ TEST(Session, ReadsNumbersOfTheProgramsOwnAndQuotesWhatIsNone) {
   EXPECT_EQ(session.number("--a"), 0.125);
   EXPECT_EQ(session.number("--b"), 64);
   EXPECT_THAT([&] { session.number("--c"); },
-              ThrowsMessage<Error>("cannot use --c 'much': it is no number\n"
+              ThrowsMessage<Error>("--c 'much' is not a number\n"
                                    "  asked: --c much  (command line)\n"
                                    "  try:   --c with a number"));
   for (const char* name : {"--d", "--e"}) {
@@ -254,14 +254,14 @@ TEST(Session, RefusesNumbersOutOfRangeAndPartsOfWholeOnes) {
   EXPECT_EQ(session.number("--share", 0, 5), 5);
   EXPECT_EQ(session.whole_number("--whole", 16, 16), 16);
   EXPECT_THAT([&] { session.number("--share", 0, 1); },
-              ThrowsMessage<Error>("cannot use --share '5': it is no number from 0 to 1\n"
+              ThrowsMessage<Error>("--share '5' is not a number from 0 to 1\n"
                                    "  asked: --share 5  (command line)\n"
                                    "  try:   --share with a number from 0 to 1"));
   EXPECT_THAT([&] { session.number("--below", 0); },
-              ThrowsMessage<Error>(HasSubstr("it is no number from 0\n")));
-  EXPECT_THAT([&] { session.whole_number("--size", 8, 4096); },
-              ThrowsMessage<Error>(
-                  HasSubstr("cannot use --size '16.5': it is no whole number from 8 to 4096")));
+              ThrowsMessage<Error>(HasSubstr("is not a number from 0\n")));
+  EXPECT_THAT(
+      [&] { session.whole_number("--size", 8, 4096); },
+      ThrowsMessage<Error>(HasSubstr("--size '16.5' is not a whole number from 8 to 4096")));
 }
 
 struct Way {
@@ -270,7 +270,7 @@ struct Way {
   int workers = 1;
 };
 
-// Trains up to `steps`, of which an epoch has eight, with a weight decay that shows.
+// Trains `steps` steps, eight per epoch, with a noticeable weight decay.
 torch::Tensor train_split(const Way& way,
                           const std::string& optimizer,
                           const std::filesystem::path& directory,

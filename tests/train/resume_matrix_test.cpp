@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that is saved in the middle of an epoch under one strategy, stage and number of
-// workers goes on under any other, as if it had never stopped.
+// A training that is saved in the middle of an epoch under one strategy, stage and world size must
+// continue under any other as if it had never stopped.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -57,7 +57,7 @@ DatasetPtr points() {
   return tensors(input, input.narrow(1, 0, 4).argmax(1));
 }
 
-// Trains up to `steps`, of which an epoch has eight; returns the parameters.
+// Trains `steps` steps, eight per epoch, and returns the parameters.
 torch::Tensor train(const Way& way,
                     const std::filesystem::path& directory,
                     int64_t steps,
@@ -70,7 +70,7 @@ torch::Tensor train(const Way& way,
     Session session = make_session(comm, directory, flags);
     Net net;
     const auto optimizer = session.make_optimizer(net.parameters(), {.name = "adamw", .lr = 0.01});
-    // Steps of twelve samples: two epochs are sixteen.
+    // Steps of twelve samples: two epochs are sixteen steps.
     TrainerOptions options{.epochs = 2, .steps = steps, .global_batch = 12};
     options.strategy.zero.stage = way.stage;
     options.strategy.zero.persistence_threshold = 5;
@@ -86,7 +86,7 @@ torch::Tensor train(const Way& way,
   return result;
 }
 
-// Saved under each in the middle of the first epoch, gone on with under each.
+// Saved under each one in the middle of the first epoch, resumed under each one.
 TEST(ResumeMatrix, GoesOnUnderEveryOtherWay) {
   const os::TemporaryDirectory whole;
   const torch::Tensor wanted = train({"single", 0, 1}, whole.path(), 16, false);

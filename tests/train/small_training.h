@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// A network whose first weights do not depend on the generator that ranks share as threads.
+// A network whose initial weights do not depend on the generator, which ranks share as threads.
 struct SmallNet : torch::nn::Module {
   SmallNet() {
     torch::NoGradGuard no_grad;

@@ -7,7 +7,7 @@
 namespace lockstep::train {
 namespace {
 
-// Where the gang talks when step number i is done at `times`[i - 1] seconds.
+// Returns the steps with a status exchange if step i is completed after `times`[i - 1] seconds.
 std::vector<int64_t> talks(const std::vector<double>& times) {
   TalkPace pace;
   std::vector<int64_t> steps;
@@ -73,7 +73,7 @@ TEST(TalkPace, FollowsStepsThatBecomeSlower) {
     times.push_back(time);
   }
 
-  // 250 steps were agreed on before; after that it knows.
+  // The previous exchange set 250 steps; afterwards the pace is known.
   EXPECT_LT(longest_silence(times, 14), 0.5);
 }
 

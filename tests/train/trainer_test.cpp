@@ -28,7 +28,7 @@ struct Net : torch::nn::Module {
         drop(register_module("drop", torch::nn::Dropout(dropout))),
         second(register_module("second", torch::nn::Linear(width, 4))) {}
 
-  // Ranks are threads here and share libtorch's own generator; these weights do not depend on it.
+  // Ranks are threads here and share the generator of libtorch; these weights do not depend on it.
   void start() {
     torch::NoGradGuard no_grad;
     torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(uint64_t{9});
@@ -243,7 +243,7 @@ TEST(Trainer, StopsEarlyWhenTheTestLossNoLongerFalls) {
   torch::optim::SGD never(net.parameters(), 0.0);
   Trainer trainer(session, {.epochs = 50, .global_batch = 50});
   trainer.add(std::make_unique<EarlyStop>(2));
-  // Batch norm's averages still move the test loss; a constant loss does not.
+  // Batch norm statistics still change the test loss, so the loss is constant here.
   const TrainResult result =
       trainer.fit(net, never, points(100), points(30), [](Net& model, const Batch& batch) {
         return model.forward(batch.input).sum() * 0 + 1;

@@ -24,31 +24,31 @@ struct Refused {
 TEST(Verify, RefusesFlagsThatAreNotExact) {
   std::vector<Refused> all(13);
   all[0].flags.strategy = "single";
-  all[0].sentence = "-s single beside --verify-strategies: that is what the others are compared";
+  all[0].sentence = "-s single with --verify-strategies: it is the reference of the comparison";
   all[1].flags.compression = "bf16";
-  all[1].sentence = "--compression bf16 beside --verify-strategies: it rounds gradients";
+  all[1].sentence = "--compression bf16 with --verify-strategies: it rounds gradients";
   all[2].flags.horovod.fp16_allreduce = true;
-  all[2].sentence = "--fp16-allreduce beside --verify-strategies: it rounds gradients";
+  all[2].sentence = "--fp16-allreduce with --verify-strategies: it rounds gradients";
   all[3].flags.horovod.reduction = "sum";
-  all[3].sentence = "--reduction sum beside --verify-strategies: it is another training";
+  all[3].sentence = "--reduction sum with --verify-strategies: it changes the training";
   all[4].flags.horovod.use_adasum = true;
-  all[4].sentence = "--use-adasum beside --verify-strategies: it is another training";
+  all[4].sentence = "--use-adasum with --verify-strategies: it changes the training";
   all[5].flags.precision = "bf16";
-  all[5].sentence = "--precision bf16 beside --verify-strategies: it compares in float64";
+  all[5].sentence = "--precision bf16 with --verify-strategies: the types are fixed";
   all[6].flags.loss_scale = "dynamic";
-  all[6].sentence = "--loss-scale beside --verify-strategies";
+  all[6].sentence = "--loss-scale with --verify-strategies";
   all[7].flags.ema = 0.9;
-  all[7].sentence = "--ema beside --verify-strategies: it compares the weights that are trained";
+  all[7].sentence = "--ema with --verify-strategies: only trained weights are compared";
   all[8].flags.clip_norm = 1;
-  all[8].sentence = "--clip beside --verify-strategies: it tries with and without clipping";
+  all[8].sentence = "--clip with --verify-strategies: both with and without clipping";
   all[9].flags.accumulate = 2;
-  all[9].sentence = "--accumulate beside --verify-strategies: it tries with and without";
+  all[9].sentence = "--accumulate with --verify-strategies: both with and without";
   all[10].flags.replicas = 2;
-  all[10].sentence = "--replicas beside --verify-strategies: each process is one worker";
+  all[10].sentence = "--replicas with --verify-strategies: each process must be one worker";
   all[11].flags.auto_shard = "file";
-  all[11].sentence = "--auto-shard file beside --verify-strategies: every strategy must see";
+  all[11].sentence = "--auto-shard file with --verify-strategies: every strategy must see";
   all[12].flags.resume = "auto";
-  all[12].sentence = "--resume beside --verify-strategies: it begins with the program's first";
+  all[12].sentence = "--resume with --verify-strategies: the initial weights of the program";
   for (const Refused& each : all) {
     try {
       require_exact_flags(each.flags);
@@ -56,7 +56,7 @@ TEST(Verify, RefusesFlagsThatAreNotExact) {
     } catch (const Error& fault) {
       EXPECT_EQ(fault.code(), ExitCode::Usage);
       EXPECT_THAT(fault.what(), HasSubstr(each.sentence));
-      EXPECT_THAT(fault.what(), HasSubstr("try:   the same without"));
+      EXPECT_THAT(fault.what(), HasSubstr("try:   omit"));
     }
   }
   EXPECT_NO_THROW(require_exact_flags({}));
@@ -64,7 +64,7 @@ TEST(Verify, RefusesFlagsThatAreNotExact) {
 
 TEST(VerifyReport, ShowsEveryFaultWithItsParameter) {
   VerifyReport report{.steps = 50, .global_batch = 64, .world_size = 2, .clip_norm = 0.5};
-  report.notes = {"dropout is off: drop"};
+  report.notes = {"dropout is disabled: drop"};
   VerifiedRow row{.strategy = "ddp", .workers = 2, .results = {}};
   row.results[0][1].drift = 2e-10;
   row.results[0][1].worst = "'fc.weight' element 3 is 1, in one process 2";
@@ -74,9 +74,9 @@ TEST(VerifyReport, ShowsEveryFaultWithItsParameter) {
 
   EXPECT_FALSE(agrees(report));
   const std::string text = format_report(report);
-  EXPECT_THAT(text, HasSubstr("note        dropout is off: drop"));
+  EXPECT_THAT(text, HasSubstr("note        dropout is disabled: drop"));
   EXPECT_THAT(text,
-              HasSubstr("verdict: NOT THE SAME TRAINING\n"
+              HasSubstr("verdict: STRATEGIES DIFFER\n"
                         "  -s ddp on 2 workers, float64, accumulate\n"
                         "    'fc.weight' element 3 is 1, in one process 2\n"
                         "  -s ddp on 2 workers, float32, plain\n"

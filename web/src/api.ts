@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launcher tells: docs/dashboard.md has the same, field by field.
+// The responses of the launcher; docs/dashboard.md describes every field.
 
 export interface RunEntry {
   id: string;
@@ -25,13 +25,13 @@ export interface Snapshot {
     slurm_job: string | null;
   };
   latest: Record<string, number | null>;
-  output: Record<string, number>; // what rank 0's output said, by name
+  output: Record<string, number>; // values from the output of rank 0, by name
   workers: Workers;
   no_gpus: string;
-  series: string[]; // those of the run as a whole
+  series: string[]; // names of the series of the run as a whole
 }
 
-// By column, as there may be thousands of ranks.
+// By column, because there may be thousands of ranks.
 export interface Workers {
   rank: number[];
   host: string[];
@@ -44,12 +44,12 @@ export interface Workers {
   exchange_seconds: (number | null)[];
   checkpoint_seconds: (number | null)[];
   utilisation: (number | null)[];
-  memory_bytes: (number | null)[]; // of its GPU, else resident
+  memory_bytes: (number | null)[]; // of its GPU; resident memory if it has none
   memory_total_bytes: (number | null)[];
   power_watts: (number | null)[];
   temperature: (number | null)[];
   cores: (number | null)[];
-  straggler: (string | null)[]; // why it is one
+  straggler: (string | null)[]; // the reason; null if the rank is not a straggler
   ended: boolean[];
 }
 
@@ -72,8 +72,8 @@ export interface Mark {
 export interface Heat {
   what: string; // the series that is compared
   ranks: number[];
-  time: number[]; // where each column ends
-  percent: (number | null)[][]; // by rank, then by column: of the median of the column
+  time: number[]; // the end of each column
+  percent: (number | null)[][]; // by rank, then by column, relative to the median of the column
   slowest: { rank: number; percent: number }[];
 }
 
@@ -88,9 +88,9 @@ export interface LogPage {
   attempts: number[];
   ranks: number;
   lines: LogLine[];
-  next: number; // where to go on
+  next: number; // offset of the next page
   size: number; // of the file, in bytes
-  searched_from: number; // 0: all of it
+  searched_from: number; // offset; 0: the whole file was searched
 }
 
 export class Refused extends Error {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The curves: one chart per quantity, one line and one band per run, the same zoom for all.
+// The curves: one chart per quantity, one line and one band per run. All charts share one zoom.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
@@ -11,9 +11,9 @@ export type Axis = "step" | "time";
 
 export interface Curve {
   label: string; // "run-a", or "run-a evaluation"
-  hue: number; // which of the theme's colours
+  hue: number; // index of the colour in the theme
   isPoints: boolean;
-  origin: number; // when its run began
+  origin: number; // start time of its run
   series: Series;
 }
 
@@ -23,8 +23,8 @@ export interface MarkLine {
   text: string;
 }
 
-// Steps go back where a run was resumed; what was done again replaces what was done before, as a
-// line has one value for each step.
+// Steps go back when a run resumes from a checkpoint. A line has one value for each step, so
+// repeated steps replace the earlier ones.
 export function ascending(series: Series, axis: Axis, origin: number): [number[], Series] {
   if (axis === "time") {
     return [series.time.map((time) => time - origin), series];
@@ -62,7 +62,7 @@ export function marksOn(marks: Mark[], axis: Axis, origin: number): MarkLine[] {
     }));
 }
 
-// One zoom for all charts. Nothing: all there is.
+// The zoom of all charts; null shows everything.
 export class Zoom {
   private range: { min: number; max: number } | null = null;
   private readonly charts = new Set<Chart>();
@@ -82,7 +82,7 @@ export class Zoom {
     }
   }
 
-  // Everything that any chart has: they share one axis.
+  // The union of the ranges of all charts, which share one axis.
   extent(): { min: number; max: number } | null {
     let all: { min: number; max: number } | null = null;
     for (const chart of this.charts) {
@@ -94,12 +94,12 @@ export class Zoom {
     return all;
   }
 
-  // After new data.
+  // Applies the zoom to new data.
   refresh(): void {
     this.set(this.range);
   }
 
-  // Shares of what is seen: pan(0.2) goes on by a fifth, scale(0.5) shows half of it.
+  // Arguments are relative to the visible range: pan(0.2) moves by a fifth, scale(0.5) shows half.
   pan(share: number): void {
     const seen = this.range ?? this.extent();
     if (seen) {
@@ -146,7 +146,7 @@ export class Chart {
     new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: kHeight })).observe(this.place);
   }
 
-  // Shows these; `anew` after a change of colours.
+  // Draws the curves; `anew` creates the plot again after a change of colours.
   draw(curves: Curve[], lines: MarkLine[], axis: Axis, anew = false): void {
     this.curves = curves;
     this.lines = lines;
@@ -171,7 +171,7 @@ export class Chart {
     this.list();
   }
 
-  // Puts the zoom into effect.
+  // Applies the current zoom.
   show(): void {
     const range = this.zoom.current() ?? this.zoom.extent();
     if (this.plot && range) {
@@ -209,7 +209,7 @@ export class Chart {
         continue;
       }
       const edge = { class: "edge", stroke: "transparent", width: 0, spanGaps: true, points: { show: false }, value };
-      series.push({ ...edge, label: `${curve.label} least` }, { ...edge, label: `${curve.label} most` });
+      series.push({ ...edge, label: `${curve.label} min` }, { ...edge, label: `${curve.label} max` });
       bands.push({ series: [series.length - 1, series.length - 2], fill: `${stroke}30` });
       series.push({ label: curve.label, stroke, width: 1.8, spanGaps: true, points: { show: false }, value });
     }
@@ -230,7 +230,7 @@ export class Chart {
     };
   }
 
-  // Lines across the chart where something happened.
+  // Draws vertical lines at marks.
   private marks(): uPlot.Plugin {
     return {
       hooks: {
@@ -242,7 +242,7 @@ export class Chart {
           const last: Record<string, number> = {};
           for (const line of this.lines) {
             const x = Math.round(plot.valToPos(line.at, "x", true)) + 0.5;
-            // Where they lie closer than a pixel or two, one stands for its neighbours.
+            // Marks of one kind within two pixels are drawn as one line.
             if (x < bbox.left || x > bbox.left + bbox.width || Math.abs(x - (last[line.kind] ?? -9)) < 2 * ratio) {
               continue;
             }
@@ -322,7 +322,7 @@ export class Chart {
     }
   }
 
-  // The same as text: the newest values of each run.
+  // The newest values of each run as a table.
   private list(): void {
     if (!this.details.open) {
       return;

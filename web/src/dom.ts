@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An element of the page; text is always text, never markup.
+// Creates an element. Strings become text nodes, never markup.
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Record<string, string> = {},
@@ -22,12 +22,13 @@ export function byId<T extends HTMLElement>(id: string): T {
   return element as T;
 }
 
-// A colour of the theme that is on.
+// A colour of the current theme.
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-// A canvas as sharp as the screen, as wide as its place; what is drawn is in CSS pixels.
+// Resizes a canvas to the width of its parent at the resolution of the screen. The context draws in
+// CSS pixels.
 export function prepare(canvas: HTMLCanvasElement, height: number): CanvasRenderingContext2D {
   const width = canvas.parentElement?.clientWidth ?? 300;
   const ratio = window.devicePixelRatio || 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people read them.
+// Formats numbers for display.
 
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) {

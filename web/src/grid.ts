@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks as cells of one canvas: thousands cost no more than a few.
+// All ranks as cells of one canvas, which is fast even for thousands of ranks.
 import type { Snapshot, Workers } from "./api";
 import { colour, make, prepare } from "./dom";
 import * as format from "./format";
@@ -7,7 +7,7 @@ import * as format from "./format";
 type Quantity = "utilisation" | "memory" | "power" | "cores" | "behind";
 
 const kNames: Record<Quantity, string> = {
-  utilisation: "GPU utilisation",
+  utilisation: "GPU utilization",
   memory: "memory",
   power: "power",
   cores: "busy cores",
@@ -18,7 +18,7 @@ export class RankGrid {
   private readonly canvas = make("canvas", { tabindex: "0", role: "application", "aria-describedby": "rank-told" });
   private readonly told = make("p", { id: "rank-told", "aria-live": "polite" });
   private readonly note = make("p", { class: "note" });
-  private readonly choice = make("select", { "aria-label": "What the cells show" });
+  private readonly choice = make("select", { "aria-label": "Quantity shown in the cells" });
   private workers: Workers | null = null;
   private chosen = 0;
   private columns = 1;
@@ -51,7 +51,7 @@ export class RankGrid {
     this.draw();
   }
 
-  // 0 to 1, or nothing where nobody has told.
+  // 0 to 1, or null if unknown.
   private share(i: number): number | null {
     const workers = this.workers!;
     const ratio = (value: number | null, most: number | null) =>
@@ -126,7 +126,7 @@ export class RankGrid {
     const workers = this.workers!;
     const i = this.chosen;
     if (i >= workers.rank.length) {
-      this.told.textContent = "No rank has told of itself yet.";
+      this.told.textContent = "No rank has reported yet.";
       return;
     }
     const parts = [`rank ${workers.rank[i]}`];
@@ -136,7 +136,7 @@ export class RankGrid {
     }
     parts.push(workers.step[i] < 0 ? "no step yet" : `step ${workers.step[i]}`);
     parts.push(workers.gpu[i] === null ? "no GPU" : `GPU ${workers.gpu[i]}`);
-    add(workers.utilisation[i], `utilisation ${format.percent(workers.utilisation[i])}`);
+    add(workers.utilisation[i], `utilization ${format.percent(workers.utilisation[i])}`);
     const total = workers.memory_total_bytes[i];
     add(workers.memory_bytes[i], `memory ${format.bytes(workers.memory_bytes[i])}${total ? ` of ${format.bytes(total)}` : ""}`);
     add(workers.power_watts[i], `${format.number(workers.power_watts[i])} W`);
@@ -144,7 +144,7 @@ export class RankGrid {
     add(workers.cores[i], `${format.number(workers.cores[i])} cores busy`);
     add(workers.straggler[i], `straggler: ${workers.straggler[i]}`);
     if (workers.ended[i]) {
-      parts.push("has ended");
+      parts.push("ended");
     }
     const text = parts.join(" · ");
     if (this.told.textContent !== text) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds the others up: ranks down, time across, each cell against the median of its column.
+// Heat map of stragglers: one row for each rank, time from left to right, each cell relative to the
+// median of its column.
 import type { Heat } from "./api";
 import { colour, make, prepare } from "./dom";
 import * as format from "./format";
@@ -29,7 +30,7 @@ export class HeatMap {
     new ResizeObserver(() => this.draw()).observe(place);
   }
 
-  // For a run of one rank, which nobody can hold up.
+  // For a run with one rank, which cannot have stragglers.
   hide(): void {
     this.heat = null;
     this.section.hidden = true;
@@ -62,7 +63,7 @@ export class HeatMap {
         image.data.set([point[0], point[1], point[2], 255], (r * columns + c) * 4);
       }),
     );
-    // One pixel per value, then as large as its place, without a blur.
+    // Draws one pixel per value, then scales it to the size of the canvas without smoothing.
     const small = document.createElement("canvas");
     small.width = columns;
     small.height = rows;
@@ -74,7 +75,7 @@ export class HeatMap {
   private tell(): void {
     const heat = this.heat!;
     const slowest = heat.slowest.map((one) => `rank ${one.rank} ${one.percent} %`).join(", ");
-    const text = `Own time of a step against the median of all ranks: blue is faster, orange slower. Slowest: ${slowest || "none"}.`;
+    const text = `Own step time relative to the median of all ranks: blue is faster, orange is slower. Slowest: ${slowest || "none"}.`;
     this.told.textContent = text;
     this.canvas.setAttribute("aria-label", `${heat.ranks.length} ranks over time. ${text}`);
   }
@@ -87,6 +88,6 @@ export class HeatMap {
     const row = Math.min(heat.ranks.length - 1, Math.floor((event.offsetY / this.canvas.clientHeight) * heat.ranks.length));
     const column = Math.min(heat.time.length - 1, Math.floor((event.offsetX / this.canvas.clientWidth) * heat.time.length));
     const percent = heat.percent[row]?.[column];
-    this.told.textContent = `rank ${heat.ranks[row]}, ${format.duration(heat.time[column] - this.origin)} after the start: ${percent === null || percent === undefined ? "not told" : `${percent} % of the median`}`;
+    this.told.textContent = `rank ${heat.ranks[row]}, ${format.duration(heat.time[column] - this.origin)} after the start: ${percent === null || percent === undefined ? "unknown" : `${percent} % of the median`}`;
   }
 }

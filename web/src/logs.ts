@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank says: its newest lines, or those that have a word in them.
+// The log of a rank: its newest lines, or the lines that contain a search term.
 import * as api from "./api";
 import { make } from "./dom";
 import * as format from "./format";
@@ -15,7 +15,7 @@ export class LogPane {
   private readonly told = make("p", { class: "note", role: "status" });
   private run = "";
   private next: number | null = null;
-  private turn = 0; // answers to an older question are dropped
+  private turn = 0; // number of the current request; responses to older ones are dropped
 
   constructor(place: HTMLElement) {
     this.attempt.append(make("option", { value: "" }, "newest attempt"));
@@ -40,7 +40,7 @@ export class LogPane {
     void this.reload();
   }
 
-  // Takes what has been written since.
+  // Appends lines that have been written since the last request.
   async more(): Promise<void> {
     if (this.next !== null) {
       await this.ask(this.next);
@@ -96,9 +96,9 @@ export class LogPane {
       this.lines.scrollTop = this.lines.scrollHeight;
     }
     const shown = this.lines.childElementCount;
-    const what = this.search.value ? `${shown} lines with “${this.search.value}”` : `${shown} lines`;
+    const what = this.search.value ? `${shown} lines that contain “${this.search.value}”` : `${shown} lines`;
     const part = page.searched_from > 0 && this.search.value ? `, in the last ${format.bytes(page.size - page.searched_from)}` : "";
-    this.told.textContent = `rank ${page.rank}, attempt ${page.attempt}: ${what}${part}; ${format.bytes(page.size)} in all`;
+    this.told.textContent = `rank ${page.rank}, attempt ${page.attempt}: ${what}${part}; total ${format.bytes(page.size)}`;
   }
 
   private line(line: api.LogLine): HTMLElement {

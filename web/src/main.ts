@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: asks the launcher what is new, and gives it to the parts that show it.
+// The page: requests new data from the launcher and passes it to the views.
 import * as api from "./api";
 import { type Axis, Chart, type Curve, marksOn, Zoom } from "./charts";
 import { byId, make } from "./dom";
@@ -10,7 +10,7 @@ import { LogPane } from "./logs";
 import { showSplit } from "./split";
 import "./style.css";
 
-// A chart and the series in it; those of evaluations are points.
+// The charts with their series; series of evaluations are drawn as points.
 const kCharts: [string, string[]][] = [
   ["loss", ["loss", "evaluation/loss"]],
   ["learning rate", ["learning_rate"]],
@@ -30,7 +30,7 @@ interface Shown {
 class Page {
   private readonly zoom = new Zoom();
   private readonly charts = new Map<string, Chart>();
-  private readonly chosen: string[] = []; // series that somebody asked for beside the usual ones
+  private readonly chosen: string[] = []; // additional series selected by the user
   private readonly grid: RankGrid;
   private readonly heat = new HeatMap(byId("heat"));
   private readonly logs = new LogPane(byId("logs"));
@@ -67,7 +67,8 @@ class Page {
     this.watch();
   }
 
-  // Reads what is new of the runs that are shown. One at a time; who comes meanwhile is remembered.
+  // Reads new data of the visible runs. Only one refresh runs at once; a call during it makes it
+  // start again afterwards.
   async refresh(): Promise<void> {
     if (this.isBusy) {
       this.isStale = true;
@@ -199,16 +200,16 @@ class Page {
     }
     tiles.push(tile("step time", format.duration(latest.step_seconds), latest.step_seconds));
     if (latest.seconds_left !== null) {
-      tiles.push(tile("left", format.duration(latest.seconds_left), latest.seconds_left));
+      tiles.push(tile("time left", format.duration(latest.seconds_left), latest.seconds_left));
     }
     tiles.push(tile("ranks", `${run.world_size}${run.nodes > 1 ? ` on ${run.nodes} nodes` : ""}`, run.world_size));
     tiles.push(tile("restarts", String(latest.restarts ?? 0), latest.restarts));
     tiles.push(tile("checkpoint", latest.checkpoint_step === null ? "–" : `step ${latest.checkpoint_step}`, latest.checkpoint_step));
-    tiles.push(tile("last sign", format.clock(run.updated), run.updated));
+    tiles.push(tile("last update", format.clock(run.updated), run.updated));
     byId("overview").replaceChildren(...tiles);
   }
 
-  // Server-sent events; the browser connects again by itself.
+  // Listens to server-sent events; the browser reconnects automatically.
   private watch(): void {
     const news = new EventSource("/api/events");
     news.addEventListener("open", () => this.say("live", "live"));
@@ -253,14 +254,14 @@ class Page {
     try {
       localStorage.setItem("theme", root.dataset.theme);
     } catch {
-      // A browser that keeps nothing still changes its colours.
+      // Without local storage the theme changes, but is not remembered.
     }
     this.draw(true);
   }
 }
 
 function begin(): void {
-  // The cookie has the token by now; the address bar and the history need not.
+  // The cookie contains the token now, so it is removed from the address bar and the history.
   if (location.search) {
     history.replaceState(null, "", location.pathname);
   }
@@ -270,7 +271,7 @@ function begin(): void {
       document.documentElement.dataset.theme = theme;
     }
   } catch {
-    // As above.
+    // Without local storage the theme of the system is used.
   }
   new Page().start().catch((fault: unknown) => {
     byId("live").textContent = fault instanceof Error ? fault.message : String(fault);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a step goes, over all ranks.
+// The time of a step by phase, mean over all ranks.
 import type { Snapshot, Workers } from "./api";
 import { make } from "./dom";
 import * as format from "./format";
@@ -33,5 +33,5 @@ export function showSplit(place: HTMLElement, snapshot: Snapshot): void {
       make("li", { "data-phase": part.name, "data-value": String(part.seconds) }, make("span", { class: `dot ${part.name}` }), `${part.name} ${format.duration(part.seconds)} (${format.percent(share)})`),
     );
   }
-  place.replaceChildren(make("div", { class: "head" }, make("h2", {}, "A step's time")), bar, legend);
+  place.replaceChildren(make("div", { class: "head" }, make("h2", {}, "Step time")), bar, legend);
 }

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by tools/slurm-lab: writes everything that the nodes read into LAB/etc.
+# Sourced by tools/slurm-lab: writes the configuration of all nodes to LAB/etc.
 # shellcheck disable=SC2154  # settings.sh sets them
 
-# slurm.conf. Times are as short as a test wants them: cred_expire is also what a requeued job waits
-# for (by default 120 s), SlurmdTimeout how long a dead node stays unnoticed (300 s), KillWait the
-# time from SIGTERM to SIGKILL (30 s).
+# slurm.conf. Times are short for tests: cred_expire is also the delay of a requeued job (default
+# 120 s), SlurmdTimeout the time until a dead node is detected (300 s), KillWait the time from
+# SIGTERM to SIGKILL (30 s).
 slurm_conf() { # LAB
   local network=$fab
   [[ $slurm_net == fab ]] || network=$mgmt
@@ -64,7 +64,7 @@ CONF
   echo "PartitionName=short Nodes=ALL MaxTime=2 State=UP OverSubscribe=NO"
 }
 
-# With accounts: Slurm itself refuses a wrong one, and the script of the site a job without one.
+# With accounts: Slurm rejects a wrong account, and the submit script of the site a missing one.
 accounting_conf() {
   if [[ $with_accounts == no ]]; then
     echo JobAcctGatherType=jobacct_gather/none
@@ -95,7 +95,7 @@ LogFile=$1/log/slurmdbd.log
 CONF
 }
 
-# What many sites have in one way or another.
+# A submit script like that of many sites.
 job_submit_lua() {
   cat <<'LUA'
 function slurm_job_submit(job, partitions, uid)
@@ -125,7 +125,7 @@ gres_conf() {
     "File=/dev/nvidia[0-$((gpus - 1))] Flags=nvidia_gpu_env"
 }
 
-# slurmd loads a plugin for cgroups even where nothing uses it, and dies if it finds none mounted.
+# slurmd loads a cgroup plugin even if it is unused, and fails if no cgroup is mounted.
 cgroup_conf() {
   local version
   version=$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
@@ -136,13 +136,13 @@ cgroup_conf() {
   fi
 }
 
-# PMIx servers meet on ports of their own choice unless told to use slurmd's; a firewall between
-# them lets only slurmd's pass.
+# By default, PMIx servers connect through ports that they choose. Use those of slurmd, because the
+# firewall between nodes allows no others.
 mpi_conf() {
   [[ $slurm_net == fab ]] || echo PMIxDirectConn=false
 }
 
-# Plain names lead to the management network, as on many clusters.
+# Host names resolve to the management network, as on many clusters.
 hosts() {
   local i
   echo "127.0.0.1 localhost"
@@ -157,7 +157,7 @@ hosts() {
   done
 }
 
-# The system's users, and the one who works here.
+# The users of the system, and the user of the lab.
 users() { # LAB
   local home=$1/home/$user
   while cut -d: -f3 /etc/passwd /etc/group | grep -qx "$uid"; do uid=$((uid + 1)); done
@@ -171,12 +171,12 @@ users() { # LAB
   awk -F: '{ print $1 ":*:19000:0:99999:7:::" }' "$1/etc/passwd" >"$1/etc/shadow"
   chmod 640 "$1/etc/shadow"
   mkdir -p "$home"
-  # A login shell forgets the PATH that it was given.
+  # A login shell resets PATH.
   echo "PATH=\$PATH:$root/build/bin" >"$home/.profile"
   chown "$uid:$uid" "$home" "$home/.profile"
 }
 
-# One host key for all nodes, one key for the user, whose home is everywhere.
+# One host key for all nodes, and one key for the user, whose home is shared.
 ssh_keys() { # LAB
   local i names="ctl,ctl-fab,$mgmt.254,$fab.254" home=$1/home/$user
   for ((i = 1; i <= nodes; i++)); do
@@ -198,7 +198,7 @@ configure() { # LAB
   cgroup_conf >"$1/etc/slurm/cgroup.conf"
   mpi_conf >"$1/etc/slurm/mpi.conf"
   hosts >"$1/etc/hosts"
-  : >"$1/etc/resolv.conf" # an unknown name fails at once
+  : >"$1/etc/resolv.conf" # an unknown name fails immediately
   printf '%s: files\n' passwd group shadow hosts >"$1/etc/nsswitch.conf"
   users "$1"
   [[ $with_ssh == no ]] || ssh_keys "$1"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by node.sh: what a lab has when asked for it (Apptainer, modules, accounts).
+# Sourced by node.sh: optional features of a lab (Apptainer, modules, accounts).
 # shellcheck disable=SC2154  # settings.sh and node.sh set them
 
-# Apptainer into a new root, before it is one: in its own places, and its C library where
-# fetch-apptainer.sh said it would be.
+# Mounts Apptainer into a new root before pivot_root: its files in their usual places, its C library
+# where fetch-apptainer.sh has configured it.
 lay_apptainer() { # NEW_ROOT
   [[ -n $apptainer ]] || return 0
   local own at=/opt/lockstep-lab/apptainer
@@ -13,31 +13,31 @@ lay_apptainer() { # NEW_ROOT
   mkdir -p "$1$at" "$1/$own" "$1/usr/bin" "$1/var/lib/apptainer/mnt/session"
   mount -n --bind -o ro "$apptainer" "$1$at"
   mount -n --bind -o ro "$apptainer/$own" "$1/$own"
-  # No link: it looks for the rest of itself from where it really lies.
+  # Not a link: Apptainer finds its other files relative to its real path.
   : >"$1/usr/bin/apptainer"
   mount -n --bind -o ro "$apptainer/usr/bin/apptainer" "$1/usr/bin/apptainer"
   cp -a "$apptainer/etc/apptainer" "$1/etc/"
 }
 
-# Numbers that the user's containers may give to others in them.
+# User and group ids for containers of the user.
 give_subordinate_ids() {
   [[ $with_apptainer == yes ]] || return 0
   echo "$user:100000:65536" | tee /etc/subuid >/etc/subgid
 }
 
-# The lab's modules on the module path, whichever module system this is.
+# Adds the modules of the lab to the path of either module system.
 add_modules() {
   [[ $with_modules == yes ]] || return 0
   local list
   for list in /etc/environment-modules/modulespath /etc/lmod/modulespath; do
     [[ ! -d $(dirname "$list") ]] || echo "$lab/modulefiles" >>"$list"
   done
-  # Where this file is there, modulespath is not read.
+  # If this file exists, modulespath is not read.
   list=/etc/environment-modules/initrc
   [[ ! -e $list ]] || echo "module use --append {$lab/modulefiles}" >>"$list"
 }
 
-# A database in memory, slurmdbd, one account with the user in it.
+# Starts a database in memory and slurmdbd, and adds one account with the user.
 start_accounting() {
   [[ $with_accounts == yes ]] || return 0
   local data=/run/database socket=/run/mysqld/mysqld.sock

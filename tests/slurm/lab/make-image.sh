@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes a small container image on a node of a lab, without a network:
+# Builds a small container image on a node of a lab, without network access:
 #
 #   make-image.sh IMAGE.sif
 #
-# In it are a shell, cat, ls, id and env, with their libraries. With -B /usr -B /etc it has what the
-# node has, Python and all, and is a container nevertheless: its /image says so.
+# It contains a shell, cat, ls, id and env, with their libraries. With -B /usr -B /etc it has the
+# programs of the node, including Python. The file /image identifies the container.
 set -euo pipefail
 image=$1
 tree=$(mktemp -d)
@@ -19,7 +19,7 @@ done
 for program in dash cat ls id env; do
   path=$(readlink -f "$(command -v "$program")")
   cp "$path" "$tree/usr/bin/$program"
-  # Libraries lie under the names by which they are looked for.
+  # Copy libraries under the names that the loader uses.
   while read -r library; do
     mkdir -p "$tree/$(dirname "$library")"
     cp -L "$library" "$tree/$library"

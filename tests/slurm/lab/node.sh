@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# One node: pid 1 of namespaces of its own (net, pid, mount, uts, ipc), which rack.sh has made. Its
-# root is an overlay over the machine's, so that nothing done here reaches the machine.
+# One node: process 1 of separate namespaces (net, pid, mount, uts, ipc), created by rack.sh. Its
+# root is an overlay over that of the machine, so that changes never reach the machine.
 #
 #   node.sh LAB NAME NUMBER
 set -euo pipefail
@@ -14,8 +14,8 @@ load_settings "$lab"
 # shellcheck source=tests/slurm/lab/extras.sh
 . "$parts/extras.sh"
 
-# A directory of the machine under the same path. Its parents may be root's alone (/root is); in the
-# overlay they can be opened without anybody outside noticing.
+# Mounts a directory of the machine under the same path. Its parents may be accessible only to root
+# (such as /root); the overlay opens them without a change outside.
 share() { # ROOT DIRECTORY [OPTIONS]
   local at
   mkdir -p "$1$2"
@@ -30,8 +30,8 @@ share() { # ROOT DIRECTORY [OPTIONS]
   fi
 }
 
-# A /dev of its own. The GPUs are /dev/null by another name: Slurm wants character devices, and
-# a number of the real driver's would open the real device where there is one.
+# Makes a separate /dev. The GPUs are copies of /dev/null: Slurm requires character devices, and the
+# major number of the real driver would open a real device.
 make_devices() { # DEV
   local entry file major minor g
   mount -n -t tmpfs tmpfs "$1" -o mode=755,dev
@@ -53,8 +53,8 @@ make_devices() { # DEV
   done
 }
 
-# The new root, and then it is the root. /tmp is this node's alone: Slurm's PMIx makes the same
-# names on every node.
+# Builds the new root and switches to it. /tmp is private to the node, because PMIx of Slurm uses
+# the same file names on every node.
 change_root() {
   local disk=$lab/nodes/$name new directory
   mkdir -p "$disk"
@@ -64,7 +64,7 @@ change_root() {
   mount -n -t overlay overlay -o "lowerdir=/,upperdir=$disk/upper,workdir=$disk/work" "$new"
   mkdir -p "$new"/{proc,sys,dev,run,tmp,.old}
   mount -n -t proc proc "$new/proc"
-  mount -n -t sysfs sysfs "$new/sys" # /sys/class/net is this node's
+  mount -n -t sysfs sysfs "$new/sys" # with /sys/class/net of this node
   mount -n -t tmpfs tmpfs "$new/run" -o mode=755
   mount -n -t tmpfs tmpfs "$new/tmp" -o mode=1777
   make_devices "$new/dev"
@@ -90,8 +90,8 @@ copy_configuration() {
   add_modules
 }
 
-# What other nodes send to mgmt0 is dropped or rejected; ctl may always, and so may Slurm itself
-# where it has to use this network.
+# Drops or rejects packets from other nodes on mgmt0. ctl is always allowed, and so is Slurm if it
+# uses this network.
 block_management() {
   local verdict=drop allowed=
   [[ $block == drop ]] || verdict="reject with tcp reset"
@@ -118,9 +118,9 @@ start_network() {
   ip link set lo up
   if [[ -e /proc/sys/net/ipv6/conf/default/accept_dad ]]; then
     has_ipv6=yes
-    echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad # no second's wait for a twin
+    echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad # skip duplicate address detection
   fi
-  # A program that is given any port must not get one of srun's, which the firewall lets through.
+  # Keep ephemeral ports out of the range of srun, which the firewall allows.
   echo "32768 60000" >/proc/sys/net/ipv4/ip_local_port_range
   wait_for_file "$lab/ready/net-$name"
   ip addr add "$mgmt.$number/24" dev mgmt0
@@ -136,7 +136,7 @@ start_network() {
   fi
 }
 
-# munged by node, all with one key; it needs neither the packages' key nor their user.
+# One munged per node, all with the same key; independent of the key and user of the package.
 start_daemons() {
   munged --key-file="$lab/etc/munge.key" --socket=/run/munge/munge.socket.2 \
     --pid-file=/run/munged.pid --log-file="$lab/log/munged-$name.log" \
@@ -151,8 +151,8 @@ start_daemons() {
     slurmctld
     wait_for_port 6817
   else
-    # A slurmd that is refused its first registration waits a whole second.
-    wait_for_file "$lab/ready/ctl" 60 # a database takes its time
+    # Start slurmd after the controller: after a failed registration it waits a full second.
+    wait_for_file "$lab/ready/ctl" 60 # starting a database takes long
     slurmd
   fi
 }
@@ -171,7 +171,7 @@ main() {
   start_network
   start_daemons
   : >"$lab/ready/$name"
-  # Idle, and reap every orphan: `wait` does, a `read` would not.
+  # Idle and reap orphans: `wait` does this, `read` would not.
   while :; do
     sleep 3600 &
     wait $! || :

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by tools/slurm-lab: whether a lab can be had on this machine at all.
+# Sourced by tools/slurm-lab: checks whether a lab is possible on this machine.
 # shellcheck disable=SC2154  # settings.sh sets them
 
-# The first program that is needed and not here.
+# Prints the first missing program.
 find_missing_program() {
   local program
   local needed=(slurmctld slurmd srun sinfo munged ip bridge unshare nsenter setpriv pivot_root
@@ -21,7 +21,7 @@ find_missing_program() {
   done
 }
 
-# The group of tools/setup.sh that has a program.
+# Prints the group of tools/setup.sh that installs a program.
 group_of() { # PROGRAM
   case $1 in
     mariadbd | mariadb-install-db | slurmdbd) echo slurm-accounts ;;
@@ -29,7 +29,7 @@ group_of() { # PROGRAM
   esac
 }
 
-# Makes, out of sight, one of each thing that a lab is made of.
+# Tries all kernel features of a lab in temporary namespaces.
 try_namespaces() {
   unshare --net --pid --fork --kill-child --mount --uts --ipc /bin/bash -e <<'TRIAL'
 hostname rack
@@ -43,28 +43,28 @@ mknod /tmp/null c 1 3
 TRIAL
 }
 
-# Why there can be no lab here, as one line; nothing when there can be one.
+# Prints in one line why a lab is impossible; nothing if it is possible.
 reason_against_lab() {
   if [[ $(uname -s) != Linux ]]; then
-    echo "it needs Linux"
+    echo "Linux is required"
     return
   fi
   if [[ $EUID -ne 0 ]]; then
-    echo "it needs root, for namespaces and overlay mounts"
+    echo "root is required for namespaces and overlay mounts"
     return
   fi
   local missing
   missing=$(find_missing_program)
   if [[ -n $missing ]]; then
-    echo "$missing is not installed; type: tools/setup.sh $(group_of "$missing")"
+    echo "$missing is not installed; run: tools/setup.sh $(group_of "$missing")"
     return
   fi
   if [[ $with_modules == yes && ! -d /etc/environment-modules && ! -d /etc/lmod ]]; then
-    echo "there is no module system; type: tools/setup.sh slurm"
+    echo "no module system is installed; run: tools/setup.sh slurm"
     return
   fi
   local trial
   if ! trial=$(try_namespaces 2>&1); then
-    echo "namespaces, bridges or overlay mounts are not to be had: $(tail -n 1 <<<"$trial")"
+    echo "namespaces, bridges or overlay mounts are unavailable: $(tail -n 1 <<<"$trial")"
   fi
 }

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The machine room: pid 1 of the lab's outer namespaces (net, pid, mount, uts, ipc). It has the two
-# switches, one bridge for each network; every node is a child with namespaces of its own. When this
-# process ends, the kernel ends every other one in the lab and takes all interfaces and mounts away.
+# The rack: process 1 of the outer namespaces of a lab (net, pid, mount, uts, ipc). It has two
+# switches, one bridge per network. Every node is a child process with separate namespaces. When
+# this process ends, the kernel ends all other processes of the lab and removes interfaces and
+# mounts.
 #
 #   rack.sh LAB
 set -euo pipefail
@@ -13,11 +14,11 @@ lab=$1
 . "$parts/settings.sh"
 load_settings "$lab"
 
-# Starts a node and plugs its two cables in. mgmt0 comes first, as `hostname -I` tells them in order.
+# Starts a node and connects its cables, mgmt0 first: `hostname -I` prints interfaces in order.
 start_node() { # NAME NUMBER
   local name=$1 number=$2 pid
   rm -f "$lab/pids/$name" "$lab/pids/$name.rack" "$lab"/ready/{net-,}"$name" "$lab/failed/$name"
-  # The cables of a node that has crashed go away in the kernel's own time.
+  # The kernel removes the cables of a crashed node asynchronously.
   ip link del "m-$name" 2>/dev/null || :
   ip link del "f-$name" 2>/dev/null || :
   unshare --net --pid --fork --kill-child --mount --uts --ipc \
@@ -39,7 +40,7 @@ is_orphaned() {
     [[ $(start_of_process "$dies_with" "$lab/hostproc") != "$dies_with_at" ]]
 }
 
-# Ends everybody but this process, then removes what `down` would remove.
+# Ends all processes but this one, then removes everything that `down` removes.
 leave_without_trace() {
   kill -KILL -1 || :
   wait || :
@@ -50,7 +51,7 @@ leave_without_trace() {
 
 main() {
   local pid verb name number
-  # /proc is still the host's, and so are the numbers in it.
+  # /proc is still that of the host, with its process ids.
   read -r pid _ </proc/self/stat
   echo "$pid" >"$lab/rack.pid"
   hostname rack
@@ -68,7 +69,7 @@ main() {
   for ((number = 1; number <= nodes; number++)); do
     start_node "n$number" "$number"
   done
-  # Takes orders; looks for dies_with four times a second.
+  # Handles commands, and checks dies_with four times per second.
   while :; do
     if read -r -t 0.25 -u 3 verb name number && [[ $verb == boot ]]; then
       start_node "$name" "$number" || echo "could not boot $name" >&2
