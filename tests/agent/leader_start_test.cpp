@@ -95,7 +95,7 @@ TEST_F(LeaderOfAgents, RefusesMoreThanThePlanHas) {
 
   join(3);
 
-  EXPECT_EQ(last<Release>(3)->text, "cannot join the run: there are 2 nodes already");
+  EXPECT_EQ(last<Release>(3)->text, "cannot join the run: the run already has 2 nodes");
   EXPECT_THAT(said, Contains("rejected node n3: the run already has 2 nodes"));
 }
 

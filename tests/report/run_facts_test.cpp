@@ -136,7 +136,7 @@ TEST(RunFacts, TellHowItEnded) {
   };
   using contract::RunPhase;
   EXPECT_EQ(ending(RunPhase::Done, 0).sentence, "done");
-  EXPECT_EQ(ending(RunPhase::Failed, 3).sentence, "failed, code 3");
+  EXPECT_EQ(ending(RunPhase::Failed, 3).sentence, "failed, exit code 3");
   EXPECT_EQ(ending(RunPhase::Cancelled, 130).sentence, "cancelled, exit code 130");
   EXPECT_EQ(ending(RunPhase::Cancelled, 75).sentence, "cancelled at a checkpoint, exit code 75");
   EXPECT_EQ(ending(RunPhase::Cancelled, 124).sentence, "stopped: --timeout expired, exit code 124");
