@@ -64,7 +64,7 @@ bench:
 	@tools/setup.sh launcher training test bench data
 	@$(CONFIGURE)
 	@$(NINJA) --target lockstep mnist lockstep_benchmarks
-	@bench/run.sh $(BUILD)
+	@benchmarks/run.sh $(BUILD)
 
 format:
 	@tools/setup.sh lint

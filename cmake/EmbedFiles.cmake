@@ -1,4 +1,4 @@
-# lockstep_embed(RESULT FILE...): a source that holds the files as bytes, for monitor/page_files.h.
+# lockstep_embed(RESULT FILE...): a source that holds the files as bytes, for launcher/monitor/page_files.h.
 #
 # Run as a script (-DOUTPUT=... -DFILES=a;b) it writes that source.
 if(CMAKE_SCRIPT_MODE_FILE)
@@ -14,7 +14,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     string(APPEND table "    {\"${name}\", {kFile${number}, sizeof(kFile${number}) - 1}},\n")
     math(EXPR number "${number} + 1")
   endforeach()
-  file(WRITE "${OUTPUT}" "#include \"monitor/page_files.h\"\n\n"
+  file(WRITE "${OUTPUT}" "#include \"launcher/monitor/page_files.h\"\n\n"
        "namespace lockstep::monitor {\nnamespace {\n${arrays}"
        "const PageFile kFiles[] = {\n${table}};\n}  // namespace\n\n"
        "std::span<const PageFile> page_files() { return kFiles; }\n}  // namespace lockstep::monitor\n")

@@ -1,7 +1,7 @@
 # What lockstep links. Read twice: by our own build, and by lockstepConfig.cmake on the machine of a
 # client, which has set the same variables to what the build found:
 #
-#   LOCKSTEP_TRAINING         the worker tower is there
+#   LOCKSTEP_TRAINING         the training library is built
 #   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
 #                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
 #   LOCKSTEP_WANT_HTTPLIB, LOCKSTEP_WANT_PROTOBUF, LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL

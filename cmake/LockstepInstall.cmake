@@ -1,4 +1,4 @@
-# cmake --install: the launcher; with the worker tower also the public headers, the modules, and
+# cmake --install: the launcher; with the training library also the public headers, the modules, and
 # what find_package(lockstep) reads. A client links lockstep::lockstep.
 include(CMakePackageConfigHelpers)
 
@@ -18,24 +18,21 @@ if(NOT LOCKSTEP_TRAINING)
 endif()
 
 # What lockstep-bench --peer runs.
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/bench/peers" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/benchmarks/peers" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
         FILES_MATCHING PATTERN "*.py")
-file(CREATE_LINK "${PROJECT_SOURCE_DIR}/bench/peers" "${CMAKE_BINARY_DIR}/share/lockstep/peers"
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/benchmarks/peers" "${CMAKE_BINARY_DIR}/share/lockstep/peers"
      SYMBOLIC)
 
-get_property(launcher_modules GLOBAL PROPERTY LOCKSTEP_LAUNCHER_MODULES)
-get_property(worker_modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
-# Of the launcher's modules the worker tower stands on the ground alone.
-list(REMOVE_ITEM launcher_modules lockstep_config lockstep_plan lockstep_slurm lockstep_agent
-     lockstep_doctor lockstep_monitor lockstep_report lockstep_cli)
+get_property(common_modules GLOBAL PROPERTY LOCKSTEP_COMMON_MODULES)
+get_property(training_modules GLOBAL PROPERTY LOCKSTEP_TRAINING_MODULES)
 
 add_dependencies(lockstep_installed lockstep-ckpt lockstep-tokens lockstep-bench
-                 ${launcher_modules} ${worker_modules})
+                 ${common_modules} ${training_modules})
 
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 install(
   TARGETS lockstep lockstep-ckpt lockstep-tokens lockstep-bench lockstep_library
-          ${launcher_modules} ${worker_modules}
+          ${common_modules} ${training_modules}
   EXPORT lockstep
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")

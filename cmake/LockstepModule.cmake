@@ -15,7 +15,7 @@ endfunction()
 # lockstep_module(NAME SOURCES ... [ALONE ...] DEPS ... [LIBS ...] [TORCH [PLAIN ...]])
 #
 # One static library per module. DEPS is the module's line in tools/layers.txt; the layering test
-# compares the two. TORCH marks a module of the worker tower: it links libtorch and shares one
+# compares the two. TORCH marks a module that uses libtorch: it links libtorch and shares one
 # precompiled header, but for its PLAIN sources, which do without libtorch and compile faster so.
 # SOURCES are compiled eight at a time: what a compiler has to read before the first line of ours
 # takes seconds. ALONE are those that have names of their own which another has as well, or that
@@ -41,16 +41,18 @@ function(lockstep_module name)
                                            PRIVATE $<BUILD_INTERFACE:lockstep::torch_build>)
     target_precompile_headers(lockstep_${name} REUSE_FROM lockstep_torch_pch)
     set_target_properties(lockstep_${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
-    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_WORKER_MODULES lockstep_${name})
-  else()
-    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAUNCHER_MODULES lockstep_${name})
   endif()
+  # The tower is the first folder below src/: common, launcher, training or tools.
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/src" OUTPUT_VARIABLE folder)
+  string(REGEX REPLACE "/.*" "" tower "${folder}")
+  string(TOUPPER "${tower}" tower)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_${tower}_MODULES lockstep_${name})
 endfunction()
 
 # lockstep_library(): lockstep::lockstep, the one target that examples and clients link. Stands for
-# all modules of the worker tower, so it comes after them.
+# all modules of src/training, so it comes after them.
 function(lockstep_library)
-  get_property(modules GLOBAL PROPERTY LOCKSTEP_WORKER_MODULES)
+  get_property(modules GLOBAL PROPERTY LOCKSTEP_TRAINING_MODULES)
   add_library(lockstep_library INTERFACE)
   add_library(lockstep::lockstep ALIAS lockstep_library)
   set_target_properties(lockstep_library PROPERTIES EXPORT_NAME lockstep)
@@ -133,7 +135,7 @@ endfunction()
 
 # lockstep_bench(NAME SOURCES ... DEPS ... [TORCH])
 #
-# One benchmark, bench/NAME, on Google Benchmark. Never a test.
+# One benchmark, bench/NAME in the build directory, on Google Benchmark. Never a test.
 function(lockstep_bench name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPS;LIBS")
   list(TRANSFORM arg_DEPS PREPEND lockstep::)

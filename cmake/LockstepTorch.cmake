@@ -1,4 +1,4 @@
-# The worker tower's ground, for our own build:
+# Targets for code that uses libtorch, in lockstep's own build:
 #
 #   lockstep::torch_build    libtorch, and the header that libtorch 1.13 forgot to ship
 #   lockstep_torch_pch       the precompiled header of modules and programs
@@ -19,7 +19,7 @@ add_library(lockstep_torch_build INTERFACE)
 add_library(lockstep::torch_build ALIAS lockstep_torch_build)
 target_link_libraries(lockstep_torch_build INTERFACE lockstep::torch)
 target_compile_options(lockstep_torch_build
-                       INTERFACE "SHELL:-idirafter ${PROJECT_SOURCE_DIR}/src/comm/missing_headers"
+                       INTERFACE "SHELL:-idirafter ${PROJECT_SOURCE_DIR}/src/training/comm/missing_headers"
                                  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # for ccache
 # GCC 14 and newer report accesses out of bounds in inlined functions of libtorch's headers that are none.
 target_compile_options(

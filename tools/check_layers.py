@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the tree against tools/layers.txt; the test `layering`.
+"""Checks that the tree obeys tools/layers.txt; the test `layering`.
 
     tools/check_layers.py [--root DIR]
 
-Prints one line per offence, FILE:LINE: reason, and exits with 1 if there is any.
+Prints one line per violation, FILE:LINE: REASON, and exits with 1 if there is any.
 """
 
 import argparse
@@ -15,13 +15,17 @@ import sys
 
 LAYERS_FILE = "tools/layers.txt"
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh"}
-# With a slash, because there is also a module bench.
-OUTER_RINGS = ("apps/", "examples/", "bench/", "tests/")
-FREE_RINGS = ("bench/", "tests/")  # can use system headers and the environment
-NO_TORCH_TOWERS = ("ground", "launcher")
-GETENV_HOME = "src/os/environment.cpp"
-SHIM_FOLDER = "missing_headers"  # replaces headers of libtorch; not a module
+# With a slash, to distinguish folders from modules.
+OUTER_RINGS = ("apps/", "examples/", "benchmarks/", "tests/")
+FREE_RINGS = ("benchmarks/", "tests/")  # may call the system and read the environment
+# The first folder below src/ is the tower; the towers whose modules it may include.
+TOWERS = {"common": {"common"}, "launcher": {"common", "launcher"}, "training": {"common", "training"},
+          "tools": {"common", "training", "tools"}}
+NO_TORCH_TOWERS = ("common", "launcher")
+GETENV_HOME = "src/common/os/environment.cpp"
+SHIM_FOLDER = "missing_headers"  # replaces headers of libtorch; belongs to no module
 
+MODULE_CALL = re.compile(r"lockstep_module\s*\(([^)]*)\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|gloo)/")
 TORCH_NAME = re.compile(r"(?<![\w:])(torch|c10|c10d|at)\s*::")
@@ -35,12 +39,13 @@ SYSTEM_HEADER = re.compile(
 
 @dataclasses.dataclass
 class Layers:
-    """The contents of layers.txt."""
+    """The contents of layers.txt, and where its modules are."""
 
-    towers: dict = dataclasses.field(default_factory=dict)  # module -> ground, launcher, worker
-    allowed: dict = dataclasses.field(default_factory=dict)  # module or ring -> names it can include
+    towers: dict = dataclasses.field(default_factory=dict)  # module -> tower, from its path
+    folders: dict = dataclasses.field(default_factory=dict)  # module -> its folder, such as src/launcher/plan
+    allowed: dict = dataclasses.field(default_factory=dict)  # module or ring -> names it may include
     owners: dict = dataclasses.field(default_factory=dict)  # public header -> module
-    exceptions: dict = dataclasses.field(default_factory=dict)  # file -> allowed system headers
+    exceptions: dict = dataclasses.field(default_factory=dict)  # file -> system headers it may use
     lines: dict = dataclasses.field(default_factory=dict)  # (kind, name) -> its line number
 
 
@@ -66,8 +71,7 @@ def read_layers(path, report):
             report.add(LAYERS_FILE, number, f"cannot read '{text}'")
             continue
         left, right = (part.strip() for part in text.split(":", 1))
-        if section in ("ground", "launcher", "worker"):
-            layers.towers[left] = section
+        if section == "modules":
             layers.allowed[left] = right.split()
             layers.lines["module", left] = number
         elif section == "rings":
@@ -80,22 +84,46 @@ def read_layers(path, report):
             layers.exceptions[left] = right.split()
             layers.lines["exception", left] = number
             if "#" not in raw:
-                report.add(LAYERS_FILE, number, f"the exception for {left} has no reason")
+                report.add(LAYERS_FILE, number, f"the exception for {left} does not say why")
         else:
             report.add(LAYERS_FILE, number, f"unknown section [{section}]")
     return layers
 
 
+def find_modules(root, layers, report):
+    """Modules are the folders whose CMakeLists.txt calls lockstep_module(); the name is its argument."""
+    for path in sorted((root / "src").rglob("CMakeLists.txt")):
+        call = MODULE_CALL.search(re.sub(r"#[^\n]*", "", path.read_text()))
+        folder = path.parent.relative_to(root)
+        if not call:
+            report.add(folder / "CMakeLists.txt", 1, "does not call lockstep_module(NAME ...)")
+            continue
+        name = call.group(1).split()[0]
+        tower = folder.parts[1]
+        if tower not in TOWERS:
+            report.add(folder, 1, f"'{tower}' is not a tower; use {', '.join(TOWERS)}")
+        elif name in layers.folders:
+            report.add(folder, 1, f"{layers.folders[name]} already uses the module name '{name}'")
+        elif ("module", name) not in layers.lines:
+            report.add(folder, 1, f"layers.txt does not list the module '{name}'")
+        else:
+            layers.folders[name] = folder
+            layers.towers[name] = tower
+    for kind, name in list(layers.lines):
+        if kind == "module" and name not in layers.folders:
+            report.add(LAYERS_FILE, layers.lines[kind, name], f"no folder below src/ defines the module '{name}'")
+
+
 def check_table(layers, report):
-    """Checks the table itself: known names, two separate towers, no cycles."""
+    """The table by itself: known names, separate towers, no cycle."""
     for module, tower in layers.towers.items():
         line = layers.lines["module", module]
         for name in layers.allowed[module]:
             if name not in layers.towers:
                 report.add(LAYERS_FILE, line, f"{module} lists '{name}', which is not a module")
-            elif layers.towers[name] not in ("ground", tower):
-                report.add(LAYERS_FILE, line, f"{module} ({tower} tower) must not include {name} "
-                                       f"({layers.towers[name]} tower)")
+            elif layers.towers[name] not in TOWERS[tower]:
+                report.add(LAYERS_FILE, line, f"{module} ({tower}) must not include {name} "
+                                       f"({layers.towers[name]})")
     cycle = find_cycle(layers)
     if cycle:
         report.add(LAYERS_FILE, layers.lines["module", cycle[0]], "the table has a cycle: " + " -> ".join(cycle))
@@ -128,7 +156,7 @@ def find_cycle(layers):
 
 
 def stands_on(layers, upper, lower, seen=None):
-    """Whether the module `upper` depends on `lower`, directly or not."""
+    """Whether the module `upper` reaches `lower` along the table."""
     seen = set() if seen is None else seen
     for name in layers.allowed.get(upper, []):
         if name == lower:
@@ -141,7 +169,7 @@ def stands_on(layers, upper, lower, seen=None):
 
 
 def without_comments_and_strings(text):
-    """The text with comments and literals blanked out; keeps line numbers."""
+    """The text with comments and literals blanked out; line numbers stay."""
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"'
         r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
@@ -150,7 +178,7 @@ def without_comments_and_strings(text):
 
 
 class TreeCheck:
-    """Checks the sources of one tree."""
+    """Walks the sources of one tree."""
 
     def __init__(self, root, layers, report):
         self.root = root
@@ -161,8 +189,10 @@ class TreeCheck:
 
     def run(self):
         for path in self.sources("src"):
-            module = path.relative_to(self.root / "src").parts[0]
-            if module in self.layers.towers:
+            module = self.module_of(path)
+            if module is None:
+                self.report.add(self.name(path), 1, "is not in a folder of a module")
+            else:
                 self.check_file(path, module, is_public=False)
         for path in self.sources("include"):
             owner = self.layers.owners.get(path.stem)
@@ -182,6 +212,16 @@ class TreeCheck:
 
     def name(self, path):
         return path.relative_to(self.root)
+
+    def module_of(self, path):
+        """The module of the nearest enclosing folder that is one."""
+        folder = self.name(path).parent
+        while folder.parts:
+            for module, home in self.layers.folders.items():
+                if home == folder:
+                    return module
+            folder = folder.parent
+        return None
 
     def check_file(self, path, home, is_public):
         self.files += 1
@@ -203,6 +243,7 @@ class TreeCheck:
 
         first, _, rest = header.partition("/")
         allowed = self.layers.allowed.get(home, [])
+        source = self.root / "src" / header
         if first == "lockstep" and rest:
             owner = self.layers.owners.get(pathlib.PurePath(rest).stem)
             if owner is None:
@@ -211,25 +252,24 @@ class TreeCheck:
                 self.check_edge(offend, home, owner, header)
             elif home == "apps/" and owner not in allowed and not self.below_any(allowed, owner):
                 offend(f"apps must not include {header}, which belongs to {owner}")
-        elif rest and (first in self.layers.towers or (self.root / "src" / header).exists()):
-            if first not in self.layers.towers:
-                offend(f"{header} belongs to '{first}', which layers.txt does not list")
-            elif is_public:
+        elif first in TOWERS and source.exists():
+            target = self.module_of(source)
+            if is_public:
                 offend(f"a public header must not include {header} of src/")
             elif home in OUTER_RINGS:
-                if "ANY" not in allowed and first not in allowed:
-                    offend(f"{home.rstrip('/')} must not include {header}; it can include "
+                if "ANY" not in allowed and target not in allowed:
+                    offend(f"{home.rstrip('/')} must not include {header}; allowed: "
                            f"{' '.join(allowed).replace('PUBLIC', 'public headers')}")
             else:
-                self.check_edge(offend, home, first, header)
+                self.check_edge(offend, home, target, header)
         elif bracket == '"' and home not in OUTER_RINGS:
-            offend(f'"{header}" is not written from the root of src/ or include/')
+            offend(f'"{header}" is not a path from the root of src/ or include/')
         elif bracket == "<":
             self.check_foreign(offend, path, home, header)
 
     def check_own_header(self, path, home, headers):
-        """A source includes its own header first: the build then proves that the header is self-contained."""
-        own = [f"{home}/{path.stem}.h"]
+        """A source includes its own header first, so the build proves that the header is self-contained."""
+        own = [str(self.name(path.with_suffix(".h")).relative_to("src"))]
         if not path.with_suffix(".h").exists():
             own = [f"lockstep/{path.stem}.h"]
             if self.layers.owners.get(path.stem) != home:
@@ -245,19 +285,19 @@ class TreeCheck:
             return
         towers = (self.layers.towers[home], self.layers.towers[target])
         if stands_on(self.layers, target, home):
-            offend(f"{header} points upwards: {target} depends on {home}")
-        elif "ground" not in towers and towers[0] != towers[1]:
-            offend(f"{header} is in the other tower: {home} is {towers[0]}, {target} is {towers[1]}")
+            offend(f"{header} goes up: {target} depends on {home}")
+        elif towers[1] not in TOWERS[towers[0]]:
+            offend(f"{header} belongs to another tower: {home} is {towers[0]}, {target} is {towers[1]}")
         else:
             offend(f"{home} must not include {header}: layers.txt does not list {target} for {home}")
 
     def check_foreign(self, offend, path, home, header):
         if self.tower_has_no_torch(home) and TORCH_HEADER.match(header):
-            offend(f"<{header}> is a header of libtorch, which {home.rstrip('/')} must not need")
+            offend(f"<{header}> belongs to libtorch, which {home.rstrip('/')} must not use")
         if home in FREE_RINGS or home == "os" or not SYSTEM_HEADER.match(header):
             return
         if header not in self.layers.exceptions.get(str(self.name(path)), []):
-            offend(f"<{header}> belongs in os/ (or in [exceptions] of layers.txt, with a reason)")
+            offend(f"<{header}> belongs in os/ (or in [exceptions] of layers.txt, with its reason)")
 
     def tower_has_no_torch(self, home):
         return home == "apps/" or self.layers.towers.get(home) in NO_TORCH_TOWERS
@@ -269,21 +309,15 @@ class TreeCheck:
                 if match:
                     self.report.add(self.name(path), number,
                                     f"{match.group(1)}:: belongs to libtorch, which {home.rstrip('/')} must not "
-                                    "need")
+                                    "use")
             match = ENVIRONMENT_CALL.search(line)
             if match and home not in FREE_RINGS and str(self.name(path)) != GETENV_HOME:
                 self.report.add(self.name(path), number,
-                                f"{match.group(1)} belongs in {GETENV_HOME} only")
+                                f"{match.group(1)} is allowed in {GETENV_HOME} only")
 
     def check_modules(self):
-        """Compares folders with the table, and the CMakeLists.txt of each module with both."""
-        folders = {path.name for path in (self.root / "src").iterdir() if path.is_dir()}
-        for module in sorted(folders - set(self.layers.towers)):
-            self.report.add(f"src/{module}", 1, "this module is not listed in layers.txt")
-        for module in sorted(set(self.layers.towers) - folders):
-            self.report.add(LAYERS_FILE, self.layers.lines["module", module],
-                            f"there is no module src/{module}")
-        for module in sorted(folders & set(self.layers.towers)):
+        """Each module's CMakeLists.txt against the table, and entries of the table without a file."""
+        for module in sorted(self.layers.folders):
             self.check_cmake(module)
         for header, owner in sorted(self.layers.owners.items()):
             if not (self.root / "include/lockstep" / f"{header}.h").exists():
@@ -295,15 +329,10 @@ class TreeCheck:
                                 f"the exception is for {name}, which does not exist")
 
     def check_cmake(self, module):
-        path = self.root / "src" / module / "CMakeLists.txt"
-        if not path.exists():
-            self.report.add(self.name(path), 1, "is missing")
-            return
+        folder = self.root / self.layers.folders[module]
+        path = folder / "CMakeLists.txt"
         text = re.sub(r"#[^\n]*", "", path.read_text())
-        call = re.search(r"lockstep_module\s*\(([^)]*)\)", text)
-        if not call or call.group(1).split()[:1] != [module]:
-            self.report.add(self.name(path), 1, f"does not call lockstep_module({module} ...)")
-            return
+        call = MODULE_CALL.search(text)
         line = text[:call.start()].count("\n") + 1
         lists = {"": []}
         key = ""
@@ -316,19 +345,23 @@ class TreeCheck:
         deps, allowed = lists.get("DEPS", []), self.layers.allowed[module]
         if set(deps) != set(allowed):
             self.report.add(self.name(path), line,
-                            f"DEPS are '{' '.join(deps)}', layers.txt lists '{' '.join(allowed)}'")
+                            f"DEPS are '{' '.join(deps)}', layers.txt says '{' '.join(allowed)}'")
         if "TORCH" in lists and self.tower_has_no_torch(module):
-            self.report.add(self.name(path), line, f"TORCH, which {module} must not need")
+            self.report.add(self.name(path), line, f"TORCH, which {module} must not use")
         words = set(re.findall(r"[\w./]+", text))
-        for source in sorted((self.root / "src" / module).glob("*.c*")):
-            if source.suffix in (".cpp", ".cc", ".cu") and source.name not in words:
-                self.report.add(self.name(path), line, f"does not list {source.name}")
+        for source in self.sources(folder):
+            relative = str(source.relative_to(folder))
+            if (source.suffix in (".cpp", ".cc", ".cu") and self.module_of(source) == module
+                    and relative not in words):
+                self.report.add(self.name(path), line, f"does not list {relative}")
 
 
 def check(root):
     report = Report()
     layers = read_layers(root / LAYERS_FILE, report)
-    check_table(layers, report)
+    find_modules(root, layers, report)
+    if not report.offences:
+        check_table(layers, report)
     tree = TreeCheck(root, layers, report)
     if not report.offences:
         tree.run()

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -d '' files < <(find include src apps examples tests bench -type d -name missing_headers \
+mapfile -d '' files < <(find include src apps examples tests benchmarks -type d -name missing_headers \
   -prune -o -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 | sort -z)
 if [[ ${1:-} == --check ]]; then
   clang-format --dry-run -Werror "${files[@]}"

@@ -19,7 +19,7 @@ check() {
 
 shell_scripts() {
   # Scripts that lockstep generates are checked with bash in a separate test.
-  mapfile -t scripts < <(find tools tests bench examples .ci -name golden -prune -o -type f -print0 |
+  mapfile -t scripts < <(find tools tests benchmarks examples .ci -name golden -prune -o -type f -print0 |
     xargs -0 grep -lE '^#!/bin/(ba)?sh' | sort)
   if command -v shellcheck >/dev/null; then
     shellcheck -x "${scripts[@]}" && echo "shellcheck: ${#scripts[@]} scripts"
@@ -29,7 +29,7 @@ shell_scripts() {
 }
 
 python_files() {
-  find tools tests bench examples -name '*.py' -print0 |
+  find tools tests benchmarks examples -name '*.py' -print0 |
     PYTHONDONTWRITEBYTECODE=1 xargs -0 python3 -c '
 import ast, sys
 for name in sys.argv[1:]:

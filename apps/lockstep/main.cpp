@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/cli.h"
+#include "launcher/cli/cli.h"
 
 int main(int argc, char** argv) {
   return lockstep::cli::run(argc, argv);

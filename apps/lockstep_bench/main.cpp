@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/bench.h"
+#include "tools/bench/bench.h"
 
 int main(int argc, char** argv) {
   return lockstep::bench::run(argc, argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ckpt/ckpt.h"
+#include "tools/ckpt/ckpt.h"
 
 int main(int argc, char** argv) {
   return lockstep::ckpt::run(argc, argv);

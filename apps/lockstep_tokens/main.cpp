@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/tokens.h"
+#include "tools/tokens/tokens.h"
 
 int main(int argc, char** argv) {
   return lockstep::tokens::run(argc, argv);

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "comm/solo.h"
 #include "lockstep/optimizer.h"
+#include "training/comm/solo.h"
 
 namespace lockstep {
 namespace {

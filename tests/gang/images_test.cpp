@@ -7,9 +7,9 @@
 #include <map>
 #include <regex>
 
+#include "common/os/command.h"
+#include "common/os/files.h"
 #include "lockstep/checkpoint.h"
-#include "os/command.h"
-#include "os/files.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests NCCL with real processes under the launcher, all on one GPU.
-#include "comm/nccl.h"
+#include "training/comm/nccl.h"
 
 #include <array>
 #include <chrono>
@@ -10,10 +10,10 @@
 #include <gmock/gmock.h>
 #include <torch/cuda.h>
 
-#include "comm/stream_mark.h"
-#include "os/command.h"
-#include "os/files.h"
+#include "common/os/command.h"
+#include "common/os/files.h"
 #include "support/step_events.h"
+#include "training/comm/stream_mark.h"
 
 namespace lockstep {
 namespace {

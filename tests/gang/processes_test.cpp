@@ -9,12 +9,12 @@
 #include <regex>
 #include <thread>
 
-#include "comm/mpi.h"
-#include "comm/process_group.h"
+#include "common/os/command.h"
+#include "common/os/files.h"
+#include "common/os/socket.h"
 #include "lockstep/checkpoint.h"
-#include "os/command.h"
-#include "os/files.h"
-#include "os/socket.h"
+#include "training/comm/mpi.h"
+#include "training/comm/process_group.h"
 
 namespace lockstep {
 namespace {

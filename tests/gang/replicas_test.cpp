@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "common/os/command.h"
+#include "common/os/files.h"
 #include "lockstep/checkpoint.h"
-#include "os/command.h"
-#include "os/files.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <regex>
 
-#include "comm/process_group.h"
-#include "os/command.h"
-#include "os/files.h"
-#include "os/socket.h"
+#include "common/os/command.h"
+#include "common/os/files.h"
+#include "common/os/socket.h"
+#include "training/comm/process_group.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <regex>
 
-#include "os/command.h"
-#include "os/files.h"
+#include "common/os/command.h"
+#include "common/os/files.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "comm/thread_gang.h"
+#include "training/comm/thread_gang.h"
 
 namespace lockstep {
 

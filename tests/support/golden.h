@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-#include "os/environment.h"
+#include "common/os/environment.h"
 
 namespace lockstep::testing {
 

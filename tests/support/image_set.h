@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "image/jpeg_encoder.h"
-#include "os/files.h"
+#include "common/image/jpeg_encoder.h"
+#include "common/os/files.h"
 
 namespace lockstep {
 

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/text.h"
-#include "contract/run_directory.h"
-#include "os/command.h"
-#include "os/environment.h"
-#include "os/files.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "common/base/text.h"
+#include "common/contract/run_directory.h"
+#include "common/os/command.h"
+#include "common/os/environment.h"
+#include "common/os/files.h"
+#include "common/os/pipe.h"
+#include "common/os/process.h"
 #include "support/golden.h"
 
 namespace lockstep::testing {

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "contract/run_directory.h"
-#include "contract/run_state.h"
-#include "os/files.h"
+#include "common/contract/run_directory.h"
+#include "common/contract/run_state.h"
+#include "common/os/files.h"
 
 namespace lockstep::testing {
 

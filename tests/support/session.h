@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "train/session_parts.h"
+#include "training/train/session/session_parts.h"
 
 namespace lockstep {
 

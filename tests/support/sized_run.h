@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "contract/event.h"
-#include "contract/node_sample.h"
-#include "contract/run_directory.h"
-#include "contract/run_state.h"
-#include "os/files.h"
+#include "common/contract/event.h"
+#include "common/contract/node_sample.h"
+#include "common/contract/run_directory.h"
+#include "common/contract/run_state.h"
+#include "common/os/files.h"
 
 namespace lockstep::testing {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "contract/event.h"
-#include "contract/run_directory.h"
+#include "common/contract/event.h"
+#include "common/contract/run_directory.h"
 
 namespace lockstep {
 

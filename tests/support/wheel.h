@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "os/command.h"
+#include "common/os/command.h"
 
 namespace lockstep::testing {
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/cluster/binding.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <tuple>
+
+#include "common/cluster/gpus.h"
+#include "common/os/processors.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using Wishes = std::vector<std::optional<int>>;
+
+// The unit of distribution: a core with its hyperthreads, or one hyperthread.
+struct Unit {
+  int numa_node = 0;
+  std::vector<int> cpus;
+};
+
+enum class Grain { Core, Cpu };
+
+// Sorts by NUMA node, core and number, so that neighbours in the list share hardware.
+std::vector<Unit> make_units(std::vector<Cpu> cpus, Grain grain) {
+  std::sort(cpus.begin(), cpus.end(), [](const Cpu& one, const Cpu& other) {
+    return std::tie(one.numa_node, one.core, one.number) <
+           std::tie(other.numa_node, other.core, other.number);
+  });
+  std::vector<Unit> units;
+  for (size_t i = 0; i < cpus.size(); ++i) {
+    const bool is_same_core =
+        i > 0 && cpus[i].core == cpus[i - 1].core && cpus[i].numa_node == cpus[i - 1].numa_node;
+    if (grain == Grain::Cpu || !is_same_core) {
+      units.push_back({cpus[i].numa_node, {}});
+    }
+    units.back().cpus.push_back(cpus[i].number);
+  }
+  return units;
+}
+
+// One distribution of the units over the workers.
+class Deal {
+ public:
+  Deal(const std::vector<Unit>& units, const Wishes& wishes)
+      : units_(units), wishes_(wishes), is_taken_(units.size()), shares_(wishes.size()) {}
+
+  // `sizes` has the number of units of each worker.
+  void make(const std::vector<size_t>& sizes) {
+    std::vector<size_t> left_over;
+    for (size_t worker = 0; worker < wishes_.size(); ++worker) {
+      const std::vector<size_t> near = free_units(worker, 0);
+      if (wishes_[worker] && near.size() >= sizes[worker]) {
+        take(worker, near, sizes[worker]);
+      } else {
+        left_over.push_back(worker);
+      }
+    }
+    for (const size_t worker : left_over) {
+      take(worker, free_units(worker, std::nullopt), sizes[worker]);
+    }
+  }
+
+  // Number of units that are not on the preferred NUMA node of their worker.
+  size_t strangers() const {
+    size_t count = 0;
+    for (size_t worker = 0; worker < wishes_.size(); ++worker) {
+      for (const size_t unit : shares_[worker]) {
+        count += wishes_[worker].value_or(units_[unit].numa_node) == units_[unit].numa_node ? 0 : 1;
+      }
+    }
+    return count;
+  }
+
+  std::vector<std::vector<int>> cpus() const {
+    std::vector<std::vector<int>> all;
+    for (const std::vector<size_t>& share : shares_) {
+      std::vector<int> numbers;
+      for (const size_t unit : share) {
+        numbers.insert(numbers.end(), units_[unit].cpus.begin(), units_[unit].cpus.end());
+      }
+      std::sort(numbers.begin(), numbers.end());
+      all.push_back(std::move(numbers));
+    }
+    return all;
+  }
+
+ private:
+  int distance(size_t worker, size_t unit) const {
+    return std::abs(wishes_[worker].value_or(units_[unit].numa_node) - units_[unit].numa_node);
+  }
+
+  // Nearest first, at a distance of at most `most`.
+  std::vector<size_t> free_units(size_t worker, std::optional<int> most) const {
+    std::vector<size_t> free;
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!is_taken_[unit] && (!most || distance(worker, unit) <= *most)) {
+        free.push_back(unit);
+      }
+    }
+    std::stable_sort(free.begin(), free.end(), [&](size_t one, size_t other) {
+      return distance(worker, one) < distance(worker, other);
+    });
+    return free;
+  }
+
+  void take(size_t worker, const std::vector<size_t>& from, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      is_taken_[from[i]] = true;
+      shares_[worker].push_back(from[i]);
+    }
+  }
+
+  const std::vector<Unit>& units_;
+  const Wishes& wishes_;
+  std::vector<bool> is_taken_;
+  std::vector<std::vector<size_t>> shares_;
+};
+
+std::vector<std::vector<int>> deal_out(const std::vector<Unit>& units, const Wishes& wishes) {
+  std::vector<size_t> sizes(wishes.size(), units.size() / wishes.size());
+  Deal equal(units, wishes);
+  equal.make(sizes);
+  std::for_each_n(sizes.begin(), units.size() % wishes.size(), [](size_t& size) { ++size; });
+  Deal complete(units, wishes);
+  complete.make(sizes);
+  return complete.strangers() <= equal.strangers() ? complete.cpus() : equal.cpus();
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> split_cpus(const std::vector<Cpu>& cpus, const Wishes& wishes) {
+  if (wishes.empty()) {
+    return {};
+  }
+  for (const Grain grain : {Grain::Core, Grain::Cpu}) {
+    const std::vector<Unit> units = make_units(cpus, grain);
+    if (units.size() >= wishes.size()) {
+      return deal_out(units, wishes);
+    }
+  }
+  std::vector<int> all;
+  std::transform(
+      cpus.begin(), cpus.end(), std::back_inserter(all), [](const Cpu& cpu) { return cpu.number; });
+  std::sort(all.begin(), all.end());
+  std::vector<std::vector<int>> shares(wishes.size(), all);
+  return shares;
+}
+
+std::vector<std::vector<int>> share_cores(int workers, const std::vector<int>& gpu_of_worker) {
+  Wishes wishes(static_cast<size_t>(std::max(workers, 0)));
+  const std::vector<std::optional<int>> nodes = gpu_of_worker.empty() ? Wishes() : gpu_numa_nodes();
+  for (size_t worker = 0; worker < std::min(wishes.size(), gpu_of_worker.size()); ++worker) {
+    const int gpu = gpu_of_worker[worker];
+    if (gpu >= 0 && static_cast<size_t>(gpu) < nodes.size()) {
+      wishes[worker] = nodes[static_cast<size_t>(gpu)];
+    }
+  }
+  return split_cpus(locate_cpus(os::usable_processor_numbers()), wishes);
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/cluster/nvml.h"
+
+#include <array>
+#include <cstdint>
+#include <fmt/format.h>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/cluster/nvml_calls.h"
+#include "common/os/library.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using Count = unsigned long long;
+
+// The functions of the library; null if the installed version lacks one.
+struct Calls {
+  explicit Calls(const os::Library& from)
+      : init(from.function<decltype(init)>("nvmlInit_v2")),
+        shutdown(from.function<decltype(shutdown)>("nvmlShutdown")),
+        error_string(from.function<decltype(error_string)>("nvmlErrorString")),
+        count(from.function<decltype(count)>("nvmlDeviceGetCount_v2")),
+        handle(from.function<decltype(handle)>("nvmlDeviceGetHandleByIndex_v2")),
+        uuid(from.function<decltype(uuid)>("nvmlDeviceGetUUID")),
+        name(from.function<decltype(name)>("nvmlDeviceGetName")),
+        pci(from.function<decltype(pci)>("nvmlDeviceGetPciInfo_v3")),
+        utilization(from.function<decltype(utilization)>("nvmlDeviceGetUtilizationRates")),
+        memory(from.function<decltype(memory)>("nvmlDeviceGetMemoryInfo")),
+        memory_by_use(from.function<decltype(memory_by_use)>("nvmlDeviceGetMemoryInfo_v2")),
+        power(from.function<decltype(power)>("nvmlDeviceGetPowerUsage")),
+        energy(from.function<decltype(energy)>("nvmlDeviceGetTotalEnergyConsumption")),
+        temperature(from.function<decltype(temperature)>("nvmlDeviceGetTemperature")),
+        clock(from.function<decltype(clock)>("nvmlDeviceGetClockInfo")),
+        pcie(from.function<decltype(pcie)>("nvmlDeviceGetPcieThroughput")),
+        fields(from.function<decltype(fields)>("nvmlDeviceGetFieldValues")),
+        ecc(from.function<decltype(ecc)>("nvmlDeviceGetTotalEccErrors")),
+        make_set(from.function<decltype(make_set)>("nvmlEventSetCreate")),
+        free_set(from.function<decltype(free_set)>("nvmlEventSetFree")),
+        watch(from.function<decltype(watch)>("nvmlDeviceRegisterEvents")),
+        wait(from.function<decltype(wait)>("nvmlEventSetWait_v2")) {}
+
+  nvml::Result (*init)();
+  nvml::Result (*shutdown)();
+  const char* (*error_string)(nvml::Result);
+  nvml::Result (*count)(unsigned*);
+  nvml::Result (*handle)(unsigned, nvml::Device*);
+  nvml::Result (*uuid)(nvml::Device, char*, unsigned);
+  nvml::Result (*name)(nvml::Device, char*, unsigned);
+  nvml::Result (*pci)(nvml::Device, nvml::PciInfo*);
+  nvml::Result (*utilization)(nvml::Device, nvml::Utilization*);
+  nvml::Result (*memory)(nvml::Device, nvml::Memory*);
+  nvml::Result (*memory_by_use)(nvml::Device, nvml::MemoryByUse*);
+  nvml::Result (*power)(nvml::Device, unsigned*);
+  nvml::Result (*energy)(nvml::Device, Count*);
+  nvml::Result (*temperature)(nvml::Device, int, unsigned*);
+  nvml::Result (*clock)(nvml::Device, int, unsigned*);
+  nvml::Result (*pcie)(nvml::Device, int, unsigned*);
+  nvml::Result (*fields)(nvml::Device, int, nvml::FieldValue*);
+  nvml::Result (*ecc)(nvml::Device, int, int, Count*);
+  nvml::Result (*make_set)(nvml::EventSet*);
+  nvml::Result (*free_set)(nvml::EventSet);
+  nvml::Result (*watch)(nvml::Device, Count, nvml::EventSet);
+  nvml::Result (*wait)(nvml::EventSet, nvml::EventData*, unsigned);
+};
+
+// The output parameter of a call; nothing if the call fails or the function is missing.
+template <typename Value, typename... Parameters, typename... Arguments>
+std::optional<Value> find(nvml::Result (*call)(Parameters...), Arguments... arguments) {
+  Value value{};
+  return call != nullptr && call(arguments..., &value) == nvml::kSuccess ? std::optional(value)
+                                                                         : std::nullopt;
+}
+
+std::string find_text(nvml::Result (*call)(nvml::Device, char*, unsigned), nvml::Device device) {
+  std::array<char, 96> text{};
+  const bool is_told =
+      call != nullptr &&
+      call(device, text.data(), static_cast<unsigned>(text.size())) == nvml::kSuccess;
+  return is_told ? std::string(text.data()) : std::string();
+}
+
+std::optional<double> scaled(const auto& value, double factor) {
+  return value ? std::optional(static_cast<double>(*value) * factor) : std::nullopt;
+}
+
+}  // namespace
+
+class Nvml::Driver {
+ public:
+  explicit Driver(os::Library library) : library_(std::move(library)), calls_(library_) {}
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  ~Driver() {
+    if (events_ != nullptr && calls_.free_set != nullptr) {
+      calls_.free_set(events_);
+    }
+    if (is_ready_ && calls_.shutdown != nullptr) {
+      calls_.shutdown();
+    }
+  }
+
+  // Why there are no samples; empty if there are.
+  std::string open() {
+    if (calls_.init == nullptr || calls_.count == nullptr || calls_.handle == nullptr) {
+      return "NVIDIA's management library is too old";
+    }
+    if (const nvml::Result result = calls_.init(); result != nvml::kSuccess) {
+      return "NVIDIA's management library cannot reach the driver: " + describe(result);
+    }
+    is_ready_ = true;
+    unsigned count = 0;
+    if (const nvml::Result result = calls_.count(&count); result != nvml::kSuccess) {
+      return "the driver does not report the number of GPUs: " + describe(result);
+    }
+    for (unsigned index = 0; index < count; ++index) {
+      add(static_cast<int>(index));  // a GPU that has fallen off the bus does not hide the others
+    }
+    return gpus_.empty() ? "this process has no access to a GPU" : "";
+  }
+
+  std::vector<contract::GpuSample> sample(Clock::time_point now) {
+    take_events();
+    std::vector<contract::GpuSample> samples;
+    samples.reserve(gpus_.size());
+    for (Gpu& gpu : gpus_) {
+      samples.push_back(sample(gpu, now));
+    }
+    before_ = now;
+    return samples;
+  }
+
+ private:
+  struct Counter {
+    std::optional<Count> before;
+  };
+  struct Gpu {
+    nvml::Device device = nullptr;
+    contract::GpuSample known;  // constant values and the last XID
+    std::map<unsigned, Counter> counters;
+  };
+
+  std::string describe(nvml::Result result) const {
+    const char* text = calls_.error_string != nullptr ? calls_.error_string(result) : nullptr;
+    return text != nullptr ? text : fmt::format("error {}", result);
+  }
+
+  void add(int index) {
+    Gpu gpu;
+    if (calls_.handle(static_cast<unsigned>(index), &gpu.device) != nvml::kSuccess) {
+      return;
+    }
+    gpu.known.index = index;
+    gpu.known.uuid = find_text(calls_.uuid, gpu.device);
+    gpu.known.name = find_text(calls_.name, gpu.device);
+    if (const auto pci = find<nvml::PciInfo>(calls_.pci, gpu.device)) {
+      gpu.known.bus_id = std::begin(pci->bus_id);
+    }
+    if (events_ == nullptr && calls_.make_set != nullptr) {
+      calls_.make_set(&events_);
+    }
+    if (events_ != nullptr && calls_.watch != nullptr) {
+      calls_.watch(gpu.device, nvml::kXidEvent, events_);
+    }
+    gpus_.push_back(std::move(gpu));
+  }
+
+  // Reads pending events; limited, so that a flood of events cannot block the sampler.
+  void take_events() {
+    constexpr int kMostAtOnce = 64;
+    nvml::EventData event{};
+    for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMostAtOnce &&
+                        calls_.wait(events_, &event, 0) == nvml::kSuccess;
+         ++taken) {
+      for (Gpu& gpu : gpus_) {
+        if (gpu.device == event.device && event.type == nvml::kXidEvent) {
+          gpu.known.xid = static_cast<int64_t>(event.data);
+        }
+      }
+    }
+  }
+
+  contract::GpuSample sample(Gpu& gpu, Clock::time_point now) {
+    const nvml::Device device = gpu.device;
+    contract::GpuSample sample = gpu.known;
+    if (const auto use = find<nvml::Utilization>(calls_.utilization, device)) {
+      sample.utilisation = use->gpu / 100.0;
+      sample.memory_utilisation = use->memory / 100.0;
+    }
+    add_memory(device, sample);
+    sample.power_watts = scaled(find<unsigned>(calls_.power, device), 1e-3);
+    sample.energy_joules = scaled(find<Count>(calls_.energy, device), 1e-3);
+    sample.temperature =
+        scaled(find<unsigned>(calls_.temperature, device, nvml::kTemperatureGpu), 1);
+    sample.sm_clock_mhz = scaled(find<unsigned>(calls_.clock, device, nvml::kClockSm), 1);
+    sample.memory_clock_mhz = scaled(find<unsigned>(calls_.clock, device, nvml::kClockMemory), 1);
+    if (const auto errors = find<Count>(calls_.ecc, device, nvml::kUncorrected, nvml::kVolatile)) {
+      sample.ecc_errors = static_cast<int64_t>(*errors);
+    }
+    add_rates(gpu, sample, now);
+    return sample;
+  }
+
+  // Memory used by programs, as nvidia-smi and DCGM report it: without the share that the driver
+  // reserves.
+  void add_memory(nvml::Device device, contract::GpuSample& sample) const {
+    nvml::MemoryByUse memory{};
+    memory.version = nvml::kMemoryByUse;
+    if (calls_.memory_by_use != nullptr &&
+        calls_.memory_by_use(device, &memory) == nvml::kSuccess &&
+        memory.free + memory.reserved <= memory.total) {
+      sample.memory_bytes = static_cast<int64_t>(memory.total - memory.free - memory.reserved);
+      sample.memory_total_bytes = static_cast<int64_t>(memory.total);
+    } else if (const auto all = find<nvml::Memory>(calls_.memory, device)) {
+      sample.memory_bytes = static_cast<int64_t>(all->used);
+      sample.memory_total_bytes = static_cast<int64_t>(all->total);
+    }
+  }
+
+  void add_rates(Gpu& gpu, contract::GpuSample& sample, Clock::time_point now) {
+    constexpr double kKib = 1024;
+    sample.nvlink_sent_bytes_per_second =
+        scaled(find_rate(gpu, nvml::kNvlinkSentKib, nvml::kAllLinks, now), kKib);
+    sample.nvlink_received_bytes_per_second =
+        scaled(find_rate(gpu, nvml::kNvlinkReceivedKib, nvml::kAllLinks, now), kKib);
+    sample.pcie_sent_bytes_per_second = find_rate(gpu, nvml::kPcieSentBytes, 0, now);
+    sample.pcie_received_bytes_per_second = find_rate(gpu, nvml::kPcieReceivedBytes, 0, now);
+    // In the calls below, the driver measures for 20 ms each, so they are used only if it does not
+    // have these counters.
+    if (!gpu.counters[nvml::kPcieSentBytes].before) {
+      constexpr double kKilobyte = 1000;
+      sample.pcie_sent_bytes_per_second =
+          scaled(find<unsigned>(calls_.pcie, gpu.device, nvml::kPcieSent), kKilobyte);
+      sample.pcie_received_bytes_per_second =
+          scaled(find<unsigned>(calls_.pcie, gpu.device, nvml::kPcieReceived), kKilobyte);
+    }
+  }
+
+  std::optional<double> find_rate(Gpu& gpu, unsigned field, unsigned scope, Clock::time_point now) {
+    nvml::FieldValue value{};
+    value.field = field;
+    value.scope = scope;
+    Counter& counter = gpu.counters[field];
+    const bool is_told = calls_.fields != nullptr &&
+                         calls_.fields(gpu.device, 1, &value) == nvml::kSuccess &&
+                         value.result == nvml::kSuccess;
+    if (!is_told) {
+      counter.before.reset();
+      return std::nullopt;
+    }
+    const bool is_narrow = value.type == nvml::kNarrowValue;
+    const Count count = is_narrow ? value.value.narrow : value.value.widest;
+    const std::optional<Count> before = std::exchange(counter.before, count);
+    const double seconds = before_ ? std::chrono::duration<double>(now - *before_).count() : 0;
+    if (!before || seconds <= 0 || (count < *before && !is_narrow)) {
+      return std::nullopt;
+    }
+    const Count grown = is_narrow ? static_cast<uint32_t>(count - *before) : count - *before;
+    return static_cast<double>(grown) / seconds;
+  }
+
+  os::Library library_;
+  Calls calls_;
+  bool is_ready_ = false;
+  nvml::EventSet events_ = nullptr;
+  std::vector<Gpu> gpus_;
+  std::optional<Clock::time_point> before_;
+};
+
+Nvml::Nvml(const std::string& library) {
+  auto found = os::Library::find(library);
+  if (!found) {
+    why_not_ = fmt::format("{} was not found: no NVIDIA driver", library);
+    return;
+  }
+  driver_ = std::make_unique<Driver>(std::move(*found));
+  why_not_ = driver_->open();
+  if (!why_not_.empty()) {
+    driver_.reset();
+  }
+}
+
+Nvml::~Nvml() = default;
+
+std::vector<contract::GpuSample> Nvml::sample(Clock::time_point now) {
+  return driver_ ? driver_->sample(now) : std::vector<contract::GpuSample>();
+}
+
+}  // namespace lockstep::cluster

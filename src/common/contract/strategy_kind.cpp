@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/contract/strategy_kind.h"
+
+#include <array>
+#include <fmt/format.h>
+
+#include "common/base/text.h"
+#include "lockstep/error.h"
+
+namespace lockstep::contract {
+namespace {
+
+constexpr std::array kKinds = {StrategyKind::Single,
+                               StrategyKind::Ddp,
+                               StrategyKind::Horovod,
+                               StrategyKind::Deepspeed,
+                               StrategyKind::Mirrored};
+
+}  // namespace
+
+std::string_view name_of(StrategyKind kind) {
+  switch (kind) {
+    case StrategyKind::Single:
+      return "single";
+    case StrategyKind::Ddp:
+      return "ddp";
+    case StrategyKind::Horovod:
+      return "horovod";
+    case StrategyKind::Deepspeed:
+      return "deepspeed";
+    case StrategyKind::Mirrored:
+      return "mirrored";
+  }
+  return "";
+}
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  names.reserve(kKinds.size());
+  for (const StrategyKind kind : kKinds) {
+    names.emplace_back(name_of(kind));
+  }
+  return names;
+}
+
+StrategyKind parse_strategy(std::string_view name) {
+  for (const StrategyKind kind : kKinds) {
+    if (name_of(kind) == name) {
+      return kind;
+    }
+  }
+  const std::vector<std::string> names = strategy_names();
+  const auto closest = find_closest(name, names);
+  throw Error(ExitCode::Usage, fmt::format("unknown strategy '{}'", name))
+      .fact("asked", fmt::format("-s {}", name), "command line")
+      .fact("there are", join(names, ", "))
+      .hint(fmt::format("-s {}", closest.value_or("ddp")));
+}
+
+}  // namespace lockstep::contract

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/contract/worker_env.h"
+
+#include <fmt/format.h>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.h"
+#include "lockstep/error.h"
+
+namespace lockstep::contract {
+namespace {
+
+constexpr std::string_view kRank = "RANK";
+constexpr std::string_view kWorldSize = "WORLD_SIZE";
+constexpr std::string_view kLocalRank = "LOCAL_RANK";
+constexpr std::string_view kLocalWorldSize = "LOCAL_WORLD_SIZE";
+constexpr std::string_view kNodeRank = "GROUP_RANK";
+constexpr std::string_view kNodes = "GROUP_WORLD_SIZE";
+constexpr std::string_view kMasterAddr = "MASTER_ADDR";
+constexpr std::string_view kMasterPort = "MASTER_PORT";
+constexpr std::string_view kInterface = "LOCKSTEP_INTERFACE";
+constexpr std::string_view kGlooInterface = "GLOO_SOCKET_IFNAME";
+constexpr std::string_view kTorchRunId = "TORCHELASTIC_RUN_ID";
+constexpr std::string_view kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
+constexpr std::string_view kRunDirectory = "LOCKSTEP_RUN_DIR";
+constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
+constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
+constexpr int kMostWorkers = 1 << 20;
+// execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
+constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
+
+std::string text_or(const os::Environment& environment,
+                    std::string_view name,
+                    std::string_view otherwise) {
+  return os::find_variable(environment, name).value_or(std::string(otherwise));
+}
+
+void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
+  if (value >= bound) {
+    throw Error(ExitCode::Usage, "cannot determine the rank of this worker: conflicting variables")
+        .fact(name, std::to_string(value), "environment")
+        .fact(bound_name, std::to_string(bound), "environment")
+        .hint("lockstep run sets both; unset the one that is left over from another launcher");
+  }
+}
+
+// Sets variables in one environment.
+class Setter {
+ public:
+  explicit Setter(os::Environment& variables) : variables_(variables) {}
+
+  void operator()(std::string_view name, std::string value) const {
+    variables_.insert_or_assign(std::string(name), std::move(value));
+  }
+  void operator()(std::string_view name, int value) const { (*this)(name, std::to_string(value)); }
+
+  // Does nothing for an empty value.
+  void if_any(std::string_view name, const std::string& value) const {
+    if (!value.empty()) {
+      (*this)(name, value);
+    }
+  }
+
+ private:
+  os::Environment& variables_;
+};
+
+// The variables of torchrun, which include those of torch.distributed.launch.
+void tell_torch(const WorkerPlace& place, const Setter& set) {
+  set(kRank, place.rank);
+  set(kWorldSize, place.world_size);
+  set(kLocalRank, place.local_rank);
+  set(kLocalWorldSize, place.local_world_size);
+  set(kNodeRank, place.node_rank);
+  set(kNodes, place.nodes);
+  set(kMasterAddr, place.master_addr);
+  set(kMasterPort, place.master_port);
+  set("ROLE_NAME", place.role);
+  // A run has one role, so that the role rank of a worker is its rank.
+  set("ROLE_RANK", place.rank);
+  set("ROLE_WORLD_SIZE", place.world_size);
+  set(kTorchRunId, place.run_id.empty() ? "none" : place.run_id);
+  set(kAttempt, place.attempt);
+  set(kMaxRestarts, place.max_restarts);
+  // Workers create their own store on MASTER_ADDR:MASTER_PORT; the agent does not provide one.
+  set(kAgentStore, place.has_agent_store ? "True" : "False");
+  set.if_any("TORCHELASTIC_ERROR_FILE", place.error_file);
+}
+
+void tell_horovod(const WorkerPlace& place, const Setter& set) {
+  set.if_any("HOROVOD_HOSTNAME", place.node);
+  set("HOROVOD_RANK", place.rank);
+  set("HOROVOD_SIZE", place.world_size);
+  set("HOROVOD_LOCAL_RANK", place.local_rank);
+  set("HOROVOD_LOCAL_SIZE", place.local_world_size);
+  set("HOROVOD_CROSS_RANK", place.cross_rank);
+  set("HOROVOD_CROSS_SIZE", place.cross_size);
+  if (place.horovod_port != 0) {
+    set("HOROVOD_GLOO_RENDEZVOUS_ADDR", place.horovod_addr);
+    set("HOROVOD_GLOO_RENDEZVOUS_PORT", place.horovod_port);
+  }
+}
+
+// In addition to those of torch.distributed.launch.
+void tell_deepspeed(const WorkerPlace& place, const Setter& set) {
+  set("LOCAL_SIZE", place.local_world_size);
+  set("CROSS_RANK", place.cross_rank);
+  set("CROSS_SIZE", place.cross_size);
+}
+
+// For programs that read their rank from these. MPI_Init uses other variables, which only mpirun
+// sets.
+void tell_open_mpi(const WorkerPlace& place, const Setter& set) {
+  set("OMPI_COMM_WORLD_RANK", place.rank);
+  set("OMPI_COMM_WORLD_SIZE", place.world_size);
+  set("OMPI_COMM_WORLD_LOCAL_RANK", place.local_rank);
+  set("OMPI_COMM_WORLD_LOCAL_SIZE", place.local_world_size);
+  // Among all processes of mpirun on the node. Since one run uses the node, the local rank.
+  set("OMPI_COMM_WORLD_NODE_RANK", place.local_rank);
+  set("OMPI_UNIVERSE_SIZE", place.world_size);
+}
+
+std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
+  // Check the size first: otherwise every worker of a large run would build the text in vain.
+  size_t bytes = 0;
+  for (const std::string& worker : place.tensorflow_cluster) {
+    bytes += worker.size() + 3;
+  }
+  if (bytes == 0 || bytes > kMostTensorflowBytes) {
+    return std::nullopt;
+  }
+  const nlohmann::ordered_json config = {{"cluster", {{"worker", place.tensorflow_cluster}}},
+                                         {"task", {{"type", "worker"}, {"index", place.rank}}}};
+  std::string text = config.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (text.size() >= kMostTensorflowBytes) {
+    return std::nullopt;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<int> find_number(const os::Environment& environment,
+                               std::string_view name,
+                               int least,
+                               int most) {
+  const auto text = os::find_variable(environment, name);
+  if (!text) {
+    return std::nullopt;
+  }
+  const auto value = lockstep::find_integer(*text);
+  if (!value || *value < least || *value > most) {
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", name, *text))
+        .fact("expected", fmt::format("a whole number from {} to {}", least, most))
+        .fact("found", fmt::format("'{}'", *text), "environment")
+        .hint(fmt::format("unset {}, or start the program with lockstep run", name));
+  }
+  return static_cast<int>(*value);
+}
+
+os::Environment to_environment(const WorkerPlace& place) {
+  os::Environment variables;
+  const Setter set(variables);
+  tell_torch(place, set);
+  tell_horovod(place, set);
+  tell_deepspeed(place, set);
+  tell_open_mpi(place, set);
+  if (auto text = find_tensorflow_config(place)) {
+    set("TF_CONFIG", std::move(*text));
+  }
+  set(kRunId, place.run_id);
+  set.if_any(kRunDirectory, place.run_directory);
+  set.if_any(kInterface, place.interface);
+  return variables;
+}
+
+os::Environment gentle_environment(const WorkerPlace& place) {
+  os::Environment variables;
+  const Setter set(variables);
+  // A failed collective ends its worker instead of blocking it forever, as in torchrun.
+  set("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
+  if (!place.interface.empty()) {
+    // NCCL treats a name without "=" as a prefix: "ib0" would also match "ib0.8001".
+    set("NCCL_SOCKET_IFNAME", "=" + place.interface);
+    set(kGlooInterface, place.interface);
+    set("TP_SOCKET_IFNAME", place.interface);
+  }
+  if (place.roce_gid_index) {
+    set("NCCL_IB_GID_INDEX", *place.roce_gid_index);
+  }
+  if (place.horovod_port != 0) {
+    set("HOROVOD_CONTROLLER", "gloo");
+    set("HOROVOD_CPU_OPERATIONS", "gloo");
+    // Without an interface name, Horovod uses the address of the host name.
+    set.if_any("HOROVOD_GLOO_IFACE",
+               place.interface.empty() && place.nodes == 1 ? "lo" : place.interface);
+  }
+  return variables;
+}
+
+std::vector<std::string> place_variables() {
+  WorkerPlace place;
+  place.interface = place.run_directory = place.node = place.error_file = "x";
+  place.horovod_addr = "x";
+  place.horovod_port = 1;
+  place.tensorflow_cluster = {"x:1"};
+  std::vector<std::string> names;
+  for (const auto& [name, value] : to_environment(place)) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+WorkerPlace place_alone(const os::Environment& environment) {
+  WorkerPlace place;
+  place.master_addr = text_or(environment, kMasterAddr, "127.0.0.1");
+  place.interface = text_or(environment, kGlooInterface, text_or(environment, kInterface, ""));
+  place.run_id = text_or(environment, kRunId, text_or(environment, kTorchRunId, ""));
+  place.run_directory = text_or(environment, kRunDirectory, "");
+  return place;
+}
+
+std::optional<WorkerPlace> find_place(const os::Environment& environment) {
+  const auto rank = find_number(environment, kRank, 0, kMostWorkers - 1);
+  const auto world_size = find_number(environment, kWorldSize, 1, kMostWorkers);
+  if (!rank && !world_size) {
+    return std::nullopt;
+  }
+  if (!rank || !world_size) {
+    throw Error(ExitCode::Usage, "cannot determine the rank of this worker")
+        .fact("found", rank ? kRank : kWorldSize, "environment")
+        .fact("missing", rank ? kWorldSize : kRank, "environment")
+        .hint("start the program with lockstep run, or unset both to run a single process");
+  }
+  WorkerPlace place = place_alone(environment);
+  place.rank = *rank;
+  place.world_size = *world_size;
+  place.local_rank = find_number(environment, kLocalRank, 0, kMostWorkers - 1).value_or(*rank);
+  place.local_world_size =
+      find_number(environment, kLocalWorldSize, 1, kMostWorkers).value_or(*world_size);
+  place.node_rank = find_number(environment, kNodeRank, 0, kMostWorkers - 1).value_or(0);
+  place.nodes = find_number(environment, kNodes, 1, kMostWorkers)
+                    .value_or((*world_size + place.local_world_size - 1) / place.local_world_size);
+  place.master_port = find_number(environment, kMasterPort, 0, 65535).value_or(29500);
+  place.has_agent_store = text_or(environment, kAgentStore, "") == "True";
+  place.attempt =
+      find_number(environment, kAttempt, 0, std::numeric_limits<int>::max()).value_or(0);
+  place.max_restarts =
+      find_number(environment, kMaxRestarts, 0, std::numeric_limits<int>::max()).value_or(0);
+  require_below(kRank, place.rank, kWorldSize, place.world_size);
+  require_below(kLocalRank, place.local_rank, kLocalWorldSize, place.local_world_size);
+  return place;
+}
+
+}  // namespace lockstep::contract

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/image/renderer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace lockstep::image {
+namespace {
+
+constexpr int64_t kPixelBytes = 3;  // output: RGB
+constexpr size_t kSourceBytes = 4;  // source: RGBX
+
+// Converts a box of the upright image to the stored image.
+Box as_stored(Box box, Size upright, const Orientation& orientation) {
+  if (orientation.flips_x) {
+    box = {.left = upright.width - box.right,
+           .top = box.top,
+           .right = upright.width - box.left,
+           .bottom = box.bottom};
+  }
+  if (orientation.flips_y) {
+    box = {.left = box.left,
+           .top = upright.height - box.bottom,
+           .right = box.right,
+           .bottom = upright.height - box.top};
+  }
+  if (orientation.swaps) {
+    box = {.left = box.top, .top = box.left, .right = box.bottom, .bottom = box.right};
+  }
+  return box;
+}
+
+// The smallest decoding size at which the box has at least as many pixels as the output. Only
+// powers of two: libjpeg-turbo has no SIMD code for other sizes, which are slower than the full
+// size.
+int choose_eighths(const Box& box, Size size) {
+  const double width = box.right - box.left;
+  const double height = box.bottom - box.top;
+  int eighths = 1;
+  while (eighths < JpegDecoder::kWhole && (width * eighths < size.width * JpegDecoder::kWhole ||
+                                           height * eighths < size.height * JpegDecoder::kWhole)) {
+    eighths *= 2;
+  }
+  return eighths;
+}
+
+struct Span {
+  double begin;
+  double end;
+};
+
+// Scales one edge of length `pixels` to the decoding size.
+Axis::Plan plan_axis(Span box, Span limits, int pixels, int eighths, int outputs) {
+  const double scale = static_cast<double>(eighths) / JpegDecoder::kWhole;
+  return {.begin = box.begin * scale,
+          .end = box.end * scale,
+          .lowest = static_cast<int>(std::floor(limits.begin * scale)),
+          .highest = std::min(static_cast<int>(std::ceil(limits.end * scale)),
+                              scaled_pixels(pixels, eighths)),
+          .outputs = outputs};
+}
+
+}  // namespace
+
+Size Renderer::open(std::span<const std::byte> file) {
+  header_ = decoder_.open(file);
+  if (header_.orientation.swaps) {
+    return {.width = header_.height, .height = header_.width};
+  }
+  return {.width = header_.width, .height = header_.height};
+}
+
+void Renderer::render(const Crop& crop, Size size, uint8_t* output) {
+  const Orientation& turned = header_.orientation;
+  const Size upright =
+      turned.swaps ? Size{header_.height, header_.width} : Size{header_.width, header_.height};
+  const Size stored = turned.swaps ? Size{size.height, size.width} : size;
+  const Box box = as_stored(crop.box, upright, turned);
+  const Box limits = as_stored(crop.limits, upright, turned);
+  const int eighths = choose_eighths(box, stored);
+  columns_.prepare(plan_axis(
+      {box.left, box.right}, {limits.left, limits.right}, header_.width, eighths, stored.width));
+  rows_.prepare(plan_axis(
+      {box.top, box.bottom}, {limits.top, limits.bottom}, header_.height, eighths, stored.height));
+  // One more column on each side, because chroma upsampling uses neighbours.
+  const int left = std::max(columns_.lowest() - 1, 0);
+  const int right = std::min(columns_.highest() + 1, scaled_pixels(header_.width, eighths));
+  const Region region = decoder_.start(eighths,
+                                       {.left = left,
+                                        .top = rows_.lowest(),
+                                        .width = right - left,
+                                        .height = rows_.highest() - rows_.lowest()});
+
+  // Byte steps in the output for one pixel to the right and one row down in the upright image.
+  int64_t x_step = kPixelBytes;
+  int64_t y_step = kPixelBytes * size.width;
+  uint8_t* start = output;
+  if (turned.flips_x != crop.is_mirrored) {
+    start += x_step * (size.width - 1);
+    x_step = -x_step;
+  }
+  if (turned.flips_y) {
+    start += y_step * (size.height - 1);
+    y_step = -y_step;
+  }
+  if (turned.swaps) {
+    std::swap(x_step, y_step);
+  }
+  write_rows(region, start, y_step, x_step);
+  decoder_.finish();
+}
+
+void Renderer::write_rows(const Region& region,
+                          uint8_t* start,
+                          int64_t row_step,
+                          int64_t column_step) {
+  resampler_.prepare(columns_, region.left, region.width);
+  const size_t row_bytes = static_cast<size_t>(region.width) * kSourceBytes;
+  const int kept = rows_.taps();
+  ring_.resize(row_bytes * static_cast<size_t>(kept));
+  blended_rows_.resize(static_cast<size_t>(kept));
+  const auto place = [&](int row) {
+    return ring_.data() + static_cast<size_t>(row % kept) * row_bytes;
+  };
+  int next = region.top;
+  for (int i = 0; i < rows_.outputs(); ++i) {
+    const int first = rows_.first(i);
+    const int count = rows_.count(i);
+    for (; next < first + count; ++next) {
+      decoder_.read_row(place(next));
+    }
+    for (int k = 0; k < count; ++k) {
+      blended_rows_[static_cast<size_t>(k)] = place(first + k);
+    }
+    resampler_.write(
+        blended_rows_.data(), rows_.weights(i), count, start + i * row_step, column_step);
+  }
+}
+
+}  // namespace lockstep::image

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/os/directory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <dirent.h>
+#include <fmt/format.h>
+#include <memory>
+#include <string_view>
+#include <sys/stat.h>
+
+#include "common/os/system_error.h"
+#include "lockstep/error.h"
+
+namespace lockstep::os {
+namespace {
+
+struct Close {
+  void operator()(DIR* stream) const { ::closedir(stream); }
+};
+
+bool is_folder(DIR* stream, const dirent& entry) {
+  if (entry.d_type != DT_UNKNOWN && entry.d_type != DT_LNK) {
+    return entry.d_type == DT_DIR;
+  }
+  struct stat status = {};
+  return ::fstatat(::dirfd(stream), &entry.d_name[0], &status, 0) == 0 && S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
+Listing list_directory(const std::filesystem::path& directory) {
+  const auto refuse = [&directory](int number) {
+    return system_error(ExitCode::Io, fmt::format("cannot list {}", directory.string()), number);
+  };
+  const std::unique_ptr<DIR, Close> stream(::opendir(directory.c_str()));
+  if (!stream) {
+    throw refuse(errno);
+  }
+  Listing listing;
+  errno = 0;
+  // Thread-safe as long as each thread has its own stream.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  while (const dirent* entry = ::readdir(stream.get())) {
+    const std::string_view name = &entry->d_name[0];
+    if (name != "." && name != "..") {
+      (is_folder(stream.get(), *entry) ? listing.folders : listing.files).emplace_back(name);
+    }
+    errno = 0;
+  }
+  if (errno != 0) {
+    throw refuse(errno);
+  }
+  std::ranges::sort(listing.folders);
+  std::ranges::sort(listing.files);
+  return listing;
+}
+
+}  // namespace lockstep::os

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/os/library.h"
+
+#include <dlfcn.h>
+#include <utility>
+
+namespace lockstep::os {
+
+std::optional<Library> Library::find(const std::string& name) {
+  void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return std::nullopt;
+  }
+  return Library(handle);
+}
+
+Library::Library(Library&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+
+Library::~Library() {
+  if (handle_ != nullptr) {
+    ::dlclose(handle_);
+  }
+}
+
+void* Library::symbol(const char* name) const {
+  return ::dlsym(handle_, name);
+}
+
+}  // namespace lockstep::os

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/cli/run/run_options.h"
+
+#include <fmt/format.h>
+#include <string>
+#include <vector>
+
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+using plan::Dialect;
+using plan::Request;
+using plan::Wish;
+
+// An option with a value. `flag` is its spelling in messages, if that differs from the first name.
+struct ValueOption {
+  const char* names;
+  Wish Request::*wish;
+  const char* flag;
+  const char* type;
+  const char* otherwise;
+  const char* text;
+};
+
+struct FlagOption {
+  const char* names;
+  bool Request::*flag;
+  const char* text;
+};
+
+const std::vector<ValueOption>& worker_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--nproc-per-node",
+       &Request::nproc_per_node,
+       "",
+       "COUNT",
+       "as requested from Slurm, otherwise 1",
+       "Workers per node: a number, cpu (one per allocated core), gpu (one per GPU) or auto (gpu "
+       "if there are GPUs, otherwise cpu)"},
+      {"--num-gpus",
+       &Request::nproc_per_node,
+       "--num_gpus",
+       "COUNT",
+       "",
+       "Alias of --nproc-per-node (deepspeed)"},
+      {"--num-proc",
+       &Request::np,
+       "-np",
+       "COUNT",
+       "",
+       "Total number of workers on all nodes; -np is an alias (horovodrun)"},
+      {"--bind",
+       &Request::bind,
+       "",
+       "KIND",
+       "core inside a Slurm job, otherwise none",
+       "Restrict each worker to its share of the allocated cores (core), to one GPU (gpu) or not "
+       "at all (none)"},
+      {"--role",
+       &Request::role,
+       "",
+       "NAME",
+       "default",
+       "Value of the variable ROLE_NAME in every worker"},
+  };
+  return kOptions;
+}
+
+const std::vector<ValueOption>& node_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--nnodes",
+       &Request::nnodes,
+       "",
+       "N|MIN:MAX",
+       "all nodes of the Slurm job, otherwise 1",
+       "Number of nodes; with MIN:MAX at least MIN, and more can join at the next restart"},
+      {"--num-nodes", &Request::nnodes, "--num_nodes", "N", "", "Alias of --nnodes (deepspeed)"},
+  };
+  return kOptions;
+}
+
+// Options whose short names differ between horovodrun and deepspeed.
+std::vector<ValueOption> host_options(Dialect dialect) {
+  const bool is_deepspeed = dialect == Dialect::Deepspeed;
+  return {
+      {is_deepspeed ? "--hosts" : "-H,--hosts",
+       &Request::hosts,
+       is_deepspeed ? "--hosts" : "-H",
+       "HOSTS",
+       "",
+       "Hosts to use over ssh, each with its number of workers: host1:4,host2:4 or node[1-4]:4"},
+      {is_deepspeed ? "-H,--hostfile" : "--hostfile",
+       &Request::hostfile,
+       "",
+       "FILE",
+       "",
+       "File with the hosts to use over ssh, one per line: 'host1 slots=4' or 'host1:4'"},
+      {is_deepspeed ? "-i,--include" : "--include",
+       &Request::include,
+       "",
+       "HOSTS",
+       "",
+       "Use only these hosts and GPUs; host1@host2:0,2 means host1 and GPUs 0 and 2 of host2"},
+      {is_deepspeed ? "-e,--exclude" : "--exclude",
+       &Request::exclude,
+       "",
+       "HOSTS",
+       "",
+       "Do not use these hosts and GPUs; host1@host2:0,2 means host1 and GPUs 0 and 2 of host2"},
+      {"-p,--ssh-port", &Request::ssh_port, "", "PORT", "as configured for ssh", "Port for ssh"},
+      {is_deepspeed ? "--ssh-identity-file" : "-i,--ssh-identity-file",
+       &Request::ssh_identity,
+       "",
+       "FILE",
+       "as configured for ssh",
+       "Private key for ssh"},
+  };
+}
+
+const std::vector<ValueOption>& meeting_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--node-rank",
+       &Request::node_rank,
+       "",
+       "N",
+       "",
+       "Rank of this node, if this command is started manually on every node; requires --nnodes "
+       "and --master-addr"},
+      {"--master-addr",
+       &Request::master_addr,
+       "",
+       "HOST",
+       "detected",
+       "Address at which rank 0 listens; for manually started nodes also the rendezvous address"},
+      {"--master-port", &Request::master_port, "", "PORT", "a free port", "Port for --master-addr"},
+      {"--rdzv-endpoint",
+       &Request::rdzv_endpoint,
+       "",
+       "HOST:PORT",
+       "",
+       "Rendezvous address for manually started nodes; without --node-rank, node ranks follow the "
+       "order of arrival"},
+      {"--rdzv-id",
+       &Request::rdzv_id,
+       "",
+       "NAME",
+       "",
+       "Name of the run; must be the same on all manually started nodes"},
+      {"--rdzv-backend",
+       &Request::rdzv_backend,
+       "",
+       "NAME",
+       "c10d",
+       "Rendezvous backend: c10d or static; with both, all nodes connect to the first node"},
+      {"--rdzv-conf",
+       &Request::rdzv_conf,
+       "",
+       "KEY=VALUE,...",
+       "",
+       "Rendezvous timeouts in seconds: join_timeout=600,last_call_timeout=30; other keys of "
+       "torchrun are not needed"},
+      {"--network-interfaces",
+       &Request::network_interfaces,
+       "",
+       "NAMES",
+       "try all",
+       "Use only these network interfaces: eth0,ib0"},
+      {"--local-addr",
+       &Request::local_addr,
+       "",
+       "ADDRESS",
+       "any that works",
+       "Address at which other nodes reach this node"},
+      {"--start-timeout",
+       &Request::start_timeout,
+       "",
+       "SECONDS",
+       "120; 600 for manually started nodes",
+       "Maximum time to wait for all nodes, in seconds"},
+  };
+  return kOptions;
+}
+
+const std::vector<ValueOption>& supervision_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--run-dir",
+       &Request::run_dir,
+       "",
+       "DIR",
+       "runs/PROGRAM-TIME-ID",
+       "Run directory: plan, logs and checkpoints of the run"},
+      {"--grace",
+       &Request::grace,
+       "",
+       "SECONDS",
+       "30",
+       "Grace period: time between SIGTERM and SIGKILL when workers are stopped, in seconds"},
+      {"--timeout",
+       &Request::timeout,
+       "",
+       "TIME",
+       "none",
+       "Stop the run after this time: SECONDS or HH:MM:SS"},
+      {"--max-restarts",
+       &Request::max_restarts,
+       "",
+       "COUNT",
+       "0",
+       "Maximum number of restarts after failures, each with the same ranks"},
+      {"--monitor-interval",
+       &Request::monitor_interval,
+       "",
+       "SECONDS",
+       "",
+       "Accepted for compatibility with torchrun; ignored"},
+      {"--start-method",
+       &Request::start_method,
+       "",
+       "NAME",
+       "spawn",
+       "Accepted for compatibility with torchrun; only spawn is supported"},
+  };
+  return kOptions;
+}
+
+const std::vector<ValueOption>& requeue_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--requeue-signal",
+       &Request::requeue_signal,
+       "",
+       "NAME",
+       "USR1",
+       "Signal that Slurm sends before the time limit: USR1 or USR2, as in #SBATCH "
+       "--signal=B:NAME@SECONDS"},
+      {"--max-requeues",
+       &Request::max_requeues,
+       "",
+       "COUNT",
+       "no limit",
+       "Maximum number of requeues"},
+      {"--progress-file",
+       &Request::progress_file,
+       "",
+       "PATH",
+       "RUN/checkpoints only",
+       "File or directory that changes whenever PROGRAM saves; counts as progress for --requeue"},
+  };
+  return kOptions;
+}
+
+const std::vector<ValueOption>& output_options() {
+  static const std::vector<ValueOption> kOptions = {
+      {"--log-dir",
+       &Request::log_dir,
+       "",
+       "DIR",
+       "RUN/streams",
+       "Directory for the files of --redirects and --tee, in addition to RUN/logs"},
+      {"-r,--redirects",
+       &Request::redirects,
+       "",
+       "STREAMS",
+       "0",
+       "Write output of workers to files instead of the console: 0 (none), 1 (stdout), 2 (stderr), "
+       "3 (both) or by local rank, 0:3,1:2"},
+      {"-t,--tee",
+       &Request::tee,
+       "",
+       "STREAMS",
+       "0",
+       "Write output of workers to files and to the console: 0 (none), 1 (stdout), 2 (stderr), 3 "
+       "(both) or by local rank, 0:3,1:2"},
+      {"--local-ranks-filter",
+       &Request::local_ranks_filter,
+       "",
+       "RANKS",
+       "all",
+       "Show only output of these local ranks on the console: 0,1"},
+      {"--output-filename",
+       &Request::output_filename,
+       "",
+       "DIR",
+       "",
+       "Also write output of each worker to DIR/rank.N/stdout and DIR/rank.N/stderr"},
+      {"--sample-every",
+       &Request::sample_every,
+       "",
+       "SECONDS",
+       "1",
+       "Interval for measuring CPU, memory, network and GPU use of each node, in seconds; 0 "
+       "disables it"},
+  };
+  return kOptions;
+}
+
+const std::vector<FlagOption>& program_flags() {
+  static const std::vector<FlagOption> kFlags = {
+      {"-m,--module", &Request::is_module, "Run PROGRAM as a Python module, like python3 -m"},
+      {"--no-python", &Request::is_no_python, "Execute PROGRAM directly even if it is named *.py"},
+      {"--run-path", &Request::is_run_path, "Run PROGRAM under python3 whatever its name"},
+      {"--pass-local-rank",
+       &Request::is_local_rank_passed,
+       "Pass --local_rank=N to PROGRAM, as torch.distributed.launch does; --local-rank=N if "
+       "PROGRAM declares only that name"},
+      {"--use-env",
+       &Request::is_use_env,
+       "Do not pass --local_rank; PROGRAM reads LOCAL_RANK (torch.distributed.launch)"},
+      {"--no-local-rank", &Request::is_no_local_rank, "Alias of --use-env (deepspeed)"},
+  };
+  return kFlags;
+}
+
+// Two names of one option must not have different values.
+void set(Wish& wish, const std::string& text, const std::string& flag, const std::string& usual) {
+  if (wish && wish->text != text) {
+    throw Error(ExitCode::Usage, fmt::format("{} and {} contradict each other", usual, flag))
+        .fact("asked",
+              fmt::format("{} {}", wish->flag.empty() ? usual : wish->flag, wish->text),
+              "command line")
+        .fact("asked", fmt::format("{} {}", flag, text), "command line")
+        .hint("use one of the two");
+  }
+  wish = plan::Asked{.text = text, .source = "command line", .flag = flag == usual ? "" : flag};
+}
+
+std::string first_long_name(std::string_view names) {
+  return std::string(names.substr(names.find("--")));
+}
+
+class Declarer {
+ public:
+  Declarer(CLI::App& app, Wishes& wishes) : app_(app), wishes_(wishes) {}
+
+  void add(const std::vector<ValueOption>& options, const char* group) {
+    for (const ValueOption& option : options) {
+      Wish& wish = wishes_.request.*option.wish;
+      const std::string flag =
+          *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
+      const std::string usual = usual_name(option);
+      app_.add_option_function<std::string>(
+              option.names,
+              [&wish, flag, usual](const std::string& text) { set(wish, text, flag, usual); },
+              option.text)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+          ->type_name(option.type)
+          ->default_str(option.otherwise)
+          ->group(group);
+    }
+  }
+
+  void add(const std::vector<FlagOption>& flags, const char* group) {
+    for (const FlagOption& flag : flags) {
+      app_.add_flag(flag.names, wishes_.request.*flag.flag, flag.text)->group(group);
+    }
+  }
+
+  void add_list(const char* name,
+                std::vector<plan::Asked>& wishes,
+                const char* type,
+                const char* text,
+                const char* group = "Workers") {
+    app_.add_option_function<std::vector<std::string>>(
+            name,
+            [&wishes](const std::vector<std::string>& texts) {
+              for (const std::string& one : texts) {
+                wishes.push_back({.text = one, .source = "command line", .flag = ""});
+              }
+            },
+            text)
+        ->type_name(type)
+        ->allow_extra_args(false)
+        ->group(group);
+  }
+
+ private:
+  // The name in messages of make_plan, if the command line does not use another one.
+  static std::string usual_name(const ValueOption& option) {
+    if (option.wish == &Request::nproc_per_node) {
+      return "--nproc-per-node";
+    }
+    if (option.wish == &Request::nnodes) {
+      return "--nnodes";
+    }
+    return *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
+  }
+
+  CLI::App& app_;
+  Wishes& wishes_;
+};
+
+// Options that show the run while it is running.
+void add_views(CLI::App& app, Wishes& wishes) {
+  app.add_flag("--dashboard",
+               wishes.has_dashboard,
+               "Serve a live web page of the run, like lockstep dashboard")
+      ->group("Output");
+  constexpr const char* kUsualPlace = "RUN/tensorboard";
+  app.add_option_function<std::string>(
+         "--tensorboard",
+         [&wishes](const std::string& text) {
+           wishes.tensorboard = text == kUsualPlace ? "" : text;
+         },
+         "Write live metrics for TensorBoard to DIR")
+      ->expected(0, 1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("DIR")
+      ->default_str(kUsualPlace)
+      ->group("Output");
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& app, Wishes& wishes) {
+  Request& request = wishes.request;
+  Declarer declare(app, wishes);
+  declare.add(worker_options(), "Workers");
+  declare.add_list("--env",
+                   request.env,
+                   "NAME=VALUE",
+                   "Set an environment variable for every worker; can be repeated");
+  declare.add_list("-x",
+                   request.pass,
+                   "NAME[=VALUE]",
+                   "Set an environment variable for every worker; NAME alone passes on its current "
+                   "value; can be repeated");
+  app.add_flag("--share-gpus", request.may_share_gpus, "Allow more workers than GPUs on a node")
+      ->group("Workers");
+  declare.add(node_options(), "Nodes");
+  declare.add(host_options(request.dialect), "Nodes");
+  app.add_flag("--standalone", request.is_standalone, "Use only this machine, even in a Slurm job")
+      ->group("Nodes");
+  declare.add(meeting_options(), "Rendezvous");
+  declare.add(program_flags(), "Program");
+  declare.add(supervision_options(), "Supervision");
+  app.add_flag(
+         "--requeue",
+         request.is_requeue,
+         "In a Slurm batch job: shortly before the time limit, let the workers save a checkpoint "
+         "and requeue the job, which then resumes; ends the job after two allocations without "
+         "progress")
+      ->group("Time limit");
+  app.add_flag("--no-requeue", request.is_no_requeue, "Disable --requeue; overrides it")
+      ->group("Time limit");
+  declare.add(requeue_options(), "Time limit");
+  declare.add(output_options(), "Output");
+  declare.add_list("--metric",
+                   request.metrics,
+                   "NAME=REGEX",
+                   "Record a number from the output of the workers as metric NAME: the first group "
+                   "of REGEX in each matching line; can be repeated",
+                   "Output");
+  app.add_flag("--verbose", wishes.is_verbose, "Print the launch plan before the start")
+      ->group("Output");
+  add_views(app, wishes);
+
+  app.add_flag("--dry-run",
+               wishes.is_dry,
+               "Print the launch plan with the source of every value; start nothing")
+      ->group("Diagnostics");
+  app.add_flag("--json", wishes.is_json, "Print the plan of --dry-run as JSON, like plan.json")
+      ->group("Diagnostics");
+  app.add_option_function<std::string>(
+         "--simulate",
+         [&wishes](const std::string& text) {
+           wishes.simulate = plan::Asked{.text = text, .source = "command line", .flag = ""};
+         },
+         "Measure the startup time with simulated nodes and simulated workers on each; runs no "
+         "program")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("NODESxWORKERS")
+      ->group("Diagnostics");
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/config/value.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+
+#include "common/base/text.h"
+
+namespace lockstep::config {
+namespace {
+
+std::string found_in(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::Nothing:
+      return "nothing";
+    case Node::Kind::Scalar:
+      return fmt::format("'{}'", node.text);
+    case Node::Kind::List:
+      return "a list";
+    case Node::Kind::Map:
+      return "a map";
+  }
+  return "";
+}
+
+const Node& require_scalar(const Node& node, std::string_view key, std::string_view expected) {
+  if (node.kind != Node::Kind::Scalar) {
+    throw not_understood(node, key, expected);
+  }
+  return node;
+}
+
+std::vector<std::string> scalars_of(const Node& list, std::string_view key) {
+  std::vector<std::string> texts;
+  texts.reserve(list.items.size());
+  for (const Node& item : list.items) {
+    texts.push_back(require_scalar(item, key, "a list of single values").text);
+  }
+  return texts;
+}
+
+}  // namespace
+
+Error not_understood(const Node& node, std::string_view key, std::string_view expected) {
+  const std::string what = node.kind == Node::Kind::Scalar ? fmt::format(" '{}'", node.text) : "";
+  return Error(ExitCode::Usage, fmt::format("cannot understand {}{}", key, what))
+      .fact("expected", expected)
+      .fact("found", found_in(node), describe(node.place));
+}
+
+std::string read_text(const Node& node, std::string_view key) {
+  return require_scalar(node, key, "one value").text;
+}
+
+int64_t read_whole(const Node& node, std::string_view key, Bounds bounds) {
+  const std::string expected =
+      fmt::format("a whole number from {} to {}", bounds.least, bounds.most);
+  const auto number = find_integer(require_scalar(node, key, expected).text);
+  if (!number || *number < bounds.least || *number > bounds.most) {
+    throw not_understood(node, key, expected);
+  }
+  return *number;
+}
+
+bool read_flag(const Node& node, std::string_view key) {
+  constexpr std::array<std::string_view, 5> kYes = {"true", "yes", "on", "1", "y"};
+  constexpr std::array<std::string_view, 5> kNo = {"false", "no", "off", "0", "n"};
+  const std::string word = to_lower(require_scalar(node, key, "true or false").text);
+  if (std::find(kYes.begin(), kYes.end(), word) != kYes.end()) {
+    return true;
+  }
+  if (std::find(kNo.begin(), kNo.end(), word) != kNo.end()) {
+    return false;
+  }
+  throw not_understood(node, key, "true or false");
+}
+
+std::vector<std::string> read_list(const Node& node, std::string_view key) {
+  if (node.kind == Node::Kind::List) {
+    return scalars_of(node, key);
+  }
+  std::vector<std::string> pieces;
+  for (const std::string& piece : split(require_scalar(node, key, "a list").text, ',')) {
+    if (const std::string_view word = trim(piece); !word.empty()) {
+      pieces.emplace_back(word);
+    }
+  }
+  return pieces;
+}
+
+std::vector<std::string> read_lines(const Node& node, std::string_view key) {
+  if (node.kind == Node::Kind::List) {
+    return scalars_of(node, key);
+  }
+  return {require_scalar(node, key, "a list, or one line").text};
+}
+
+std::vector<std::pair<std::string, std::string>> read_pairs(const Node& node,
+                                                            std::string_view key) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (node.kind == Node::Kind::Map) {
+    for (const Entry& entry : node.entries) {
+      // An empty value sets the variable to an empty text: `NAME:`.
+      const bool is_empty = entry.value.kind == Node::Kind::Nothing;
+      pairs.emplace_back(
+          entry.key,
+          is_empty ? ""
+                   : require_scalar(entry.value, fmt::format("{}.{}", key, entry.key), "one value")
+                         .text);
+    }
+    return pairs;
+  }
+  for (const std::string& line : read_lines(node, key)) {
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw not_understood(node, key, "NAME: VALUE, or NAME=VALUE").fact("without '='", line);
+    }
+    pairs.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return pairs;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <map>
+#include <optional>
+
+#include "common/base/text.h"
+#include "launcher/doctor/finding.h"
+#include "launcher/supervisor/console/name_some.h"
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr size_t kMostNamed = 6;
+
+Finding of_network(Verdict verdict, std::string subject, std::string text, std::string source) {
+  return {.section = Section::Network,
+          .verdict = verdict,
+          .subject = std::move(subject),
+          .text = std::move(text),
+          .source = std::move(source),
+          .advice = {}};
+}
+
+// Results of the connection trials between pairs of nodes.
+class Outcomes {
+ public:
+  explicit Outcomes(const GangFacts& gang) : gang_(gang) {}
+
+  // Result from one node to another; nullptr if it was not tried. A success beats failures.
+  const plan::Trial* find(int network, int from, int to) const {
+    const plan::Trial* found = nullptr;
+    for (const plan::Trial& trial : gang_.trials) {
+      const bool is_it = trial.network == network && trial.from == from && trial.to == to;
+      if (is_it && (found == nullptr || trial.fault.empty())) {
+        found = &trial;
+      }
+    }
+    return found;
+  }
+
+  int failed(int network) const {
+    int count = 0;
+    for (int from = 0; from < size(); ++from) {
+      for (int to = 0; to < size(); ++to) {
+        const plan::Trial* trial = find(network, from, to);
+        count += trial != nullptr && !trial->fault.empty() ? 1 : 0;
+      }
+    }
+    return count;
+  }
+
+  // The isolated node, without any connection from or to it. Empty unless there is exactly one.
+  std::optional<int> find_cut_off(int network) const {
+    std::optional<int> cut_off;
+    for (int node = 0; node < size(); ++node) {
+      if (is_cut_off(network, node)) {
+        if (cut_off) {
+          return std::nullopt;
+        }
+        cut_off = node;
+      }
+    }
+    return size() > 2 ? cut_off : std::nullopt;
+  }
+
+  int size() const { return static_cast<int>(gang_.nodes.size()); }
+
+ private:
+  bool is_cut_off(int network, int node) const {
+    bool has_tried = false;
+    for (int other = 0; other < size(); ++other) {
+      for (const plan::Trial* trial : {find(network, node, other), find(network, other, node)}) {
+        if (trial != nullptr && trial->fault.empty()) {
+          return false;
+        }
+        has_tried = has_tried || trial != nullptr;
+      }
+    }
+    return has_tried;
+  }
+
+  const GangFacts& gang_;
+};
+
+std::string cell(const plan::Trial* trial, bool is_self) {
+  if (is_self) {
+    return "-";
+  }
+  return trial == nullptr ? "." : (trial->fault.empty() ? "ok" : "NO");
+}
+
+// Table of connections from the rows to the columns.
+std::vector<std::string> matrix(const GangFacts& gang, const Outcomes& outcomes, int network) {
+  constexpr size_t kMostNodes = 10;
+  std::vector<std::string> lines;
+  if (gang.nodes.size() > kMostNodes) {
+    return lines;
+  }
+  size_t width = 2;
+  for (const std::string& name : gang.nodes) {
+    width = std::max(width, name.size());
+  }
+  width = std::min<size_t>(width, 8);
+  std::string head = fmt::format("{:>{}.{}}", "", width, width);
+  for (const std::string& name : gang.nodes) {
+    head += fmt::format(" {:>{}.{}}", name, width, width);
+  }
+  lines.push_back(head);
+  for (int from = 0; from < outcomes.size(); ++from) {
+    std::string line =
+        fmt::format("{:>{}.{}}", gang.nodes[static_cast<size_t>(from)], width, width);
+    for (int to = 0; to < outcomes.size(); ++to) {
+      line += fmt::format(" {:>{}}", cell(outcomes.find(network, from, to), from == to), width);
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+void check_reachability(Findings& findings, const GangFacts& gang) {
+  const Outcomes outcomes(gang);
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < gang.networks.size(); ++i) {
+    const int network = static_cast<int>(i);
+    const int failed = outcomes.failed(network);
+    Finding finding = of_network(Verdict::Ok,
+                                 gang.networks[i],
+                                 fmt::format("all {} nodes reach each other", gang.nodes.size()),
+                                 "connection test");
+    if (failed > 0) {
+      const auto cut_off = outcomes.find_cut_off(network);
+      finding.verdict = Verdict::Warning;
+      finding.text = cut_off ? fmt::format("{} is isolated: no connection from or to other nodes",
+                                           gang.nodes[static_cast<size_t>(*cut_off)])
+                             : fmt::format("{} connections failed", failed);
+      finding.advice.emplace_back(
+          gang.chosen >= 0
+              ? "eval \"$(lockstep network)\" in job scripts, so that libraries avoid it; lockstep "
+                "run avoids it automatically"
+              : "ask the administrators to open it between compute nodes");
+      // IPv6 on the same interface usually has the same result; do not repeat an equal table.
+      std::vector<std::string> table = matrix(gang, outcomes, network);
+      if (table != shown) {
+        finding.table = table;
+        shown = std::move(table);
+      }
+    }
+    findings.push_back(std::move(finding));
+  }
+}
+
+void check_choice(Findings& findings, const GangFacts& gang) {
+  if (gang.nodes.size() < 2) {
+    return;
+  }
+  if (gang.chosen >= 0) {
+    findings.push_back(of_network(Verdict::Ok, "choice", gang.reason, "rule of lockstep run"));
+    return;
+  }
+  Finding finding = of_network(Verdict::Broken, "choice", gang.reason, "rule of lockstep run");
+  finding.advice.emplace_back("report the lines above to the administrators");
+  finding.table = gang.details;
+  findings.push_back(std::move(finding));
+}
+
+// What is wrong with the addresses of a host name; empty if one of them works.
+std::string fault_of_name(const GangFacts& gang,
+                          const std::vector<std::string>& addresses,
+                          int from,
+                          int to) {
+  if (addresses.empty()) {
+    return "does not resolve";
+  }
+  const Outcomes outcomes(gang);
+  for (const std::string& address : addresses) {
+    for (size_t i = 0; i < gang.addresses.size(); ++i) {
+      const bool is_it = gang.addresses[i].at(static_cast<size_t>(to)) == address;
+      const plan::Trial* trial = is_it ? outcomes.find(static_cast<int>(i), from, to) : nullptr;
+      if (is_it && (trial == nullptr || trial->fault.empty())) {
+        return "";
+      }
+    }
+  }
+  const bool is_loopback =
+      std::any_of(addresses.begin(), addresses.end(), [](const std::string& address) {
+        return address.starts_with("127.") || address == "::1";
+      });
+  const std::string all = join(addresses, ", ");
+  return is_loopback ? fmt::format("resolves to a loopback address ({})", all)
+                     : fmt::format("resolves to {}, which is unreachable", all);
+}
+
+void check_names(Findings& findings, const Facts& facts) {
+  const GangFacts& gang = facts.gang;
+  std::vector<std::string> faults;
+  bool has_names = false;
+  for (const NodeFacts& node : facts.nodes) {
+    const auto from = std::find(gang.nodes.begin(), gang.nodes.end(), node.name);
+    for (size_t to = 0; to < gang.nodes.size(); ++to) {
+      const auto resolved = node.resolved.find(gang.nodes[to]);
+      if (from == gang.nodes.end() || gang.nodes[to] == node.name ||
+          resolved == node.resolved.end()) {
+        continue;
+      }
+      has_names = true;
+      const std::string fault = fault_of_name(gang,
+                                              resolved->second,
+                                              static_cast<int>(from - gang.nodes.begin()),
+                                              static_cast<int>(to));
+      if (!fault.empty()) {
+        faults.push_back(fmt::format("on {}, {} {}", node.name, gang.nodes[to], fault));
+      }
+    }
+  }
+  if (!has_names) {
+    return;
+  }
+  if (faults.empty()) {
+    findings.push_back(of_network(
+        Verdict::Ok, "host names", "all names resolve to reachable addresses", "getent"));
+    return;
+  }
+  Finding finding = of_network(
+      Verdict::Warning,
+      "host names",
+      agent::name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
+      "getent");
+  finding.advice.emplace_back("network=$(lockstep network) || exit; eval \"$network\"");
+  findings.push_back(std::move(finding));
+}
+
+bool has_address_on(const NodeFacts& node, const std::string& interface) {
+  return std::any_of(
+      node.interfaces.begin(), node.interfaces.end(), [&interface](const InterfaceFact& one) {
+        return one.name == interface && !one.addresses.empty();
+      });
+}
+
+std::string state_of(const NodeFacts& node, const std::string& interface) {
+  for (const InterfaceFact& one : node.interfaces) {
+    if (one.name == interface) {
+      return one.state == "up" ? "no address" : one.state;
+    }
+  }
+  return "no such interface";
+}
+
+// Finds interfaces that most nodes have but some lack, usually because of a cable. Such a network
+// does not connect all nodes, so it was not tested.
+void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
+  std::map<std::string, size_t> owners;
+  for (const NodeFacts& node : nodes) {
+    for (const InterfaceFact& one : node.interfaces) {
+      owners[one.name] += one.addresses.empty() ? 0 : 1;
+    }
+  }
+  for (const auto& [interface, count] : owners) {
+    if (count == nodes.size() || count * 2 < nodes.size() || count == 0) {
+      continue;
+    }
+    std::vector<std::string> without;
+    for (const NodeFacts& node : nodes) {
+      if (!has_address_on(node, interface)) {
+        without.push_back(fmt::format("{} ({})", node.name, state_of(node, interface)));
+      }
+    }
+    Finding finding = of_network(Verdict::Warning,
+                                 interface,
+                                 fmt::format("{} of {} nodes have it; missing on: {}",
+                                             count,
+                                             nodes.size(),
+                                             agent::name_some(without, kMostNamed)),
+                                 "/sys/class/net");
+    finding.advice.push_back(
+        fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
+    findings.push_back(std::move(finding));
+  }
+}
+
+std::string speed_text(int mbps) {
+  if (mbps == 0) {
+    return "unknown speed";
+  }
+  return mbps < 1000 ? fmt::format("{} Mb/s", mbps) : fmt::format("{:g} Gb/s", mbps / 1000.0);
+}
+
+}  // namespace
+
+Findings check_network(const Facts& facts) {
+  Findings findings;
+  check_reachability(findings, facts.gang);
+  check_choice(findings, facts.gang);
+  check_uneven(findings, facts.nodes);
+  check_names(findings, facts);
+  return findings;
+}
+
+Findings check_interfaces(const NodeFacts& node) {
+  Findings findings;
+  std::vector<std::string> texts;
+  for (const InterfaceFact& one : node.interfaces) {
+    // Skip the loopback and interfaces that are down and have no address, such as unused tunnels.
+    if (one.name == "lo" || (one.addresses.empty() && one.state != "up")) {
+      continue;
+    }
+    texts.push_back(fmt::format("{} {}, {}, MTU {}{}",
+                                one.name,
+                                one.state,
+                                speed_text(one.speed_mbps),
+                                one.mtu,
+                                one.is_rdma ? ", RDMA" : ""));
+  }
+  findings.push_back(
+      texts.empty()
+          ? of_network(Verdict::Ok, "interfaces", "loopback only", "/sys/class/net")
+          : of_network(
+                Verdict::Ok, "interfaces", agent::name_some(texts, kMostNamed), "/sys/class/net"));
+  if (!node.can_listen) {
+    Finding finding = of_network(Verdict::Broken, "ports", "no free port", "bind");
+    finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
+    findings.push_back(std::move(finding));
+  } else if (!node.is_29500_free) {
+    Finding finding = of_network(Verdict::Warning,
+                                 "ports",
+                                 "29500, the default of torchrun, is in use (lockstep run finds a "
+                                 "free port)",
+                                 "bind");
+    finding.advice.emplace_back("ss -ltnp 'sport = :29500', or another MASTER_PORT");
+    findings.push_back(std::move(finding));
+  } else {
+    findings.push_back(of_network(Verdict::Ok, "ports", "free ports found, 29500 is free", "bind"));
+  }
+  return findings;
+}
+
+Findings check_rdma(const NodeFacts& node) {
+  Findings findings;
+  if (node.rdma.empty()) {
+    findings.push_back({.section = Section::Rdma,
+                        .verdict = Verdict::Ok,
+                        .subject = "devices",
+                        .text = "none",
+                        .source = "/sys/class/infiniband",
+                        .advice = {}});
+  }
+  for (const RdmaPortFact& port : node.rdma) {
+    Finding finding{.section = Section::Rdma,
+                    .verdict = Verdict::Ok,
+                    .subject = fmt::format("{}/{}", port.device, port.port),
+                    .text = fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate),
+                    .source = "/sys/class/infiniband",
+                    .advice = {}};
+    const bool is_active = port.state.find("ACTIVE") != std::string::npos;
+    const bool is_roce = port.link_layer == "Ethernet";
+    const auto v2 = std::find_if(port.gids.begin(), port.gids.end(), [](const GidFact& gid) {
+      return gid.type == "RoCE v2" && gid.gid.starts_with("0000:0000:0000:0000:0000:ffff:");
+    });
+    if (!is_active) {
+      finding.verdict = Verdict::Warning;
+      finding.text += "; the port is not active";
+      finding.advice.push_back("ibstat " + port.device + "; NCCL_IB_HCA=^" + port.device +
+                               " excludes it from NCCL");
+    } else if (is_roce && v2 != port.gids.end()) {
+      finding.text += fmt::format("; RoCE v2 with IPv4 at GID {} ({})", v2->index, v2->interface);
+    } else if (is_roce) {
+      finding.verdict = Verdict::Warning;
+      finding.text +=
+          "; no RoCE v2 GID with an IPv4 address: NCCL may choose one that is not routable";
+      finding.advice.emplace_back(
+          "configure an IPv4 address on its interface, or set NCCL_IB_DISABLE=1 to use TCP");
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+Findings check_clocks(const GangFacts& gang) {
+  constexpr double kMost = 1.0;
+  Findings findings;
+  if (gang.clocks.size() < 2) {
+    return findings;
+  }
+  // Compare with the median, so that a single wrong clock is the one that is reported.
+  std::vector<double> offsets;
+  double precision = 0;
+  for (const auto& [name, clock] : gang.clocks) {
+    offsets.push_back(clock.offset);
+    precision = std::max(precision, clock.precision);
+  }
+  std::nth_element(offsets.begin(),
+                   offsets.begin() + static_cast<std::ptrdiff_t>(offsets.size() / 2),
+                   offsets.end());
+  const double median = offsets[offsets.size() / 2];
+  std::vector<std::string> wrong;
+  double widest = 0;
+  for (const auto& [name, clock] : gang.clocks) {
+    const double offset = clock.offset - median;
+    widest = std::max(widest, std::abs(offset));
+    if (std::abs(offset) - clock.precision > kMost) {
+      wrong.push_back(fmt::format(
+          "{} is {} {}", name, format_duration(std::abs(offset)), offset > 0 ? "ahead" : "behind"));
+    }
+  }
+  Finding finding{.section = Section::Clock,
+                  .verdict = Verdict::Ok,
+                  .subject = "offset",
+                  .text = fmt::format("{} nodes agree to within {:.0f} ms (measured to {:.1f} ms)",
+                                      gang.clocks.size(),
+                                      widest * 1000,
+                                      precision * 1000),
+                  .source = "control plane",
+                  .advice = {}};
+  if (!wrong.empty()) {
+    finding.verdict = Verdict::Warning;
+    finding.text =
+        agent::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+    finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
+  }
+  findings.push_back(std::move(finding));
+  return findings;
+}
+
+}  // namespace lockstep::doctor

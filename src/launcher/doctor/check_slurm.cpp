@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+#include <optional>
+#include <set>
+
+#include "common/base/text.h"
+#include "launcher/doctor/finding.h"
+#include "launcher/supervisor/console/name_some.h"
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr size_t kMostNamed = 8;
+
+Finding of_slurm(Verdict verdict, std::string subject, std::string text, std::string source = "") {
+  return {.section = Section::Slurm,
+          .verdict = verdict,
+          .subject = std::move(subject),
+          .text = std::move(text),
+          .source = std::move(source),
+          .advice = {}};
+}
+
+Finding advised(Finding finding, std::string advice) {
+  finding.advice.push_back(std::move(advice));
+  return finding;
+}
+
+// Variables of the job.
+class Job {
+ public:
+  explicit Job(const SlurmFacts& slurm) : variables_(slurm.variables) {}
+
+  std::optional<std::string> text(const std::string& name) const {
+    const auto found = variables_.find(name);
+    return found == variables_.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::optional<int64_t> number(const std::string& name) const {
+    const auto found = text(name);
+    return found ? find_integer(*found) : std::nullopt;
+  }
+  int64_t nodes() const {
+    return number("SLURM_JOB_NUM_NODES").value_or(number("SLURM_NNODES").value_or(1));
+  }
+
+ private:
+  const std::map<std::string, std::string>& variables_;
+};
+
+// Before 22.05, srun inherits -c from the job.
+bool hands_cpus_on(const std::string& version) {
+  const auto words = split(version, '.');
+  const auto major = words.empty() ? std::nullopt : find_integer(words[0]);
+  const auto minor = words.size() < 2 ? std::nullopt : find_integer(words[1]);
+  return major && minor && (*major < 22 || (*major == 22 && *minor < 5));
+}
+
+void check_tasks(Findings& findings, const Job& job) {
+  const auto tasks = job.number("SLURM_NTASKS");
+  const auto per_node = job.number("SLURM_NTASKS_PER_NODE");
+  if (tasks && per_node && *tasks != *per_node * job.nodes()) {
+    findings.push_back(advised(
+        of_slurm(Verdict::Warning,
+                 "tasks",
+                 fmt::format(
+                     "{} tasks do not match {} nodes x {} tasks", *tasks, job.nodes(), *per_node),
+                 "SLURM_NTASKS, SLURM_NTASKS_PER_NODE"),
+        fmt::format("omit --ntasks, or use --ntasks={}", *per_node * job.nodes())));
+  }
+}
+
+void check_cpus(Findings& findings, const Job& job, const std::string& version) {
+  const auto cpus = job.number("SLURM_CPUS_PER_TASK");
+  if (!cpus || *cpus <= 1 || hands_cpus_on(version)) {
+    return;
+  }
+  const auto passed = job.number("SRUN_CPUS_PER_TASK");
+  if (passed == cpus) {
+    return;
+  }
+  findings.push_back(
+      advised(of_slurm(Verdict::Warning,
+                       "cpus per task",
+                       fmt::format("the job has {} CPUs per task, but srun gives each task one: "
+                                   "since 22.05, srun does not inherit the number from the job "
+                                   "(lockstep run is not affected)",
+                                   *cpus),
+                       "SLURM_CPUS_PER_TASK"),
+              "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"));
+}
+
+void check_gpus_per_task(Findings& findings, const Job& job) {
+  const auto gpus = job.number("SLURM_GPUS_ON_NODE");
+  const auto tasks = job.number("SLURM_NTASKS_PER_NODE");
+  if (!gpus || !tasks || *gpus < 1 || *tasks == 1 || *tasks == *gpus) {
+    return;
+  }
+  findings.push_back(
+      advised(of_slurm(Verdict::Warning,
+                       "GPUs and tasks",
+                       fmt::format("{} tasks on a node with {} GPU{}: {}",
+                                   *tasks,
+                                   *gpus,
+                                   *gpus == 1 ? "" : "s",
+                                   *tasks < *gpus ? "some GPUs stay idle" : "some GPUs are shared"),
+                       "SLURM_NTASKS_PER_NODE, SLURM_GPUS_ON_NODE"),
+              fmt::format("--ntasks-per-node={0} for srun, or --ntasks-per-node=1 for lockstep run",
+                          *gpus)));
+}
+
+void check_leaks(Findings& findings, const Job& job, bool is_in_step) {
+  const auto bind = job.text("SLURM_CPU_BIND");
+  if (bind && !is_in_step) {
+    findings.push_back(advised(
+        of_slurm(
+            Verdict::Warning,
+            "CPU binding",
+            fmt::format("'{}' is inherited from an enclosing srun and binds every step of this "
+                        "script to its cores (lockstep run is not affected)",
+                        *bind),
+            "SLURM_CPU_BIND"),
+        "unset ${!SLURM_CPU_BIND*}"));
+  }
+  if (job.text("SLURM_EXPORT_ENV").value_or("") == "NONE") {
+    findings.push_back(advised(of_slurm(Verdict::Warning,
+                                        "environment",
+                                        "srun passes no variables to its tasks (lockstep run does)",
+                                        "SLURM_EXPORT_ENV=NONE"),
+                               "export SLURM_EXPORT_ENV=ALL"));
+  }
+}
+
+void check_memory(Findings& findings, const Job& job) {
+  std::vector<std::string> set;
+  for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE"}) {
+    if (job.text(name)) {
+      set.emplace_back(name);
+    }
+  }
+  if (set.size() > 1) {
+    findings.push_back(advised(of_slurm(Verdict::Broken,
+                                        "memory",
+                                        "srun fails: these variables exclude each other",
+                                        join(set, ", ")),
+                               "unset " + set.front()));
+  }
+}
+
+std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
+  constexpr size_t kMost = 6;
+  std::vector<std::string> texts;
+  for (const PartitionFact& one : partitions) {
+    const std::string gpus = one.gpus.empty() || one.gpus == "(null)" ? "" : ", " + one.gpus;
+    texts.push_back(fmt::format("{} ({}, {} node{}, limit {}{})",
+                                one.name,
+                                one.state,
+                                one.nodes,
+                                one.nodes == "1" ? "" : "s",
+                                one.time_limit,
+                                gpus));
+  }
+  return agent::name_some(texts, kMost);
+}
+
+void check_service(Findings& findings, const Facts& facts) {
+  const SlurmFacts& slurm = facts.slurm;
+  if (slurm.version.empty()) {
+    if (slurm.is_in_job && !facts.is_quick) {
+      findings.push_back(advised(of_slurm(Verdict::Broken,
+                                          "commands",
+                                          "inside a job, but sinfo and srun are not found",
+                                          "PATH"),
+                                 "load the module of Slurm, or bind its commands into the "
+                                 "container"));
+    } else if (!slurm.controller.empty()) {
+      findings.push_back(of_slurm(Verdict::Ok,
+                                  "version",
+                                  "installed, but not configured: " + slurm.controller,
+                                  "sinfo --version"));
+    } else if (!facts.is_quick) {
+      findings.push_back(of_slurm(Verdict::Ok, "version", "no Slurm on this machine", "PATH"));
+    }
+    return;
+  }
+  findings.push_back(of_slurm(Verdict::Ok, "version", slurm.version, "sinfo --version"));
+  if (slurm.is_controller_up == 1) {
+    findings.push_back(of_slurm(Verdict::Ok, "controller", slurm.controller, "scontrol ping"));
+    findings.push_back(
+        of_slurm(Verdict::Ok, "partitions", describe_partitions(slurm.partitions), "sinfo"));
+  } else {
+    findings.push_back(
+        advised(of_slurm(Verdict::Broken, "controller", slurm.controller, "scontrol ping"),
+                "scontrol ping, later; report it to the administrators if it persists"));
+  }
+}
+
+}  // namespace
+
+Findings check_slurm(const Facts& facts) {
+  Findings findings;
+  check_service(findings, facts);
+  const GangFacts& gang = facts.gang;
+  if (!gang.fault.empty()) {
+    findings.push_back(advised(of_slurm(Verdict::Broken, "agents", gang.fault, "srun"),
+                               "srun hostname, in this job"));
+  }
+  if (!gang.missing.empty()) {
+    findings.push_back(
+        advised(of_slurm(Verdict::Broken,
+                         "nodes",
+                         fmt::format("{} did not answer; the report covers the other nodes",
+                                     agent::name_some(gang.missing, kMostNamed)),
+                         "srun lockstep agent"),
+                fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
+                            gang.missing.front(),
+                            gang.missing.front(),
+                            join(gang.missing, ","))));
+  }
+  if (!gang.silent.empty()) {
+    findings.push_back(
+        advised(of_slurm(Verdict::Broken,
+                         "nodes",
+                         fmt::format("{} did not report its facts in time",
+                                     agent::name_some(gang.silent, kMostNamed)),
+                         "srun lockstep agent"),
+                fmt::format("srun -w {} lockstep doctor --quick", gang.silent.front())));
+  }
+  return findings;
+}
+
+Findings check_job(const SlurmFacts& slurm) {
+  Findings findings;
+  if (!slurm.fault_of_job.empty()) {
+    std::vector<std::string> lines = split(slurm.fault_of_job, '\n');
+    Finding finding =
+        advised(of_slurm(Verdict::Broken, "job", "lockstep run fails: " + lines.front(), "SLURM_*"),
+                "lockstep run --dry-run true, after a correction");
+    finding.table.assign(lines.begin() + 1, lines.end());
+    findings.push_back(std::move(finding));
+  }
+  if (!slurm.is_in_job) {
+    return findings;
+  }
+  const Job job(slurm);
+  findings.push_back(of_slurm(Verdict::Ok,
+                              "job",
+                              fmt::format("{} on {} ({} node{})",
+                                          job.text("SLURM_JOB_ID").value_or("?"),
+                                          job.text("SLURM_JOB_NODELIST").value_or("?"),
+                                          job.nodes(),
+                                          job.nodes() == 1 ? "" : "s"),
+                              "SLURM_JOB_*"));
+  if (slurm.is_in_step) {
+    findings.push_back(
+        advised(of_slurm(Verdict::Warning,
+                         "step",
+                         "inside a step with several tasks: each task examines only its node",
+                         "SLURM_STEP_ID"),
+                "lockstep doctor in the batch script, without srun"));
+    return findings;  // srun has replaced the variables of the job by those of the step
+  }
+  check_tasks(findings, job);
+  check_cpus(findings, job, slurm.version);
+  check_gpus_per_task(findings, job);
+  check_leaks(findings, job, slurm.is_in_step);
+  check_memory(findings, job);
+  return findings;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/examine.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <optional>
+#include <utility>
+
+#include "common/os/files.h"
+#include "launcher/doctor/collect.h"
+#include "launcher/doctor/questions.h"
+#include "launcher/doctor/survey.h"
+#include "launcher/plan/plan.h"
+#include "lockstep/error.h"
+
+namespace lockstep::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Python can take 20 s, and a slow file system also delays the other programs.
+constexpr std::chrono::seconds kFactsTime(45);
+
+// A file that shows other nodes whether they share a directory.
+class Token {
+ public:
+  Token(const fs::path& directory, const std::string& id) {
+    try {
+      const fs::path path = directory / (".lockstep-doctor-" + id);
+      os::replace_file(path, "");
+      path_ = path.string();
+    } catch (const Error&) {  // not writable: skip the test
+      path_.clear();
+    }
+  }
+  Token(const Token&) = delete;
+  Token& operator=(const Token&) = delete;
+  ~Token() {
+    std::error_code ignored;
+    if (!path_.empty()) {
+      fs::remove(path_, ignored);
+    }
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::optional<plan::LaunchPlan> find_plan(const plan::Surroundings& here) {
+  try {
+    return plan_of_survey(here, "lockstep doctor");
+  } catch (const Error&) {  // collect_slurm() stores the reason
+    return std::nullopt;
+  }
+}
+
+void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkChoice& choice) {
+  const agent::NetworkTrials& trials = survey.trials();
+  for (size_t i = 0; i < trials.networks().size(); ++i) {
+    gang.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
+    std::vector<std::string> addresses;
+    for (size_t seat = 0; seat < gang.nodes.size(); ++seat) {
+      addresses.push_back(trials.address_of(static_cast<int>(seat), static_cast<int>(i)).text);
+    }
+    gang.addresses.push_back(std::move(addresses));
+  }
+  gang.trials = trials.trials();
+  gang.chosen = choice.network.value_or(-1);
+  gang.reason = choice.reason;
+  gang.details = choice.details;
+}
+
+// Collects the facts of all nodes of a job.
+class Examination {
+ public:
+  Examination(Facts& facts,
+              const plan::Surroundings& here,
+              const plan::LaunchPlan& plan,
+              const ExamineOptions& options)
+      : facts_(facts),
+        here_(here),
+        plan_(plan),
+        options_(options),
+        survey_(plan, here.environment) {}
+
+  // Returns the nodes to exclude in a second try; empty on success.
+  std::vector<std::string> run() {
+    facts_.gang.fault = survey_.gather(options_.patience);
+    if (auto without = survey_.unreachable();
+        !without.empty() && without.size() < plan_.nodes.size()) {
+      return without;
+    }
+    const std::vector<std::string> missing = survey_.missing();
+    facts_.gang.missing.insert(facts_.gang.missing.end(), missing.begin(), missing.end());
+    const std::vector<int> present = survey_.present();
+    for (const int node : present) {
+      facts_.gang.nodes.push_back(name_of(node));
+    }
+    if (present.size() > 1) {
+      for (const auto& [node, clock] : survey_.measure_clocks()) {
+        facts_.gang.clocks[name_of(node)] = {.offset = clock.seconds, .precision = clock.precision};
+      }
+      const plan::NetworkChoice choice = survey_.try_networks({});
+      keep_networks(facts_.gang, survey_, choice);
+    }
+    ask();
+    survey_.finish();
+    return {};
+  }
+
+ private:
+  std::string name_of(int node) const { return plan_.nodes.at(static_cast<size_t>(node)).name; }
+
+  void ask() {
+    const std::string home = os::find_variable(here_.environment, "HOME").value_or("/");
+    const std::string id = fmt::format("{}-{}", here_.timestamp, here_.short_id);
+    const Token in_home(home, id + "-h");
+    const Token in_directory(here_.directory, id + "-d");
+    const std::string question = facts_question({.is_quick = options_.is_quick,
+                                                 .names = facts_.gang.nodes,
+                                                 .file_in_home = in_home.path(),
+                                                 .file_in_directory = in_directory.path()});
+    const std::vector<int> asked = survey_.present();
+    const auto answers =
+        survey_.ask([&question](int) { return std::string(question); }, kFactsTime);
+    for (const int node : asked) {
+      const auto answer = answers.find(node);
+      if (answer == answers.end()) {
+        facts_.gang.silent.push_back(name_of(node));
+        continue;
+      }
+      facts_.nodes.push_back(parse_node_facts(answer->second));
+      facts_.nodes.back().name = name_of(node);
+    }
+  }
+
+  Facts& facts_;
+  const plan::Surroundings& here_;
+  const plan::LaunchPlan& plan_;
+  const ExamineOptions& options_;
+  Survey survey_;
+};
+
+// If srun cannot reach one node, it ends the agents of all nodes. The examination then starts again
+// without that node.
+void examine_job(Facts& facts,
+                 const plan::Surroundings& here,
+                 plan::LaunchPlan plan,
+                 const ExamineOptions& options) {
+  const std::vector<std::string> without = Examination(facts, here, plan, options).run();
+  if (without.empty()) {
+    return;
+  }
+  facts.gang.missing = without;
+  std::erase_if(plan.nodes, [&without](const plan::Node& node) {
+    return std::find(without.begin(), without.end(), node.name) != without.end();
+  });
+  Examination(facts, here, plan, options).run();
+}
+
+}  // namespace
+
+Facts examine(const plan::Surroundings& here, const ExamineOptions& options) {
+  Facts facts;
+  facts.version = options.version;
+  facts.host = here.node;
+  facts.is_quick = options.is_quick;
+  facts.slurm = collect_slurm(here, options.is_quick);
+  const auto plan = find_plan(here);
+  if (plan && plan->way.value == plan::Way::Srun) {
+    try {
+      examine_job(facts, here, *plan, options);
+    } catch (const Error& error) {  // no srun or no control plane: report it as a finding
+      facts.gang.fault = error.what();
+    }
+  }
+  if (facts.nodes.empty()) {
+    CollectOptions own;
+    own.is_quick = options.is_quick;
+    facts.nodes.push_back(collect_node(here.environment, own));
+  }
+  return facts;
+}
+
+}  // namespace lockstep::doctor

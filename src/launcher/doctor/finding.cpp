@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/finding.h"
+
+#include <algorithm>
+
+namespace lockstep::doctor {
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Ok:
+      return "ok";
+    case Verdict::Warning:
+      return "warning";
+    case Verdict::Broken:
+      return "broken";
+  }
+  return "";
+}
+
+std::string_view title_of(Section section) {
+  switch (section) {
+    case Section::Slurm:
+      return "Slurm";
+    case Section::Network:
+      return "Network";
+    case Section::Rdma:
+      return "RDMA";
+    case Section::Gpus:
+      return "GPUs";
+    case Section::Software:
+      return "Software";
+    case Section::Limits:
+      return "Limits";
+    case Section::Clock:
+      return "Clock";
+    case Section::Surroundings:
+      return "Surroundings";
+  }
+  return "";
+}
+
+Findings merge(const std::vector<NodeFacts>& nodes, Findings (*check)(const NodeFacts&)) {
+  Findings merged;
+  for (const NodeFacts& node : nodes) {
+    for (Finding& finding : check(node)) {
+      const auto same = std::find_if(merged.begin(), merged.end(), [&finding](const Finding& one) {
+        Finding without = one;
+        without.nodes.clear();
+        return without == finding;
+      });
+      if (same != merged.end()) {
+        same->nodes.push_back(node.name);
+        continue;
+      }
+      finding.nodes = {node.name};
+      // Insert next to other findings about the same subject, so that differences are visible.
+      const auto last =
+          std::find_if(merged.rbegin(), merged.rend(), [&finding](const Finding& one) {
+            return one.subject == finding.subject;
+          });
+      merged.insert(last == merged.rend() ? merged.end() : last.base(), std::move(finding));
+    }
+  }
+  return merged;
+}
+
+Findings check_all(const Facts& facts) {
+  Findings all;
+  const auto add = [&all](Findings some) {
+    all.insert(
+        all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  };
+  add(check_slurm(facts));
+  add(check_job(facts.slurm));
+  add(check_network(facts));
+  add(merge(facts.nodes, check_interfaces));
+  add(merge(facts.nodes, check_rdma));
+  add(merge(facts.nodes, check_gpus));
+  add(check_software(facts));
+  add(merge(facts.nodes, check_versions));
+  add(merge(facts.nodes, check_limits));
+  add(check_clocks(facts.gang));
+  add(merge(facts.nodes, check_surroundings));
+  add(check_space(facts.nodes));
+  return all;
+}
+
+Verdict worst_of(const Findings& findings) {
+  Verdict worst = Verdict::Ok;
+  for (const Finding& finding : findings) {
+    worst = std::max(worst, finding.verdict);
+  }
+  return worst;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/survey.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+#include <utility>
+
+#include "common/os/signals.h"
+#include "launcher/doctor/questions.h"
+#include "launcher/supervisor/protocol/meeting.h"
+#include "lockstep/error.h"
+
+namespace lockstep::doctor {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTurn(50);
+constexpr milliseconds kTrialTime(10'000);  // the first round takes one second, the second four
+constexpr milliseconds kPortTime(5000);
+constexpr milliseconds kClockTime(2000);
+constexpr milliseconds kLeaveTime(2000);
+constexpr int kClockRounds = 5;
+
+agent::ControlKeys keys_if_any() {
+  if (!agent::has_control_plane()) {
+    throw Error(ExitCode::Unavailable, "cannot query several nodes: built without ZeroMQ CURVE")
+        .hint("install libzmq3-dev and rebuild lockstep");
+  }
+  return agent::make_keys();
+}
+
+}  // namespace
+
+plan::LaunchPlan plan_of_survey(plan::Surroundings here, const std::string& who) {
+  if (here.job) {
+    here.job->asked_tasks_per_node.reset();
+    here.job->asked_tasks.reset();
+  }
+  plan::Request request;
+  request.program = {"true"};
+  request.nproc_per_node = plan::Asked{.text = "1", .source = who, .flag = ""};
+  return plan::make_plan(request, here);
+}
+
+Survey::Survey(const plan::LaunchPlan& plan, const os::Environment& environment)
+    : plan_(plan),
+      environment_(environment),
+      keys_(keys_if_any()),
+      server_(std::make_unique<agent::ControlServer>(keys_, 0)),
+      starter_(reactor_, [this](const std::string& line) { words_.push_back(line); }) {
+  for (const int fd : server_->fds()) {
+    reactor_.watch(fd, os::Reactor::For::Read, [] {});
+  }
+}
+
+Survey::~Survey() {
+  for (const int fd : server_->fds()) {
+    reactor_.forget(fd);
+  }
+}
+
+std::string Survey::gather(milliseconds patience) {
+  agent::MeetingPoint point;
+  point.endpoints = agent::own_endpoints(server_->port());
+  point.keys = keys_;
+  point.keys.server_secret.clear();
+  starter_.start(plan_, point, environment_);
+  std::optional<std::string> dead;
+  wait(patience, [&] {
+    dead = dead ? dead : find_dead_starter();
+    return agents_.size() == plan_.nodes.size() || dead;
+  });
+  return dead.value_or("");
+}
+
+std::optional<std::string> Survey::find_dead_starter() {
+  for (const agent::Starter::Ended& ended : starter_.take_ended()) {
+    return fmt::format("{} {}{}{}",
+                       ended.what,
+                       ended.status.signal != 0
+                           ? "was killed by " + os::signal_name(ended.status.signal)
+                           : fmt::format("exited with code {}", ended.status.code),
+                       ended.last_line.empty() ? "" : ": ",
+                       ended.last_line);
+  }
+  return std::nullopt;
+}
+
+// "srun: error: Task launch for StepId=4.0 failed on node n2: Communication connection failure"
+std::vector<std::string> Survey::unreachable() const {
+  std::vector<std::string> names;
+  for (const plan::Node& node : plan_.nodes) {
+    const std::string mark = " failed on node " + node.name + ":";
+    if (std::any_of(words_.begin(), words_.end(), [&mark](const std::string& line) {
+          return line.find(mark) != std::string::npos;
+        })) {
+      names.push_back(node.name);
+    }
+  }
+  return names;
+}
+
+std::vector<int> Survey::present() const {
+  std::vector<int> nodes;
+  for (const auto& [node, agent] : agents_) {
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+std::vector<std::string> Survey::missing() const {
+  std::vector<std::string> names;
+  for (size_t node = 0; node < plan_.nodes.size(); ++node) {
+    if (!agents_.contains(static_cast<int>(node))) {
+      names.push_back(plan_.nodes[node].name);
+    }
+  }
+  return names;
+}
+
+// ---- queries ----
+
+plan::NetworkChoice Survey::try_networks(std::span<const std::string> allowed) {
+  std::vector<agent::NetworkTrials::Node> nodes;
+  for (const auto& [node, agent] : agents_) {
+    nodes.push_back({.offer = {agent.offer.name, agent.offer.machine, agent.offer.addresses},
+                     .probe_port = agent.offer.probe_port});
+  }
+  trials_.begin(std::move(nodes), allowed);
+  run_trials(kTrialTime);
+  plan::NetworkChoice choice = trials_.choose();
+  if (!choice.network && trials_.begin_again()) {
+    run_trials(kTrialTime);
+    choice = trials_.choose();
+  }
+  return choice;
+}
+
+void Survey::run_trials(milliseconds patience) {
+  if (!trials_.has_candidates()) {
+    return;
+  }
+  int seat = 0;
+  for (auto& [node, agent] : agents_) {
+    agent.probed.reset();
+    send(node, trials_.order_for(seat++));
+  }
+  wait(patience, [this] {
+    return std::all_of(agents_.begin(), agents_.end(), [](const auto& entry) {
+      return entry.second.probed.has_value();
+    });
+  });
+  for (const auto& [node, agent] : agents_) {
+    if (agent.probed) {
+      trials_.take(*agent.probed);
+    }
+  }
+}
+
+int Survey::find_port(int node, const std::string& wanted_host, int wanted_port) {
+  send(node,
+       agent::Prepare{
+           .attempt = 0, .ports = 1, .wanted_host = wanted_host, .wanted_port = wanted_port});
+  const auto find = [this, node]() -> const Agent* {
+    const auto found = agents_.find(node);
+    return found == agents_.end() ? nullptr : &found->second;
+  };
+  wait(kPortTime, [&find] {
+    const Agent* agent = find();
+    return agent == nullptr || agent->prepared || agent->refused;
+  });
+  const Agent* agent = find();
+  if (agent != nullptr && agent->refused) {
+    throw Error(static_cast<ExitCode>(agent->refused->code),
+                fmt::format("on {}: {}", agent->offer.name, agent->refused->text));
+  }
+  if (agent == nullptr || !agent->prepared || agent->prepared->ports.empty()) {
+    throw Error(ExitCode::Unavailable,
+                fmt::format("cannot reserve a port on {}: no answer",
+                            plan_.nodes.at(static_cast<size_t>(node)).name));
+  }
+  return wanted_port != 0 ? wanted_port : agent->prepared->ports.front();
+}
+
+// The error of one measurement is at most half of its round trip, so the fastest one is used.
+std::map<int, ClockOffset> Survey::measure_clocks() {
+  std::map<int, ClockOffset> offsets;
+  for (const int node : present()) {
+    ClockOffset best{.seconds = 0, .precision = std::numeric_limits<double>::max()};
+    for (int round = 0; round < kClockRounds && agents_.contains(node); ++round) {
+      agents_.at(node).answer.reset();
+      const double before = wall_seconds();
+      send(node, agent::Ask{clock_question()});
+      wait(kClockTime,
+           [this, node] { return !agents_.contains(node) || agents_.at(node).answer.has_value(); });
+      const double after = wall_seconds();
+      if (!agents_.contains(node) || !agents_.at(node).answer) {
+        break;
+      }
+      const auto theirs = find_clock(*agents_.at(node).answer);
+      if (theirs && (after - before) / 2 < best.precision) {
+        best = {.seconds = *theirs - (before + after) / 2, .precision = (after - before) / 2};
+      }
+    }
+    if (best.precision < std::numeric_limits<double>::max()) {
+      offsets[node] = best;
+    }
+  }
+  return offsets;
+}
+
+std::map<int, std::string> Survey::ask(const std::function<std::string(int)>& question,
+                                       milliseconds patience) {
+  for (auto& [node, agent] : agents_) {
+    agent.answer.reset();
+    send(node, agent::Ask{question(node)});
+  }
+  wait(patience, [this] {
+    return std::all_of(agents_.begin(), agents_.end(), [](const auto& entry) {
+      return entry.second.answer.has_value();
+    });
+  });
+  std::map<int, std::string> answers;
+  for (const auto& [node, agent] : agents_) {
+    if (agent.answer) {
+      answers[node] = *agent.answer;
+    }
+  }
+  return answers;
+}
+
+void Survey::finish() {
+  for (const auto& [node, agent] : agents_) {
+    send(node, agent::Release{});
+  }
+  wait(kLeaveTime, [this] {
+    find_dead_starter();
+    return agents_.empty() && starter_.is_empty();
+  });
+  starter_.kill();
+}
+
+// ---- messages ----
+
+void Survey::send(int node, const agent::Order& order) {
+  server_->send(agents_.at(node).peer, agent::encode(order));
+}
+
+void Survey::wait(milliseconds patience, const std::function<bool()>& is_done) {
+  const auto until = Clock::now() + patience;
+  // ZeroMQ sockets are edge-triggered: a send can consume the wake-up of a message that has just
+  // arrived. So the queue is always read before the reactor waits.
+  for (take_news(); !is_done() && Clock::now() < until; take_news()) {
+    const auto left = duration_cast<milliseconds>(until - Clock::now()) + milliseconds(1);
+    reactor_.turn(std::min(kTurn, left));
+  }
+}
+
+void Survey::take_news() {
+  while (const auto news = server_->find_news()) {
+    if (news->kind == agent::ControlServer::News::Kind::Message) {
+      take_message(news->peer, news->text);
+    } else if (news->kind == agent::ControlServer::News::Kind::Closed) {
+      std::erase_if(agents_, [&](const auto& entry) { return entry.second.peer == news->peer; });
+    }
+  }
+}
+
+void Survey::take_message(const std::string& peer, const std::string& text) {
+  const agent::Report report = agent::decode_report(text);
+  if (const auto* join = std::get_if<agent::Join>(&report)) {
+    const int node = join->node.value_or(-1);
+    if (node >= 0 && node < static_cast<int>(plan_.nodes.size()) && !agents_.contains(node)) {
+      agents_[node] = {
+          .peer = peer, .offer = *join, .probed = {}, .prepared = {}, .refused = {}, .answer = {}};
+    }
+    return;
+  }
+  const auto found = std::find_if(agents_.begin(), agents_.end(), [&peer](const auto& entry) {
+    return entry.second.peer == peer;
+  });
+  if (found == agents_.end()) {
+    return;
+  }
+  Agent& from = found->second;
+  if (const auto* probed = std::get_if<agent::Probed>(&report)) {
+    from.probed = *probed;
+  } else if (const auto* prepared = std::get_if<agent::Prepared>(&report)) {
+    from.prepared = *prepared;
+  } else if (const auto* refused = std::get_if<agent::Refused>(&report)) {
+    from.refused = *refused;
+  } else if (const auto* answered = std::get_if<agent::Answered>(&report)) {
+    from.answer = answered->text;
+  }
+}
+
+}  // namespace lockstep::doctor

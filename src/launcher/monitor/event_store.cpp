@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/monitor/event_store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <fmt/format.h>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.h"
+#include "common/contract/event.h"
+#include "common/contract/node_sample.h"
+#include "common/contract/run_state.h"
+#include "common/os/files.h"
+#include "common/os/growing_file.h"
+#include "launcher/monitor/line_tail.h"
+#include "launcher/monitor/node_record.h"
+#include "launcher/monitor/rank_record.h"
+#include "launcher/monitor/series_table.h"
+#include "launcher/monitor/stragglers.h"
+#include "lockstep/error.h"
+
+namespace lockstep::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Clocks of nodes differ. An event counts as older than the last start of rank 0, and so as part of
+// an earlier attempt, only if it is older by more than this.
+constexpr double kClockSeconds = 1;
+
+enum class Source { Rank, Node, Output };
+
+// The source of a file in RUN/events. Nothing for other files and for rotated ones (FILE.1), which
+// LineTail reads together with the current file.
+std::optional<Source> find_source(std::string_view name) {
+  constexpr std::string_view kEnd = ".jsonl";
+  if (!name.ends_with(kEnd)) {
+    return std::nullopt;
+  }
+  name.remove_suffix(kEnd.size());
+  for (const auto& [begin, source] : {std::pair{std::string_view("rank-"), Source::Rank},
+                                      {"node-", Source::Node},
+                                      {"output-", Source::Output}}) {
+    if (name.starts_with(begin) && find_integer(name.substr(begin.size()))) {
+      return source;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const contract::Event& event, std::string_view name) {
+  for (const auto& [field, value] : event.fields) {
+    if (const auto* text = std::get_if<std::string>(&value); text != nullptr && field == name) {
+      return *text;
+    }
+  }
+  return "";
+}
+
+int64_t whole_of(const contract::Event& event, std::string_view name, int64_t otherwise) {
+  const auto number = contract::find_number(event, name);
+  return number && std::isfinite(*number) ? static_cast<int64_t>(*number) : otherwise;
+}
+
+}  // namespace
+
+struct EventStore::Content {
+  Content(contract::RunDirectory directory, const StoreLimits& limits)
+      : run(std::move(directory)),
+        table(limits.points, limits.points_of_many, limits.keeps_news),
+        keeps_news(static_cast<bool>(limits.keeps_news)) {}
+
+  void find_files();
+  bool read_files();
+  bool read_state();
+  bool read_plan();
+  void take(Source source, std::string_view line);
+  void take_worker(const contract::Event& event);
+  void take_leader(const contract::Event& event);
+  void take_metric(const contract::Event& event);
+  void take_node(contract::NodeSample sample);
+  void add_numbers(const contract::Event& event, std::string_view prefix);
+  void add_mark(Mark mark);
+  void look_at_loss(double time, int64_t step, const std::optional<double>& loss);
+  RankRecord& rank(int number);
+  void look_up_steps(std::vector<Point>& points) const;
+  void describe_run(Snapshot& snapshot) const;
+  void describe_training(Snapshot& snapshot) const;
+  std::vector<RankView> views(int world_size) const;
+
+  contract::RunDirectory run;
+  struct File {
+    Source source;
+    LineTail tail;
+  };
+  std::map<std::string, File> files;  // by name
+  SeriesTable table;
+  std::map<int, RankRecord> ranks;
+  std::map<int, NodeRecord> nodes;
+  std::deque<Mark> marks;
+  bool keeps_news;
+  std::vector<Mark> new_marks;
+  std::optional<contract::RunState> state;
+  std::optional<os::FileLook> state_look;
+  std::optional<os::FileLook> plan_look;
+  std::vector<std::string> command;
+  Snapshot gang;  // the fields that rank 0 reports for the run as a whole
+  int starts = 0;
+  double last_start = 0;
+  int64_t events = 0;
+  int64_t bad_lines = 0;
+  double newest = 0;
+};
+
+EventStore::EventStore(contract::RunDirectory run, const StoreLimits& limits)
+    : content_(std::make_unique<Content>(std::move(run), limits)) {}
+EventStore::~EventStore() = default;
+EventStore::EventStore(EventStore&&) noexcept = default;
+EventStore& EventStore::operator=(EventStore&&) noexcept = default;
+
+bool EventStore::poll() {
+  const bool has_plan = content_->read_plan();
+  const bool has_state = content_->read_state();
+  content_->find_files();
+  return content_->read_files() || has_state || has_plan;
+}
+
+void EventStore::Content::find_files() {
+  std::error_code fault;
+  const fs::path directory = run.events();
+  for (fs::directory_iterator entry(directory, fault), last; !fault && entry != last;
+       entry.increment(fault)) {
+    const std::string name = entry->path().filename().string();
+    const auto source = find_source(name);
+    if (source && !files.contains(name)) {
+      files.emplace(name, File{.source = *source, .tail = LineTail(entry->path())});
+    }
+  }
+}
+
+bool EventStore::Content::read_files() {
+  bool has_news = false;
+  for (auto& [name, file] : files) {
+    const Source source = file.source;
+    has_news = file.tail.read([&](std::string_view line) { take(source, line); }) || has_news;
+  }
+  return has_news;
+}
+
+bool EventStore::Content::read_state() {
+  const auto look = os::find_look(run.state());
+  if (look == state_look) {
+    return false;
+  }
+  try {
+    state = contract::find_state(run);
+  } catch (const Error&) {
+    ++bad_lines;
+  }
+  if (state) {
+    newest = std::max(newest, state->updated);
+  }
+  state_look = look;
+  return true;
+}
+
+bool EventStore::Content::read_plan() {
+  const auto look = os::find_look(run.plan());
+  if (look == plan_look) {
+    return false;
+  }
+  plan_look = look;
+  try {
+    const auto plan = nlohmann::json::parse(os::read_file(run.plan()));
+    command = plan.value("command", std::vector<std::string>());
+  } catch (const nlohmann::json::exception&) {
+    ++bad_lines;
+  } catch (const Error&) {
+    ++bad_lines;
+  }
+  return true;
+}
+
+void EventStore::Content::take(Source source, std::string_view line) {
+  if (line.empty()) {
+    return;
+  }
+  try {
+    if (source == Source::Node) {
+      take_node(contract::parse_node_sample(line));
+    } else {
+      const contract::Event event = contract::parse_event(line);
+      newest = std::max(newest, event.time);
+      if (source == Source::Output) {
+        take_metric(event);
+      } else {
+        take_worker(event);
+      }
+    }
+    ++events;
+  } catch (const Error&) {
+    ++bad_lines;
+  }
+}
+
+void EventStore::Content::take_worker(const contract::Event& event) {
+  if (event.rank < 0) {
+    ++bad_lines;
+    return;
+  }
+  RankRecord& record = rank(event.rank);
+  if (event.kind == "start") {
+    record.start(event);
+  } else if (event.kind == "step") {
+    record.step(event);
+  } else if (event.kind == "end") {
+    record.end(event);
+  } else if (event.kind == "evaluation") {
+    record.evaluate(event);
+  } else if (event.kind == "checkpoint") {
+    record.save(event);
+  }
+  if (event.rank == 0) {
+    take_leader(event);
+  }
+}
+
+// Values of the run as a whole are the same on every rank; they are taken from rank 0.
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): one branch for each kind of event
+void EventStore::Content::take_leader(const contract::Event& event) {
+  const int64_t step = whole_of(event, "step", -1);
+  if (event.kind == "start") {
+    gang.strategy = text_of(event, "strategy");
+    gang.transport = text_of(event, "transport");
+    gang.global_batch = whole_of(event, "global_batch", 0);
+    gang.steps = whole_of(event, "steps", 0);
+    gang.world_size = static_cast<int>(whole_of(event, "workers", 0));
+    last_start = event.time;
+    add_mark({.time = event.time,
+              .kind = starts == 0 ? Mark::Kind::Start : Mark::Kind::Restart,
+              .text = fmt::format("{} workers", gang.world_size)});
+    ++starts;
+  } else if (event.kind == "first_step") {
+    const auto seconds = contract::find_number(event, "seconds_since_command");
+    gang.first_step_seconds = seconds && *seconds >= 0 ? seconds : std::nullopt;
+  } else if (event.kind == "step") {
+    add_numbers(event, "");
+    look_at_loss(event.time, step, contract::find_number(event, "loss"));
+  } else if (event.kind == "evaluation") {
+    add_numbers(event, "evaluation/");
+    gang.evaluation_loss = contract::find_number(event, "loss");
+    gang.accuracy = contract::find_number(event, "accuracy");
+    if (gang.accuracy && *gang.accuracy < 0) {
+      gang.accuracy.reset();
+    }
+    gang.top5 = contract::find_number(event, "top5");
+    ++gang.evaluations;
+    add_mark({.time = event.time,
+              .step = step,
+              .kind = Mark::Kind::Evaluation,
+              .text = fmt::format("loss {:.4g}", gang.evaluation_loss.value_or(NAN)) +
+                      (gang.accuracy ? fmt::format(", accuracy {:.4g}", *gang.accuracy) : "")});
+  } else if (event.kind == "checkpoint") {
+    const double seconds = find_stall(event).value_or(0);
+    gang.checkpoint_seconds += seconds;
+    gang.checkpoint_step = step;
+    gang.checkpoint_time = event.time;
+    ++gang.checkpoints;
+    add_mark({.time = event.time,
+              .step = step,
+              .kind = Mark::Kind::Checkpoint,
+              .text = fmt::format("{}, {:.3g} s", text_of(event, "directory"), seconds)});
+  } else if (event.kind == "end") {
+    add_mark({.time = event.time, .step = step, .kind = Mark::Kind::End});
+  }
+}
+
+void EventStore::Content::take_metric(const contract::Event& event) {
+  const std::string name = text_of(event, "name");
+  const auto value = contract::find_number(event, "value");
+  if (event.kind != "metric" || name.empty() || !value || event.rank < 0) {
+    ++bad_lines;
+    return;
+  }
+  rank(event.rank).metric(event.time, name, *value);
+  if (event.rank == 0) {
+    gang.output_metrics[name] = *value;
+    if (name == "loss") {
+      look_at_loss(event.time, -1, value);
+    }
+    const bool is_step = name == "step" && std::isfinite(*value);
+    table.one("output/" + name)
+        .add(event.time, is_step ? static_cast<int64_t>(*value) : kStepUnknown, *value);
+  }
+}
+
+void EventStore::Content::take_node(contract::NodeSample sample) {
+  newest = std::max(newest, sample.time);
+  for (const contract::WorkerSample& worker : sample.workers) {
+    if (worker.rank >= 0) {
+      rank(worker.rank).observe(sample.node, sample.time, worker);
+    }
+  }
+  const int node = sample.node;
+  nodes.try_emplace(node, node, table).first->second.add(std::move(sample));
+}
+
+void EventStore::Content::add_numbers(const contract::Event& event, std::string_view prefix) {
+  const int64_t step = whole_of(event, "step", 0);
+  for (const auto& [name, value] : event.fields) {
+    const auto number = contract::find_number(event, name);
+    const bool is_untold = name == "accuracy" && number && *number < 0;
+    if (number && !is_untold) {
+      table.one(std::string(prefix) + name).add(event.time, step, *number);
+    }
+  }
+}
+
+void EventStore::Content::look_at_loss(double time,
+                                       int64_t step,
+                                       const std::optional<double>& loss) {
+  if (loss && !std::isfinite(*loss) && !gang.bad_loss_time) {
+    gang.bad_loss_time = time;
+    gang.bad_loss_step = step;
+  }
+}
+
+void EventStore::Content::add_mark(Mark mark) {
+  if (keeps_news) {
+    new_marks.push_back(mark);
+  }
+  marks.push_back(std::move(mark));
+  if (marks.size() > kMostMarks) {
+    marks.pop_front();
+  }
+}
+
+RankRecord& EventStore::Content::rank(int number) {
+  return ranks.try_emplace(number, number, table).first->second;
+}
+
+// Replaces unknown steps by the step of rank 0 at that time, from its events or its output.
+void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
+  auto found = table.all().find("step");
+  found = found == table.all().end() ? table.all().find("output/step") : found;
+  if (found == table.all().end()) {
+    return;
+  }
+  for (Point& point : points) {
+    if (point.step == kStepUnknown) {
+      point.step = found->second.find_step(point.time).value_or(0);
+    }
+  }
+}
+
+void EventStore::Content::describe_run(Snapshot& snapshot) const {
+  snapshot.directory = run.root().string();
+  snapshot.command = command;
+  snapshot.updated = newest;
+  snapshot.events = events;
+  snapshot.bad_lines = bad_lines;
+  for (const auto& [name, file] : files) {
+    snapshot.bad_lines += file.tail.losses();
+  }
+  snapshot.restarts = std::max(0, starts - 1);
+  if (!state) {
+    snapshot.run_id = run.name();
+    snapshot.phase = plan_look || files.empty() ? "" : kNotOurs;
+    return;
+  }
+  snapshot.run_id = state->run_id;
+  snapshot.job = state->slurm_job;
+  snapshot.phase = contract::name_of(state->phase);
+  snapshot.attempt = state->attempt;
+  snapshot.restarts = std::max(snapshot.restarts, state->attempt);
+  snapshot.started = state->started;
+  snapshot.ended = state->ended;
+  snapshot.exit_code = state->exit_code;
+  if (state->world_size > 0) {
+    snapshot.world_size = state->world_size;
+  }
+}
+
+void EventStore::Content::describe_training(Snapshot& snapshot) const {
+  const auto leader = std::find_if(snapshot.ranks.begin(),
+                                   snapshot.ranks.end(),
+                                   [](const RankView& view) { return view.rank == 0; });
+  if (leader == snapshot.ranks.end()) {
+    return;
+  }
+  for (const RankView& view : snapshot.ranks) {
+    if (view.step >= 0) {
+      snapshot.step = snapshot.step < 0 ? view.step : std::min(snapshot.step, view.step);
+    }
+  }
+  snapshot.epoch = leader->epoch;
+  snapshot.loss = leader->loss;
+  snapshot.learning_rate = leader->learning_rate;
+  snapshot.samples_per_second = leader->samples_per_second;
+  snapshot.gradient_norm = leader->gradient_norm;
+  snapshot.step_seconds = leader->step_seconds;
+  if (snapshot.steps > 0 && snapshot.step >= 0 && snapshot.step_seconds && !snapshot.ended) {
+    snapshot.seconds_left =
+        static_cast<double>(snapshot.steps - snapshot.step) * *snapshot.step_seconds;
+  }
+  const auto accuracy = snapshot.output_metrics.find("accuracy");
+  if (!snapshot.accuracy && accuracy != snapshot.output_metrics.end()) {
+    snapshot.accuracy = accuracy->second;
+  }
+}
+
+// The ranks of the last attempt. A larger earlier attempt leaves files of ranks that no longer
+// exist.
+std::vector<RankView> EventStore::Content::views(int world_size) const {
+  std::vector<RankView> views;
+  for (const auto& [number, record] : ranks) {
+    if (world_size > 0 && number >= world_size) {
+      break;
+    }
+    RankView view = record.view();
+    if (view.time < last_start - kClockSeconds) {  // no event in this attempt yet
+      view.step = -1;
+      view.step_seconds.reset();
+      view.own_seconds.reset();
+      view.has_ended = false;
+    }
+    const auto node = nodes.find(view.node);
+    view.node = node == nodes.end() ? -1 : static_cast<int>(std::distance(nodes.begin(), node));
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+Snapshot EventStore::snapshot() const {
+  const Content& content = *content_;
+  Snapshot snapshot = content.gang;
+  content.describe_run(snapshot);
+  snapshot.ranks = content.views(snapshot.world_size);
+  for (const auto& [number, record] : content.nodes) {
+    snapshot.nodes.push_back(record.view());
+  }
+  content.describe_training(snapshot);
+  double most = 0;
+  for (const auto& [number, record] : content.ranks) {
+    most = std::max(most, record.steps_per_event());
+  }
+  // Ranks do not report at the same time, so a rank can be two reports behind without being late.
+  mark_stragglers(snapshot.ranks, static_cast<int64_t>(std::ceil(2 * most)) + 1);
+  return snapshot;
+}
+
+std::vector<Point> EventStore::series(const std::string& name,
+                                      double from,
+                                      double to,
+                                      size_t most_points) const {
+  const auto found = content_->table.all().find(name);
+  if (found == content_->table.all().end()) {
+    return {};
+  }
+  std::vector<Point> points = found->second.points(from, to, most_points);
+  content_->look_up_steps(points);
+  return points;
+}
+
+std::vector<std::string> EventStore::series_names() const {
+  std::vector<std::string> names;
+  names.reserve(content_->table.all().size());
+  for (const auto& [name, series] : content_->table.all()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+News EventStore::take_news() {
+  News news{.values = {}, .marks = std::exchange(content_->new_marks, {})};
+  for (auto& [name, series] : content_->table.all()) {
+    std::vector<Point> values = series.take_news();
+    if (!values.empty()) {
+      content_->look_up_steps(values);
+      news.values.emplace(name, std::move(values));
+    }
+  }
+  return news;
+}
+
+std::vector<Mark> EventStore::marks() const {
+  return {content_->marks.begin(), content_->marks.end()};
+}
+
+}  // namespace lockstep::monitor

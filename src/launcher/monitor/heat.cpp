@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/monitor/heat.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+
+namespace lockstep::monitor {
+namespace {
+
+constexpr double kNotTold = std::numeric_limits<double>::quiet_NaN();
+
+// The median of the values that are known; NaN if none is.
+double median_of(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  if (values.empty()) {
+    return kNotTold;
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Span {
+  double from = std::numeric_limits<double>::infinity();
+  double to = -std::numeric_limits<double>::infinity();
+};
+
+Span span_of(const std::vector<std::vector<Point>>& curves) {
+  Span span;
+  for (const std::vector<Point>& curve : curves) {
+    if (!curve.empty()) {
+      span.from = std::min(span.from, curve.front().time);
+      span.to = std::max(span.to, curve.back().time);
+    }
+  }
+  return span;
+}
+
+// The mean of the points in each column; NaN for a column without points.
+std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span, size_t columns) {
+  std::vector<double> sums(columns, 0);
+  std::vector<int> counts(columns, 0);
+  const double width = (span.to - span.from) / static_cast<double>(columns);
+  for (const Point& point : curve) {
+    if (std::isnan(point.mean)) {
+      continue;
+    }
+    const double place = width > 0 ? (point.time - span.from) / width : 0;
+    const size_t column = std::min(columns - 1, static_cast<size_t>(std::max(0.0, place)));
+    sums[column] += point.mean;
+    ++counts[column];
+  }
+  for (size_t i = 0; i < columns; ++i) {
+    sums[i] = counts[i] > 0 ? sums[i] / counts[i] : kNotTold;
+  }
+  return sums;
+}
+
+std::vector<Heat::Slow> slowest_of(const Heat& heat) {
+  constexpr int kNotable = 105;
+  constexpr size_t kMost = 5;
+  std::vector<Heat::Slow> slow;
+  for (size_t r = 0; r < heat.ranks.size(); ++r) {
+    std::vector<double> told;
+    for (const auto& percent : heat.percents[r]) {
+      told.push_back(percent ? *percent : kNotTold);
+    }
+    const double middle = median_of(std::move(told));
+    if (middle > kNotable) {
+      slow.push_back({.rank = heat.ranks[r], .percent = static_cast<int>(std::lround(middle))});
+    }
+  }
+  std::stable_sort(slow.begin(), slow.end(), [](const Heat::Slow& one, const Heat::Slow& other) {
+    return one.percent > other.percent;
+  });
+  slow.resize(std::min(slow.size(), kMost));
+  return slow;
+}
+
+}  // namespace
+
+Heat make_heat(const std::vector<int>& ranks,
+               const std::vector<std::vector<Point>>& curves,
+               size_t most_columns) {
+  size_t longest = 0;
+  for (const std::vector<Point>& curve : curves) {
+    longest = std::max(longest, curve.size());
+  }
+  if (longest == 0) {
+    return {};
+  }
+  // More columns than points would be mostly empty.
+  const size_t columns = std::min(longest, most_columns);
+  const Span span = span_of(curves);
+  std::vector<std::vector<double>> values;
+  values.reserve(curves.size());
+  for (const std::vector<Point>& curve : curves) {
+    values.push_back(columns_of(curve, span, columns));
+  }
+
+  Heat heat{.ranks = ranks, .times = {}, .percents = {}, .slowest = {}};
+  heat.percents.assign(ranks.size(), std::vector<std::optional<int>>(columns));
+  for (size_t c = 0; c < columns; ++c) {
+    heat.times.push_back(span.from + (span.to - span.from) * static_cast<double>(c + 1) /
+                                         static_cast<double>(columns));
+    std::vector<double> column;
+    column.reserve(values.size());
+    for (const std::vector<double>& row : values) {
+      column.push_back(row[c]);
+    }
+    const double middle = median_of(std::move(column));
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      if (middle > 0 && !std::isnan(values[r][c])) {
+        heat.percents[r][c] =
+            static_cast<int>(std::lround(std::min(1e6, 100 * values[r][c] / middle)));
+      }
+    }
+  }
+  heat.slowest = slowest_of(heat);
+  return heat;
+}
+
+Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t most_columns) {
+  constexpr double kForever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<Point>> curves;
+  curves.reserve(ranks.size());
+  for (const int rank : ranks) {
+    curves.push_back(store.series(
+        fmt::format("rank/{}/own_seconds", rank), -kForever, kForever, 2 * most_columns));
+  }
+  return make_heat(ranks, curves, most_columns);
+}
+
+}  // namespace lockstep::monitor

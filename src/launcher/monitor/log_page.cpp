@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/monitor/log_page.h"
+
+#include <algorithm>
+#include <deque>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "common/base/text.h"
+#include "common/os/files.h"
+
+namespace lockstep::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kChunkBytes = 1ULL << 20;
+constexpr size_t kMostOfALine = 4096;
+
+// Passes each complete line from `begin` on to `take`, with its offset, until the end of the file
+// or until `take` returns false. Returns the offset after the last line that was taken.
+template <typename Take>
+uint64_t each_line(const os::InputFile& file, uint64_t begin, Take take) {
+  std::string rest;
+  uint64_t offset = begin;  // of rest
+  for (uint64_t at = begin; at < file.size();) {
+    const uint64_t bytes = std::min(kChunkBytes, file.size() - at);
+    const size_t old = rest.size();
+    rest.resize(old + bytes);
+    file.read(at, rest.data() + old, bytes);
+    at += bytes;
+    size_t start = 0;
+    for (size_t end = rest.find('\n', old); end != std::string::npos;
+         end = rest.find('\n', start)) {
+      const std::string_view line(rest.data() + start, end - start);
+      if (!take(offset + start, line)) {
+        return offset + start;
+      }
+      start = end + 1;
+    }
+    rest.erase(0, start);
+    offset += start;
+  }
+  return offset;
+}
+
+// The offset of the first line that starts at `wanted` or later.
+uint64_t begin_of_line(const os::InputFile& file, uint64_t wanted) {
+  if (wanted == 0) {
+    return 0;
+  }
+  char byte = 0;
+  for (uint64_t at = wanted - 1; at < file.size(); ++at) {
+    file.read(at, &byte, 1);
+    if (byte == '\n') {
+      return at + 1;
+    }
+  }
+  return file.size();
+}
+
+LogLine cut(uint64_t offset, std::string_view line) {
+  if (line.ends_with('\r')) {
+    line.remove_suffix(1);
+  }
+  std::string text(line.substr(0, kMostOfALine));
+  text += line.size() > kMostOfALine ? " ..." : "";
+  return {.offset = offset, .text = std::move(text)};
+}
+
+}  // namespace
+
+LogPage read_log(const fs::path& path, const LogWish& wish) {
+  std::error_code fault;
+  if (!fs::is_regular_file(path, fault)) {
+    return {};
+  }
+  const os::InputFile file(path);
+  const std::string word = to_lower(wish.search);
+  const bool is_tail = !wish.after || *wish.after > file.size();
+  // Without a search only the end of the file is read. Lines are truncated to 4 KiB, so this many
+  // bytes are enough unless lines are longer.
+  const uint64_t most = word.empty()
+                            ? std::min<uint64_t>(wish.most_bytes, wish.most_lines * kMostOfALine)
+                            : wish.most_bytes;
+  const uint64_t begin =
+      is_tail ? begin_of_line(file, file.size() > most ? file.size() - most : 0) : *wish.after;
+
+  LogPage page{.lines = {}, .next = 0, .size_bytes = file.size(), .searched_from = begin};
+  std::deque<LogLine> lines;
+  page.next = each_line(file, begin, [&](uint64_t offset, std::string_view line) {
+    if (!word.empty() && to_lower(line).find(word) == std::string::npos) {
+      return true;
+    }
+    if (!is_tail && lines.size() == wish.most_lines) {
+      return false;
+    }
+    lines.push_back(cut(offset, line));
+    if (lines.size() > wish.most_lines) {
+      lines.pop_front();
+    }
+    return true;
+  });
+  page.lines.assign(std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
+  return page;
+}
+
+}  // namespace lockstep::monitor

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "common/base/text.h"
+#include "common/contract/worker_env.h"
+#include "launcher/plan/conflicts.h"
+#include "launcher/plan/ground.h"
+#include "launcher/plan/metric.h"
+#include "launcher/plan/program.h"
+#include "launcher/plan/read.h"
+#include "launcher/plan/requeue.h"
+#include "launcher/plan/workers.h"
+#include "lockstep/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr std::string_view kThreads = "OMP_NUM_THREADS";
+
+Sourced<std::string> read_text(const Wish& wish, std::string_view flag, std::string otherwise) {
+  return wish ? Sourced<std::string>{wish->text, source_of(*wish, flag)}
+              : from_default(std::move(otherwise));
+}
+
+// Adds the nodes with their workers and drops those that -np leaves without workers.
+void place_nodes(LaunchPlan& plan, Ground& ground, const WorkerCounts& counts) {
+  std::vector<cluster::Host> used;
+  for (size_t i = 0; i < ground.hosts.size(); ++i) {
+    cluster::Host& host = ground.hosts[i];
+    if (counts.per_node[i].value > 0 || counts.rule != WorkerRule::Number) {
+      plan.nodes.push_back(
+          {.name = host.name, .workers = counts.per_node[i], .variables = {}, .gpus = host.gpus});
+      used.push_back(std::move(host));
+    }
+  }
+  ground.hosts = std::move(used);
+  plan.worker_rule = counts.rule;
+}
+
+void read_place(LaunchPlan& plan,
+                const Request& request,
+                const Surroundings& here,
+                const Sizes& sizes,
+                Ground& ground) {
+  place_nodes(plan, ground, count_workers(request, here, sizes, ground));
+  settle(ground, here);
+  plan.nodes.front().name = ground.hosts.front().name;
+  plan.way = ground.way;
+  plan.min_nodes = {std::min(ground.min_nodes, static_cast<int>(plan.nodes.size())),
+                    sizes.nodes ? sizes.nodes->source : ground.way.source};
+  plan.meeting = ground.meeting;
+  plan.may_share_gpus = request.may_share_gpus;
+  if (!request.rdzv_id) {
+    return;
+  }
+  if (plan.way.value == Way::Task || (plan.way.value == Way::Peers && !ground.is_by_hand)) {
+    plan.remarks.push_back(fmt::format("{} is not needed: {} provides the ranks",
+                                       said(*request.rdzv_id, "--rdzv-id"),
+                                       ground.told_by));
+  } else {
+    plan.meeting.name = request.rdzv_id->text;
+  }
+}
+
+// The run id: the name of the program and a unique suffix. Tasks that become workers have no leader
+// to distribute an id, so they derive it from values that all of them know. A requeued job keeps
+// its id.
+void read_name(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  const std::string& program = request.program.front();
+  const std::string name =
+      to_file_name(request.is_module ? program : std::filesystem::path(program).stem().string());
+  if (plan.way.value == Way::Task) {
+    plan.run_id = fmt::format("{}-{}", name, plan.meeting.name);
+  } else if (plan.requeue) {
+    plan.run_id = fmt::format("{}-{}", name, here.job->id);
+  } else {
+    plan.run_id = fmt::format("{}-{}-{}", name, here.timestamp, here.short_id);
+  }
+  plan.run_directory =
+      request.run_dir
+          ? read_path(*request.run_dir, "--run-dir", here.directory)
+          : from_default((std::filesystem::path(here.directory) / "runs" / plan.run_id).string());
+}
+
+void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_meeting) {
+  const NumberRule port_rule{.flag = "--master-port",
+                             .least = 1,
+                             .most = 65535,
+                             .hint = "drop --master-port: lockstep chooses a free port"};
+  plan.master_addr = plan.way.value == Way::Here ? from_default<std::string>("127.0.0.1")
+                                                 : from_default<std::string>("");
+  plan.master_port = from_default(0);
+  if (request.master_addr && !is_spent_on_meeting) {
+    plan.master_addr = {read_host(*request.master_addr, "--master-addr"),
+                        source_of(*request.master_addr, "--master-addr")};
+  }
+  if (request.master_port && !is_spent_on_meeting) {
+    plan.master_port = read_number(*request.master_port, port_rule);
+  }
+}
+
+void read_interfaces(LaunchPlan& plan, const Request& request) {
+  plan.interfaces = read_text(request.network_interfaces, "--network-interfaces", "");
+  for (const std::string& name : split(plan.interfaces.value, ',')) {
+    if (name.empty() || name.find_first_of(" /") != std::string::npos) {
+      throw not_understood(
+          *request.network_interfaces, "--network-interfaces", "names, separated by commas")
+          .hint("--network-interfaces eth0,ib0");
+    }
+  }
+  plan.local_addr = from_default<std::string>("");
+  if (request.local_addr) {
+    plan.local_addr = {read_host(*request.local_addr, "--local-addr"),
+                       source_of(*request.local_addr, "--local-addr")};
+  }
+}
+
+void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  plan.ssh_port = from_default(0, "ssh configuration");
+  plan.ssh_identity = from_default<std::string>("", "ssh configuration");
+  if (request.ssh_port) {
+    plan.ssh_port = read_number(*request.ssh_port,
+                                {.flag = "--ssh-port", .least = 1, .most = 65535, .hint = "-p 22"});
+  }
+  if (request.ssh_identity) {
+    plan.ssh_identity = read_path(*request.ssh_identity, "--ssh-identity-file", here.directory);
+  }
+  const Wish& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
+  if (needless && plan.way.value != Way::Ssh) {
+    plan.remarks.push_back(
+        fmt::format("{} is not needed: no host is started over ssh",
+                    said(*needless, request.ssh_port ? "--ssh-port" : "--ssh-identity-file")));
+  }
+}
+
+Sourced<double> read_start_timeout(const Request& request,
+                                   const Surroundings& here,
+                                   const MeetingRules& rules,
+                                   Way way) {
+  constexpr SecondsRule kRule{.flag = "--start-timeout", .least = 1, .hint = "--start-timeout 120"};
+  if (request.start_timeout) {
+    return read_seconds(*request.start_timeout, kRule);
+  }
+  if (rules.start_timeout) {
+    return {*rules.start_timeout, source_of(*request.rdzv_conf, "--rdzv-conf")};
+  }
+  if (request.dialect == Dialect::Horovodrun) {
+    if (const auto set = os::find_variable(here.environment, "HOROVOD_START_TIMEOUT")) {
+      return read_seconds({.text = *set, .source = "HOROVOD_START_TIMEOUT", .flag = ""}, kRule);
+    }
+    return from_default(30.0, "as in horovodrun");
+  }
+  return way == Way::Peers ? from_default(600.0, "as in torchrun") : from_default(120.0);
+}
+
+void read_supervision(LaunchPlan& plan, const Request& request) {
+  plan.grace_seconds =
+      request.grace
+          ? read_seconds(*request.grace, {.flag = "--grace", .least = 0, .hint = "--grace 30"})
+          : from_default(30.0);
+  plan.timeout_seconds =
+      request.timeout ? read_timeout(*request.timeout) : from_default(0.0, "no limit");
+  plan.max_restarts = request.max_restarts ? read_number(*request.max_restarts,
+                                                         {.flag = "--max-restarts",
+                                                          .least = 0,
+                                                          .most = 1'000'000,
+                                                          .hint = "--max-restarts 3"})
+                                           : from_default(0);
+  plan.role = read_text(request.role, "--role", "default");
+  if (request.monitor_interval) {
+    read_seconds(*request.monitor_interval,
+                 {.flag = "--monitor-interval", .least = 0, .hint = "drop --monitor-interval"});
+    plan.remarks.push_back(said(*request.monitor_interval, "--monitor-interval") +
+                           " is not needed: the kernel reports the exit of a worker immediately");
+  }
+}
+
+Sourced<Bind> read_binding(const Request& request, const Surroundings& here, Way way) {
+  if (!request.bind) {
+    if (way == Way::Task) {
+      return from_default(Bind::None, "the launcher of the tasks binds them");
+    }
+    return (here.job || here.step) && !here.is_nested && way != Way::Ssh
+               ? from_default(Bind::Core, "Slurm grants these cores to this job only")
+               : from_default(Bind::None, "other programs can use these cores");
+  }
+  const Bind bind = read_bind(*request.bind);
+  if (bind == Bind::Gpu && way == Way::Here && here.gpus == 0) {
+    throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
+        .fact("asked", said(*request.bind, "--bind"), request.bind->source)
+        .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
+        .hint("--bind core");
+  }
+  return {bind, source_of(*request.bind, "--bind")};
+}
+
+void read_output(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  OutputRules& output = plan.output;
+  if (request.redirects) {
+    output.redirects = read_streams(*request.redirects, "--redirects");
+  }
+  if (request.tee) {
+    output.tee = read_streams(*request.tee, "--tee");
+  }
+  if (request.local_ranks_filter) {
+    output.local_ranks_filter = read_local_ranks(*request.local_ranks_filter);
+  }
+  if (request.log_dir) {
+    output.log_dir = read_path(*request.log_dir, "--log-dir", here.directory).value;
+  } else if (output.redirects != StreamRule{} || output.tee != StreamRule{}) {
+    output.log_dir = (std::filesystem::path(plan.run_directory.value) / "streams").string();
+  }
+  if (request.output_filename) {
+    output.output_filename =
+        read_path(*request.output_filename, "--output-filename", here.directory).value;
+  }
+  plan.metrics = read_metrics(request.metrics);
+  plan.sample_every_seconds =
+      request.sample_every ? read_sample_every(*request.sample_every) : from_default(1.0);
+}
+
+void add_variables(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  plan.variables = read_variables(request, here);
+  if (runs_python(plan)) {
+    add_where_unset(plan.variables,
+                    here.environment,
+                    "PYTHONUNBUFFERED",
+                    from_default<std::string>("1", "output appears immediately"));
+  }
+  if (here.terminal_columns) {
+    plan.variables.emplace(contract::kTerminalColumns,
+                           from_probe(std::to_string(*here.terminal_columns), "the terminal"));
+  }
+  plan.variables.emplace(contract::kCommandTime, from_probe(here.command_time, "the clock"));
+  if (plan.variables.contains(std::string(kThreads))) {
+    return;
+  }
+  if (const auto set = os::find_variable(here.environment, kThreads)) {
+    plan.variables.emplace(kThreads,
+                           Sourced<std::string>{*set, {Origin::Variable, std::string(kThreads)}});
+  } else if (plan.way.value == Way::Here) {
+    // On other nodes, the agent counts the cores that it was granted.
+    Node& node = plan.nodes.front();
+    const int threads = std::max(1, here.cores / node.workers.value);
+    node.variables.emplace(
+        kThreads,
+        from_probe(std::to_string(threads),
+                   fmt::format("{} granted cores for {} workers", here.cores, node.workers.value)));
+  }
+}
+
+}  // namespace
+
+std::string describe(const Source& source) {
+  switch (source.origin) {
+    case Origin::Flag:
+      return "flag " + source.detail;
+    case Origin::Variable:
+      return "variable " + source.detail;
+    case Origin::Probe:
+      return "probe: " + source.detail;
+    case Origin::Default:
+      return source.detail.empty() ? "default" : "default: " + source.detail;
+  }
+  return "";
+}
+
+LaunchPlan make_plan(const Request& request, const Surroundings& here) {
+  LaunchPlan plan;
+  read_program(plan, request, here);
+  const Sizes sizes = read_sizes(request);
+  require_consistent(request, sizes);
+  const MeetingRules rules =
+      request.rdzv_conf ? read_rdzv_conf(*request.rdzv_conf) : MeetingRules{};
+  plan.remarks = rules.remarks;
+  Ground ground = find_ground(request, here, sizes, rules);
+  read_place(plan, request, here, sizes, ground);
+  if (request.rdzv_endpoint && !ground.is_by_hand) {
+    read_endpoint(*request.rdzv_endpoint);
+    plan.remarks.push_back(said(*request.rdzv_endpoint, "--rdzv-endpoint") +
+                           (plan.nodes.size() == 1 ? " is not needed: there is one node"
+                                                   : " is not needed: rendezvous is automatic"));
+  }
+
+  plan.requeue = read_requeue(request, here, plan.way.value);
+  plan.slurm_restarts = here.job ? here.job->restart_count.value_or(0) : 0;
+  read_name(plan, request, here);
+  read_master(plan, request, ground.is_by_hand && !request.rdzv_endpoint);
+  read_interfaces(plan, request);
+  read_ssh(plan, request, here);
+  plan.start_timeout_seconds = read_start_timeout(request, here, rules, plan.way.value);
+  plan.last_call_seconds =
+      rules.last_call
+          ? Sourced<double>{*rules.last_call, source_of(*request.rdzv_conf, "--rdzv-conf")}
+          : from_default(30.0);
+  read_supervision(plan, request);
+  plan.bind = read_binding(request, here, plan.way.value);
+  read_output(plan, request, here);
+  add_variables(plan, request, here);
+  return plan;
+}
+
+int known_workers(const LaunchPlan& plan) {
+  return std::accumulate(plan.nodes.begin(), plan.nodes.end(), 0, [](int sum, const Node& node) {
+    return sum + node.workers.value;
+  });
+}
+
+}  // namespace lockstep::plan

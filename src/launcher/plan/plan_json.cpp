@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/plan_json.h"
+
+#include <array>
+#include <fmt/format.h>
+#include <span>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan/words.h"
+#include "lockstep/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 2;
+
+template <typename T>
+concept Named = requires(T value) {
+  words_of(value);
+};
+
+template <Named T>
+T from_word(const Json& json) {
+  const auto text = json.get<std::string>();
+  for (const auto& [known, word] : words_of(T{})) {
+    if (word == text) {
+      return known;
+    }
+  }
+  throw Error(ExitCode::Io, fmt::format("cannot read the plan: unknown value '{}'", text))
+      .fact("found", fmt::format("'{}'", text), "plan.json")
+      .hint("use the version of lockstep that wrote it");
+}
+
+template <typename T>
+Json write_value(const T& value) {
+  if constexpr (Named<T>) {
+    return word_of(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+T read_value(const Json& json) {
+  if constexpr (Named<T>) {
+    return from_word<T>(json);
+  } else {
+    return json.get<T>();
+  }
+}
+
+// Visit the fields of a plan in both directions, so that the list of fields exists once.
+class Writer {
+ public:
+  template <typename T>
+  void field(const char* name, const T& value) {
+    json_[name] = write(value);
+  }
+
+  const Json& json() const { return json_; }
+
+ private:
+  template <typename T>
+  static Json write(const T& value) {
+    return write_value(value);
+  }
+  template <typename T>
+  static Json write(const Sourced<T>& sourced) {
+    Json json = {{"value", write_value(sourced.value)}, {"source", word_of(sourced.source.origin)}};
+    if (!sourced.source.detail.empty()) {
+      json["detail"] = sourced.source.detail;
+    }
+    return json;
+  }
+  static Json write(const Variables& variables) {
+    Json json = Json::object();
+    for (const auto& [name, value] : variables) {
+      json[name] = write(value);
+    }
+    return json;
+  }
+  static Json write(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
+  static Json write(const std::optional<int64_t>& number) {
+    return number ? Json(*number) : Json();
+  }
+  static Json write(const std::optional<RequeueRules>& rules);
+  static Json write(const StreamRule& rule);
+  static Json write(const OutputRules& rules);
+  static Json write(const Meeting& meeting);
+  static Json write(const std::vector<Node>& nodes);
+  static Json write(const std::vector<Metric>& metrics);
+
+  Json json_ = Json::object();
+};
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  template <typename T>
+  void field(const char* name, T& value) {
+    read(json_.at(name), value);
+  }
+
+ private:
+  template <typename T>
+  static void read(const Json& json, T& value) {
+    value = read_value<T>(json);
+  }
+  template <typename T>
+  static void read(const Json& json, Sourced<T>& sourced) {
+    sourced = {read_value<T>(json.at("value")),
+               {from_word<Origin>(json.at("source")), json.value("detail", "")}};
+  }
+  static void read(const Json& json, Variables& variables) {
+    for (const auto& [name, value] : json.items()) {
+      read(value, variables[name]);
+    }
+  }
+  static void read(const Json& json, std::optional<int>& number) {
+    number = json.is_null() ? std::nullopt : std::optional(json.get<int>());
+  }
+  static void read(const Json& json, std::optional<int64_t>& number) {
+    number = json.is_null() ? std::nullopt : std::optional(json.get<int64_t>());
+  }
+  static void read(const Json& json, std::optional<RequeueRules>& rules);
+  static void read(const Json& json, StreamRule& rule);
+  static void read(const Json& json, OutputRules& rules);
+  static void read(const Json& json, Meeting& meeting);
+  static void read(const Json& json, std::vector<Node>& nodes);
+  static void read(const Json& json, std::vector<Metric>& metrics);
+
+  const Json& json_;
+};
+
+template <typename Visitor, typename T>
+void visit_output(Visitor& visitor, T& rules) {
+  visitor.field("log_dir", rules.log_dir);
+  visitor.field("redirects", rules.redirects);
+  visitor.field("tee", rules.tee);
+  visitor.field("local_ranks_filter", rules.local_ranks_filter);
+  visitor.field("output_filename", rules.output_filename);
+}
+
+template <typename Visitor, typename T>
+void visit_meeting(Visitor& visitor, T& meeting) {
+  visitor.field("name", meeting.name);
+  visitor.field("host", meeting.host);
+  visitor.field("port", meeting.port);
+  visitor.field("node", meeting.node);
+  visitor.field("rank", meeting.rank);
+  visitor.field("world_size", meeting.world_size);
+  visitor.field("local_rank", meeting.local_rank);
+  visitor.field("local_world_size", meeting.local_world_size);
+}
+
+template <typename Visitor, typename T>
+void visit_node(Visitor& visitor, T& node) {
+  visitor.field("name", node.name);
+  visitor.field("workers", node.workers);
+  visitor.field("gpus", node.gpus);
+  visitor.field("variables", node.variables);
+}
+
+template <typename Visitor, typename T>
+void visit_requeue(Visitor& visitor, T& rules) {
+  visitor.field("job", rules.job);
+  visitor.field("signal", rules.signal);
+  visitor.field("most", rules.most);
+  visitor.field("progress_file", rules.progress_file);
+  visitor.field("end_time", rules.end_time);
+}
+
+template <typename Visitor, typename T>
+void visit_plan(Visitor& visitor, T& plan) {
+  visitor.field("run_id", plan.run_id);
+  visitor.field("run_directory", plan.run_directory);
+  visitor.field("command", plan.command);
+  visitor.field("program_word", plan.program_word);
+  visitor.field("passes_local_rank", plan.passes_local_rank);
+  visitor.field("local_rank_option", plan.local_rank_option);
+  visitor.field("way", plan.way);
+  visitor.field("nodes", plan.nodes);
+  visitor.field("min_nodes", plan.min_nodes);
+  visitor.field("worker_rule", plan.worker_rule);
+  visitor.field("meeting", plan.meeting);
+  visitor.field("master_addr", plan.master_addr);
+  visitor.field("master_port", plan.master_port);
+  visitor.field("interfaces", plan.interfaces);
+  visitor.field("local_addr", plan.local_addr);
+  visitor.field("ssh_port", plan.ssh_port);
+  visitor.field("ssh_identity", plan.ssh_identity);
+  visitor.field("grace_seconds", plan.grace_seconds);
+  visitor.field("timeout_seconds", plan.timeout_seconds);
+  visitor.field("start_timeout_seconds", plan.start_timeout_seconds);
+  visitor.field("last_call_seconds", plan.last_call_seconds);
+  visitor.field("max_restarts", plan.max_restarts);
+  visitor.field("requeue", plan.requeue);
+  visitor.field("slurm_restarts", plan.slurm_restarts);
+  visitor.field("bind", plan.bind);
+  visitor.field("role", plan.role);
+  visitor.field("may_share_gpus", plan.may_share_gpus);
+  visitor.field("output", plan.output);
+  visitor.field("metrics", plan.metrics);
+  visitor.field("sample_every_seconds", plan.sample_every_seconds);
+  visitor.field("variables", plan.variables);
+  visitor.field("remarks", plan.remarks);
+}
+
+// JSON keys are strings. "otherwise" is the rule for local ranks without an entry.
+Json Writer::write(const StreamRule& rule) {
+  Json json = {{"otherwise", rule.otherwise}};
+  for (const auto& [local, bits] : rule.by_local) {
+    json[std::to_string(local)] = bits;
+  }
+  return json;
+}
+
+Json Writer::write(const OutputRules& rules) {
+  Writer writer;
+  visit_output(writer, rules);
+  return writer.json();
+}
+
+Json Writer::write(const Meeting& meeting) {
+  Writer writer;
+  visit_meeting(writer, meeting);
+  return writer.json();
+}
+
+Json Writer::write(const std::optional<RequeueRules>& rules) {
+  if (!rules) {
+    return {};
+  }
+  Writer writer;
+  visit_requeue(writer, *rules);
+  return writer.json();
+}
+
+Json Writer::write(const std::vector<Node>& nodes) {
+  Json json = Json::array();
+  for (const Node& node : nodes) {
+    Writer writer;
+    visit_node(writer, node);
+    json.push_back(writer.json());
+  }
+  return json;
+}
+
+Json Writer::write(const std::vector<Metric>& metrics) {
+  Json json = Json::array();
+  for (const Metric& metric : metrics) {
+    json.push_back({{"name", metric.name}, {"pattern", metric.pattern}});
+  }
+  return json;
+}
+
+void Reader::read(const Json& json, std::vector<Metric>& metrics) {
+  for (const Json& one : json) {
+    metrics.push_back({.name = one.at("name").get<std::string>(),
+                       .pattern = one.at("pattern").get<std::string>()});
+  }
+}
+
+void Reader::read(const Json& json, StreamRule& rule) {
+  for (const auto& [name, bits] : json.items()) {
+    (name == "otherwise" ? rule.otherwise : rule.by_local[std::stoi(name)]) = bits.get<int>();
+  }
+}
+
+void Reader::read(const Json& json, OutputRules& rules) {
+  Reader reader(json);
+  visit_output(reader, rules);
+}
+
+void Reader::read(const Json& json, Meeting& meeting) {
+  Reader reader(json);
+  visit_meeting(reader, meeting);
+}
+
+void Reader::read(const Json& json, std::optional<RequeueRules>& rules) {
+  rules.reset();
+  if (!json.is_null()) {
+    Reader reader(json);
+    visit_requeue(reader, rules.emplace());
+  }
+}
+
+void Reader::read(const Json& json, std::vector<Node>& nodes) {
+  for (const Json& one : json) {
+    Reader reader(one);
+    visit_node(reader, nodes.emplace_back());
+  }
+}
+
+}  // namespace
+
+std::string to_json(const LaunchPlan& plan) {
+  Writer writer;
+  writer.field("format", kFormat);
+  visit_plan(writer, plan);
+  // File names may contain invalid UTF-8: replace it instead of throwing an exception.
+  return writer.json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+LaunchPlan parse_plan(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    const int format = json.at("format").get<int>();
+    if (format != kFormat) {
+      throw Error(ExitCode::Io, fmt::format("cannot read the plan: unknown format {}", format))
+          .fact("expected", fmt::format("format {}", kFormat))
+          .hint("use the version of lockstep that wrote it");
+    }
+    LaunchPlan plan;
+    Reader reader(json);
+    visit_plan(reader, plan);
+    return plan;
+  } catch (const nlohmann::json::exception& fault) {
+    throw Error(ExitCode::Io, "cannot read the plan").fact("reason", fault.what(), "plan.json");
+  } catch (const std::invalid_argument& fault) {
+    throw Error(ExitCode::Io, "cannot read the plan").fact("reason", fault.what(), "plan.json");
+  }
+}
+
+}  // namespace lockstep::plan

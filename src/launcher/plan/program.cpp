@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/program.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <utility>
+
+#include "common/contract/worker_env.h"
+#include "launcher/plan/read.h"
+#include "lockstep/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+bool passes_local_rank(const Request& request) {
+  switch (request.dialect) {
+    case Dialect::TorchLaunch:
+      return !request.is_use_env;
+    case Dialect::Deepspeed:
+      return !request.is_no_local_rank;
+    case Dialect::Lockstep:
+      return request.is_local_rank_passed || (request.is_local_rank_taken && !request.is_use_env);
+    default:
+      return request.is_local_rank_passed;
+  }
+}
+
+Sourced<std::string> read_assignment(const std::string& flag, const Asked& asked) {
+  return {asked.text.substr(asked.text.find('=') + 1), source_of(asked, flag)};
+}
+
+std::string require_name(const std::string& flag, const Asked& asked, std::string_view expected) {
+  std::string name = asked.text.substr(0, asked.text.find('='));
+  if (name.empty()) {
+    throw not_understood(asked, flag, expected).hint(flag + " OMP_PROC_BIND=true");
+  }
+  const os::Environment ours = contract::to_environment({});
+  if (ours.contains(name)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot set {}: the launcher sets it", name))
+        .fact("asked", said(asked, flag), asked.source)
+        .hint("drop it: each worker has its own value");
+  }
+  return name;
+}
+
+}  // namespace
+
+void read_program(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+  if (request.program.empty() || request.program.front().empty()) {
+    throw Error(ExitCode::Usage, "no program given")
+        .fact("expected", "a program after the options", kCommandLine)
+        .hint(fmt::format("{} {} 2 ./train",
+                          command_of(request.dialect),
+                          request.dialect == Dialect::Horovodrun  ? "-np"
+                          : request.dialect == Dialect::Deepspeed ? "--num_gpus"
+                                                                  : "--nproc-per-node"));
+  }
+  const bool is_script = request.program.front().ends_with(".py") && !request.is_no_python;
+  plan.command = request.program;
+  if (request.is_module) {
+    plan.command.insert(plan.command.begin(), "-m");
+  }
+  if (is_script || request.is_module || request.is_run_path) {
+    // As in torchrun, PYTHON_EXEC overrides the active interpreter.
+    const auto python = os::find_variable(here.environment, "PYTHON_EXEC");
+    plan.command.insert(plan.command.begin(), python && !python->empty() ? *python : "python3");
+  }
+  plan.program_word = static_cast<int>(plan.command.size() - request.program.size());
+  plan.passes_local_rank = passes_local_rank(request);
+  plan.local_rank_option = request.is_local_rank_dashed ? "--local-rank" : "--local_rank";
+}
+
+bool runs_python(const LaunchPlan& plan) {
+  return plan.program_word > 0 ||
+         std::filesystem::path(plan.command.front()).filename().string().starts_with("python");
+}
+
+Variables read_variables(const Request& request, const Surroundings& here) {
+  Variables variables;
+  for (const Asked& asked : request.env) {
+    if (asked.text.find('=') == std::string::npos) {
+      throw not_understood(asked, "--env", "NAME=VALUE").hint("--env OMP_PROC_BIND=true");
+    }
+    variables.insert_or_assign(require_name("--env", asked, "NAME=VALUE"),
+                               read_assignment("--env", asked));
+  }
+  for (const Asked& asked : request.pass) {
+    const std::string name = require_name("-x", asked, "NAME or NAME=VALUE");
+    if (asked.text.find('=') != std::string::npos) {
+      variables.insert_or_assign(name, read_assignment("-x", asked));
+      continue;
+    }
+    const auto value = os::find_variable(here.environment, name);
+    if (!value) {
+      throw Error(ExitCode::Usage, fmt::format("cannot pass {}: it is not set", name))
+          .fact("asked", said(asked, "-x"), asked.source)
+          .hint(fmt::format("-x {}=VALUE, or export {} first", name, name));
+    }
+    variables.insert_or_assign(name, Sourced<std::string>{*value, source_of(asked, "-x")});
+  }
+  return variables;
+}
+
+void add_where_unset(Variables& variables,
+                     const os::Environment& environment,
+                     std::string_view name,
+                     Sourced<std::string> value) {
+  if (const auto set = os::find_variable(environment, name)) {
+    value = {*set, {Origin::Variable, std::string(name)}};
+  }
+  variables.emplace(name, std::move(value));
+}
+
+}  // namespace lockstep::plan

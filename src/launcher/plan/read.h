@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+#include "lockstep/error.h"
+
+// Parsers for single options. Every failure is an Error (64) that quotes the value and its source.
+namespace lockstep::plan {
+
+inline constexpr std::string_view kCommandLine = "command line";
+
+// "--nnodes", or the spelling of the user.
+std::string spelt(const Asked& asked, std::string_view flag);
+
+// "--nnodes 4", or "PET_NNODES=4".
+std::string said(const Asked& asked, std::string_view flag);
+
+Source source_of(const Asked& asked, std::string_view flag);
+
+// "cannot understand --nnodes 'x'", to which the caller adds a hint.
+Error not_understood(const Asked& asked, std::string_view flag, std::string_view expected);
+
+struct NumberRule {
+  std::string_view flag;
+  int least = 0;
+  int most = 0;
+  std::string_view hint;
+};
+
+Sourced<int> read_number(const Asked& asked, const NumberRule& rule);
+
+struct SecondsRule {
+  std::string_view flag;
+  double least = 0;
+  std::string_view hint;
+};
+
+// From `least` seconds to a week.
+Sourced<double> read_seconds(const Asked& asked, const SecondsRule& rule);
+
+// Seconds, or HH:MM:SS.
+Sourced<double> read_timeout(const Asked& asked);
+
+// Resolves a path relative to `directory`.
+Sourced<std::string> read_path(const Asked& asked,
+                               std::string_view flag,
+                               const std::string& directory);
+
+Bind read_bind(const Asked& asked);
+
+// As in torchrun: "3", or "0:1,1:3" by local rank.
+StreamRule read_streams(const Asked& asked, std::string_view flag);
+
+// "0,2".
+std::set<int> read_local_ranks(const Asked& asked);
+
+// A host name or an address; removes the brackets of an IPv6 address.
+std::string read_host(const Asked& asked, std::string_view flag);
+
+// "host:port", "host", "[fe80::1]:port".
+struct Endpoint {
+  std::string host;
+  std::optional<int> port;
+
+  bool operator==(const Endpoint&) const = default;
+};
+
+Endpoint read_endpoint(const Asked& asked);
+
+// The supported keys of torchrun's --rdzv-conf. `remarks` explains the ignored ones.
+struct MeetingRules {
+  std::optional<double> start_timeout;
+  std::optional<double> last_call;
+  std::optional<int> node;
+  std::vector<std::string> remarks;
+
+  bool operator==(const MeetingRules&) const = default;
+};
+
+MeetingRules read_rdzv_conf(const Asked& asked);
+
+}  // namespace lockstep::plan

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/requeue.h"
+
+#include <array>
+#include <csignal>
+#include <fmt/format.h>
+#include <string>
+#include <utility>
+
+#include "launcher/plan/read.h"
+#include "lockstep/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr std::string_view kHint =
+    "sbatch --requeue --open-mode=append --signal=B:USR1@120 with a script that ends in 'exec "
+    "lockstep run --requeue PROGRAM'";
+
+// Why this process is not a batch job; empty if it is one.
+std::string find_objection(const Surroundings& here, Way way) {
+  if (!here.job) {
+    return here.is_nested ? "a worker of another run" : "no Slurm job";
+  }
+  if (here.step || way == Way::Peers || way == Way::Task) {
+    return fmt::format("an srun task of job {}", here.job->id);
+  }
+  // Only slurmstepd sets SLURM_TASK_PID. An interactive shell of salloc (Slurm's step -6) has it,
+  // too.
+  const auto step = os::find_variable(here.environment, "SLURM_STEP_ID").value_or("");
+  if (!here.environment.contains("SLURM_TASK_PID") || step == "4294967290" || step == "-6") {
+    return fmt::format("job {}, but not its batch script", here.job->id);
+  }
+  return "";
+}
+
+void require_no_details(const Request& request) {
+  const std::array<std::pair<const Wish*, std::string_view>, 3> details = {
+      {{&request.requeue_signal, "--requeue-signal"},
+       {&request.max_requeues, "--max-requeues"},
+       {&request.progress_file, "--progress-file"}}};
+  for (const auto& [wish, flag] : details) {
+    if (*wish) {
+      throw Error(ExitCode::Usage, fmt::format("cannot use {} without --requeue", flag))
+          .fact("asked", said(**wish, flag), (*wish)->source)
+          .hint(fmt::format("--requeue {} {}", flag, (*wish)->text));
+    }
+  }
+}
+
+Sourced<int> read_signal(const Wish& wish) {
+  constexpr std::string_view kFlag = "--requeue-signal";
+  if (!wish) {
+    return from_default(SIGUSR1);
+  }
+  std::string_view name = wish->text;
+  name.remove_prefix(name.starts_with("SIG") ? 3 : 0);
+  if (name != "USR1" && name != "USR2") {
+    throw not_understood(*wish, kFlag, "USR1 or USR2, as in #SBATCH --signal=B:USR1@120")
+        .hint("--requeue-signal USR1");
+  }
+  return {name == "USR1" ? SIGUSR1 : SIGUSR2, source_of(*wish, kFlag)};
+}
+
+// Names a task of an array by both numbers: its own job id can be that of the whole array.
+std::string name_of_job(const Surroundings& here) {
+  const auto array = os::find_variable(here.environment, "SLURM_ARRAY_JOB_ID");
+  const auto task = os::find_variable(here.environment, "SLURM_ARRAY_TASK_ID");
+  return array && task ? *array + "_" + *task : here.job->id;
+}
+
+}  // namespace
+
+std::optional<RequeueRules> read_requeue(const Request& request,
+                                         const Surroundings& here,
+                                         Way way) {
+  if (request.is_no_requeue) {
+    return std::nullopt;
+  }
+  if (!request.is_requeue) {
+    require_no_details(request);
+    return std::nullopt;
+  }
+  if (const std::string objection = find_objection(here, way); !objection.empty()) {
+    throw Error(ExitCode::Usage, "cannot requeue the job: this process is not its batch script")
+        .fact("asked", "--requeue", kCommandLine)
+        .fact("found", objection, "environment")
+        .hint(kHint);
+  }
+  constexpr int kMost = 1'000'000;
+  return RequeueRules{
+      .job = name_of_job(here),
+      .signal = read_signal(request.requeue_signal),
+      .most = request.max_requeues ? read_number(*request.max_requeues,
+                                                 {.flag = "--max-requeues",
+                                                  .least = 1,
+                                                  .most = kMost,
+                                                  .hint = "--max-requeues 20"})
+                                   : from_default(0, "no limit"),
+      .progress_file =
+          request.progress_file
+              ? read_path(*request.progress_file, "--progress-file", here.directory).value
+              : "",
+      .end_time = here.job->end_time};
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launcher/plan/plan.h"
+
+// The requested size of a run, before looking at the environment.
+namespace lockstep::plan {
+
+inline constexpr int kMostNodes = 65536;
+inline constexpr int kMostWorkersPerNode = 4096;
+
+// The option that set a size, for messages: "--nnodes 4", "command line".
+struct Quote {
+  std::string text;
+  std::string who;
+};
+
+struct NodeRange {
+  int least = 1;
+  int most = 1;
+  Source source;
+  Quote quote;
+};
+
+struct WorkersPerNode {
+  WorkerRule rule = WorkerRule::Number;
+  int number = 0;  // if the rule is WorkerRule::Number
+  Source source;
+  std::string flag;  // as the user spelled it
+  Quote quote;
+};
+
+struct WorkersInAll {
+  int number = 1;
+  Source source;
+  Quote quote;
+};
+
+struct Sizes {
+  std::optional<NodeRange> nodes;  // from --nnodes, or computed from the other two
+  std::optional<WorkersPerNode> per_node;
+  std::optional<WorkersInAll> in_all;
+};
+
+// Throws an Error (64) when a size is invalid or the three contradict each other.
+Sizes read_sizes(const Request& request);
+
+}  // namespace lockstep::plan

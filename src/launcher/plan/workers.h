@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "launcher/plan/ground.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/sizes.h"
+
+namespace lockstep::plan {
+
+// The number of workers on each node of `ground`.
+struct WorkerCounts {
+  std::vector<Sourced<int>> per_node;  // 0: counted on the node, by the rule
+  WorkerRule rule = WorkerRule::Number;
+};
+
+// Throws an Error (64) that names both sources when flags, slots, Slurm tasks and GPUs contradict
+// each other. Nodes have 0 workers if -np fills the slots of the first nodes only.
+WorkerCounts count_workers(const Request& request,
+                           const Surroundings& here,
+                           const Sizes& sizes,
+                           const Ground& ground);
+
+}  // namespace lockstep::plan

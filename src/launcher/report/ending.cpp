@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/report/ending.h"
+
+#include <array>
+#include <filesystem>
+#include <fmt/format.h>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.h"
+#include "common/contract/requeue_record.h"
+#include "common/contract/run_state.h"
+#include "common/os/files.h"
+#include "lockstep/error.h"
+
+namespace lockstep::report {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = Ending::Kind;
+
+constexpr int kTimedOut = 124;  // exit code after --timeout
+
+std::optional<contract::RunState> readable_state(const contract::RunDirectory& run) {
+  try {
+    return contract::find_state(run);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<Json> find_failure(const contract::RunDirectory& run) {
+  std::error_code fault;
+  if (!std::filesystem::exists(run.failure(), fault)) {
+    return std::nullopt;
+  }
+  try {
+    Json json = Json::parse(os::read_file(run.failure()));
+    return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string text_at(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// "rank 3 on node-a left with code 1"
+std::string describe(const Json& failure) {
+  const std::string who = text_at(failure, "who");
+  const std::string node = text_at(failure, "node");
+  const std::string how = text_at(failure, "how");
+  const bool names_node = node.empty() || who.find(node) != std::string::npos;
+  return fmt::format("{}{} {}",
+                     who.empty() ? "a worker" : who,
+                     names_node ? "" : " on " + node,
+                     how.empty() ? "failed" : how);
+}
+
+// Finds the error that the Trainer prints when the loss or the weights are not finite
+// (training/train/loop/loop.cpp). Runs of earlier versions have the second prefix in their failure.json.
+std::string find_bad_loss(const Json& failure) {
+  constexpr std::array<std::string_view, 2> kBegins = {"cannot continue: ", "cannot go on: "};
+  const auto lines = failure.find("last_lines");
+  if (lines == failure.end() || !lines->is_array()) {
+    return "";
+  }
+  for (const Json& line : *lines) {
+    const std::string text = line.is_string() ? line.get<std::string>() : "";
+    for (const std::string_view begin : kBegins) {
+      const size_t at = text.find(begin);
+      if (at != std::string::npos && (text.find("the loss is") != std::string::npos ||
+                                      text.find("the weights are not") != std::string::npos)) {
+        return text.substr(at + begin.size());
+      }
+    }
+  }
+  return "";
+}
+
+void add_failure(Ending& ending, const Json& failure) {
+  ending.is_out_of_memory = text_at(failure, "out_of_memory") == "yes";
+  const auto add = [&ending](const char* label, const std::string& text) {
+    if (!text.empty()) {
+      ending.details.push_back(fmt::format("{}: {}", label, text));
+    }
+  };
+  const auto exception = failure.find("exception");
+  if (exception != failure.end() && exception->is_object()) {
+    add("exception", text_at(*exception, "text"));
+  }
+  ending.bad_loss = find_bad_loss(failure);
+  ending.advice = text_at(failure, "try");
+  if (const auto rank = failure.find("rank"); rank != failure.end() && rank->is_number_integer()) {
+    ending.failed_rank = rank->get<int>();
+  }
+  add("note", text_at(failure, "note"));
+  add("log", text_at(failure, "log"));
+}
+
+// The value of --timeout in seconds; 0: none.
+double find_timeout(const contract::RunDirectory& run) {
+  try {
+    const Json plan = Json::parse(os::read_file(run.plan()));
+    return plan.at("timeout_seconds").at("value").get<double>();
+  } catch (const Json::exception&) {
+    return 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+Kind kind_of(const contract::RunState& state, double now) {
+  switch (contract::sign_of(state, now)) {
+    case contract::Sign::Alive:
+      return Kind::Running;
+    case contract::Sign::Gone:
+    case contract::Sign::Silent:
+      return Kind::Lost;
+    case contract::Sign::Ended:
+      break;
+  }
+  switch (state.phase) {
+    case contract::RunPhase::Done:
+      return Kind::Done;
+    case contract::RunPhase::Failed:
+      return Kind::Failed;
+    case contract::RunPhase::Requeued:
+      return Kind::Requeued;
+    default:
+      return Kind::Cancelled;
+  }
+}
+
+std::string code_text(const contract::RunState& state) {
+  return state.exit_code ? fmt::format(", exit code {}", *state.exit_code) : "";
+}
+
+// The outcome according to state.json alone.
+std::string sentence_of(Kind kind, const contract::RunState& state) {
+  switch (kind) {
+    case Kind::Running:
+      return std::string(contract::name_of(state.phase));
+    case Kind::Done:
+      return "done";
+    case Kind::Failed:
+      return "failed" + code_text(state);
+    case Kind::Requeued:
+      return "stopped before the time limit; the job was requeued";
+    case Kind::Lost:
+      return "killed: the launcher ended without recording a result";
+    default:
+      return (state.exit_code == static_cast<int>(ExitCode::TryAgain) ? "cancelled at a checkpoint"
+                                                                      : "cancelled") +
+             code_text(state);
+  }
+}
+
+void look_at_timeout(Ending& ending,
+                     const contract::RunDirectory& run,
+                     const contract::RunState& state) {
+  const double timeout = find_timeout(run);
+  const bool is_over = timeout > 0 && state.ended && *state.ended - state.started >= timeout;
+  if (state.exit_code == kTimedOut || (is_over && ending.kind == Kind::Cancelled)) {
+    ending.is_time_limit = true;
+    ending.sentence = "stopped: --timeout expired" + code_text(state);
+  }
+}
+
+}  // namespace
+
+Ending find_ending(const contract::RunDirectory& run,
+                   const monitor::Snapshot& snapshot,
+                   const JobFacts& job,
+                   double now) {
+  Ending ending;
+  const auto failure = find_failure(run);
+  const auto state = readable_state(run);
+  if (!state) {
+    ending.sentence = "unknown: there is no state.json";
+    return ending;
+  }
+  ending.kind = kind_of(*state, now);
+  ending.exit_code = state->exit_code;
+  ending.sentence = sentence_of(ending.kind, *state);
+  if (failure && ending.kind == Kind::Failed) {
+    ending.sentence = "failed: " + describe(*failure);
+    add_failure(ending, *failure);
+  } else if (failure && snapshot.restarts > 0) {
+    ending.details.push_back("last failure: " + describe(*failure));
+  }
+  look_at_timeout(ending, run, *state);
+  if (!state->slurm_job.empty()) {
+    const auto record = contract::find_requeue_record(run, state->slurm_job);
+    if (!record.text.empty()) {
+      ending.details.push_back(record.text);
+    }
+  }
+  const bool is_clean = ending.kind == Kind::Done || ending.kind == Kind::Running;
+  if (!job.state.empty() && !is_clean) {
+    ending.details.push_back(fmt::format("Slurm state: {}", job.state));
+    ending.is_time_limit = ending.is_time_limit || job.has_timed_out;
+  }
+  return ending;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/report/step_rates.h"
+
+namespace lockstep::report {
+
+std::vector<double> step_rates(const std::vector<monitor::Point>& steps) {
+  std::vector<double> rates;
+  rates.reserve(steps.size());
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const double done = steps[i].high - steps[i - 1].high;
+    const double seconds = steps[i].time - steps[i - 1].time;
+    if (done > 0 && seconds > 0) {
+      rates.push_back(done / seconds);
+    }
+  }
+  return rates;
+}
+
+}  // namespace lockstep::report

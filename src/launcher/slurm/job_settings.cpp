@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/slurm/job_settings.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "common/base/check.h"
+#include "common/base/text.h"
+#include "launcher/config/interpolate.h"
+#include "launcher/config/value.h"
+#include "launcher/slurm/keys.h"
+
+namespace lockstep::slurm {
+namespace {
+
+constexpr int kDeepest = 16;  // nesting limit of references; deeper nesting is a cycle
+
+// {distributed_stratgy} is a misspelled key, not shell syntax.
+void require_no_slip(const std::string& name, bool is_known) {
+  constexpr size_t kLeast = 6;  // short words resemble too many keys
+  const bool is_word = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
+  if (is_known || !is_word || name.size() < kLeast) {
+    return;
+  }
+  if (const auto closest = find_closest(name, key_names())) {
+    throw Error(ExitCode::Usage, fmt::format("unknown key {{{}}}", name))
+        .hint(fmt::format("{{{}}}", *closest));
+  }
+}
+
+// Entries of `above` replace those of `below` with the same key.
+config::Node join_maps(config::Node below, const config::Node& above) {
+  if (below.kind != config::Node::Kind::Map || above.kind != config::Node::Kind::Map) {
+    return above;
+  }
+  for (const config::Entry& entry : above.entries) {
+    const auto same = std::find_if(below.entries.begin(), below.entries.end(), [&](const auto& e) {
+      return e.key == entry.key;
+    });
+    if (same == below.entries.end()) {
+      below.entries.push_back(entry);
+    } else {
+      *same = entry;
+    }
+  }
+  return below;
+}
+
+}  // namespace
+
+void JobSettings::lay(const config::Node& map) {
+  config::require_known(map, key_names());
+  for (const config::Entry& entry : map.entries) {
+    const auto earlier = nodes_.find(entry.key);
+    nodes_[entry.key] =
+        earlier == nodes_.end() ? entry.value : join_maps(earlier->second, entry.value);
+  }
+}
+
+void JobSettings::set(const std::string& key, config::Node value) {
+  LOCKSTEP_CHECK(find_key(key) != nullptr);
+  nodes_[key] = std::move(value);
+}
+
+bool JobSettings::has(std::string_view key) const {
+  const auto found = nodes_.find(key);
+  return found != nodes_.end() && found->second.kind != config::Node::Kind::Nothing;
+}
+
+std::string JobSettings::source_of(std::string_view key) const {
+  const auto found = nodes_.find(key);
+  return found == nodes_.end() ? "default" : config::describe(found->second.place);
+}
+
+std::optional<config::Node> JobSettings::find_node(std::string_view key) const {
+  if (has(key)) {
+    return resolve(nodes_.find(key)->second, 0);
+  }
+  const Key* known = find_key(key);
+  LOCKSTEP_CHECK(known != nullptr);
+  if (known->standard.empty()) {
+    return std::nullopt;
+  }
+  return resolve(config::scalar(std::string(known->standard), "default"), 0);
+}
+
+config::Node JobSettings::resolve(config::Node node, int depth) const {
+  if (node.kind == config::Node::Kind::Scalar) {
+    node.text = resolve_text(node, depth);
+  }
+  for (config::Node& item : node.items) {
+    item = resolve(item, depth);
+  }
+  for (config::Entry& entry : node.entries) {
+    entry.value = resolve(entry.value, depth);
+  }
+  return node;
+}
+
+std::string JobSettings::resolve_text(const config::Node& node, int depth) const {
+  if (depth > kDeepest) {
+    throw Error(ExitCode::Usage, "circular references")
+        .fact("where", config::describe(node.place))
+        .fact("found", node.text)
+        .hint("replace one of them by its value");
+  }
+  return config::interpolate(
+      node,
+      [this, depth](const std::string& name) { return look_up(name, depth + 1); },
+      key_names());
+}
+
+std::optional<std::string> JobSettings::look_up(const std::string& name, int depth) const {
+  const Key* key = find_key(name);
+  if (key == nullptr) {
+    return std::nullopt;
+  }
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end() || found->second.kind == config::Node::Kind::Nothing) {
+    return resolve_text(config::scalar(std::string(key->standard), "default"), depth);
+  }
+  const config::Node node = resolve(found->second, depth);
+  return node.kind == config::Node::Kind::List ? join(config::read_lines(node, name), ",")
+                                               : config::read_text(node, name);
+}
+
+std::string JobSettings::text(std::string_view key) const {
+  const auto node = find_node(key);
+  return node ? config::read_text(*node, key) : "";
+}
+
+std::optional<std::string> JobSettings::find_text(std::string_view key) const {
+  std::string found = text(key);
+  return found.empty() ? std::nullopt : std::optional(std::move(found));
+}
+
+std::optional<int> JobSettings::find_whole(std::string_view key, int least, int most) const {
+  const auto node = find_node(key);
+  if (!node) {
+    return std::nullopt;
+  }
+  return static_cast<int>(config::read_whole(*node, key, {.least = least, .most = most}));
+}
+
+bool JobSettings::flag(std::string_view key) const {
+  const auto node = find_node(key);
+  return node && config::read_flag(*node, key);
+}
+
+std::vector<std::string> JobSettings::list(std::string_view key) const {
+  const auto node = find_node(key);
+  return node ? config::read_list(*node, key) : std::vector<std::string>{};
+}
+
+std::vector<std::string> JobSettings::lines(std::string_view key) const {
+  const auto node = find_node(key);
+  return node ? config::read_lines(*node, key) : std::vector<std::string>{};
+}
+
+std::vector<std::pair<std::string, std::string>> JobSettings::pairs(std::string_view key) const {
+  const auto node = find_node(key);
+  return node ? config::read_pairs(*node, key) : std::vector<std::pair<std::string, std::string>>{};
+}
+
+std::string JobSettings::one_of(std::string_view key, std::span<const std::string> words) const {
+  std::string found = to_lower(text(key));
+  if (std::find(words.begin(), words.end(), found) != words.end()) {
+    return found;
+  }
+  Error error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", key, text(key)));
+  error.fact("expected", join(words, ", "));
+  error.fact("found", fmt::format("'{}'", text(key)), source_of(key));
+  if (const auto closest = find_closest(found, words)) {
+    error.hint(fmt::format("{}: {}", key, *closest));
+  }
+  throw Error(error);
+}
+
+std::string JobSettings::fill_in(const std::string& text) const {
+  std::string result;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t start = text.find('{', at);
+    const size_t end = start == std::string::npos ? start : text.find('}', start);
+    if (end == std::string::npos) {
+      break;
+    }
+    const std::string name = text.substr(start + 1, end - start - 1);
+    const bool is_shells = start > 0 && text[start - 1] == '$';
+    std::optional<std::string> value;
+    if (!is_shells) {
+      value = name == "itwinai_launcher" ? "$(which itwinai)" : look_up(name, 0);
+      require_no_slip(name, value.has_value());
+    }
+    // Skip one brace if the name is not a key: {a,b} and ${x} are shell syntax.
+    result += value ? text.substr(at, start - at) + *value : text.substr(at, start + 1 - at);
+    at = value ? end + 1 : start + 1;
+  }
+  return result + text.substr(std::min(at, text.size()));
+}
+
+Error JobSettings::refuse(std::string_view key, std::string_view sentence) const {
+  Error error(ExitCode::Usage, sentence);
+  const auto node = find_node(key);
+  const bool is_list = node && node->kind == config::Node::Kind::List;
+  std::string said = is_list ? "[" + join(lines(key), ", ") + "]" : text(key);
+  said = join(split(said, '\n'), "\\n");  // a fact is one line
+  error.fact("asked", fmt::format("{}: {}", key, said), source_of(key));
+  return error;
+}
+
+}  // namespace lockstep::slurm

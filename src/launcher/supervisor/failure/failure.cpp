@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/failure/failure.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+
+#include "common/base/text.h"
+#include "common/os/signals.h"
+#include "launcher/supervisor/failure/advice.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr size_t kBoxWidth = 78;
+// Maximum length of an output line in the box; the log contains the rest.
+constexpr size_t kMostOfLine = 500;
+// The part of a log that is searched for an exception.
+constexpr size_t kLinesToSearch = 400;
+constexpr std::streamoff kBytesToSearch = 1 << 16;
+constexpr size_t kMostNodes = 4;
+
+// The meaning of an exit code of lockstep; empty for other codes of the program.
+std::string meaning_of(int code) {
+  switch (static_cast<ExitCode>(code)) {
+    case ExitCode::Usage:
+      return " (invalid or conflicting options)";
+    case ExitCode::Unavailable:
+      return " (something that it needs is unavailable)";
+    case ExitCode::Bug:
+      return " (a bug in lockstep)";
+    case ExitCode::Io:
+      return " (a file cannot be read or written)";
+    case ExitCode::TryAgain:
+      return " (requests a restart)";
+    default:
+      return "";
+  }
+}
+
+std::string count_workers(int count) {
+  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
+}
+
+// The end of the terminal escape sequence that starts at `at`.
+size_t end_of_escape(std::string_view line, size_t at) {
+  if (at + 1 >= line.size() || line[at + 1] != '[') {
+    return std::min(at + 2, line.size());
+  }
+  const auto* const end =
+      std::find_if(line.begin() + at + 2, line.end(), [](char c) { return c >= '@' && c <= '~'; });
+  return std::min(static_cast<size_t>(end - line.begin()) + 1, line.size());
+}
+
+// An output line for the box: without colours and cursor movements, and of limited length.
+std::string to_plain(std::string_view line) {
+  while (line.ends_with('\r')) {
+    line.remove_suffix(1);
+  }
+  line.remove_prefix(line.rfind('\r') + 1);  // text that a progress bar has overwritten
+  std::string plain;
+  for (size_t at = 0; at < line.size() && plain.size() < kMostOfLine;) {
+    if (line[at] == '\x1b') {
+      at = end_of_escape(line, at);
+      continue;
+    }
+    const bool is_control = static_cast<unsigned char>(line[at]) < ' ' && line[at] != '\t';
+    plain += is_control ? ' ' : line[at];
+    ++at;
+  }
+  if (plain.size() == kMostOfLine) {
+    // Do not cut a UTF-8 character in two.
+    while (!plain.empty() && (static_cast<unsigned char>(plain.back()) & 0xc0U) == 0x80U) {
+      plain.pop_back();
+    }
+    plain.pop_back();
+    plain += " ...";
+  }
+  return plain;
+}
+
+// A row of the box. A long text continues in the lines below.
+std::string row(std::string_view label, std::string_view text) {
+  constexpr std::string_view kStart = "| {:<6} {}\n";
+  constexpr size_t kRoom = kBoxWidth - 9;
+  std::string rows;
+  do {
+    size_t length = text.size();
+    if (length > kRoom) {
+      const size_t blank = text.rfind(' ', kRoom);
+      // A word that does not fit, such as a path, is not split.
+      length = blank == std::string_view::npos || blank == 0 ? text.find(' ', 1) : blank;
+      length = std::min(length, text.size());
+    }
+    rows += fmt::format(fmt::runtime(kStart), label, text.substr(0, length));
+    text.remove_prefix(length);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    label = "";
+  } while (!text.empty());
+  return rows;
+}
+
+std::string describe(const PythonFrame& frame) {
+  return fmt::format(
+      "{}:{}{}", frame.file, frame.line, frame.function.empty() ? "" : " in " + frame.function);
+}
+
+std::string exception_rows(const PythonException& exception) {
+  std::string rows = row("why", to_plain(exception.text));
+  if (exception.raised_at) {
+    rows += row("", "at " + describe(*exception.raised_at));
+  }
+  if (exception.called_from) {
+    rows += row("", "called from " + describe(*exception.called_from));
+  }
+  return rows;
+}
+
+std::string describe_time(const Failure& failure) {
+  std::string text;
+  if (failure.seconds > 0) {
+    text = format_duration(failure.seconds) + " after the start";
+  }
+  if (failure.attempt > 0 || failure.max_restarts > 0) {
+    text += fmt::format("{}attempt {} of {}",
+                        text.empty() ? "" : ", ",
+                        failure.attempt + 1,
+                        std::max(failure.attempt, failure.max_restarts) + 1);
+  }
+  return text;
+}
+
+std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
+  int total = 0;
+  std::vector<std::string> places;
+  for (const StoppedWorkers& group : stopped) {
+    total += group.count;
+    places.push_back(fmt::format("{} on {}", group.count, group.node));
+  }
+  if (places.size() == 1) {
+    return fmt::format("stopped {} on {}", count_workers(total), stopped.front().node);
+  }
+  if (places.size() > kMostNodes) {
+    const size_t rest = places.size() - kMostNodes;
+    places.resize(kMostNodes);
+    places.push_back(fmt::format("the rest on {} more node{}", rest, rest == 1 ? "" : "s"));
+  }
+  return fmt::format("stopped {}: {}", count_workers(total), join(places, ", "));
+}
+
+}  // namespace
+
+OutOfMemory judge_memory(const Failure& failure) {
+  if (failure.out_of_memory != OutOfMemory::No) {
+    return failure.out_of_memory;
+  }
+  const bool is_killed = failure.status.signal == SIGKILL;
+  return is_killed && failure.may_be_out_of_memory ? OutOfMemory::Perhaps : OutOfMemory::No;
+}
+
+std::string describe_death(const Failure& failure) {
+  if (!failure.cause.empty()) {
+    return failure.cause;
+  }
+  const os::ExitStatus status = failure.status;
+  if (status.signal == 0) {
+    return fmt::format("exited with code {}{}", status.code, meaning_of(status.code));
+  }
+  if (status.signal != SIGKILL) {
+    return fmt::format("was killed by {}", os::signal_name(status.signal));
+  }
+  switch (judge_memory(failure)) {
+    case OutOfMemory::Yes:
+      return "was killed by SIGKILL, by the kernel's OOM killer: out of memory";
+    case OutOfMemory::Perhaps:
+      return "was killed by SIGKILL, possibly by the kernel's OOM killer: out of memory";
+    case OutOfMemory::No:
+      break;
+  }
+  return "was killed by SIGKILL";
+}
+
+std::string to_box(const Failure& failure) {
+  const std::string title = fmt::format("+-- {} failed ", failure.who);
+  std::string box = fmt::format("{:-<{}}\n", title, kBoxWidth);
+  const auto add = [&box](std::string_view label, const std::string& text) {
+    if (!text.empty()) {
+      box += row(label, text);
+    }
+  };
+  add("how", describe_death(failure));
+  if (failure.exception) {
+    box += exception_rows(*failure.exception);
+  }
+  if (failure.pid != 0) {
+    add("where",
+        fmt::format(
+            "local rank {} on {}, process {}", failure.local_rank, failure.node, failure.pid));
+  }
+  add("when", describe_time(failure));
+  if (!failure.stopped.empty()) {
+    add("also", describe_stopped(failure.stopped));
+  }
+  add("note", failure.note);
+  if (!failure.last_lines.empty()) {
+    box += "| last lines:\n";
+  } else if (failure.pid != 0) {
+    add("output", "none");
+  }
+  for (const std::string& line : failure.last_lines) {
+    box += fmt::format("|   {}\n", to_plain(line));
+  }
+  // Last, because these rows are just above the prompt of the shell.
+  add("log", failure.log.string());
+  add("try", advise(failure).text);
+  return box + fmt::format("{:-<{}}\n", "+", kBoxWidth);
+}
+
+void add_last_words(Failure& failure, const LastWords& words) {
+  std::vector<std::string> lines =
+      read_last_lines(failure.log, std::max(words.most, kLinesToSearch), words.log_begin);
+  std::ifstream file(words.error_file, std::ios::binary);
+  if (!words.error_file.empty() && file) {
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    failure.exception = find_recorded_exception(text);
+  }
+  // The log of a killed worker may contain an exception that it had handled long before.
+  const bool may_have_thrown = failure.status.signal == 0 || failure.status.signal == SIGABRT;
+  if (!failure.exception && may_have_thrown) {
+    failure.exception = find_exception(lines);
+  }
+  if (lines.size() > words.most) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.most));
+  }
+  failure.last_lines = std::move(lines);
+}
+
+std::vector<std::string> read_last_lines(const std::filesystem::path& path,
+                                         size_t most,
+                                         int64_t begin) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
+  if (size <= begin) {
+    return {};
+  }
+  const bool is_cut = size - begin > kBytesToSearch;
+  file.seekg(is_cut ? size - kBytesToSearch : begin);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  std::vector<std::string> lines = split(text, '\n');
+  if (is_cut && lines.size() > 1) {
+    lines.erase(lines.begin());
+  }
+  if (lines.size() > most) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  }
+  return lines;
+}
+
+}  // namespace lockstep::agent

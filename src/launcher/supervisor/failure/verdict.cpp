@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/failure/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
+
+// How much an exit status explains. Exit code 75 explains least: it often means a lost peer.
+int weight(os::ExitStatus status) {
+  if (status.signal != 0) {
+    return 2;
+  }
+  return status.code == kTryAgain ? 0 : 1;
+}
+
+bool is_crash(int signal) {
+  constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  return std::find(kCrashes.begin(), kCrashes.end(), signal) != kCrashes.end();
+}
+
+bool takes_blame(os::ExitStatus candidate, int sent, os::ExitStatus cause) {
+  if (sent == 0) {
+    return weight(candidate) > weight(cause);
+  }
+  if (cause.signal != 0) {
+    return false;
+  }
+  const bool is_foreign_kill = candidate.signal == SIGKILL && sent != SIGKILL;
+  return is_foreign_kill || (cause.code == kTryAgain && is_crash(candidate.signal));
+}
+
+}  // namespace
+
+void Verdict::record_exit(int rank, os::ExitStatus status, int sent) {
+  statuses_[rank] = status;
+  if (status.is_success() || stop_ != 0) {
+    return;
+  }
+  if (!cause_ || takes_blame(status, sent, statuses_.at(*cause_))) {
+    cause_ = rank;
+  }
+}
+
+void Verdict::record_stop(int signal) {
+  if (!is_over()) {
+    stop_ = signal;
+  }
+}
+
+int Verdict::exit_code() const {
+  if (cause_) {
+    return statuses_.at(*cause_).shell_code();
+  }
+  if (stop_ == 0) {
+    return 0;
+  }
+  const bool may_go_on = std::any_of(statuses_.begin(), statuses_.end(), [](const auto& entry) {
+    return entry.second == os::ExitStatus{.code = kTryAgain, .signal = 0};
+  });
+  if (may_go_on) {
+    return kTryAgain;
+  }
+  return 128 + (stop_ == SIGHUP ? SIGTERM : stop_);
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "common/os/process.h"
+
+namespace lockstep::agent {
+
+// Finds the cause of the end of an attempt, from the exits of workers and the requests to stop.
+// Without I/O.
+//
+// The first failure wins. Workers that were stopped because of it are not the cause. There is a
+// race: a worker often notices a lost connection, and exits with a code, before the agent notices
+// the death of the peer that caused it. A later exit therefore takes the blame if it explains more:
+//
+//   without a signal from the agent: a death by signal over an exit code, and another exit code
+//     over 75, with which a worker reports that it lost a peer
+//   after a signal from the agent: SIGKILL that the agent did not send over any exit code, and a
+//     crash (SIGSEGV, SIGABRT ...) over exit code 75
+class Verdict {
+ public:
+  // Worker `rank` has ended. `sent` is the strongest signal that the agent had sent to it, or 0.
+  // Negative ranks stand for fork servers; see leader.cpp.
+  void record_exit(int rank, os::ExitStatus status, int sent);
+
+  // A request to stop by the user or the system. Exits after it are not failures.
+  void record_stop(int signal);
+
+  // The rank that failed first, if one did.
+  std::optional<int> cause() const { return cause_; }
+
+  // Whether the workers must be stopped.
+  bool is_over() const { return cause_.has_value() || stop_ != 0; }
+
+  // The exit code of `lockstep run`.
+  int exit_code() const;
+
+ private:
+  std::map<int, os::ExitStatus> statuses_;
+  std::optional<int> cause_;
+  int stop_ = 0;
+};
+
+}  // namespace lockstep::agent

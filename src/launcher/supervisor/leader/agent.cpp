@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/leader/agent.h"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fmt/format.h>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/base/text.h"
+#include "common/cluster/interfaces.h"
+#include "common/cluster/slurm_env.h"
+#include "common/contract/worker_env.h"
+#include "common/os/host.h"
+#include "common/os/process.h"
+#include "common/os/signals.h"
+#include "launcher/supervisor/leader/gang.h"
+#include "launcher/supervisor/node/become_worker.h"
+#include "launcher/supervisor/node/follower.h"
+#include "launcher/supervisor/node/placement.h"
+#include "launcher/supervisor/protocol/meeting.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the descriptor limit for the workers: the one before this process raised its own.
+uint64_t prepare_process() {
+  os::ignore_signal(SIGPIPE);
+  os::ignore_signal(SIGTTOU);
+  os::become_subreaper();
+  return os::raise_descriptor_limit();
+}
+
+void require_control_plane() {
+  if (!has_control_plane()) {
+    throw Error(ExitCode::Unavailable, "cannot run on several nodes: built without ZeroMQ's CURVE")
+        .hint("apt install libzmq3-dev, then rebuild lockstep");
+  }
+}
+
+std::optional<std::string> find_secret(const os::Environment& environment) {
+  constexpr size_t kLeast = 16;
+  auto secret = os::find_variable(environment, contract::kSecret);
+  if (secret && secret->size() < kLeast) {
+    throw Error(ExitCode::Usage, fmt::format("{} is too short", contract::kSecret))
+        .fact("expected", fmt::format("at least {} characters", kLeast))
+        .fact("found", fmt::format("{} characters", secret->size()), "environment")
+        .hint(fmt::format("export {}=$(openssl rand -hex 32), the same on all nodes",
+                          contract::kSecret));
+  }
+  return secret;
+}
+
+bool is_own_host(const std::string& host) {
+  const std::vector<std::string> wanted = os::addresses_of(host);
+  const std::vector<cluster::Address> own = cluster::list_addresses();
+  return host == os::host_name() ||
+         std::any_of(own.begin(), own.end(), [&wanted](const cluster::Address& address) {
+           return std::find(wanted.begin(), wanted.end(), address.text) != wanted.end();
+         });
+}
+
+// Way::Peers and Way::Task: one of several processes, one per node, that were started manually or
+// by another launcher. One of them leads: node 0, or the process that binds the port of the
+// rendezvous.
+class Peer {
+ public:
+  Peer(const plan::LaunchPlan& plan, const os::Environment& environment, uint64_t descriptors)
+      : plan_(plan),
+        environment_(environment),
+        descriptors_(descriptors),
+        secret_(find_secret(environment)) {
+    environment_.erase(std::string(contract::kSecret));
+    if (!secret_) {
+      file_ = meeting_file(plan.meeting, environment);
+    }
+  }
+
+  int run() {
+    const std::optional<int> node = plan_.meeting.node;
+    if (node ? *node == 0 : is_own_host(plan_.meeting.host)) {
+      if (auto gang = find_lead(/*must=*/node.has_value())) {
+        std::optional<PostedMeeting> posted;  // with a secret, nodes need no file
+        if (!secret_) {
+          posted.emplace(file_, gang->meeting_point());
+        }
+        const int code = gang->run();
+        order_ = plan_.way.value == plan::Way::Task ? gang->order() : std::nullopt;
+        return code;
+      }
+    }
+    Follower follower(
+        {.find_meeting = [this] { return find_meeting(); },
+         .what_is_tried = what_is_tried(),
+         .patience = std::chrono::duration<double>(plan_.start_timeout_seconds.value),
+         .node = node,
+         .order = plan_.meeting.rank,
+         .count_workers = [this](const Join& join) { return own_workers(plan_, join); },
+         .local_addr = plan_.local_addr.value,
+         .only_orders = plan_.way.value == plan::Way::Task,
+         .descriptor_limit = descriptors_,
+         .fault = "",
+         .fault_code = 0},
+        environment_);
+    const int code = follower.run();
+    order_ = follower.order();
+    return code;
+  }
+
+  const std::optional<plan::NodeOrder>& order() const { return order_; }
+
+ private:
+  // Becomes the leader. Without a node rank, several processes of this machine may try; the port
+  // decides, and the others get nullptr.
+  std::unique_ptr<Gang> find_lead(bool must) {
+    try {
+      return std::make_unique<Gang>(
+          plan_,
+          environment_,
+          Gang::Options{.has_local_agent = true,
+                        .keys = secret_ ? derive_keys(*secret_, plan_.meeting.name) : make_keys(),
+                        .port = plan_.meeting.port,
+                        .only_orders = plan_.way.value == plan::Way::Task,
+                        .descriptor_limit = descriptors_});
+    } catch (const Error& error) {
+      if (must || error.code() != ExitCode::Unavailable) {
+        throw;
+      }
+      return nullptr;  // the leader has the port
+    }
+  }
+
+  std::optional<MeetingPoint> find_meeting() const {
+    if (!secret_) {
+      return find_posted(file_);
+    }
+    MeetingPoint point;
+    for (const std::string& address : os::addresses_of(plan_.meeting.host)) {
+      point.endpoints.push_back({address, plan_.meeting.port});
+    }
+    point.keys = derive_keys(*secret_, plan_.meeting.name);
+    point.keys.server_secret.clear();
+    return point.endpoints.empty() ? std::nullopt : std::optional(point);
+  }
+
+  std::string what_is_tried() const {
+    return secret_ ? fmt::format(
+                         "{}:{} with {}", plan_.meeting.host, plan_.meeting.port, contract::kSecret)
+                   : fmt::format(
+                         "the file {}, written by node 0; nodes without a shared home "
+                         "directory need {} or {}",
+                         file_.string(),
+                         contract::kMeetingDirectory,
+                         contract::kSecret);
+  }
+
+  const plan::LaunchPlan& plan_;
+  os::Environment environment_;
+  uint64_t descriptors_;
+  std::optional<std::string> secret_;
+  fs::path file_;
+  std::optional<plan::NodeOrder> order_;
+};
+
+// Changes to the directory. Returns an error message; empty on success.
+std::string enter(const std::string& directory) {
+  std::error_code fault;
+  if (!directory.empty()) {
+    fs::current_path(directory, fault);
+  }
+  return fault ? fmt::format(
+                     "cannot change to {}: {}; start the run in a directory that exists on all "
+                     "nodes",
+                     directory,
+                     fault.message())
+               : "";
+}
+
+}  // namespace
+
+int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  const uint64_t descriptors = prepare_process();
+  switch (plan.way.value) {
+    case plan::Way::Here:
+      return Gang(plan, environment, {.keys = {}, .descriptor_limit = descriptors}).run();
+    case plan::Way::Srun:
+    case plan::Way::Ssh:
+      require_control_plane();
+      return Gang(plan,
+                  environment,
+                  {.has_local_agent = false, .keys = make_keys(), .descriptor_limit = descriptors})
+          .run();
+    case plan::Way::Peers:
+      require_control_plane();
+      return Peer(plan, environment, descriptors).run();
+    case plan::Way::Task: {
+      require_control_plane();
+      if (plan.meeting.local_rank != 0) {
+        become_worker(plan, wait_for_order(plan, environment), environment);
+      }
+      clear_orders(plan, environment);
+      plan::NodeOrder order;
+      {
+        Peer peer(plan, environment, descriptors);
+        const int code = peer.run();
+        if (code != 0 || !peer.order()) {
+          return code;
+        }
+        order = *peer.order();
+      }
+      post_order(plan, order, environment);
+      become_worker(plan, order, environment);
+    }
+  }
+  return static_cast<int>(ExitCode::Bug);
+}
+
+int serve(os::Environment environment,
+          bool from_stdin,
+          std::function<std::string(const std::string&)> answer) {
+  const uint64_t descriptors = prepare_process();
+  require_control_plane();
+  std::string text;
+  if (from_stdin) {
+    std::getline(std::cin, text);
+  } else {
+    text = os::find_variable(environment, contract::kMeeting).value_or("");
+    environment.erase(std::string(contract::kMeeting));
+  }
+  if (text.empty()) {
+    throw Error(ExitCode::Usage, "cannot join a run: no rendezvous given")
+        .fact("expected",
+              fmt::format("{}, or a line on standard input with --stdin", contract::kMeeting))
+        .hint("lockstep run, which starts the agents itself");
+  }
+  const MeetingPoint point = decode_meeting_point(text);
+  for (const auto& [name, value] : point.environment) {
+    environment.insert_or_assign(name, value);
+  }
+  const std::string fault = enter(point.directory);
+  std::optional<int> node = point.node;
+  if (const auto step = cluster::find_slurm_step(environment); !node && step) {
+    node = step->node;
+  }
+  constexpr std::chrono::seconds kPatience(30);
+  Follower follower(
+      {.find_meeting = [&point] { return std::optional(point); },
+       .what_is_tried = fmt::format("{} addresses of the leader", point.endpoints.size()),
+       .patience = kPatience,
+       .node = node,
+       .order = 0,
+       .count_workers = {},
+       .local_addr = "",
+       .only_orders = false,
+       .descriptor_limit = descriptors,
+       .fault = fault,
+       .fault_code = static_cast<int>(ExitCode::Unavailable),
+       .starter_fd = 1,  // closed when ssh or the leader dies
+       .answer = std::move(answer)},
+      environment);
+  follower.run();
+  return 0;  // the leader reports the result; srun must not report a second one
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/plan/order.h"
+#include "launcher/plan/plan.h"
+#include "launcher/supervisor/failure/failure.h"
+#include "launcher/supervisor/failure/verdict.h"
+#include "launcher/supervisor/leader/restart_policy.h"
+#include "launcher/supervisor/protocol/messages.h"
+#include "launcher/supervisor/protocol/network_trials.h"
+
+namespace lockstep::agent {
+
+// ---- actions that the caller of a Leader executes, in this order ----
+
+struct Send {
+  int agent = 0;
+  Order order;
+};
+
+// A line for the user.
+struct Say {
+  std::string text;
+};
+
+// The failure of the run or of one attempt. The caller prints it and writes failure.json.
+struct Blame {
+  Failure failure;
+};
+
+// Starts an attempt: the caller sends every agent the Start message of its slot. It builds the
+// messages one by one, because those of a large run would take much memory together.
+struct Begin {
+  plan::Assembly assembly;
+  std::vector<int> agents;  // agents[slot]
+};
+
+using Action = std::variant<Send, Say, Blame, Begin>;
+
+// The state machine that coordinates a run: it collects the nodes, assigns ranks, detects failures
+// and decides on restarts. It does no I/O and has no clock: reports and times go in, actions come
+// out. The same code therefore leads one node without a network, four nodes, and the hundred
+// thousand simulated ranks of simulate.h. The caller chooses the numbers that identify agents.
+//
+//   Gathering --> Probing --> Preparing --> Running --> Stopping --> Explaining --> Over
+//                    ^            ^                                      |
+//                    +------------+----------- next attempt -------------+
+//
+//   Gathering   agents join, until all nodes are here or (elastic runs) the last call has passed
+//   Probing     agents try to reach each other on every common network; skipped on one node, and
+//               in an attempt with the same agents as the one before
+//   Preparing   agents reserve ports
+//   Running     the workers run; without a failure the run goes from here to Over
+//   Stopping    after the first failure, a signal or the loss of a node: waits for every Stopped
+//   Explaining  the agent of the failed worker is asked for the failure report
+//
+// Invariants:
+// - Agents report and obey; only the Leader decides. A run therefore has one verdict.
+// - A report names its attempt (Probed: its round). One that belongs to an earlier attempt was
+//   still in transit when that attempt ended, and is ignored.
+// - The first report of an agent is Join. Other reports of an unknown agent are ignored: its
+//   sender was rejected, or is lost already.
+// - An agent has a slot (`seat`) or waits for the next attempt (-1). Slots follow the order of the
+//   nodes in the plan, and ranks follow the slots, so a node that stays keeps its order.
+// - `waiting_` is the number of agents with a slot that have not reached the end of the phase.
+//
+// Not thread-safe.
+class Leader {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+  enum class Phase { Gathering, Probing, Preparing, Running, Stopping, Explaining, Over };
+
+  // The plan must outlive the Leader. `first_attempt` is the number of the first attempt.
+  Leader(const plan::LaunchPlan& plan, Time now, int first_attempt = 0);
+
+  // ---- input ----
+  void take(int agent, const Report& report, Time now);
+  // The connection of the agent is closed, or its heartbeat timed out.
+  void lose(int agent, const std::string& why, Time now);
+  // A request to stop: SIGINT, SIGTERM ... If the workers are being stopped already, SIGINT and
+  // SIGQUIT kill them immediately.
+  void stop(int signal, const std::string& why, Time now);
+  // The time limit of the job is near: the workers get this grace period to save a checkpoint and
+  // exit. No attempt follows.
+  void stop_at_limit(double grace_seconds, const std::string& why, Time now);
+  void kill(const std::string& why);
+  // A signal for the workers: SIGUSR1, SIGUSR2.
+  void pass(int signal);
+  // Ends the run with an error message.
+  void fail(int code, const std::string& text);
+  void tick(Time now);
+
+  // The step of the newest checkpoint in the run directory. The caller sets it before it passes on
+  // a Stopped report, because the end of an attempt is judged there.
+  void set_progress(long long progress) { progress_ = progress; }
+
+  // ---- output ----
+  std::vector<Action> take_actions();
+  std::optional<Time> deadline() const;
+
+  Phase phase() const { return phase_; }
+  bool is_over() const { return phase_ == Phase::Over; }
+  int exit_code() const { return exit_code_; }
+  // Whether the run was asked to stop before anything failed.
+  bool is_cancelled() const { return is_user_stop_; }
+  int attempt() const { return assembly_.attempt; }
+  const plan::Assembly& assembly() const { return assembly_; }
+  int agents() const { return static_cast<int>(agents_.size()); }
+
+ private:
+  struct Agent {
+    Join offer;
+    int node = -1;  // index in plan.nodes; -1: assigned by take_seats()
+    int seat = -1;  // slot in this attempt; -1: waits for the next attempt
+    bool has_probed = false;
+    bool is_prepared = false;
+    bool is_stopped = false;
+  };
+
+  void on(int agent, const Join& join, Time now);
+  void on(int agent, const Probed& probed, Time now);
+  void on(int agent, const Prepared& prepared, Time now);
+  void on(int agent, const Started& started, Time now);
+  void on(int agent, const Refused& refused, Time now);
+  void on(int agent, const Exited& exited, Time now);
+  void on(int agent, const Stopped& stopped, Time now);
+  void on(int agent, const Explained& explained, Time now);
+  void on(int agent, const Said& said, Time now);
+  void on(int agent, const Interrupted& interrupted, Time now);
+  void on(int /*agent*/, const Answered& /*answered*/, Time /*now*/) {}    // a run never sends Ask
+  void on(int /*agent*/, const Recorded& /*recorded*/, Time /*now*/) {}    // written by the caller
+  void on(int /*agent*/, const Unwritten& /*unwritten*/, Time /*now*/) {}  // printed by the caller
+
+  std::string find_objection(const Join& join) const;
+  void gather(Time now);
+  void begin_attempt(Time now);
+  int count_workers(const Agent& agent) const;
+  void take_seats();
+  void probe(Time now);
+  void choose(Time now);
+  void prepare();
+  void start(Time now);
+  void stop_workers(const std::string& why, double grace_seconds, bool is_asked);
+  void stop_running(const std::string& why, double grace_seconds, bool is_asked, Time now);
+  void end_attempt(Time now);
+  void judge(const Failure& failure, Time now);
+  RestartPolicy::Answer may_try_again(const Failure& failure) const;
+  void try_again(const std::string& why, Time now);
+  void finish(int code);
+  void finish_stopped();
+  void take_limit(Time now);
+  void lose_idle(const Agent& gone, const std::string& why);
+  void blame_loss(const Agent& gone, const std::string& why);
+  void stop_after_loss(const Agent& gone, const std::string& why, Time now);
+  void remind(Time now);
+
+  Failure failure_of_loss() const;
+  std::vector<StoppedWorkers> count_stopped(const Failure& failure) const;
+  Failure failure_without_words(int rank) const;
+  std::string describe_missing() const;
+  int seat_of_rank(int rank) const;
+  int agent_of_seat(int seat) const;
+  int agent_to_explain() const;
+  std::string names_without(bool Agent::*flag) const;
+  bool is_elastic() const;
+  // Sets the flag of an agent with a slot. True if it was the last one to wait for.
+  bool mark(Agent& agent, bool Agent::*flag);
+  // Sets waiting_ to the number of agents with a slot whose flag is not set.
+  void wait_for_all(bool Agent::*flag);
+  void send(int agent, Order order);
+  void say(std::string text);
+  template <typename Kind>
+  void send_seated(const Kind& order);
+
+  const plan::LaunchPlan& plan_;
+  Phase phase_ = Phase::Gathering;
+  std::map<int, Agent> agents_;
+  std::set<int> taken_nodes_;  // indices in plan.nodes
+  int waiting_ = 0;            // agents that the phase still waits for
+  plan::Assembly assembly_;
+  std::vector<int> first_ranks_ = {0};  // first rank of each slot, then the world size
+  NetworkTrials trials_;
+  std::vector<std::string> seated_before_;  // the agents for which the network was chosen
+  // The keys of verdict_, statuses_ and sent_to_ are ranks. A negative key -1 - s is the fork
+  // server of slot s.
+  Verdict verdict_;
+  std::map<int, os::ExitStatus> statuses_;
+  std::set<int> sent_to_;            // ranks that ended after their agent had sent them a signal
+  std::optional<std::string> lost_;  // the node whose loss is the cause
+  std::string lost_why_;
+  bool is_user_stop_ = false;
+  bool is_timed_out_ = false;
+  bool is_last_attempt_ = false;
+  std::optional<Time> last_stop_;      // time of the last request to stop
+  std::optional<Time> told_by_agent_;  // time of a request that only an agent has received yet
+  RestartPolicy restarts_;
+  int first_attempt_ = 0;
+  long long progress_ = 0;
+  int exit_code_ = 0;
+  Time began_;
+  Time attempt_began_;
+  Time failed_at_;  // time of the first failure
+  std::optional<Time> next_reminder_;
+  std::optional<Time> last_call_;
+  std::optional<Time> limit_;  // deadline of the phase
+  std::vector<Action> actions_;
+};
+
+}  // namespace lockstep::agent

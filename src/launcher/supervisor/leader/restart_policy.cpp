@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/leader/restart_policy.h"
+
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+
+RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
+  if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
+    return {false, most_ > 0 ? "exit code 64 means that a restart does not help" : ""};
+  }
+  if (used_ >= most_) {
+    return {};
+  }
+  // Without output, two failures cannot be recognized as the same.
+  const Place here{failure.who, failure.status, failure.last_lines, progress};
+  if (!here.last_lines.empty() && here == last_place_) {
+    return {false, "two attempts failed at the same point without progress"};
+  }
+  return {true, ""};
+}
+
+void RestartPolicy::remember(const Failure& failure, long long progress) {
+  last_place_ = Place{failure.who, failure.status, failure.last_lines, progress};
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/node/become_worker.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fmt/format.h>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "common/cluster/interfaces.h"
+#include "common/contract/worker_env.h"
+#include "common/os/files.h"
+#include "common/os/host.h"
+#include "common/os/process.h"
+#include "launcher/supervisor/node/placement.h"
+#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/messages.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One file per process: each removes its own after reading it, so that no file of this run is left
+// to mislead the next one.
+fs::path order_file(const plan::LaunchPlan& plan,
+                    int local_rank,
+                    const os::Environment& environment) {
+  plan::Meeting mine = plan.meeting;
+  mine.name += fmt::format(".{}.order-{}", os::host_name(), local_rank);
+  return meeting_file(mine, environment);
+}
+
+}  // namespace
+
+void clear_orders(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  for (int local = 1; local < plan.meeting.local_world_size; ++local) {
+    std::error_code ignored;
+    fs::remove(order_file(plan, local, environment), ignored);
+  }
+}
+
+void post_order(const plan::LaunchPlan& plan,
+                const plan::NodeOrder& order,
+                const os::Environment& environment) {
+  const std::string text = encode(Order(Start{order}));
+  for (int local = 1; local < plan.meeting.local_world_size; ++local) {
+    const fs::path file = order_file(plan, local, environment);
+    os::make_directories(file.parent_path());
+    os::write_private(file, text);
+  }
+}
+
+plan::NodeOrder wait_for_order(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  constexpr std::chrono::milliseconds kLookAgain(5);
+  const fs::path file = order_file(plan, plan.meeting.local_rank, environment);
+  const auto until = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(plan.start_timeout_seconds.value);
+  while (std::chrono::steady_clock::now() < until) {
+    if (const auto text = os::find_private(file)) {
+      std::error_code ignored;
+      fs::remove(file, ignored);
+      return std::get<Start>(decode_order(*text)).order;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  throw Error(ExitCode::Unavailable,
+              fmt::format("rank {} timed out waiting for its order from local rank 0 on {}",
+                          plan.meeting.rank,
+                          os::host_name()))
+      .fact("looked for", file.string())
+      .fact("waited", fmt::format("{} s", plan.start_timeout_seconds.value));
+}
+
+void become_worker(const plan::LaunchPlan& plan,
+                   const plan::NodeOrder& order,
+                   const os::Environment& environment) {
+  const plan::Meeting& mine = plan.meeting;
+  const std::vector<contract::WorkerPlace> places = order.places();
+  contract::WorkerPlace place =
+      places.at(std::min(static_cast<size_t>(mine.local_rank), places.size() - 1));
+  place.roce_gid_index =
+      place.interface.empty() ? std::nullopt : cluster::find_roce_gid_index(place.interface);
+  place.rank = mine.rank;
+  place.world_size = mine.world_size;
+  place.local_rank = mine.local_rank;
+  place.local_world_size = mine.local_world_size;
+  os::Environment own = environment;
+  own.erase(std::string(contract::kSecret));
+  own.erase(std::string(contract::kMeeting));
+  const std::string executable = require_program(order.command, own);
+  os::become(executable, worker_arguments(order, place), plan::task_environment(order, place, own));
+}
+
+}  // namespace lockstep::agent

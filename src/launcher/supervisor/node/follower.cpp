@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/node/follower.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <utility>
+
+#include "common/base/text.h"
+#include "common/os/pipe.h"
+#include "launcher/supervisor/node/placement.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+constexpr int64_t kMostOnTheWay = int64_t{4} << 20;
+constexpr milliseconds kTryTime(10000);
+constexpr milliseconds kAskAgain(1000);
+constexpr milliseconds kLookAgain(50);
+constexpr milliseconds kLongestWait(1000);
+
+}  // namespace
+
+// ---- output ----
+
+void Forwarder::take_lines(int rank, Stream stream, std::string_view lines) {
+  if (on_the_way_ > kMostOnTheWay) {
+    dropped_lines_ += std::count(lines.begin(), lines.end(), '\n');
+    dropped_bytes_ += static_cast<int64_t>(lines.size());
+    return;
+  }
+  tell_dropped();
+  on_the_way_ += static_cast<int64_t>(lines.size());
+  send_(Said{.rank = rank, .stream = stream, .is_status = false, .text = std::string(lines)});
+}
+
+void Forwarder::take_status(int rank, std::string_view text) {
+  if (on_the_way_ < kMostOnTheWay) {
+    on_the_way_ += static_cast<int64_t>(text.size());
+    send_(Said{.rank = rank, .stream = Stream::Out, .is_status = true, .text = std::string(text)});
+  }
+}
+
+void Forwarder::add_credit(int64_t bytes) {
+  on_the_way_ -= bytes;
+  if (on_the_way_ < kMostOnTheWay / 2) {
+    tell_dropped();
+  }
+}
+
+void Forwarder::tell_dropped() {
+  if (dropped_lines_ > 0) {
+    const std::string text =
+        fmt::format("{} lines ({}) not shown: too much output at once; the log files are complete",
+                    dropped_lines_,
+                    format_bytes(static_cast<uint64_t>(dropped_bytes_)));
+    dropped_lines_ = dropped_bytes_ = 0;
+    on_the_way_ += static_cast<int64_t>(text.size());
+    send_(Said{.rank = -1, .stream = Stream::Err, .is_status = false, .text = text});
+  }
+}
+
+// ---- the agent ----
+
+Follower::Follower(Options options, os::Environment environment)
+    : options_(std::move(options)),
+      environment_(std::move(environment)),
+      signals_({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2}),
+      forwarder_([this](const Report& report) { send(report); }),
+      agent_({.environment = environment_,
+              .only_orders = options_.only_orders,
+              .descriptor_limit = options_.descriptor_limit,
+              .answer = options_.answer},
+             reactor_,
+             forwarder_,
+             [this](const Report& report) { send(report); }) {
+  reactor_.watch(signals_.fd(), os::Reactor::For::Read, [] {});
+}
+
+Follower::~Follower() {
+  for (const int fd : watched_) {
+    reactor_.forget(fd);
+  }
+}
+
+void Follower::watch_control() {
+  for (const int fd : watched_) {
+    reactor_.forget(fd);
+  }
+  watched_ = client_->fds();
+  for (const int fd : watched_) {
+    reactor_.watch(fd, os::Reactor::For::Read, [] {});
+  }
+}
+
+bool Follower::is_answered() {
+  while (const auto news = client_->find_news()) {
+    if (news->kind == ControlClient::News::Kind::Connected) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Follower::try_meeting(const MeetingPoint& point) {
+  client_ = std::make_unique<ControlClient>(point.keys, point.endpoints);
+  watch_control();
+  const auto until = Clock::now() + kTryTime;
+  auto ask_again = Clock::now() + kAskAgain;
+  while (Clock::now() < until && !stopped_by_) {
+    reactor_.turn(duration_cast<milliseconds>(ask_again - Clock::now()) + milliseconds(1));
+    take_signals();
+    if (is_answered()) {
+      watch_control();
+      secret_ = probe_secret(point.keys);
+      options_.node = options_.node ? options_.node : point.node;
+      return true;
+    }
+    if (Clock::now() >= ask_again) {
+      ask_again = Clock::now() + kAskAgain;
+      if (options_.find_meeting() != point) {
+        break;  // the file was left by an earlier leader and has been replaced
+      }
+    }
+  }
+  for (const int fd : std::exchange(watched_, {})) {
+    reactor_.forget(fd);
+  }
+  client_.reset();
+  return false;
+}
+
+void Follower::find_leader() {
+  const auto began = Clock::now();
+  const auto until = began + duration_cast<Clock::duration>(options_.patience);
+  bool was_found = false;
+  while (Clock::now() < until && !stopped_by_ && !is_orphan()) {
+    const auto point = options_.find_meeting();
+    was_found = was_found || point.has_value();
+    if (point && try_meeting(*point)) {
+      return;
+    }
+    reactor_.turn(kLookAgain);
+    take_signals();
+  }
+  if (stopped_by_) {
+    return;
+  }
+  throw Error(ExitCode::Unavailable, "cannot find the leader of this run")
+      .fact("tried", options_.what_is_tried)
+      .fact("found", was_found ? "a leader that does not answer" : "no leader")
+      .fact("waited", format_duration(options_.patience.count()));
+}
+
+int Follower::run() {
+  signals_.keep_blocked();
+  find_leader();
+  if (stopped_by_) {
+    return 128 + *stopped_by_;
+  }
+  Join join = agent_.offer(secret_);
+  keep_addresses(join, options_.local_addr);
+  join.node = options_.node;
+  join.order = options_.order;
+  join.workers = options_.count_workers ? options_.count_workers(join) : 0;
+  join.fault = options_.fault;
+  join.fault_code = options_.fault_code;
+  has_joined_ = true;
+  send(join);
+  // The descriptors of ZeroMQ are edge-triggered, and send() may have consumed the edge of a
+  // message that is already here. Without this read, the first order would be noticed only after a
+  // full wait.
+  take_control_news();
+  while (!is_lost_ && !stopped_by_ && !(agent_.release() && !agent_.is_busy())) {
+    const auto deadline = agent_.deadline();
+    const auto left = deadline
+                          ? duration_cast<milliseconds>(*deadline - Clock::now()) + milliseconds(1)
+                          : kLongestWait;
+    reactor_.turn(std::clamp(left, milliseconds(0), kLongestWait));
+    take_signals();
+    take_control_news();
+    agent_.take_news();
+    take_control_news();  // take_news() sends reports; see above
+    is_lost_ = is_lost_ || is_orphan();
+  }
+  if (stopped_by_) {
+    agent_.abandon();
+    return 128 + *stopped_by_;
+  }
+  if (is_lost_ && !agent_.release()) {
+    agent_.abandon();
+    throw Error(ExitCode::TryAgain, "lost the leader of this run; killed the workers of this node")
+        .fact("found", "the connection is closed", "control plane");
+  }
+  const Release& release = *agent_.release();
+  if (!release.text.empty()) {
+    throw Error(static_cast<ExitCode>(release.code), release.text);
+  }
+  return release.code;
+}
+
+bool Follower::is_orphan() const {
+  return options_.starter_fd >= 0 && !os::has_reader(options_.starter_fd);
+}
+
+void Follower::take_signals() {
+  while (const auto arrival = signals_.find_arrival()) {
+    const int signal = arrival->number;
+    if (signal == SIGCHLD) {
+      continue;
+    }
+    const Arrivals::Meaning meaning = arrivals_.read(*arrival, Clock::now());
+    if (meaning == Arrivals::Meaning::Told) {
+      agent_.note_told(signal);
+    }
+    if (meaning == Arrivals::Meaning::Again) {
+      continue;
+    }
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+      agent_.obey(Pass{.signal = signal});
+    } else if (!has_joined_ || signal == SIGQUIT) {
+      stopped_by_ = signal;  // no leader yet, or SIGQUIT: exit at once
+    } else {
+      send(Interrupted{.signal = signal});
+    }
+  }
+}
+
+void Follower::take_control_news() {
+  while (auto news = client_->find_news()) {
+    if (news->kind == ControlClient::News::Kind::Closed) {
+      is_lost_ = true;
+    } else if (news->kind == ControlClient::News::Kind::Message) {
+      const Order order = decode_order(news->text);
+      if (const auto* credit = std::get_if<Credit>(&order)) {
+        forwarder_.add_credit(credit->bytes);
+      } else {
+        agent_.obey(order);
+      }
+    }
+  }
+}
+
+void Follower::send(const Report& report) {
+  if (client_) {
+    client_->send(encode(report));
+  }
+}
+
+}  // namespace lockstep::agent

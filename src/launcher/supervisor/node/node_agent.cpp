@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/node/node_agent.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/cluster/cores.h"
+#include "common/cluster/gpus.h"
+#include "common/cluster/interfaces.h"
+#include "common/os/host.h"
+#include "common/os/peer_watch.h"
+#include "launcher/supervisor/node/placement.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+// A process that waits for a dead file server does not react even to SIGKILL.
+constexpr std::chrono::seconds kKillTime(10);
+constexpr std::chrono::seconds kSameCall(2);
+// Time in which Slurm may signal the workers of this node itself; see on(Stop).
+constexpr std::chrono::milliseconds kSlurmsTurn(150);
+
+}  // namespace
+
+NodeAgent::NodeAgent(Options options,
+                     os::Reactor& reactor,
+                     LineSink& sink,
+                     std::function<void(const Report&)> report)
+    : options_(std::move(options)), reactor_(reactor), sink_(sink), report_(std::move(report)) {}
+
+NodeAgent::~NodeAgent() {
+  stop_sampling();
+  if (listener_) {
+    reactor_.forget(listener_->fd());
+  }
+  if (prober_) {
+    reactor_.forget(prober_->fd());
+  }
+}
+
+Join NodeAgent::offer(const std::optional<ProbeSecret>& secret) {
+  Join join;
+  join.name = os::host_name();
+  join.machine = os::machine_identity();
+  join.cores = cluster::granted_cores();
+  join.gpus = cluster::visible_gpus(options_.environment);
+  if (secret) {
+    secret_ = secret;
+    join.addresses = cluster::list_addresses();
+    listener_ = std::make_unique<ProbeListener>(*secret);
+    reactor_.watch(listener_->fd(), os::Reactor::For::Read, [this] { listener_->take(); });
+    join.probe_port = listener_->port();
+  }
+  return join;
+}
+
+void NodeAgent::obey(const Order& order) {
+  std::visit([this](const auto& one) { on(one); }, order);
+}
+
+void NodeAgent::on(const Probe& probe) {
+  if (prober_) {
+    reactor_.forget(prober_->fd());
+  }
+  probe_round_ = probe.round;
+  prober_ = std::make_unique<Prober>(
+      secret_.value_or(ProbeSecret{}),
+      probe.self,
+      probe.targets,
+      ProberOptions{.timeout = std::chrono::milliseconds(probe.timeout_ms)});
+  reactor_.watch(prober_->fd(), os::Reactor::For::Read, [this] { prober_->take(); });
+}
+
+void NodeAgent::on(const Prepare& prepare) {
+  try {
+    if (prepare.wanted_port != 0) {
+      require_port(prepare.wanted_host, prepare.wanted_port);
+    }
+    ports_.clear();
+    ports_ = os::reserve_ports(prepare.ports);
+    std::vector<int> numbers;
+    for (const os::ReservedPort& port : ports_) {
+      numbers.push_back(port.number());
+    }
+    report_(Prepared{.attempt = prepare.attempt, .ports = std::move(numbers)});
+  } catch (const Error& error) {
+    report_(Refused{
+        .attempt = prepare.attempt, .code = static_cast<int>(error.code()), .text = error.what()});
+  }
+}
+
+void NodeAgent::on(const Start& start) {
+  order_ = start.order;
+  if (options_.only_orders) {
+    report_(Started{.attempt = start.order.attempt});
+    return;
+  }
+  const auto& first = start.order.first;
+  if (start.order.horovod_port != 0) {
+    horovod_ = std::make_unique<HorovodStore>();
+    if (!horovod_->start(first.horovod_addr, start.order.horovod_port)) {
+      log::warn("agent: cannot start the Horovod rendezvous server on port {}",
+                start.order.horovod_port);
+    }
+  }
+  try {
+    group_.reset();  // of the previous attempt
+    stop_at_.reset();
+    group_ = std::make_unique<WorkerGroup>(
+        WorkerGroup::Options{.order = start.order,
+                             .environment = options_.environment,
+                             .descriptor_limit = options_.descriptor_limit},
+        reactor_,
+        sink_,
+        report_);
+    group_->start();
+    watch_node();
+  } catch (const Error& error) {
+    group_.reset();
+    report_(Refused{.attempt = start.order.attempt,
+                    .code = static_cast<int>(error.code()),
+                    .text = error.what()});
+  }
+}
+
+void NodeAgent::watch_node() {
+  const int node = order_->first.node_rank;
+  if (sampler_ && sampled_node_ != node) {
+    stop_sampling();  // the node has another rank in this attempt
+  }
+  if (order_->sample_every_seconds <= 0) {
+    return;
+  }
+  if (!sampler_) {
+    sampled_node_ = node;
+    sampler_ = std::make_unique<Sampler>(
+        std::chrono::duration<double>(order_->sample_every_seconds), [node]() -> Sampler::Look {
+          const auto sampler =
+              std::make_shared<cluster::NodeSampler>(cluster::NodeSampler::Options{.node = node});
+          return [sampler](const Sampler::Workers& workers) {
+            return sampler->sample(workers);
+          };
+        });
+    reactor_.watch(sampler_->fd(), os::Reactor::For::Read, [this] { take_samples(); });
+  }
+  sampler_->set_workers(group_->watched());
+}
+
+void NodeAgent::take_samples() {
+  if (std::string lines = sampler_->take_lines(); !lines.empty()) {
+    report_(Recorded{
+        .kind = Recorded::Kind::Samples, .number = sampled_node_, .lines = std::move(lines)});
+  }
+  if (const std::string fault = sampler_->take_fault(); !fault.empty()) {
+    log::warn("agent: stopped sampling this node: {}", fault);
+    stop_sampling();
+    return;
+  }
+  sampler_->set_workers(group_ ? group_->watched() : Sampler::Workers());
+}
+
+void NodeAgent::stop_sampling() {
+  if (sampler_) {
+    reactor_.forget(sampler_->fd());
+    sampler_.reset();
+  }
+}
+
+void NodeAgent::note_told(int signal) {
+  told_[signal] = Clock::now();
+}
+
+bool NodeAgent::was_told(int signal) const {
+  const auto told = told_.find(signal);
+  return told != told_.end() && Clock::now() - told->second < kSameCall;
+}
+
+// When an allocation ends, Slurm may signal the workers of all nodes itself, on this node a moment
+// later than on the one whose agent reported it. The stop is therefore delayed by kSlurmsTurn, so
+// that workers do not receive SIGTERM twice. take_news() ends the delay.
+void NodeAgent::on(const Stop& stop) {
+  if (!group_) {
+    return;
+  }
+  if (stop.is_asked && options_.environment.contains("SLURM_JOB_ID") && !was_told(SIGTERM)) {
+    stop_at_ = Clock::now() + kSlurmsTurn;
+    grace_seconds_ = stop.grace_seconds;
+  } else {
+    group_->stop(stop.grace_seconds, !was_told(SIGTERM));
+  }
+}
+
+void NodeAgent::on(const Kill& /*kill*/) {
+  if (group_) {
+    group_->kill();
+  }
+}
+
+void NodeAgent::on(const Pass& pass) {
+  if (group_ && !was_told(pass.signal)) {
+    group_->pass(pass.signal);
+  }
+}
+
+void NodeAgent::on(const Explain& explain) {
+  if (group_) {
+    report_(Explained{.rank = explain.rank, .failure = to_json(group_->explain(explain.rank))});
+  }
+}
+
+void NodeAgent::on(const Credit& /*credit*/) {}  // handled by Forwarder
+
+void NodeAgent::on(const Release& release) {
+  stop_sampling();
+  if (is_busy()) {
+    group_->kill();
+    give_up_ = Clock::now() + kKillTime;
+  }
+  release_ = release;
+}
+
+void NodeAgent::on(const Ask& ask) {
+  report_(Answered{.text = options_.answer ? options_.answer(ask.text) : ""});
+}
+
+bool NodeAgent::is_busy() const {
+  return group_ != nullptr && !group_->is_over() && (!give_up_ || Clock::now() < *give_up_);
+}
+
+void NodeAgent::abandon() {
+  stop_sampling();
+  group_.reset();
+  horovod_.reset();
+}
+
+void NodeAgent::take_news() {
+  if (prober_) {
+    prober_->take();
+    if (prober_->is_done()) {
+      reactor_.forget(prober_->fd());
+      const std::unique_ptr<Prober> done = std::move(prober_);
+      report_(Probed{.round = probe_round_, .trials = done->trials()});
+    }
+  }
+  if (listener_) {
+    listener_->take();
+  }
+  if (group_ && stop_at_ && (Clock::now() >= *stop_at_ || was_told(SIGTERM))) {
+    stop_at_.reset();
+    group_->stop(grace_seconds_, !was_told(SIGTERM));
+  }
+  if (group_) {
+    group_->take_news();
+  }
+}
+
+std::optional<NodeAgent::Clock::time_point> NodeAgent::deadline() const {
+  std::optional<Clock::time_point> first = group_ ? group_->deadline() : std::nullopt;
+  const auto earlier = [&first](const std::optional<Clock::time_point>& other) {
+    if (other && (!first || *other < *first)) {
+      first = other;
+    }
+  };
+  earlier(stop_at_);
+  earlier(prober_ ? prober_->next_deadline() : std::nullopt);
+  earlier(listener_ ? listener_->next_deadline() : std::nullopt);
+  return first;
+}
+
+}  // namespace lockstep::agent

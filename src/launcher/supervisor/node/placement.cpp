@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/node/placement.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/base/text.h"
+#include "common/cluster/binding.h"
+#include "common/cluster/gpus.h"
+#include "common/os/command.h"
+#include "common/os/host.h"
+#include "common/os/socket.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> find_similar_file(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::vector<std::string> names;
+  std::error_code ignored;  // without the folder there is no similar file
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    names.push_back(entry.path().filename().string());
+  }
+  const auto closest = find_closest(path.filename().string(), names);
+  if (!closest) {
+    return std::nullopt;
+  }
+  return path.has_parent_path() ? (folder / *closest).string() : *closest;
+}
+
+void require_file(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is a directory", path))
+        .fact("asked", path, "command line")
+        .hint("name the program in this directory");
+  }
+  if (fs::exists(path, ignored)) {
+    return;
+  }
+  throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such file", path))
+      .fact("asked", path, "command line")
+      .hint(find_similar_file(path).value_or("a path relative to " + fs::current_path().string()));
+}
+
+std::string require_python(const std::string& script, const os::Environment& environment) {
+  require_file(script);
+  if (!os::is_readable(script)) {
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': permission denied", script))
+        .fact("asked", script, "command line")
+        .hint(fmt::format("chmod u+r {}", quote_for_shell(script)));
+  }
+  const auto python = os::find_program("python3", environment);
+  if (!python) {
+    throw Error(ExitCode::Usage, fmt::format("cannot run '{}': python3 not found", script))
+        .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+        .hint("activate the Python environment of the program first");
+  }
+  return python->string();
+}
+
+[[noreturn]] void refuse_unknown_name(const std::string& name, const os::Environment& environment) {
+  const fs::path here = fs::path(".") / name;
+  std::error_code ignored;
+  throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such program in PATH", name))
+      .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+      .hint(fs::exists(here, ignored)
+                ? here.string()
+                : fmt::format("the path of the program, for example ./{}", name));
+}
+
+bool is_free(const std::string& host, int port) {
+  try {
+    return os::is_port_free(host, port);
+  } catch (Error& error) {
+    error.fact("asked", "--master-addr " + host, "command line");
+    error.hint("omit --master-addr: the workers of one machine then use 127.0.0.1");
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string require_program(const std::vector<std::string>& command,
+                            const os::Environment& environment) {
+  const std::string& name = command.at(0);
+  if (name == "python3" && command.size() > 1 && command[1].ends_with(".py")) {
+    return require_python(command[1], environment);
+  }
+  if (const auto program = os::find_program(name, environment)) {
+    return program->string();
+  }
+  if (name.find('/') == std::string::npos) {
+    refuse_unknown_name(name, environment);
+  }
+  require_file(name);
+  throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is not executable", name))
+      .fact("asked", name, "command line")
+      .hint(fmt::format("chmod +x {}", quote_for_shell(name)));
+}
+
+void require_port(const std::string& host, int port) {
+  if (!is_free(host, port)) {
+    throw Error(ExitCode::Unavailable, fmt::format("cannot use port {}: it is in use", port))
+        .fact("asked", fmt::format("{}:{}", host.empty() ? "*" : host, port), "flag --master-port")
+        .fact("found", "another program listens there", "this machine")
+        .hint("omit --master-port to use a free port");
+  }
+}
+
+int own_workers(const plan::LaunchPlan& plan, const Join& join) {
+  const auto node = static_cast<size_t>(plan.meeting.node.value_or(0));
+  const int planned = plan.nodes.at(std::min(node, plan.nodes.size() - 1)).workers.value;
+  if (plan.way.value == plan::Way::Task) {
+    return plan.meeting.local_world_size;
+  }
+  const bool is_counted_here = planned == 0 && plan.worker_rule != plan::WorkerRule::Number;
+  return is_counted_here ? plan::count_by_rule(plan.worker_rule, join.cores, join.gpus) : planned;
+}
+
+void keep_addresses(Join& join, const std::string& wanted) {
+  if (wanted.empty()) {
+    return;
+  }
+  const std::vector<std::string> meant = os::addresses_of(wanted);
+  std::vector<std::string> all;
+  std::vector<cluster::Address> kept;
+  for (const cluster::Address& address : join.addresses) {
+    all.push_back(fmt::format("{} ({})", address.text, address.interface));
+    if (address.interface == wanted ||
+        std::find(meant.begin(), meant.end(), address.text) != meant.end()) {
+      kept.push_back(address);
+    }
+  }
+  if (kept.empty()) {
+    throw Error(ExitCode::Usage,
+                fmt::format("'{}' is not an address or interface of this host", wanted))
+        .fact("asked", "--local-addr " + wanted, "command line")
+        .fact("found", lockstep::join(all, ", "), "interfaces of this host")
+        .hint("omit --local-addr: lockstep then finds a network that connects all nodes");
+  }
+  join.addresses = std::move(kept);
+}
+
+std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
+                                         const os::Environment& environment) {
+  std::vector<WorkerDevices> devices(static_cast<size_t>(order.workers));
+  std::vector<std::string> visible;
+  for (const int gpu : order.gpus) {
+    visible.push_back(std::to_string(gpu));
+  }
+  const auto set = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  if (visible.empty() && set) {
+    visible = split(*set, ',');
+  }
+  for (int gpu = 0; visible.empty() && gpu < cluster::visible_gpus(environment); ++gpu) {
+    visible.push_back(std::to_string(gpu));
+  }
+  std::vector<int> gpu_of_worker;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const std::string own = visible.empty() ? "" : visible[i % visible.size()];
+    gpu_of_worker.push_back(static_cast<int>(find_integer(own).value_or(-1)));
+    if (order.bind == plan::Bind::Gpu && !visible.empty()) {
+      devices[i].gpus = own;
+    } else if (!order.gpus.empty()) {
+      devices[i].gpus = join(visible, ",");
+    }
+  }
+  if (order.bind != plan::Bind::None) {
+    const auto shares = cluster::share_cores(static_cast<int>(devices.size()), gpu_of_worker);
+    for (size_t i = 0; i < devices.size(); ++i) {
+      devices[i].cpus = shares.at(i);
+    }
+  }
+  return devices;
+}
+
+std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
+                                          const contract::WorkerPlace& place) {
+  std::vector<std::string> arguments = order.command;
+  if (!order.local_rank_flag.empty()) {
+    const auto behind = std::min(static_cast<size_t>(order.program_word) + 1, arguments.size());
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(behind),
+                     fmt::format("{}={}", order.local_rank_flag, place.local_rank));
+  }
+  return arguments;
+}
+
+}  // namespace lockstep::agent

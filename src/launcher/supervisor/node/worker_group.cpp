@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/node/worker_group.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <utility>
+
+#include "common/base/text.h"
+#include "common/cluster/interfaces.h"
+#include "common/cluster/oom.h"
+#include "common/contract/fork_offer.h"
+#include "common/contract/run_directory.h"
+#include "common/os/files.h"
+#include "common/os/peer_watch.h"
+#include "common/os/pipe.h"
+#include "launcher/supervisor/node/fork_note.h"
+#include "launcher/supervisor/node/placement.h"
+#include "lockstep/error.h"
+
+namespace lockstep::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kSeed = -1;  // the "rank" of the fork server in Exited, Explain and statuses_
+constexpr size_t kLastLines = 20;
+constexpr milliseconds kCleanUpTime(5000);
+constexpr milliseconds kDrainTime(2000);
+constexpr milliseconds kReapingTime(100);
+
+// The variables that have the same value in all environments.
+os::Environment in_common(const std::vector<os::Environment>& environments) {
+  os::Environment common = environments.front();
+  for (const os::Environment& other : environments) {
+    std::erase_if(common, [&other](const auto& entry) {
+      const auto found = other.find(entry.first);
+      return found == other.end() || found->second != entry.second;
+    });
+  }
+  return common;
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(Options options, os::Reactor& reactor, LineSink& sink, Report report)
+    : options_(std::move(options)),
+      reactor_(reactor),
+      sink_(sink),
+      report_(std::move(report)),
+      oom_kills_before_(cluster::count_oom_kills()) {}
+
+WorkerGroup::~WorkerGroup() {
+  for (const Worker& worker : workers_) {
+    reactor_.forget(worker.stream_fd(Stream::Out));
+    reactor_.forget(worker.stream_fd(Stream::Err));
+    reactor_.forget(worker.process_fd());
+  }
+  if (seed_) {
+    reactor_.forget(seed_->fd());
+    reactor_.forget(handover_.number());
+  }
+  if (!is_over_) {
+    kill();
+    os::kill_all_children(kCleanUpTime);
+  }
+}
+
+void WorkerGroup::start() {
+  const plan::NodeOrder& order = options_.order;
+  executable_ = require_program(order.command, options_.environment);
+  const contract::RunDirectory run(order.run_directory);
+  os::make_directories(run.log(order.attempt, 0).parent_path());
+  workers_.reserve(static_cast<size_t>(order.workers));
+  const auto gid_index = order.first.interface.empty()
+                             ? std::nullopt
+                             : cluster::find_roce_gid_index(order.first.interface);
+  const auto devices = place_workers(order, options_.environment);
+  const bool is_bound = std::any_of(devices.begin(), devices.end(), [](const WorkerDevices& one) {
+    return !one.cpus.empty() || !one.gpus.empty();
+  });
+  const bool has_seed = !is_bound && order.workers > 1 && program_takes_fork_offer(executable_);
+  for (contract::WorkerPlace place : order.places()) {
+    place.error_file = run.error(order.attempt, place.rank).string();
+    place.roce_gid_index = gid_index;
+    workers_.emplace_back(
+        place, log_files(order.output, place), [this](const std::string& sentence) {
+          if (!has_told_unwritten_) {
+            has_told_unwritten_ = true;
+            report_(Unwritten{.sentence = sentence});
+          }
+        });
+    listen(workers_.back());
+    if (!has_seed) {
+      start_one(workers_.back(), devices.at(workers_.size() - 1));
+    }
+  }
+  if (has_seed) {
+    start_seed();
+  }
+  for (Worker& worker : workers_) {
+    worker.open_logs();
+  }
+  watch_streams();
+  report_(Started{.attempt = order.attempt});
+}
+
+void WorkerGroup::listen(Worker& worker) {
+  if (options_.order.metrics.empty()) {
+    return;
+  }
+  const int rank = worker.place().rank;
+  worker.listen(MetricFinder(rank, options_.order.metrics), [this, rank](std::string found) {
+    report_(Recorded{.kind = Recorded::Kind::Metrics, .number = rank, .lines = std::move(found)});
+  });
+}
+
+void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
+  os::Environment environment =
+      plan::worker_environment(options_.order, worker.place(), options_.environment);
+  if (!devices.gpus.empty()) {
+    environment.insert_or_assign("CUDA_VISIBLE_DEVICES", devices.gpus);
+  }
+  visible_gpus_[worker.place().rank] = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  worker.adopt(os::start({.executable = executable_,
+                          .arguments = worker_arguments(options_.order, worker.place()),
+                          .environment = std::move(environment),
+                          .stdout_fd = worker.stdout_fd(),
+                          .stderr_fd = worker.stderr_fd(),
+                          .inherited = {},
+                          .directory = "",
+                          .has_own_group = true,
+                          .dies_with_parent = true,
+                          .cpus = devices.cpus,
+                          .descriptor_limit = options_.descriptor_limit}));
+  worker.close_inner_ends();
+  reactor_.watch(worker.process_fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+}
+
+// The fork server writes to the streams of its first worker, so that an error of the dynamic loader
+// (a missing library) appears in a log and in the failure report.
+void WorkerGroup::start_seed() {
+  os::Pipe handover = os::make_pipe();
+  os::set_nonblocking(handover.out.number());
+  contract::ForkOffer offer{.agent_pid = os::process_id(), .workers = {}};
+  std::vector<int> inherited = {handover.in.number()};
+  std::vector<os::Environment> own;
+  for (const Worker& worker : workers_) {
+    own.push_back(plan::worker_environment(options_.order, worker.place(), options_.environment));
+    visible_gpus_[worker.place().rank] = os::find_variable(own.back(), "CUDA_VISIBLE_DEVICES");
+  }
+  os::Environment seeds_own = in_common(own);
+  for (const auto& [name, value] : contract::to_environment(workers_.front().place())) {
+    seeds_own.erase(name);  // the fork server has no rank
+  }
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    std::erase_if(own[i],
+                  [&seeds_own](const auto& entry) { return seeds_own.contains(entry.first); });
+    const Worker& worker = workers_[i];
+    offer.workers.push_back({.rank = worker.place().rank,
+                             .stdout_fd = worker.stdout_fd(),
+                             .stderr_fd = worker.stderr_fd(),
+                             .variables = std::move(own[i])});
+    inherited.insert(inherited.end(), {worker.stdout_fd(), worker.stderr_fd()});
+  }
+  const os::Fd offer_file = os::make_memory_file(contract::to_json(offer));
+  inherited.push_back(offer_file.number());
+  seeds_own.insert_or_assign(std::string(contract::kForkOffer),
+                             fmt::format("{},{}", offer_file.number(), handover.in.number()));
+  seed_.emplace(os::start({.executable = executable_,
+                           .arguments = options_.order.command,
+                           .environment = seeds_own,
+                           .stdout_fd = workers_.front().stdout_fd(),
+                           .stderr_fd = workers_.front().stderr_fd(),
+                           .inherited = std::move(inherited),
+                           .directory = "",
+                           .has_own_group = true,
+                           .dies_with_parent = true,
+                           .cpus = {},
+                           .descriptor_limit = options_.descriptor_limit}));
+  seed_pid_ = seed_->pid();
+  handover_ = std::move(handover.out);
+  for (Worker& worker : workers_) {
+    worker.close_inner_ends();
+  }
+  reactor_.watch(seed_->fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+  reactor_.watch(handover_.number(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+}
+
+void WorkerGroup::watch_streams() {
+  for (Worker& worker : workers_) {
+    for (const Stream stream : {Stream::Out, Stream::Err}) {
+      const int fd = worker.stream_fd(stream);
+      reactor_.watch(fd, os::Reactor::For::Read, [this, &worker, stream, fd] {
+        const bool is_news = worker.read(stream, sink_);
+        if (is_news && drain_until_) {
+          drain_until_ = Clock::now() + kDrainTime;
+        }
+        if (worker.stream_fd(stream) < 0) {
+          reactor_.forget(fd);
+        }
+      });
+    }
+  }
+}
+
+void WorkerGroup::watch_exits() {
+  for (const Worker& worker : workers_) {
+    if (worker.is_running()) {
+      reactor_.watch(
+          worker.process_fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+    }
+  }
+}
+
+void WorkerGroup::take_news() {
+  if (may_have_exits_) {
+    may_have_exits_ = false;
+    take_seed_exit();
+    if (!seed_) {
+      take_exits();
+    }
+  }
+  reap_orphans();
+  if (kill_at_ && Clock::now() >= *kill_at_) {
+    kill();
+  }
+  end_when_empty();
+}
+
+void WorkerGroup::take_exits() {
+  for (Worker& worker : workers_) {
+    const int fd = worker.process_fd();
+    if (const auto status = worker.find_new_exit()) {
+      reactor_.forget(fd);
+      statuses_[worker.place().rank] = *status;
+      report_(Exited{.attempt = options_.order.attempt,
+                     .rank = worker.place().rank,
+                     .status = *status,
+                     .sent = worker.sent()});
+    }
+  }
+}
+
+// Background processes of workers become children of the agent (a subreaper) when their parent
+// exits, and would stay zombies until the end of the run. While the fork server runs, the process
+// ids of the workers are not known yet, and a worker must not be reaped as an orphan.
+void WorkerGroup::reap_orphans() {
+  const auto now = Clock::now();
+  if (seed_ || is_over_ || now < next_reaping_) {
+    return;
+  }
+  next_reaping_ = now + kReapingTime;
+  std::vector<int> known;
+  for (const Worker& worker : workers_) {
+    if (worker.is_running()) {
+      known.push_back(worker.pid());
+    }
+  }
+  os::reap_strangers(known);
+}
+
+void WorkerGroup::take_handover() {
+  while (os::read_some(handover_.number(), handover_text_, os::kAtomicBytes) ==
+         os::ReadResult::Some) {
+  }
+  for (size_t end = handover_text_.find('\n'); end != std::string::npos;
+       end = handover_text_.find('\n')) {
+    const std::vector<std::string> words = split(handover_text_.substr(0, end), ' ');
+    handover_text_.erase(0, end + 1);
+    const bool is_pair = words.size() == 2;
+    const int64_t rank = is_pair ? find_integer(words[0]).value_or(-1) : -1;
+    const int64_t pid = is_pair ? find_integer(words[1]).value_or(-1) : -1;
+    const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
+      return rank == one.place().rank && !one.has_process();
+    });
+    if (worker != workers_.end() && pid > 0) {
+      worker->adopt(os::Child(static_cast<int>(pid)));
+    }
+  }
+}
+
+// The handover is read again after the exit was seen: everything that the fork server wrote is in
+// the pipe by then. An exit with code 0 before all workers are handed over is a failure. A stop()
+// that arrived meanwhile could not signal workers that were not known yet; they get the signal
+// here.
+void WorkerGroup::take_seed_exit() {
+  if (!seed_) {
+    return;
+  }
+  take_handover();
+  auto status = seed_->find_exit();
+  if (!status) {
+    return;
+  }
+  take_handover();
+  const auto with_process = std::count_if(
+      workers_.begin(), workers_.end(), [](const Worker& one) { return one.has_process(); });
+  const bool is_complete = with_process == static_cast<std::ptrdiff_t>(workers_.size());
+  if (status->is_success() && !is_complete) {
+    status->code = static_cast<int>(ExitCode::Bug);
+  }
+  reactor_.forget(seed_->fd());
+  reactor_.forget(handover_.number());
+  statuses_[kSeed] = *status;
+  if (!status->is_success()) {
+    report_(Exited{.attempt = options_.order.attempt,
+                   .rank = kSeed,
+                   .status = *status,
+                   .sent = is_stopping_ ? SIGTERM : 0});
+  }
+  seed_.reset();
+  watch_exits();
+  if (is_stopping_) {
+    for (Worker& worker : workers_) {
+      worker.send(kill_at_ ? SIGTERM : SIGKILL);
+    }
+  }
+}
+
+void WorkerGroup::stop(double grace_seconds, bool sends) {
+  if (!is_stopping_) {
+    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(grace_seconds));
+  }
+  is_stopping_ = true;
+  for (Worker& worker : workers_) {
+    if (sends) {
+      worker.send(SIGTERM);
+    } else {
+      worker.note_sent(SIGTERM);
+    }
+  }
+  if (seed_ && sends) {
+    seed_->signal_group(SIGTERM);
+  }
+}
+
+void WorkerGroup::kill() {
+  is_stopping_ = true;
+  kill_at_.reset();
+  for (Worker& worker : workers_) {
+    worker.send(SIGKILL);
+  }
+  if (seed_) {
+    seed_->signal_group(SIGKILL);
+  }
+}
+
+void WorkerGroup::pass(int signal) {
+  for (Worker& worker : workers_) {
+    worker.pass(signal);
+  }
+}
+
+// Ends the attempt when no worker runs: kills the background processes of workers, which may hold
+// the pipes open, and reads the output to its end. kDrainTime limits the wait for a pipe that a
+// process outside of this tree holds open.
+void WorkerGroup::end_when_empty() {
+  if (is_over_ || workers_.empty() || is_running()) {
+    return;
+  }
+  if (!drain_until_) {
+    left_behind_ = os::kill_all_children(kCleanUpTime);
+    drain_until_ = Clock::now() + kDrainTime;
+  }
+  if (has_open_streams() && Clock::now() < *drain_until_) {
+    return;
+  }
+  for (Worker& worker : workers_) {
+    reactor_.forget(worker.stream_fd(Stream::Out));
+    reactor_.forget(worker.stream_fd(Stream::Err));
+    worker.finish_streams(sink_);
+  }
+  is_over_ = true;
+  report_(Stopped{.attempt = options_.order.attempt, .left_behind = left_behind_});
+}
+
+std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
+  return is_over_ ? std::nullopt : drain_until_ ? drain_until_ : kill_at_;
+}
+
+bool WorkerGroup::is_running() const {
+  return seed_.has_value() || std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) {
+           return one.is_running();
+         });
+}
+
+bool WorkerGroup::has_open_streams() const {
+  return std::any_of(
+      workers_.begin(), workers_.end(), [](const Worker& one) { return one.has_open_streams(); });
+}
+
+std::vector<cluster::WatchedWorker> WorkerGroup::watched() const {
+  std::vector<cluster::WatchedWorker> running;
+  for (const Worker& worker : workers_) {
+    if (worker.is_running()) {
+      const int rank = worker.place().rank;
+      running.push_back(
+          {.rank = rank, .pid = worker.pid(), .visible_gpus = visible_gpus_.at(rank)});
+    }
+  }
+  return running;
+}
+
+Failure WorkerGroup::explain(int rank) const {
+  const bool is_seed = rank == kSeed;
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [rank](const Worker& one) {
+    return one.place().rank == rank;
+  });
+  const Worker& worker = found == workers_.end() ? workers_.front() : *found;
+  const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
+  Failure failure;
+  failure.who = is_seed ? fmt::format("the fork server of ranks {}-{}",
+                                      workers_.front().place().rank,
+                                      workers_.back().place().rank)
+                        : fmt::format("rank {}", rank);
+  failure.rank = worker.place().rank;
+  failure.local_rank = worker.place().local_rank;
+  failure.node = options_.order.node;
+  failure.pid = is_seed ? seed_pid_ : worker.pid();
+  failure.attempt = options_.order.attempt;
+  const auto status = statuses_.find(rank);
+  failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
+  failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;
+  failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes
+                          : memory == cluster::OomVerdict::Maybe ? OutOfMemory::Perhaps
+                                                                 : OutOfMemory::No;
+  failure.note = is_seed ? "it exited before all workers were forked and handed over" : "";
+  failure.log = worker.log();
+  add_last_words(failure,
+                 {.error_file = worker.place().error_file,
+                  .log_begin = worker.log_begin(),
+                  .most = kLastLines});
+  return failure;
+}
+
+}  // namespace lockstep::agent

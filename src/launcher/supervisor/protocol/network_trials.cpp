@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor/protocol/network_trials.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+#include "common/base/text.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr int kFirstTime = 1000;  // milliseconds
+constexpr int kSecondTime = 4000;
+
+}  // namespace
+
+void NetworkTrials::begin(std::vector<Node> nodes, std::span<const std::string> allowed) {
+  offers_.clear();
+  probe_ports_.clear();
+  for (Node& node : nodes) {
+    offers_.push_back(std::move(node.offer));
+    probe_ports_.push_back(node.probe_port);
+  }
+  allowed_.assign(allowed.begin(), allowed.end());
+  networks_ = plan::find_networks(offers_, allowed);
+  trials_.clear();
+  is_second_ = false;
+  ++round_;
+}
+
+bool NetworkTrials::begin_again() {
+  if (is_second_ || networks_.empty()) {
+    return false;
+  }
+  trials_.clear();
+  is_second_ = true;
+  ++round_;
+  return true;
+}
+
+Probe NetworkTrials::order_for(int seat) const {
+  Probe order{.round = round_,
+              .self = seat,
+              .targets = {},
+              .timeout_ms = is_second_ ? kSecondTime : kFirstTime};
+  for (const int peer : plan::peers_to_try(seat, static_cast<int>(offers_.size()))) {
+    for (int network = 0; network < static_cast<int>(networks_.size()); ++network) {
+      order.targets.push_back({.to = peer,
+                               .network = network,
+                               .address = address_of(peer, network).text,
+                               .port = probe_ports_.at(static_cast<size_t>(peer)),
+                               .source = address_of(seat, network).text});
+    }
+  }
+  return order;
+}
+
+bool NetworkTrials::take(const Probed& probed) {
+  if (probed.round != round_) {
+    return false;
+  }
+  trials_.insert(trials_.end(), probed.trials.begin(), probed.trials.end());
+  return true;
+}
+
+plan::NetworkChoice NetworkTrials::choose() const {
+  plan::NetworkChoice choice = plan::choose_network(offers_, networks_, trials_);
+  if (networks_.empty() && !allowed_.empty()) {
+    std::vector<std::string> labels;
+    for (const plan::Network& network : plan::find_networks(offers_, {})) {
+      labels.push_back(plan::label_of(offers_, network));
+    }
+    choice.details.push_back(fmt::format("--network-interfaces {} excludes all; available: {}",
+                                         join(allowed_, ","),
+                                         labels.empty() ? "none" : join(labels, ", ")));
+  }
+  return choice;
+}
+
+const cluster::Address& NetworkTrials::address_of(int seat, int network) const {
+  const auto at = static_cast<size_t>(seat);
+  const int member = networks_.at(static_cast<size_t>(network)).members.at(at);
+  return offers_.at(at).addresses.at(static_cast<size_t>(member));
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "common/base/text.h"
+
+namespace lockstep::bench {
+namespace {
+
+std::string format_figure(const std::optional<double>& figure, int digits) {
+  if (!figure || !std::isfinite(*figure)) {
+    return "-";
+  }
+  return digits == 0 ? format_count(std::llround(*figure))
+                     : fmt::format("{:.{}f}", *figure, digits);
+}
+
+}  // namespace
+
+std::string format_rows(const std::vector<Row>& rows, const std::string& peer) {
+  std::vector<std::vector<std::string>> cells = {{"", "lockstep"}};
+  if (!peer.empty()) {
+    cells.front().insert(cells.front().end(), {peer, "ratio"});
+  }
+  for (const Row& row : rows) {
+    cells.push_back({row.name, format_figure(row.ours, row.digits)});
+    if (!peer.empty()) {
+      const bool has_both = row.ours && row.theirs && *row.theirs != 0;
+      cells.back().push_back(format_figure(row.theirs, row.digits));
+      cells.back().push_back(has_both ? fmt::format("{:.2f}", *row.ours / *row.theirs) : "-");
+    }
+  }
+  return format_table(cells);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench/timed_training.h"
+
+#include "tools/bench/report.h"
+#include "tools/bench/timing.h"
+
+namespace lockstep::bench {
+
+TimedTraining::TimedTraining(Session& session,
+                             std::shared_ptr<torch::nn::Module> net,
+                             std::unique_ptr<torch::optim::Optimizer> optimizer,
+                             const LossFunction& loss,
+                             std::vector<Batch> batches,
+                             int64_t most_steps)
+    : device_(session.device()),
+      net_(std::move(net)),
+      optimizer_(std::move(optimizer)),
+      loss_(session.in_precision(loss)),
+      strategy_(session.make_strategy()),
+      batches_(std::move(batches)),
+      losses_(torch::zeros({most_steps}, torch::device(device_))) {
+  strategy_->adopt(*net_, *optimizer_);
+}
+
+void TimedTraining::run(int64_t steps) {
+  for (int64_t i = 0; i < steps; ++i) {
+    const Loss loss = strategy_->accumulate(loss_, next(), {});
+    strategy_->step();
+    losses_.select(0, step_ - 1).copy_(loss.value);
+  }
+}
+
+Parts TimedTraining::run_by_parts() {
+  Parts parts;
+  const LossFunction timed = [&](torch::nn::Module& model, const Batch& batch) {
+    Loss loss;
+    parts.forward = 1e3 * seconds_of(device_, [&] { loss = loss_(model, batch); });
+    return loss;
+  };
+  const Batch& batch = next();
+  const double both = 1e3 * seconds_of(device_, [&] { strategy_->accumulate(timed, batch, {}); });
+  parts.backward = both - parts.forward;
+  parts.update = 1e3 * seconds_of(device_, [&] { strategy_->step(); });
+  return parts;
+}
+
+Parts TimedTraining::run_by_parts(int steps) {
+  std::vector<double> forward;
+  std::vector<double> backward;
+  std::vector<double> update;
+  for (int i = 0; i < steps; ++i) {
+    const Parts parts = run_by_parts();
+    forward.push_back(parts.forward);
+    backward.push_back(parts.backward);
+    update.push_back(parts.update);
+  }
+  return {.forward = median(forward), .backward = median(backward), .update = median(update)};
+}
+
+std::vector<double> TimedTraining::losses() const {
+  const torch::Tensor all = losses_.to(torch::kCPU, torch::kFloat64);
+  return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+}
+
+const Batch& TimedTraining::next() {
+  return batches_[static_cast<size_t>(step_++) % batches_.size()];
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/comm/last_words.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <string>
+
+#include "training/comm/stall_report.h"
+
+namespace lockstep::comm {
+namespace {
+
+// A terminate handler takes no argument, so its state must be global.
+std::atomic<Witness*> witness_of_process = nullptr;
+std::atomic<std::terminate_handler> previous_handler = nullptr;
+
+std::optional<Error> find_reason() {
+  try {
+    if (const std::exception_ptr fault = std::current_exception()) {
+      std::rethrow_exception(fault);
+    }
+  } catch (const std::exception& fault) {
+    return find_different_calls(fault);
+  } catch (...) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void tell_why_and_end() {
+  if (Witness* witness = witness_of_process.exchange(nullptr); witness != nullptr) {
+    witness->tell_and_end();
+  }
+  if (const auto error = find_reason()) {
+    fmt::print(stderr, "lockstep: error: {}\n", error->what());
+    std::_Exit(static_cast<int>(error->code()));
+  }
+  if (const std::terminate_handler previous = previous_handler; previous != nullptr) {
+    previous();
+  }
+  std::abort();
+}
+
+}  // namespace
+
+std::optional<Error> find_different_calls(const std::exception& fault) {
+  const std::string text = fault.what();
+  if (text.find("op.preamble.length <= op.nbytes") == std::string::npos) {
+    return std::nullopt;
+  }
+  return to_error(different_calls({})).fact("reason", text.substr(0, text.find('\n')), "gloo");
+}
+
+void speak_at_the_end() {
+  [[maybe_unused]] static const bool is_set = [] {
+    previous_handler = std::set_terminate(tell_why_and_end);
+    return true;
+  }();
+}
+
+void add_witness(Witness& witness) {
+  speak_at_the_end();
+  Witness* nobody = nullptr;
+  witness_of_process.compare_exchange_strong(nobody, &witness);
+}
+
+void remove_witness(Witness& witness) {
+  Witness* me = &witness;
+  witness_of_process.compare_exchange_strong(me, nullptr);
+}
+
+}  // namespace lockstep::comm

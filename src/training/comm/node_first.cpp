@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/comm/node_first.h"
+
+#include <fmt/format.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "training/comm/process_group.h"
+#include "training/comm/shared_memory.h"
+#include "training/comm/two_level.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Agrees on one reason, or on none. Rank 0 reads the text of every worker and publishes the first
+// that is not empty. The number of messages grows with the number of workers, not with its square.
+std::string agree(c10d::Store& store,
+                  const std::string& matter,
+                  const contract::WorkerPlace& place,
+                  const std::string& word) {
+  const auto key = [&](const std::string& of) {
+    return fmt::format("node-first/{}/{}", matter, of);
+  };
+  store.set(key(std::to_string(place.rank)), std::vector<uint8_t>(word.begin(), word.end()));
+  if (place.rank == 0) {
+    std::vector<uint8_t> first;
+    for (int peer = 0; peer < place.world_size; ++peer) {
+      const std::vector<uint8_t> theirs = store.get(key(std::to_string(peer)));
+      first = first.empty() ? theirs : first;
+    }
+    store.set(key("all"), first);
+  }
+  const std::vector<uint8_t> all = store.get(key("all"));
+  return {all.begin(), all.end()};
+}
+
+std::string find_obstacle(const contract::WorkerPlace& place) {
+  if (place.nodes == 1) {
+    return "all workers are on one node";
+  }
+  if (!has_gloo()) {
+    return "this build of lockstep does not support Gloo";
+  }
+  if (place.local_world_size == 1) {
+    return fmt::format("node {} has one worker", place.node_rank);
+  }
+  if (place.local_world_size * place.nodes != place.world_size) {
+    return fmt::format("node {} has {} of {} workers on {} nodes",
+                       place.node_rank,
+                       place.local_world_size,
+                       place.world_size,
+                       place.nodes);
+  }
+  if (place.rank != place.node_rank * place.local_world_size + place.local_rank) {
+    return fmt::format("rank {} has local rank {} on node {}: ranks are not numbered node by node",
+                       place.rank,
+                       place.local_rank,
+                       place.node_rank);
+  }
+  return "";
+}
+
+}  // namespace
+
+NodeFirst join_node_first(const compat::StorePtr& store,
+                          const contract::WorkerPlace& place,
+                          std::chrono::milliseconds timeout) {
+  std::string obstacle = agree(*store, "shape", place, find_obstacle(place));
+  if (!obstacle.empty()) {
+    return {.gang = nullptr, .obstacle = obstacle};
+  }
+  const auto near = c10::make_intrusive<c10d::PrefixStore>(
+      fmt::format("node-first/node{}", place.node_rank), store);
+  auto inner = join_shared_memory(*near, place.local_rank, place.local_world_size, timeout);
+  obstacle = agree(
+      *store,
+      "memory",
+      place,
+      inner != nullptr
+          ? ""
+          : fmt::format("node {} is not one machine, or lacks space in /dev/shm", place.node_rank));
+  if (!obstacle.empty()) {
+    return {.gang = nullptr, .obstacle = obstacle};
+  }
+  contract::WorkerPlace across = place;
+  across.rank = place.node_rank;
+  across.world_size = place.nodes;
+  auto outer = join_gloo(c10::make_intrusive<c10d::PrefixStore>(
+                             fmt::format("node-first/worker{}", place.local_rank), store),
+                         across,
+                         timeout);
+  auto gang = make_two_level(
+      std::move(inner), std::move(outer), place.rank, place.world_size, "node-first");
+  // The server of the store must not exit before all workers have read it.
+  gang->barrier();
+  return {.gang = std::move(gang), .obstacle = ""};
+}
+
+}  // namespace lockstep::comm

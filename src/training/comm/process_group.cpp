@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/comm/process_group.h"
+
+#include <algorithm>
+#include <exception>
+#include <fmt/format.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#if LOCKSTEP_HAVE_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+
+#include "common/base/text.h"
+#include "common/os/network.h"
+#include "lockstep/error.h"
+#include "training/comm/communicator_group.h"
+#include "training/comm/last_words.h"
+#include "training/comm/lost_peer.h"
+#include "training/comm/sum_by_parts.h"
+
+namespace lockstep::comm {
+
+bool has_gloo() {
+  return LOCKSTEP_HAVE_GLOO != 0;
+}
+
+compat::ProcessGroupPtr process_group_over(Communicator& communicator) {
+  return make_process_group(communicator,
+                            communicator.overlaps() ? Overlap::OwnThread : Overlap::None);
+}
+
+#if LOCKSTEP_HAVE_GLOO
+namespace {
+
+c10d::ReduceOp to_reduce_op(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::Max:
+      return c10d::ReduceOp::MAX;
+    case Reduction::Min:
+      return c10d::ReduceOp::MIN;
+    case Reduction::Sum:
+      break;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+// A Communicator over a c10d process group.
+class ProcessGroupRank final : public Communicator {
+ public:
+  ProcessGroupRank(compat::ProcessGroupPtr group,
+                   compat::StorePtr store,
+                   contract::WorkerPlace place,
+                   std::chrono::milliseconds timeout)
+      : group_(std::move(group)),
+        store_(std::move(store)),
+        place_(std::move(place)),
+        timeout_(timeout),
+        rank_(place_.rank),
+        size_(place_.world_size) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string_view kind() const override { return "gloo"; }
+  bool overlaps() const override { return true; }
+
+ protected:
+  // Gloo detects a message that is too long, but not one that is too short or that belongs to
+  // another call.
+  bool notices_different_calls() const override { return false; }
+
+  // The barrier of Gloo may rethrow the error of an earlier call; an all-reduce of one number does
+  // not.
+  void do_barrier() override {
+    torch::Tensor one = torch::ones({1}, torch::kInt64);
+    do_all_reduce(one, Reduction::Sum);
+  }
+
+  void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
+    if (is_half(tensor.scalar_type())) {
+      all_reduce_by_parts(tensor, reduction, size_, ways());
+      return;
+    }
+    finish("all-reduce", [&] {
+      std::vector<torch::Tensor> tensors{tensor};
+      c10d::AllreduceOptions options;
+      options.reduceOp = to_reduce_op(reduction);
+      return group_->allreduce(tensors, options);
+    });
+  }
+
+  void do_broadcast(torch::Tensor& tensor, int root) override {
+    finish("broadcast", [&] {
+      std::vector<torch::Tensor> tensors{tensor};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      return group_->broadcast(tensors, options);
+    });
+  }
+
+  void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
+    finish("all-gather", [&] {
+      std::vector<std::vector<torch::Tensor>> outputs{output.chunk(size_)};
+      std::vector<torch::Tensor> inputs{input};
+      return group_->allgather(outputs, inputs);
+    });
+  }
+
+  // Gloo has no reduce-scatter before libtorch 2.6.
+  void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
+    reduce_scatter_by_parts(output, input, size_, ways());
+  }
+
+  std::unique_ptr<Communicator> do_subset(int count) override {
+    const std::string prefix = fmt::format("subset{}", subsets_++);
+    if (rank_ >= count) {
+      return nullptr;
+    }
+    contract::WorkerPlace place = place_;
+    place.world_size = count;
+    return join_gloo(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), place, timeout_);
+  }
+
+ private:
+  PartExchange ways() {
+    return {.all_to_all =
+                [this](torch::Tensor& output, torch::Tensor& input) {
+                  finish("all-to-all", [&] {
+                    std::vector<int64_t> even;
+                    return group_->alltoall_base(output, input, even, even);
+                  });
+                },
+            .all_gather =
+                [this](torch::Tensor& output, const torch::Tensor& input) {
+                  do_all_gather(output, input);
+                }};
+  }
+
+  template <typename Start>
+  void finish(std::string_view call, const Start& start) {
+    try {
+      start()->wait();
+    } catch (const std::exception& fault) {
+      if (const auto error = find_different_calls(fault)) {
+        throw Error(*error);
+      }
+      throw_if_lost_peer(call, fault);
+      throw;
+    }
+  }
+
+  compat::ProcessGroupPtr group_;
+  compat::StorePtr store_;
+  contract::WorkerPlace place_;
+  std::chrono::milliseconds timeout_;
+  int rank_;
+  int size_;
+  int subsets_ = 0;
+};
+
+std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPlace& place) {
+  if (!place.interface.empty()) {
+    const std::vector<std::string> names = os::interface_names();
+    if (std::find(names.begin(), names.end(), place.interface) == names.end()) {
+      throw Error(ExitCode::Usage,
+                  fmt::format("network interface '{}' does not exist", place.interface))
+          .fact("asked", place.interface, "LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME")
+          .fact("available", join(names, ", "), fmt::format("this node, rank {}", place.rank))
+          .hint("set the variable to one of these, or unset it");
+    }
+    return c10d::ProcessGroupGloo::createDeviceForInterface(place.interface);
+  }
+  const std::string peer = place.nodes == 1 ? "127.0.0.1" : place.master_addr;
+  const auto address = os::find_local_address_towards(peer);
+  if (!address) {
+    throw Error(ExitCode::Unavailable, fmt::format("no route to {}", peer))
+        .fact("rank 0 is at", place.master_addr, "MASTER_ADDR")
+        .hint("set LOCKSTEP_INTERFACE to the interface that reaches the other nodes");
+  }
+  return c10d::ProcessGroupGloo::createDeviceForHostname(*address);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
+                                        const contract::WorkerPlace& place,
+                                        std::chrono::milliseconds timeout) {
+  speak_at_the_end();
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  options->devices.push_back(make_device(place));
+  try {
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>("gloo", store),
+        place.rank,
+        place.world_size,
+        options);
+    return std::make_unique<ProcessGroupRank>(
+        compat::to_process_group(store, place.rank, place.world_size, std::move(gloo)),
+        store,
+        place,
+        timeout);
+  } catch (const std::exception& fault) {
+    throw_if_lost_peer("connecting the workers", fault);
+    throw;
+  }
+}
+
+#else
+
+std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& /*store*/,
+                                        const contract::WorkerPlace& /*place*/,
+                                        std::chrono::milliseconds /*timeout*/) {
+  throw Error(ExitCode::Usage, "cannot use Gloo: this build of lockstep does not support it")
+      .hint("install libgloo-dev and build again, or start the program with mpirun");
+}
+
+#endif
+
+}  // namespace lockstep::comm

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/cluster/place.h"
+#include "lockstep/communicator.h"
+#include "lockstep/error.h"
+#include "training/comm/compat.h"
+
+namespace lockstep::comm {
+
+struct StallOptions {
+  // Seconds in one call after which a worker reports the missing ranks; 0 disables the watch.
+  double warning = 10;
+  // Seconds of waiting for a missing rank after which a worker exits; 0: never.
+  double shutdown = 0;
+};
+
+// Why the calls of the process group failed, derived from the positions of all workers.
+struct Explanation {
+  Error error;
+  bool speaks = false;  // this worker is elected to print the error
+};
+
+// Watches, on a thread of its own, how long this worker stays inside one call.
+//
+// Protocol, through the c10d store and under the prefix "lockstep/watch/ATTEMPT":
+//
+//   key      writer             content
+//   RANK     that rank          its position (encode() in stall_report.h), when it has changed, at
+//                               most every two seconds; while it waits in a call, repeatedly
+//   word     compareSet         time and rank of the last warning; elects one rank per period
+//   mistake  add                counter; the rank that gets 1 prints the error
+//
+// A worker reads the positions of the others only after it has waited for longer than the limit. In
+// normal operation the store therefore sees one small write per worker every two seconds and no
+// reads. One worker reports for all.
+//
+// Times of different workers are compared, so messages are only as exact as their clocks agree.
+class StallWatch {
+ public:
+  virtual ~StallWatch() = default;
+
+  // To be called after an exception. Stops the watch and asks the others for a few seconds whether
+  // the workers made different calls. Returns nullopt if they did not, or if this worker failed
+  // outside a call.
+  virtual std::optional<Explanation> explain() = 0;
+};
+
+// Returns null for a single worker and if `options` disable the watch. `store` is the store of the
+// rendezvous; null under MPI, where rank 0 then serves one. All workers call this function
+// together.
+std::unique_ptr<StallWatch> watch_for_stalls(Communicator& communicator,
+                                             const compat::StorePtr& store,
+                                             const contract::WorkerPlace& place,
+                                             const StallOptions& options);
+
+}  // namespace lockstep::comm

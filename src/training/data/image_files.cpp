@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/data/image_files.h"
+
+#include <fmt/format.h>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "lockstep/error.h"
+#include "training/data/check_index.h"
+#include "training/data/pinned_source.h"
+
+namespace lockstep::data {
+namespace {
+
+// The decoder and buffers of one thread.
+struct Workspace {
+  explicit Workspace(const image::Recipe& recipe) : maker(recipe) {}
+
+  image::Maker maker;
+  std::vector<std::byte> file;
+};
+
+// Workspaces that are not in use. There are never more of them than threads that created batches at
+// the same time. Thread-safe.
+class Workspaces {
+ public:
+  explicit Workspaces(const image::Recipe& recipe) : recipe_(recipe) {}
+
+  // Borrows a workspace; the destructor returns it.
+  class Lease {
+   public:
+    explicit Lease(Workspaces& owner) : owner_(owner), mine_(owner.take()) {}
+    ~Lease() { owner_.give_back(std::move(mine_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+    Workspace& operator*() const { return *mine_; }
+
+   private:
+    Workspaces& owner_;
+    std::unique_ptr<Workspace> mine_;
+  };
+
+ private:
+  std::unique_ptr<Workspace> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Workspace> one = std::move(idle_.back());
+        idle_.pop_back();
+        return one;
+      }
+    }
+    return std::make_unique<Workspace>(recipe_);
+  }
+
+  void give_back(std::unique_ptr<Workspace> one) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(one));
+  }
+
+  const image::Recipe recipe_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> idle_;
+};
+
+// The samples that could not be decoded. Thread-safe.
+class DamagedSamples {
+ public:
+  bool has(int64_t index) {
+    const std::lock_guard lock(mutex_);
+    return known_.contains(index);
+  }
+
+  // Adds a sample; logs a warning the first time.
+  void add(int64_t index, const std::string& name, const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (known_.insert(index).second) {
+      log::warn("skipped {}: it {} ({} skipped so far)", name, reason, known_.size());
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<int64_t> known_;
+};
+
+// The state that the views of a data set for different epochs share.
+struct Source {
+  Source(image::StorePtr from, const ImageFilesOptions& with)
+      : store(std::move(from)), options(with), workspaces(with.recipe) {}
+
+  const image::StorePtr store;
+  const ImageFilesOptions options;
+  Workspaces workspaces;
+  DamagedSamples damaged;
+};
+
+class ImageFiles : public Dataset, public PinnedSource {
+ public:
+  ImageFiles(std::shared_ptr<Source> source, int64_t epoch)
+      : source_(std::move(source)), epoch_(epoch) {}
+
+  int64_t size() const override { return source_->store->size(); }
+  std::vector<int64_t> files() const override { return source_->store->files(); }
+
+  DatasetPtr in_epoch(int64_t epoch) const override {
+    return source_->options.recipe.augments ? std::make_shared<ImageFiles>(source_, epoch)
+                                            : nullptr;
+  }
+
+  Example example(int64_t index) const override {
+    const Batch one = batch(std::span(&index, 1));
+    if (one.size() == 0) {
+      throw Error(
+          ExitCode::Io,
+          fmt::format("cannot read {}: it is not a valid image", source_->store->name(index)))
+          .fact("sample", std::to_string(index))
+          .hint("use map_batches() instead of map(): batches omit such samples");
+    }
+    return {one.input[0], one.target[0]};
+  }
+
+  Batch batch(std::span<const int64_t> indices) const override {
+    return make_batch(indices, /*pins=*/false);
+  }
+
+  Batch pinned_batch(std::span<const int64_t> indices) const override {
+    return make_batch(indices, /*pins=*/true);
+  }
+
+ private:
+  Batch make_batch(std::span<const int64_t> indices, bool pins) const {
+    if (indices.empty()) {
+      return {};
+    }
+    const auto count = static_cast<int64_t>(indices.size());
+    const int64_t side = source_->options.recipe.size;
+    const torch::Tensor pixels =
+        torch::empty({count, side, side, 3}, torch::dtype(torch::kUInt8).pinned_memory(pins));
+    const torch::Tensor labels =
+        torch::empty({count}, torch::dtype(torch::kInt64).pinned_memory(pins));
+    auto* pixel = pixels.data_ptr<uint8_t>();
+    auto* label = labels.data_ptr<int64_t>();
+    const Workspaces::Lease workspace(source_->workspaces);
+    int64_t made = 0;
+    for (const int64_t index : indices) {
+      check_index(index, size());
+      if (const std::optional<int64_t> shown =
+              make(index, *workspace, pixel + made * side * side * 3)) {
+        label[made++] = source_->store->label(*shown);
+      }
+    }
+    return {pixels.narrow(0, 0, made).permute({0, 3, 1, 2}), labels.narrow(0, 0, made)};
+  }
+
+  // Writes the pixels of sample `asked` or of its replacement. Returns the index of the sample that
+  // was written, or nothing for an omitted sample.
+  std::optional<int64_t> make(int64_t asked, Workspace& workspace, uint8_t* output) const {
+    // Two steps: a sum of epoch and index would give equal keys to different pairs.
+    const uint64_t of_epoch = Random(source_->options.seed, static_cast<uint64_t>(epoch_)).next();
+    const uint64_t key = Random(of_epoch, static_cast<uint64_t>(asked)).next();
+    for (int64_t i = 0; i < size(); ++i) {
+      const int64_t index = (asked + i) % size();
+      if (try_to_make(index, key, workspace, output)) {
+        return index;
+      }
+      if (source_->options.damaged == Damaged::LeaveOut) {
+        return std::nullopt;
+      }
+    }
+    throw Error(ExitCode::Io, "cannot train: no file is a valid image")
+        .fact("files", std::to_string(size()))
+        .fact("first", source_->store->name(0));
+  }
+
+  bool try_to_make(int64_t index, uint64_t key, Workspace& workspace, uint8_t* output) const {
+    if (source_->damaged.has(index)) {
+      return false;
+    }
+    try {
+      workspace.maker.make(source_->store->read(index, workspace.file), key, output);
+      return true;
+    } catch (const image::Corrupt& corrupt) {
+      const std::string name = source_->store->name(index);
+      if (source_->options.damaged == Damaged::Refuse) {
+        throw Error(ExitCode::Io, fmt::format("cannot decode {}: it {}", name, corrupt.what()))
+            .fact("sample", std::to_string(index))
+            .hint("--corrupt skip, to continue without such files");
+      }
+      source_->damaged.add(index, name, corrupt.what());
+      return false;
+    }
+  }
+
+  std::shared_ptr<Source> source_;
+  int64_t epoch_;
+};
+
+}  // namespace
+
+DatasetPtr image_files(image::StorePtr store, const ImageFilesOptions& options) {
+  return std::make_shared<ImageFiles>(std::make_shared<Source>(std::move(store), options),
+                                      /*epoch=*/0);
+}
+
+}  // namespace lockstep::data

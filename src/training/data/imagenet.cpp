@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <string>
+#include <utility>
+
+#include "lockstep/datasets.h"
+#include "lockstep/error.h"
+#include "training/data/image_files.h"
+
+namespace lockstep {
+namespace {
+
+void check(const ImageOptions& options) {
+  constexpr int64_t kLargest = 4096;
+  if (options.size < 0 || options.size > kLargest) {
+    throw Error(ExitCode::Usage, fmt::format("invalid image size of {} pixels", options.size))
+        .fact("expected", fmt::format("1 to {}; 0: default of the data set", kLargest));
+  }
+  if (options.corrupt != "refuse" && options.corrupt != "skip") {
+    throw Error(ExitCode::Usage, fmt::format("invalid --corrupt '{}'", options.corrupt))
+        .fact("expected", "refuse or skip")
+        .hint("--corrupt skip");
+  }
+}
+
+// `training` is the recipe of augmented training images, `plain` of all others.
+DatasetPair make_pair(const image::Sets& sets,
+                      const ImageOptions& options,
+                      image::Recipe training,
+                      const image::Recipe& plain) {
+  training.augments = true;
+  const bool skips = options.corrupt == "skip";
+  DatasetPair pair = {.train = data::image_files(
+                          sets.train,
+                          {.recipe = options.augments ? training : plain,
+                           .seed = options.seed,
+                           .damaged = skips ? data::Damaged::Replace : data::Damaged::Refuse}),
+                      .test = nullptr,
+                      .origin = sets.origin};
+  if (sets.test != nullptr) {
+    pair.test =
+        data::image_files(sets.test,
+                          {.recipe = plain,
+                           .seed = options.seed,
+                           .damaged = skips ? data::Damaged::LeaveOut : data::Damaged::Refuse});
+  }
+  for (const image::ClassName& name : sets.train->classes()) {
+    pair.classes.push_back(name.id);
+  }
+  return pair;
+}
+
+}  // namespace
+
+DatasetPair tiny_imagenet(const std::filesystem::path& data_dir, const ImageOptions& options) {
+  check(options);
+  const int size = options.size > 0 ? static_cast<int>(options.size) : 64;
+  image::Recipe plain;
+  plain.size = size;
+  plain.resize = size;  // images of 64 pixels are not scaled
+  image::Recipe training = plain;
+  training.min_area = 0.25;  // the usual 0.08 shows too little of 64 x 64 pixels
+  return make_pair(image::find_tiny_imagenet(data_dir), options, training, plain);
+}
+
+DatasetPair imagenet(const std::filesystem::path& data_dir, const ImageOptions& options) {
+  check(options);
+  image::Recipe plain;
+  plain.size = options.size > 0 ? static_cast<int>(options.size) : 224;
+  plain.resize = (plain.size * 256 + 112) / 224;
+  return make_pair(image::find_imagenet(data_dir), options, plain, plain);
+}
+
+}  // namespace lockstep

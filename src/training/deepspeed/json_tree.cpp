@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/deepspeed/json_tree.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fmt/format.h>
+#include <iterator>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.h"
+#include "lockstep/error.h"
+
+namespace lockstep::deepspeed {
+namespace {
+
+constexpr size_t kDeepest = 32;  // deeper nesting is an error, not a configuration
+
+Place place_at(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const size_t line_start =
+      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  return {.line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+          .column = static_cast<int>(before.size() - line_start) + 1};
+}
+
+// The parser does not provide positions. This iterator counts the characters that it has read.
+class CountingIterator {
+ public:
+  // NOLINTBEGIN(readability-identifier-naming): the standard library's names.
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+  // NOLINTEND(readability-identifier-naming)
+
+  CountingIterator(const char* at, size_t* read) : at_(at), read_(read) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    ++at_;
+    ++*read_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    const CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  size_t* read_;
+};
+
+// A hint for a syntax error. `rest` begins with the offending token, `before` is the text before
+// it.
+std::string advice_on(std::string_view before, std::string_view rest) {
+  const std::string_view done = trim(before);
+  if (rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with("#")) {
+    return "remove the comment: JSON has none";
+  }
+  if (done.ends_with(',') && (rest.starts_with("}") || rest.starts_with("]"))) {
+    return "remove the comma after the last entry";
+  }
+  if (rest.starts_with("'")) {
+    return "use double quotes: \"...\"";
+  }
+  if (rest.starts_with("True") || rest.starts_with("False") || rest.starts_with("None")) {
+    return "write true, false or null";
+  }
+  return "";
+}
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '+' ||
+         c == '-';
+}
+
+// One past the end of the token at `start`.
+size_t token_end(std::string_view text, size_t start) {
+  size_t end = start + 1;
+  if (text[start] == '"') {
+    while (end < text.size() && text[end] != '"' && text[end] != '\n') {
+      end += text[end] == '\\' ? 2 : 1;
+    }
+    return std::min(text.size(), end + 1);
+  }
+  while (is_word(text[start]) && end < text.size() && is_word(text[end])) {
+    ++end;
+  }
+  return end;
+}
+
+// Start of the token that contains the character at `offset`. The parser only reports how far it
+// has read.
+size_t token_start(std::string_view text, size_t offset) {
+  size_t start = 0;
+  while (start < text.size()) {
+    if (std::isspace(static_cast<unsigned char>(text[start])) != 0) {
+      ++start;
+      continue;
+    }
+    const size_t end = token_end(text, start);
+    if (offset < end) {
+      return start;
+    }
+    start = end;
+  }
+  return text.size();
+}
+
+// Extracts "unexpected '}'; expected string literal" from the long message of nlohmann. Omits the
+// text that was read last: it does not help, and can contain line breaks.
+std::string reason_of(const std::string& sentence, std::string_view token) {
+  const size_t cut = sentence.find(" - ");
+  if (cut == std::string::npos) {
+    return fmt::format("number '{}' is out of range", token);
+  }
+  const size_t last_read = sentence.find("; last read: ");
+  if (last_read == std::string::npos) {
+    return sentence.substr(cut + 3);
+  }
+  std::string reason = sentence.substr(cut + 3, last_read - cut - 3);
+  reason = reason == "invalid literal" ? fmt::format("unexpected '{}'", token) : reason;
+  const size_t expected = sentence.rfind("; expected ");
+  return expected == std::string::npos ? reason : reason + sentence.substr(expected);
+}
+
+// Builds the tree from the callbacks of the parser.
+class Builder {
+ public:
+  Builder(std::string_view text, const std::string& source, const size_t& read)
+      : text_(text), source_(source), read_(read) {}
+
+  Node take() { return std::move(root_); }
+
+  bool null() { return put({}); }
+  bool boolean(bool value) {
+    Node node;
+    node.kind = Node::Kind::Flag;
+    node.flag = value;
+    return put(std::move(node));
+  }
+  bool number_integer(int64_t value) {
+    Node node;
+    node.kind = Node::Kind::Whole;
+    node.whole = value;
+    node.number = static_cast<double>(value);
+    return put(std::move(node));
+  }
+  bool number_unsigned(uint64_t value) {
+    return std::in_range<int64_t>(value) ? number_integer(static_cast<int64_t>(value))
+                                         : number_float(static_cast<double>(value), "");
+  }
+  bool number_float(double value, const std::string& /*text*/) {
+    Node node;
+    node.kind = Node::Kind::Number;
+    node.number = value;
+    // Numbers such as 5e8 are commonly used for integers.
+    constexpr double kMostExact = 9007199254740992.0;
+    if (value > -kMostExact && value < kMostExact &&
+        value == static_cast<double>(static_cast<int64_t>(value))) {
+      node.kind = Node::Kind::Whole;
+      node.whole = static_cast<int64_t>(value);
+    }
+    return put(std::move(node));
+  }
+  bool string(std::string& value) {
+    Node node;
+    node.kind = Node::Kind::Text;
+    node.text = value;
+    return put(std::move(node));
+  }
+  bool binary(std::vector<uint8_t>& /*value*/) { return false; }
+
+  bool start_object(size_t /*size*/) { return open(Node::Kind::Map); }
+  bool start_array(size_t /*size*/) { return open(Node::Kind::List); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    // The parser has read up to the closing quote of the key.
+    const size_t opening = text_.rfind('"', read_ - 2);
+    place_ = place_at(text_, opening == std::string_view::npos ? 0 : opening);
+    names_.back() = name;
+    for (const Entry& earlier : open_.back().entries) {
+      if (earlier.key == name) {
+        throw not_read(fmt::format("duplicate key '{}'", join(names_, ".")), place_)
+            .fact("first", describe(source_, earlier.value.place))
+            .hint("remove one of them");
+      }
+    }
+    return true;
+  }
+
+  bool parse_error(size_t position,
+                   const std::string& /*last_token*/,
+                   const nlohmann::detail::exception& fault) {
+    const std::string sentence = fault.what();
+    const bool is_at_end = sentence.find("unexpected end of input") != std::string::npos;
+    const size_t start =
+        is_at_end ? text_.size() : token_start(text_, std::max<size_t>(position, 1) - 1);
+    const std::string_view token =
+        start < text_.size() ? text_.substr(start, token_end(text_, start) - start) : "";
+    Error error = not_read(reason_of(sentence, token), place_at(text_, start));
+    if (const auto advice = advice_on(text_.substr(0, start), text_.substr(start));
+        !advice.empty()) {
+      error.hint(advice);
+    }
+    throw Error(error);
+  }
+
+ private:
+  Error not_read(const std::string& why, Place place) const {
+    return Error(ExitCode::Usage, fmt::format("cannot read {}: {}", source_, why))
+        .fact("where", describe(source_, place));
+  }
+
+  bool open(Node::Kind kind) {
+    if (open_.size() == kDeepest) {
+      throw not_read(fmt::format("more than {} levels of nesting", kDeepest), place_);
+    }
+    Node node;
+    node.kind = kind;
+    node.place = place_;
+    open_.push_back(std::move(node));
+    names_.emplace_back();
+    return true;
+  }
+
+  bool close() {
+    Node node = std::move(open_.back());
+    open_.pop_back();
+    names_.pop_back();
+    const Place place = node.place;
+    put(std::move(node));
+    place_ = place;
+    return true;
+  }
+
+  bool put(Node node) {
+    if (node.kind != Node::Kind::List && node.kind != Node::Kind::Map) {
+      node.place = place_;
+    }
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (open_.back().kind == Node::Kind::Map) {
+      open_.back().entries.push_back({names_.back(), std::move(node)});
+    } else {
+      open_.back().items.push_back(std::move(node));
+    }
+    return true;
+  }
+
+  std::string_view text_;
+  const std::string& source_;
+  const size_t& read_;
+  Node root_;
+  Place place_ = {.line = 1, .column = 1};
+  std::vector<Node> open_;
+  std::vector<std::string> names_;  // key of the current entry, in each open map
+};
+
+}  // namespace
+
+std::string describe(const std::string& source, Place place) {
+  return place.line == 0 ? source : fmt::format("{}:{}:{}", source, place.line, place.column);
+}
+
+const Node* Node::find(std::string_view key) const {
+  for (const Entry& entry : entries) {
+    if (entry.key == key) {
+      return entry.value.kind == Kind::Null ? nullptr : &entry.value;
+    }
+  }
+  return nullptr;
+}
+
+std::string Node::describe_value() const {
+  switch (kind) {
+    case Kind::Null:
+      return "null";
+    case Kind::Flag:
+      return flag ? "true" : "false";
+    case Kind::Whole:
+      return std::to_string(whole);
+    case Kind::Number:
+      return fmt::format("{}", number);
+    case Kind::Text:
+      return fmt::format("the string '{}'", text);
+    case Kind::List:
+      return "a list";
+    case Kind::Map:
+      return "a section";
+  }
+  return "";
+}
+
+Node parse_json(std::string_view text, const std::string& source) {
+  size_t read = 0;
+  Builder builder(text, source, read);
+  // The parser would report an empty file as "unexpected end of input", which is less clear.
+  if (trim(text).empty()) {
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: the file is empty", source))
+        .hint(R"({"train_batch_size": 32})");
+  }
+  const CountingIterator begin(text.data(), &read);
+  const CountingIterator end(text.data() + text.size(), &read);
+  nlohmann::json::sax_parse(begin, end, &builder);
+  return builder.take();
+}
+
+}  // namespace lockstep::deepspeed

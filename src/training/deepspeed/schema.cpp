@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/deepspeed/schema.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <vector>
+
+#include "common/base/text.h"
+
+namespace lockstep::deepspeed {
+namespace {
+
+std::string_view parent_of(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? "" : path.substr(0, dot);
+}
+
+std::string_view leaf_of(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+std::string join_path(std::string_view parent, std::string_view leaf) {
+  return parent.empty() ? std::string(leaf) : fmt::format("{}.{}", parent, leaf);
+}
+
+// Aliases are complete paths: "bfloat16.enabled" and its section "bfloat16" each have an entry.
+const Key* find_key(std::string_view path) {
+  const auto found = std::find_if(keys().begin(), keys().end(), [path](const Key& key) {
+    return key.path == path || (!key.alias.empty() && key.alias == path);
+  });
+  return found == keys().end() ? nullptr : &*found;
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  const std::vector<std::string> all = split(words, ' ');
+  return std::find(all.begin(), all.end(), word) != all.end();
+}
+
+// Names of the keys below `parent`, including aliases.
+std::vector<std::string> names_below(std::string_view parent) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    for (const std::string_view path : {key.path, key.alias}) {
+      if (!path.empty() && parent_of(path) == parent) {
+        names.emplace_back(leaf_of(path));
+      }
+    }
+  }
+  return names;
+}
+
+// The section of a key with this name, if there is exactly one below the top level.
+std::string find_home(std::string_view leaf) {
+  std::string home;
+  for (const Key& key : keys()) {
+    if (leaf_of(key.path) != leaf) {
+      continue;
+    }
+    if (!home.empty() && home != parent_of(key.path)) {
+      return "";  // ambiguous, such as "enabled"
+    }
+    home = parent_of(key.path);
+  }
+  return home;
+}
+
+class Checker {
+ public:
+  Checker(const Node& root, const std::string& source) : source_(source) {
+    for (const char* section : {"optimizer", "scheduler"}) {
+      const Node* type = deepspeed::find(root, fmt::format("{}.type", section));
+      if (type != nullptr && type->kind == Node::Kind::Text) {
+        (section[0] == 'o' ? optimizer_ : scheduler_) = to_lower(type->text);
+      }
+    }
+  }
+
+  void check_level(const Node& map, const std::string& parent) const {
+    for (const Entry& entry : map.entries) {
+      const std::string path = join_path(parent, entry.key);
+      const Key* key = find_key(path);
+      if (key == nullptr) {
+        throw_unknown(entry, parent);
+      }
+      if (key->path != path) {
+        require_one_spelling(map, *key, entry);
+      }
+      if (entry.value.kind != Node::Kind::Null) {
+        check(entry.value, path, *key);
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void throw_unknown(const Entry& entry, const std::string& parent) const {
+    Error error(
+        ExitCode::Usage,
+        parent.empty()
+            ? fmt::format("cannot read {}: unknown key '{}'", source_, entry.key)
+            : fmt::format("cannot read {}: unknown key '{}' in {}", source_, entry.key, parent));
+    error.fact("where", describe(source_, entry.value.place));
+    const std::vector<std::string> names = names_below(parent);
+    const std::string home = find_home(entry.key);
+    if (!home.empty()) {
+      error.fact("note", fmt::format("'{}' is a key of {}", entry.key, home));
+      error.hint(fmt::format("{}.{}", home, entry.key));
+    } else if (const Key* top = find_key(entry.key); top != nullptr) {
+      error.fact("note", fmt::format("'{}' is a top-level key", entry.key));
+      error.hint(fmt::format("{}, outside of {}", entry.key, parent));
+    } else if (const auto closest = find_closest(entry.key, names)) {
+      error.hint(join_path(parent, *closest));
+    } else {
+      error.fact("known keys", join(names, ", "));
+    }
+    throw Error(error);
+  }
+
+  void require_one_spelling(const Node& map, const Key& key, const Entry& entry) const {
+    const std::string_view first = leaf_of(key.path);
+    if (const Node* other = map.find(first);
+        other != nullptr && parent_of(key.path) == parent_of(key.alias)) {
+      throw Error(
+          ExitCode::Usage,
+          fmt::format("cannot read {}: '{}' and '{}' are the same key", source_, first, entry.key))
+          .fact("first", describe(source_, other->place))
+          .fact("second", describe(source_, entry.value.place))
+          .hint("remove one of them");
+    }
+  }
+
+  void check(const Node& node, const std::string& path, const Key& key) const {
+    require_owner(node, path, key);
+    if (node.kind == Node::Kind::Text && node.text == "auto" && key.type != Key::Type::Text) {
+      if (!key.may_be_auto) {
+        throw wrong(node, path, fmt::format("{}; \"auto\" is not allowed", expected(key)));
+      }
+      return;
+    }
+    require_type(node, path, key);
+    if (key.treatment == Treatment::Refused) {
+      require_off(node, path, key);
+    } else if (key.type == Key::Type::Section) {
+      check_level(node, path);
+    }
+  }
+
+  // Some parameters belong to certain types only, such as "momentum" to SGD.
+  void require_owner(const Node& node, const std::string& path, const Key& key) const {
+    const std::string& type = path.starts_with("optimizer.") ? optimizer_ : scheduler_;
+    if (key.of.empty() || type.empty() || has_word(key.of, type)) {
+      return;
+    }
+    throw not_usable(node, path, source_, fmt::format("{} has no such parameter", type))
+        .fact("parameter of", join(split(key.of, ' '), ", "))
+        .hint(fmt::format("remove {}", leaf_of(path)));
+  }
+
+  static std::string expected(const Key& key) {
+    switch (key.type) {
+      case Key::Type::Flag:
+        return "true or false";
+      case Key::Type::Whole:
+        return key.least < -1 ? "a whole number"
+                              : fmt::format("a whole number, at least {}", key.least);
+      case Key::Type::Number:
+        return fmt::format("a number, at least {}", key.least);
+      case Key::Type::Text:
+        return key.choices.empty() ? "a string" : join(split(key.choices, ' '), ", ");
+      case Key::Type::Pair:
+        return "a list of two numbers, at least 0 and below 1";
+      case Key::Type::Section:
+        return "a section: {...}";
+      case Key::Type::Any:
+        break;
+    }
+    return "";
+  }
+
+  Error wrong(const Node& node, const std::string& path, const std::string& wanted) const {
+    return Error(ExitCode::Usage, fmt::format("invalid value of {} in {}", path, source_))
+        .fact("expected", wanted)
+        .fact("found", node.describe_value(), describe(source_, node.place));
+  }
+
+  void require_type(const Node& node, const std::string& path, const Key& key) const {
+    if (fits(node, key)) {
+      return;
+    }
+    Error error = wrong(node, path, expected(key));
+    if (path == "zero_optimization" && node.kind == Node::Kind::Flag) {
+      error.hint(fmt::format(R"("zero_optimization": {{"stage": {}}})", node.flag ? 1 : 0));
+    } else if (node.kind == Node::Kind::Text && key.type == Key::Type::Text) {
+      const std::vector<std::string> choices = split(key.choices, ' ');
+      error.hint(
+          fmt::format(R"("{}")", find_closest(node.text, choices).value_or(choices.front())));
+    } else if (node.kind == Node::Kind::Text) {
+      error.hint(key.may_be_auto ? "the value without quotes, or \"auto\""
+                                 : "the value without quotes");
+    }
+    throw Error(error);
+  }
+
+  static bool fits(const Node& node, const Key& key) {
+    switch (key.type) {
+      case Key::Type::Flag:
+        return node.kind == Node::Kind::Flag;
+      case Key::Type::Whole:
+        return node.kind == Node::Kind::Whole && node.number >= key.least;
+      case Key::Type::Number:
+        return (node.kind == Node::Kind::Whole || node.kind == Node::Kind::Number) &&
+               node.number >= key.least;
+      case Key::Type::Text:
+        return node.kind == Node::Kind::Text &&
+               (key.choices.empty() || has_word(key.choices, node.text));
+      case Key::Type::Pair:
+        return is_pair(node);
+      case Key::Type::Section:
+        return node.kind == Node::Kind::Map;
+      case Key::Type::Any:
+        break;
+    }
+    return true;
+  }
+
+  static bool is_pair(const Node& node) {
+    return node.kind == Node::Kind::List && node.items.size() == 2 &&
+           std::all_of(node.items.begin(), node.items.end(), [](const Node& item) {
+             return (item.kind == Node::Kind::Whole || item.kind == Node::Kind::Number) &&
+                    item.number >= 0 && item.number < 1;
+           });
+  }
+
+  static bool asks_for_nothing(const Node& node, const Key& key) {
+    switch (node.kind) {
+      case Node::Kind::Map: {
+        const Node* enabled = node.find("enabled");
+        return node.entries.empty() ||
+               (enabled != nullptr && enabled->kind == Node::Kind::Flag && !enabled->flag);
+      }
+      case Node::Kind::Flag:
+        return (node.flag ? "true" : "false") == key.off;
+      case Node::Kind::Whole:
+        return std::to_string(node.whole) == key.off;
+      default:
+        return false;
+    }
+  }
+
+  void require_off(const Node& node, const std::string& path, const Key& key) const {
+    // 0 and 1 both mean one group, -1 and 0 no group.
+    const bool is_zero = node.kind == Node::Kind::Whole && node.whole == 0;
+    const bool counts_groups = path.ends_with("hpz_partition_size") || path.ends_with("shard_size");
+    if (asks_for_nothing(node, key) || (is_zero && counts_groups)) {
+      return;
+    }
+    const std::string value = key.type == Key::Type::Section ? "" : " " + node.describe_value();
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot use {}{}: lockstep does not support it", path, value))
+        .fact("asked", path, describe(source_, node.place))
+        .hint(key.instead);
+  }
+
+  const std::string& source_;
+  std::string optimizer_;
+  std::string scheduler_;
+};
+
+}  // namespace
+
+void require_schema(const Node& root, const std::string& source) {
+  if (root.kind != Node::Kind::Map) {
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: not a JSON object", source))
+        .fact("expected", "{...}")
+        .fact("found", root.describe_value(), describe(source, root.place));
+  }
+  Checker(root, source).check_level(root, "");
+}
+
+const Node* find(const Node& root, std::string_view path) {
+  const auto follow = [&root](std::string_view way) -> const Node* {
+    const Node* node = &root;
+    for (const std::string& name : split(way, '.')) {
+      node = node->kind == Node::Kind::Map ? node->find(name) : nullptr;
+      if (node == nullptr) {
+        return nullptr;
+      }
+    }
+    return node;
+  };
+  if (const Node* node = follow(path)) {
+    return node;
+  }
+  const Key* key = find_key(path);
+  return key == nullptr || key->alias.empty() ? nullptr : follow(key->alias);
+}
+
+Error not_usable(const Node& node,
+                 std::string_view path,
+                 const std::string& source,
+                 std::string_view why) {
+  return Error(ExitCode::Usage, fmt::format("cannot use {} in {}: {}", path, source, why))
+      .fact("found", node.describe_value(), describe(source, node.place));
+}
+
+}  // namespace lockstep::deepspeed

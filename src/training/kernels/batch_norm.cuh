@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "training/kernels/batch_norm.h"
+#include "training/kernels/device.cuh"
+#include "training/kernels/launch.h"
+
+// How batch norm's kernels share out their work: a block has 64 channels, a thread eight of them
+// and every so-manieth row.
+namespace lockstep::kernels {
+
+constexpr int kNormPacks = static_cast<int>(kNormChannels) / kPack;  // of a block, along x
+constexpr int kNormRows = 32;  // of a block at a time, along y
+constexpr int kNormThreads = kNormPacks * kNormRows;
+constexpr int kNormWarps = kNormThreads / kWarp;
+constexpr int kMostNormBlocks = 1024;  // of rows, for the same channels
+constexpr int kMostNormSums = 3;
+constexpr unsigned kAhead = 8;  // loads that wait for each other's addresses only
+
+// blockIdx.x: which 64 channels; blockIdx.y: which rows.
+inline dim3 norm_grid(int64_t rows, int64_t channels, int blocks_per_multiprocessor) {
+  const int64_t chunks = channels / kNormChannels;
+  const int64_t wanted = divide_up(multiprocessors() * blocks_per_multiprocessor, chunks);
+  const int64_t useful = divide_up(rows, 2 * kNormRows);
+  int64_t blocks = wanted < useful ? wanted : useful;
+  blocks = blocks < kMostNormBlocks ? blocks : kMostNormBlocks;
+  return dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(blocks));
+}
+
+__device__ __forceinline__ int64_t norm_pack() {
+  return static_cast<int64_t>(blockIdx.x) * kNormPacks + threadIdx.x;
+}
+
+// The rows of this thread, from the first on or from the last back: what the kernel before touched
+// last is still in the cache.
+struct NormRows {
+  int64_t first;
+  int64_t step;
+};
+
+__device__ __forceinline__ NormRows norm_rows() {
+  return {static_cast<int64_t>(blockIdx.y) * kNormRows + threadIdx.y,
+          static_cast<int64_t>(gridDim.y) * kNormRows};
+}
+
+// The sums over all rows of `kSums` numbers for each of the eight channels of each thread. True in
+// the one block of these channels that comes last, and there `total` [kSums][64] has them.
+template <int kSums>
+__device__ __forceinline__ bool sum_over_rows(Floats (&sums)[kSums],
+                                              double (*total)[kNormChannels],
+                                              void* workspace) {
+  __shared__ float by_warp[kNormWarps][kSums][kNormChannels];
+  __shared__ bool is_last;
+  const int thread = static_cast<int>(threadIdx.y * kNormPacks + threadIdx.x);
+  const int warp = thread / kWarp;
+#pragma unroll
+  for (int sum = 0; sum < kSums; ++sum) {
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      float value = sums[sum].at[i];
+      for (int offset = kNormPacks; offset < kWarp; offset *= 2) {
+        value += __shfl_xor_sync(0xFFFFFFFFU, value, offset);
+      }
+      if (thread % kWarp < kNormPacks) {
+        by_warp[warp][sum][threadIdx.x * kPack + i] = value;
+      }
+    }
+  }
+  __syncthreads();
+  auto* counters = static_cast<unsigned*>(workspace);
+  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + kNormCounters) +
+                  static_cast<int64_t>(blockIdx.x) * gridDim.y * (kSums * kNormChannels);
+  constexpr int kValues = kSums * static_cast<int>(kNormChannels);
+  for (int i = thread; i < kValues; i += kNormThreads) {
+    float value = 0;
+    for (int each = 0; each < kNormWarps; ++each) {
+      value += (&by_warp[each][0][0])[i];
+    }
+    partial[static_cast<int64_t>(blockIdx.y) * kValues + i] = value;
+  }
+  __threadfence();
+  __syncthreads();
+  if (thread == 0) {
+    // Counts to the last, and from there back to nought for the next call.
+    is_last = atomicInc(&counters[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
+  }
+  __syncthreads();
+  if (!is_last) {
+    return false;
+  }
+  __threadfence();
+  // All threads share the partial sums, four values side by side; then one thread has each value.
+  constexpr int kQuads = kValues / 4;
+  constexpr int kParts = kNormThreads / kQuads;
+  __shared__ double by_part[kParts][kValues];
+  const int quad = thread % kQuads;
+  const auto part = static_cast<unsigned>(thread / kQuads);
+  if (part < kParts) {
+    double sum[4] = {};
+    const auto* quads = reinterpret_cast<const float4*>(partial);
+    for (unsigned first = part; first < gridDim.y; first += kAhead * kParts) {
+      float4 loaded[kAhead];
+#pragma unroll
+      for (unsigned i = 0; i < kAhead; ++i) {
+        const unsigned block = first + i * kParts;
+        loaded[i] = block < gridDim.y ? __ldcg(&quads[static_cast<int64_t>(block) * kQuads + quad])
+                                      : make_float4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (unsigned i = 0; i < kAhead; ++i) {
+        sum[0] += loaded[i].x;
+        sum[1] += loaded[i].y;
+        sum[2] += loaded[i].z;
+        sum[3] += loaded[i].w;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      by_part[part][4 * quad + i] = sum[i];
+    }
+  }
+  __syncthreads();
+  for (int i = thread; i < kValues; i += kNormThreads) {
+    double value = 0;
+    for (int each = 0; each < kParts; ++each) {
+      value += by_part[each][i];
+    }
+    (&total[0][0])[i] = value;
+  }
+  __syncthreads();
+  return true;
+}
+
+// Gradients of weight and bias of a channel, and the factors, from both sums.
+__device__ __forceinline__ void finish_norm(const NormBack& norm,
+                                            int64_t channel,
+                                            int64_t channels,
+                                            double rows,
+                                            double gradients,
+                                            double products) {
+  const float inverse = norm.values.inverse[channel];
+  const float mean = norm.values.mean[channel];
+  // The products were taken with what is left of the input without its mean.
+  const double normed = products * static_cast<double>(inverse);
+  norm.weight_gradient[channel] = static_cast<float>(normed);
+  norm.bias_gradient[channel] = static_cast<float>(gradients);
+  const auto scale = static_cast<double>(norm.values.scale[channel]);
+  const double slope = normed / rows * static_cast<double>(inverse);
+  norm.factors[channel] = static_cast<float>(scale);
+  norm.factors[channels + channel] = static_cast<float>(-scale * slope);
+  norm.factors[2 * channels + channel] =
+      static_cast<float>(scale * (slope * static_cast<double>(mean) - gradients / rows));
+}
+
+struct NormFactors {
+  Floats gradient;
+  Floats input;
+  Floats rest;
+};
+
+__device__ __forceinline__ NormFactors load_factors(const float* factors,
+                                                    int64_t channels,
+                                                    int64_t pack) {
+  return {load_floats(factors, pack),
+          load_floats(factors + channels, pack),
+          load_floats(factors + 2 * channels, pack)};
+}
+
+// The gradient of what was normalised.
+__device__ __forceinline__ uint4 with(const NormFactors& factors,
+                                      const Floats& gradient,
+                                      const Floats& input) {
+  Floats result;
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) {
+    result.at[i] = fmaf(factors.gradient.at[i],
+                        gradient.at[i],
+                        fmaf(factors.input.at[i], input.at[i], factors.rest.at[i]));
+  }
+  return narrow(result);
+}
+
+// batch_norm_backward() where there is pooling.
+void pooled_norm_backward(const NormBackward& call, Stream stream);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/kernels/batch_norm.cuh"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kUnroll = 4;
+
+__global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatistics call) {
+  const int64_t packs = call.channels / kPack;
+  const int64_t pack = norm_pack();
+  const NormRows rows = norm_rows();
+  Floats sums[2] = {};
+  // Counted from the first pixel: where the mean is large, squares of the numbers themselves would
+  // leave nothing of the variance.
+  const Floats first = widen(load_pack(call.input, pack));
+  const auto count = [&sums, &first](uint4 bits) {
+    const Floats values = widen(bits);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      const float value = values.at[i] - first.at[i];
+      sums[0].at[i] += value;
+      sums[1].at[i] = fmaf(value, value, sums[1].at[i]);
+    }
+  };
+  // From the last row back: the convolution before wrote those last.
+  int64_t row = call.rows - 1 - rows.first;
+  for (; row >= (kUnroll - 1) * rows.step; row -= kUnroll * rows.step) {
+    uint4 bits[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      bits[i] = load_pack(call.input, (row - i * rows.step) * packs + pack);
+    }
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      count(bits[i]);
+    }
+  }
+  for (; row >= 0; row -= rows.step) {
+    count(load_pack(call.input, row * packs + pack));
+  }
+  __shared__ double total[2][kNormChannels];
+  if (!sum_over_rows(sums, total, call.workspace)) {
+    return;
+  }
+  const int thread = static_cast<int>(threadIdx.y * kNormPacks + threadIdx.x);
+  if (thread >= kNormChannels) {
+    return;
+  }
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormChannels + thread;
+  const auto rows_in_all = static_cast<double>(call.rows);
+  const double above = total[0][thread] / rows_in_all;
+  const double mean = above + static_cast<double>(widen(call.input[channel]));
+  const double squares = total[1][thread] / rows_in_all - above * above;
+  const double variance = squares < 0 ? 0.0 : squares;  // what is no number stays none
+  const auto inverse = static_cast<float>(rsqrt(variance + static_cast<double>(call.epsilon)));
+  const float scale = call.weight[channel] * inverse;
+  call.values.mean[channel] = static_cast<float>(mean);
+  call.values.inverse[channel] = inverse;
+  call.values.scale[channel] = scale;
+  call.values.shift[channel] = call.bias[channel] - static_cast<float>(mean) * scale;
+  if (call.running_mean != nullptr) {
+    const double unbiased = variance * rows_in_all / fmax(rows_in_all - 1, 1.0);
+    float& running_mean = call.running_mean[channel];
+    float& running_variance = call.running_variance[channel];
+    running_mean += call.momentum * (static_cast<float>(mean) - running_mean);
+    running_variance += call.momentum * (static_cast<float>(unbiased) - running_variance);
+  }
+  if (call.batches != nullptr && channel == 0) {
+    ++*call.batches;
+  }
+}
+
+enum class Addend { None, Plain, Normed };
+
+template <Addend kAddend, bool kMask>
+__global__ void __launch_bounds__(kNormThreads, 4) forward_kernel(NormForward call) {
+  constexpr int kAtOnce = 2;
+  const int64_t packs = call.channels / kPack;
+  const int64_t pack = norm_pack();
+  const NormRows rows = norm_rows();
+  const Floats scale = load_floats(call.values.scale, pack);
+  Floats shift = load_floats(call.values.shift, pack);
+  Floats addend_scale = {};
+  if constexpr (kAddend == Addend::Normed) {
+    addend_scale = load_floats(call.addend_values.scale, pack);
+    add_to(shift, load_floats(call.addend_values.shift, pack));
+  }
+  for (int64_t first = rows.first; first < call.rows; first += kAtOnce * rows.step) {
+    uint4 input[kAtOnce];
+    uint4 addend[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int64_t row = first + i * rows.step;
+      if (row < call.rows) {
+        input[i] = load_pack(call.input, row * packs + pack);
+        if constexpr (kAddend != Addend::None) {
+          addend[i] = load_pack(call.addend, row * packs + pack);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int64_t row = first + i * rows.step;
+      if (row >= call.rows) {
+        break;
+      }
+      Floats values = widen(input[i]);
+      Floats added = {};
+      if constexpr (kAddend != Addend::None) {
+        added = widen(addend[i]);
+      }
+      unsigned bits = 0;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        float value = fmaf(values.at[j], scale.at[j], shift.at[j]);
+        if constexpr (kAddend == Addend::Plain) {
+          value += added.at[j];
+        } else if constexpr (kAddend == Addend::Normed) {
+          value = fmaf(added.at[j], addend_scale.at[j], value);
+        }
+        bits |= value > 0 ? 1U << j : 0U;
+        values.at[j] = value < 0 ? 0.0F : value;  // what is no number stays none
+      }
+      store_pack(call.output, row * packs + pack, narrow(values));
+      if constexpr (kMask) {
+        call.mask[row * packs + pack] = static_cast<uint8_t>(bits);
+      }
+    }
+  }
+}
+
+template <Addend kAddend>
+void launch_forward(const NormForward& call, dim3 grid, Stream stream) {
+  const dim3 threads(kNormPacks, kNormRows);
+  if (call.mask != nullptr) {
+    forward_kernel<kAddend, true><<<grid, threads, 0, stream>>>(call);
+  } else {
+    forward_kernel<kAddend, false><<<grid, threads, 0, stream>>>(call);
+  }
+}
+
+}  // namespace
+
+int64_t batch_norm_workspace() {
+  // Blocks of all channels together: as many as norm_grid() makes, rounded up for each 64 channels.
+  const int64_t blocks = 4LL * multiprocessors() + kNormCounters / 4;
+  return kNormCounters + blocks * kMostNormSums * kNormChannels * 4;
+}
+
+void batch_norm_statistics(const NormStatistics& call, Stream stream) {
+  require(call.rows > 0 && call.channels % kNormChannels == 0 &&
+              call.channels / kNormChannels <= kNormCounters / 4,
+          "batch norm over a multiple of 64 channels");
+  const dim3 grid = norm_grid(call.rows, call.channels, 4);
+  statistics_kernel<<<grid, dim3(kNormPacks, kNormRows), 0, stream>>>(call);
+  check_launch("batch_norm_statistics");
+}
+
+void batch_norm_forward(const NormForward& call, Stream stream) {
+  require(call.rows > 0 && call.channels % kNormChannels == 0,
+          "batch norm over a multiple of 64 channels");
+  const dim3 grid = norm_grid(call.rows, call.channels, 16);
+  if (call.addend == nullptr) {
+    launch_forward<Addend::None>(call, grid, stream);
+  } else if (call.addend_values.scale == nullptr) {
+    launch_forward<Addend::Plain>(call, grid, stream);
+  } else {
+    launch_forward<Addend::Normed>(call, grid, stream);
+  }
+  check_launch("batch_norm_forward");
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "training/kernels/class_head.h"
+#include "training/kernels/device.cuh"
+#include "training/kernels/launch.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+constexpr int kPixelsAtOnce = kThreads / kWarp;
+
+// A warp has 32 packs of channels, side by side, and every eighth pixel of them.
+__global__ void __launch_bounds__(kThreads) pixel_mean_kernel(PixelMean call, int64_t places) {
+  __shared__ float by_warp[kPixelsAtOnce][kPack][kWarp];
+  const int64_t packs = call.channels / kPack;
+  const int64_t place = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  Floats sum = {};
+  if (place < places) {
+    const int64_t first = place / packs * call.pixels * packs + place % packs;
+#pragma unroll 7
+    for (int64_t pixel = threadIdx.y; pixel < call.pixels; pixel += kPixelsAtOnce) {
+      add_to(sum, widen(load_pack(call.input, first + pixel * packs)));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) {
+    by_warp[threadIdx.y][i][threadIdx.x] = sum.at[i];
+  }
+  __syncthreads();
+  if (threadIdx.y > 0 || place >= places) {
+    return;
+  }
+  const float share = 1.0F / static_cast<float>(call.pixels);
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) {
+#pragma unroll
+    for (int warp = 1; warp < kPixelsAtOnce; ++warp) {
+      sum.at[i] += by_warp[warp][i][threadIdx.x];
+    }
+    sum.at[i] *= share;
+  }
+  store_pack(call.output, place, narrow(sum));
+}
+
+__global__ void __launch_bounds__(kThreads)
+    pixel_mean_backward_kernel(PixelMeanBackward call, int64_t places) {
+  const int64_t packs = call.channels / kPack;
+  const float share = 1.0F / static_cast<float>(call.pixels);
+  for (int64_t place = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; place < places;
+       place += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t image = place / (packs * call.pixels);
+    Floats values = widen(load_pack(call.gradient, image * packs + place % packs));
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      values.at[i] *= share;
+    }
+    store_pack(call.output, place, narrow(values));
+  }
+}
+
+__device__ float nan_value() {
+  return __int_as_float(0x7FC00000);
+}
+
+// A block has a row, which stays in the cache from one pass to the next.
+__global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy call) {
+  __shared__ float for_most[kWarp];
+  __shared__ float for_powers[kWarp];
+  __shared__ float for_below[kWarp];
+  const int64_t row = blockIdx.x;
+  const Bf16* scores = call.scores + row * call.classes;
+  const int64_t target = call.targets[row];
+
+  float most = -INFINITY;
+  for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
+    most = fmaxf(most, widen(scores[i]));
+  }
+  most = warp_max(most);
+  if (threadIdx.x % kWarp == 0) {
+    for_most[threadIdx.x / kWarp] = most;
+  }
+  __syncthreads();
+  most =
+      warp_max(threadIdx.x % kWarp < kThreads / kWarp ? for_most[threadIdx.x % kWarp] : -INFINITY);
+
+  float powers = 0;
+  float below = 0;
+  for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
+    const float score = widen(scores[i]);
+    powers += expf(score - most);
+    below += most - score;
+  }
+  powers = block_sum(powers, for_powers);
+  below = block_sum(below, for_below);
+  if (threadIdx.x > 0) {
+    return;
+  }
+  const float logarithm = logf(powers);
+  call.logarithms[row] = most + logarithm;
+  float loss = 0;
+  if (target >= 0 && target < call.classes) {
+    loss = logarithm + (1.0F - call.smoothing) * (most - widen(scores[target]));
+    if (call.smoothing > 0) {  // A score of minus infinity is infinitely far below.
+      loss += call.smoothing * (below / static_cast<float>(call.classes));
+    }
+  } else if (target != kNoTarget) {
+    loss = nan_value();
+  }
+  call.losses[row] = loss;
+}
+
+// The mean is of one block, so that its order, and with it the sum, is always the same.
+__global__ void __launch_bounds__(kThreads) class_entropy_mean_kernel(ClassEntropy call) {
+  __shared__ float for_sum[kWarp];
+  __shared__ float for_counted[kWarp];
+  float sum = 0;
+  float counted = 0;
+  for (int64_t row = threadIdx.x; row < call.rows; row += kThreads) {
+    sum += call.losses[row];
+    counted += call.targets[row] == kNoTarget ? 0.0F : 1.0F;
+  }
+  sum = block_sum(sum, for_sum);
+  counted = block_sum(counted, for_counted);
+  if (threadIdx.x == 0) {
+    *call.loss = sum / counted;  // NaN of no rows, as libtorch's
+    *call.share = 1.0F / counted;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    class_entropy_backward_kernel(ClassEntropyBackward call) {
+  const int64_t row = blockIdx.x;
+  const int64_t target = call.targets[row];
+  const bool is_counted = target != kNoTarget;
+  const bool is_class = target >= 0 && target < call.classes;
+  const float factor = is_class ? *call.share * *call.factor : nan_value();
+  const float logarithm = call.logarithms[row];
+  const float everywhere = call.smoothing / static_cast<float>(call.classes);
+  for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
+    const float chance = expf(widen(call.scores[row * call.classes + i]) - logarithm);
+    const float wanted = everywhere + (i == target ? 1.0F - call.smoothing : 0.0F);
+    call.gradient[row * call.classes + i] = narrow(is_counted ? (chance - wanted) * factor : 0.0F);
+  }
+}
+
+unsigned blocks_for(int64_t places) {
+  constexpr int64_t kBlocksPerMultiprocessor = 8;
+  return static_cast<unsigned>(
+      std::min(divide_up(places, kThreads), kBlocksPerMultiprocessor * multiprocessors()));
+}
+
+}  // namespace
+
+void pixel_mean(const PixelMean& call, Stream stream) {
+  require(call.channels > 0 && call.channels % kPack == 0, "channels that 8 divides");
+  require(call.pixels > 0, "pixels");
+  const int64_t places = call.images * call.channels / kPack;
+  if (places == 0) {
+    return;
+  }
+  const auto blocks = static_cast<unsigned>(divide_up(places, kWarp));
+  pixel_mean_kernel<<<blocks, dim3(kWarp, kPixelsAtOnce), 0, stream>>>(call, places);
+  check_launch("pixel_mean");
+}
+
+void pixel_mean_backward(const PixelMeanBackward& call, Stream stream) {
+  require(call.channels > 0 && call.channels % kPack == 0, "channels that 8 divides");
+  require(call.pixels > 0, "pixels");
+  const int64_t places = call.images * call.pixels * call.channels / kPack;
+  if (places == 0) {
+    return;
+  }
+  pixel_mean_backward_kernel<<<blocks_for(places), kThreads, 0, stream>>>(call, places);
+  check_launch("pixel_mean_backward");
+}
+
+void class_entropy(const ClassEntropy& call, Stream stream) {
+  require(call.classes > 0, "classes");
+  if (call.rows > 0) {
+    class_entropy_kernel<<<static_cast<unsigned>(call.rows), kThreads, 0, stream>>>(call);
+    check_launch("class_entropy");
+  }
+  class_entropy_mean_kernel<<<1, kThreads, 0, stream>>>(call);
+  check_launch("class_entropy_mean");
+}
+
+void class_entropy_backward(const ClassEntropyBackward& call, Stream stream) {
+  require(call.classes > 0, "classes");
+  if (call.rows == 0) {
+    return;
+  }
+  class_entropy_backward_kernel<<<static_cast<unsigned>(call.rows), kThreads, 0, stream>>>(call);
+  check_launch("class_entropy_backward");
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "training/kernels/device.cuh"
+#include "training/kernels/launch.h"
+#include "training/kernels/layer_norm.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kForwardWarps = 8;
+constexpr int kForwardBlocks = 2;  // of each multiprocessor
+constexpr int kFallbackThreads = 256;
+
+template <int kPacks>
+struct RawRow {
+  uint4 input[kPacks];
+  uint4 branch[kPacks];
+};
+
+template <int kPacks, bool kBranch>
+__device__ __forceinline__ void load_row(
+    RawRow<kPacks>& raw, const LayerNormForward& call, int64_t row, int packs, int lane) {
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    const int pack = lane + i * kWarp;
+    raw.input[i] = make_uint4(0, 0, 0, 0);
+    raw.branch[i] = make_uint4(0, 0, 0, 0);
+    if (pack < packs) {
+      raw.input[i] = load_pack(call.input, row * packs + pack);
+      if constexpr (kBranch) {
+        raw.branch[i] = load_pack(call.branch, row * packs + pack);
+      }
+    }
+  }
+}
+
+// A warp per row, which it holds in registers; rows of up to 3 packs a lane are loaded while the
+// row before is worked on, and weight and bias are loaded once.
+template <int kPacks, bool kBranch>
+__global__ __launch_bounds__(kWarp* kForwardWarps,
+                             kForwardBlocks) void forward_by_warp(LayerNormForward call,
+                                                                  int packs) {
+  constexpr bool kHold = kPacks <= 3;
+  const int lane = static_cast<int>(threadIdx.x);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kForwardWarps;
+  const float share = 1.0F / static_cast<float>(packs * kPack);
+  int64_t row = static_cast<int64_t>(blockIdx.x) * kForwardWarps + threadIdx.y;
+  if (row >= call.rows) {
+    return;
+  }
+
+  Floats weight[kHold ? kPacks : 1];
+  Floats bias[kHold ? kPacks : 1];
+  RawRow<kPacks> raw;
+  load_row<kPacks, kBranch>(raw, call, row, packs, lane);
+  if constexpr (kHold) {
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      const int pack = lane + i * kWarp;
+      weight[i] = pack < packs ? load_floats(call.weight, pack) : Floats{};
+      bias[i] = pack < packs ? load_floats(call.bias, pack) : Floats{};
+    }
+  }
+
+  for (; row < call.rows; row += step) {
+    Floats values[kPacks];
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      values[i] = widen(raw.input[i]);
+      if constexpr (kBranch) {
+        add_to(values[i], widen(raw.branch[i]));
+        // Backward sees the stored sum, so that is what is normalised.
+        const uint4 rounded = narrow(values[i]);
+        values[i] = widen(rounded);
+        const int pack = lane + i * kWarp;
+        if (call.sum != nullptr && pack < packs) {
+          store_pack(call.sum, row * packs + pack, rounded);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        sum += values[i].at[j];
+      }
+    }
+    if (kHold && row + step < call.rows) {
+      load_row<kPacks, kBranch>(raw, call, row + step, packs, lane);
+    }
+    const float mean = warp_sum(sum) * share;
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (lane + i * kWarp < packs) {
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) {
+          const float distance = values[i].at[j] - mean;
+          squares = fmaf(distance, distance, squares);
+        }
+      }
+    }
+    const float inverse = rsqrtf(fmaf(warp_sum(squares), share, call.epsilon));
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      const int pack = lane + i * kWarp;
+      if (pack < packs) {
+        const Floats by = kHold ? weight[kHold ? i : 0] : load_floats(call.weight, pack);
+        const Floats plus = kHold ? bias[kHold ? i : 0] : load_floats(call.bias, pack);
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) {
+          values[i].at[j] = fmaf((values[i].at[j] - mean) * inverse, by.at[j], plus.at[j]);
+        }
+        store_pack(call.output, row * packs + pack, narrow(values[i]));
+      }
+    }
+    if (lane == 0) {
+      call.mean[row] = mean;
+      call.inverse[row] = inverse;
+    }
+    if (!kHold && row + step < call.rows) {
+      load_row<kPacks, kBranch>(raw, call, row + step, packs, lane);
+    }
+  }
+}
+
+// What is normalised, for rows that no warp can hold: from memory each time, mostly from a cache.
+__device__ __forceinline__ Floats normalised_input(const LayerNormForward& call, int64_t place) {
+  Floats values = widen(load_pack(call.input, place));
+  if (call.branch != nullptr) {
+    add_to(values, widen(load_pack(call.branch, place)));
+    values = widen(narrow(values));
+  }
+  return values;
+}
+
+// A block per row, of any length.
+__global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormForward call,
+                                                                     int packs) {
+  __shared__ float for_mean[kWarp];
+  __shared__ float for_squares[kWarp];
+  const float share = 1.0F / static_cast<float>(packs * kPack);
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    const int64_t start = row * packs;
+    float sum = 0;
+    for (int pack = thread; pack < packs; pack += kFallbackThreads) {
+      const Floats values = normalised_input(call, start + pack);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        sum += values.at[j];
+      }
+    }
+    const float mean = block_sum(sum, for_mean) * share;
+    float squares = 0;
+    for (int pack = thread; pack < packs; pack += kFallbackThreads) {
+      const Floats values = normalised_input(call, start + pack);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        const float distance = values.at[j] - mean;
+        squares = fmaf(distance, distance, squares);
+      }
+    }
+    const float inverse = rsqrtf(fmaf(block_sum(squares, for_squares), share, call.epsilon));
+    for (int pack = thread; pack < packs; pack += kFallbackThreads) {
+      Floats values = normalised_input(call, start + pack);
+      // Last, as `sum` may be `input`.
+      if (call.sum != nullptr) {
+        store_pack(call.sum, start + pack, narrow(values));
+      }
+      const Floats weight = load_floats(call.weight, pack);
+      const Floats bias = load_floats(call.bias, pack);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        values.at[j] = fmaf((values.at[j] - mean) * inverse, weight.at[j], bias.at[j]);
+      }
+      store_pack(call.output, start + pack, narrow(values));
+    }
+    if (thread == 0) {
+      call.mean[row] = mean;
+      call.inverse[row] = inverse;
+    }
+    // The places of the sums are safe: between two uses of each lies a barrier of the other.
+  }
+}
+
+template <int kPacks>
+void launch_forward_by_warp(const LayerNormForward& call, int packs, Stream stream) {
+  const int64_t most = static_cast<int64_t>(multiprocessors()) * kForwardBlocks;
+  const auto blocks = static_cast<unsigned>(std::min(most, divide_up(call.rows, kForwardWarps)));
+  const dim3 block(kWarp, kForwardWarps);
+  if (call.branch != nullptr) {
+    forward_by_warp<kPacks, true><<<blocks, block, 0, stream>>>(call, packs);
+  } else {
+    forward_by_warp<kPacks, false><<<blocks, block, 0, stream>>>(call, packs);
+  }
+}
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormForward& call, Stream stream) {
+  require(call.columns > 0 && call.columns % kPack == 0, "a number of columns that 8 divides");
+  if (call.rows == 0) {
+    return;
+  }
+  const int packs = static_cast<int>(call.columns / kPack);
+  const int64_t lane_packs = divide_up(packs, kWarp);
+  if (lane_packs == 1) {
+    launch_forward_by_warp<1>(call, packs, stream);
+  } else if (lane_packs == 2) {
+    launch_forward_by_warp<2>(call, packs, stream);
+  } else if (lane_packs == 3) {
+    launch_forward_by_warp<3>(call, packs, stream);
+  } else if (lane_packs == 4) {
+    launch_forward_by_warp<4>(call, packs, stream);
+  } else if (lane_packs <= 6) {
+    launch_forward_by_warp<6>(call, packs, stream);
+  } else if (lane_packs <= 8) {
+    launch_forward_by_warp<8>(call, packs, stream);
+  } else {
+    const int64_t most = static_cast<int64_t>(multiprocessors()) * 8;
+    const auto blocks = static_cast<unsigned>(std::min(most, call.rows));
+    forward_by_block<<<blocks, kFallbackThreads, 0, stream>>>(call, packs);
+  }
+  check_launch("layer_norm_forward");
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/kernels/device.cuh"
+#include "training/kernels/launch.h"
+#include "training/kernels/stem.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_t cells) {
+  const int across = call.width / 2 + 3;
+  const int down = call.height / 2 + 3;
+  for (int64_t cell = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; cell < cells;
+       cell += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int x = 2 * (static_cast<int>(cell % across) - 2);
+    const int y = 2 * (static_cast<int>(cell / across % down) - 2);
+    const int64_t image = cell / across / down;
+    float values[kCellChannels] = {};
+    if (x >= 0 && x < call.width && y >= 0 && y < call.height) {
+#pragma unroll
+      for (int i = 0; i < 12; ++i) {
+        const int64_t from = image * call.stride_image + (i % 3) * call.stride_colour +
+                             (y + i / 6) * call.stride_row + (x + i / 3 % 2) * call.stride_column;
+        const float value =
+            call.bytes != nullptr ? static_cast<float>(call.bytes[from]) : call.floats[from];
+        values[i] = fmaf(value, call.scale[i % 3], call.shift[i % 3]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < kCellChannels / kPack; ++half) {
+      Floats part;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        part.at[i] = values[half * kPack + i];
+      }
+      store_pack(call.output, cell * (kCellChannels / kPack) + half, narrow(part));
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_t places) {
+  const int64_t packs = call.channels / kPack;
+  const int height = call.height / 2;
+  const int width = call.width / 2;
+  for (int64_t place = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; place < places;
+       place += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t pack = place % packs;
+    const int64_t pixel = place / packs;
+    const int px = static_cast<int>(pixel % width);
+    const int py = static_cast<int>(pixel / width % height);
+    const int64_t image = pixel / width / height;
+    const Floats scale = load_floats(call.values.scale, pack);
+    const Floats shift = load_floats(call.values.shift, pack);
+    Floats most = {};
+    unsigned choice[kPack];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      choice[i] = kNoChoice;
+    }
+#pragma unroll
+    for (int position = 0; position < 9; ++position) {
+      const int y = 2 * py - 1 + position / 3;
+      const int x = 2 * px - 1 + position % 3;
+      if (y < 0 || x < 0) {  // the sizes are even: only the first row and column stick out
+        continue;
+      }
+      const int64_t row = (image * call.height + y) * call.width + x;
+      const Floats values = widen(load_pack(call.input, row * packs + pack));
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        const float value = fmaf(values.at[i], scale.at[i], shift.at[i]);
+        if (!(value <= most.at[i])) {  // also what is no number, as libtorch has it
+          most.at[i] = value;
+          choice[i] = static_cast<unsigned>(position);
+        }
+      }
+    }
+    store_pack(call.output, place, narrow(most));
+    reinterpret_cast<uint2*>(call.choice)[place] =
+        make_uint2(choice[0] | choice[1] << 8 | choice[2] << 16 | choice[3] << 24,
+                   choice[4] | choice[5] << 8 | choice[6] << 16 | choice[7] << 24);
+  }
+}
+
+unsigned blocks_for(int64_t items) {
+  const int64_t wanted = divide_up(items, kThreads);
+  const int64_t most = 32LL * multiprocessors();
+  return static_cast<unsigned>(wanted < most ? wanted : most);
+}
+
+}  // namespace
+
+void image_cells(const ImageCells& call, Stream stream) {
+  require(call.images > 0 && call.height % 2 == 0 && call.width % 2 == 0, "images of even size");
+  require((call.bytes == nullptr) != (call.floats == nullptr), "images of one kind");
+  const int64_t cells = call.images * (call.height / 2 + 3) * (call.width / 2 + 3);
+  cells_kernel<<<blocks_for(cells), kThreads, 0, stream>>>(call, cells);
+  check_launch("image_cells");
+}
+
+void pool_forward(const PoolForward& call, Stream stream) {
+  require(
+      call.images > 0 && call.height % 2 == 0 && call.width % 2 == 0 && call.channels % kPack == 0,
+      "pooling of even sizes");
+  const int64_t places =
+      call.images * (call.height / 2) * (call.width / 2) * (call.channels / kPack);
+  pool_kernel<<<blocks_for(places), kThreads, 0, stream>>>(call, places);
+  check_launch("pool_forward");
+}
+
+}  // namespace lockstep::kernels

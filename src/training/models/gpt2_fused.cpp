@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/models/gpt2_fused.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <algorithm>
+
+#include "training/kernels/cross_entropy.h"
+#include "training/kernels/elementwise.h"
+#include "training/kernels/embedding.h"
+#include "training/kernels/matmul.h"
+#include "training/models/autocast.h"
+#include "training/models/kernel_calls.h"
+
+namespace lockstep::models {
+
+class FusedEngine {
+ public:
+  kernels::Matmul matmul;
+};
+
+namespace {
+
+using kernels::Bf16;
+using kernels::Epilogue;
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Scores are padded to a multiple of this: products with odd sizes are four times slower.
+constexpr int64_t kScoreStride = 128;
+// Rows of scores at a time: 1.6 GB of them in a vocabulary of 50257.
+constexpr int64_t kScoreRows = 16384;
+
+// Keeps the engine alive as long as a graph that needs it.
+struct Holder : torch::CustomClassHolder {
+  explicit Holder(FusedEnginePtr held) : engine(std::move(held)) {}
+  FusedEnginePtr engine;
+};
+
+void hold(AutogradContext* context, const FusedEnginePtr& engine) {
+  context->saved_data["engine"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(engine));
+}
+
+FusedEngine& engine_of(AutogradContext* context) {
+  const auto capsule = context->saved_data["engine"].toCapsule();
+  return *static_cast<Holder&>(*capsule).engine;
+}
+
+// A view of query, key or value: [N, heads, T, width of a head].
+Tensor part_of(const Tensor& mixed, int64_t which, int64_t count, int64_t length, int64_t heads) {
+  const int64_t width = mixed.size(1) / 3;
+  return mixed.view({count, length, 3, heads, width / heads}).select(2, which).transpose(1, 2);
+}
+
+struct Attended {
+  Tensor output;  // [rows, width]
+  Tensor log_sums;
+  Tensor seed;
+  Tensor offset;
+};
+
+// [N, heads, T, width of a head], as it lies in memory: row after row of all heads.
+Tensor as_rows(const Tensor& by_head) {
+  const Tensor by_row = by_head.transpose(1, 2);
+  return by_row.reshape({by_row.size(0) * by_row.size(1), by_row.size(2) * by_row.size(3)});
+}
+
+Tensor as_heads(const Tensor& rows, int64_t count, int64_t length, int64_t heads) {
+  return rows.view({count, length, heads, rows.size(1) / heads}).transpose(1, 2);
+}
+
+Attended attend_forward(const Tensor& mixed, int64_t count, int64_t length, int64_t heads) {
+  const auto result =
+      at::_scaled_dot_product_cudnn_attention(part_of(mixed, 0, count, length, heads),
+                                              part_of(mixed, 1, count, length, heads),
+                                              part_of(mixed, 2, count, length, heads),
+                                              /*attn_bias=*/{},
+                                              /*compute_log_sumexp=*/true,
+                                              /*dropout_p=*/0,
+                                              /*is_causal=*/true);
+  return {
+      as_rows(std::get<0>(result)), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
+}
+
+struct MixGradient {
+  Tensor values;  // [rows, 3 x width]
+  Tensor bias;
+};
+
+MixGradient attend_backward(const Tensor& gradient,
+                            const Tensor& mixed,
+                            const Attended& seen,
+                            int64_t count,
+                            int64_t length,
+                            int64_t heads) {
+  const auto [query, key, value] =
+      at::_scaled_dot_product_cudnn_attention_backward(as_heads(gradient, count, length, heads),
+                                                       part_of(mixed, 0, count, length, heads),
+                                                       part_of(mixed, 1, count, length, heads),
+                                                       part_of(mixed, 2, count, length, heads),
+                                                       as_heads(seen.output, count, length, heads),
+                                                       seen.log_sums,
+                                                       seen.seed,
+                                                       seen.offset,
+                                                       /*attn_bias=*/{},
+                                                       /*cum_seq_q=*/{},
+                                                       /*cum_seq_k=*/{},
+                                                       length,
+                                                       length,
+                                                       /*dropout_p=*/0,
+                                                       /*is_causal=*/true);
+  const Tensor first = as_rows(query);
+  const Tensor second = as_rows(key);
+  const Tensor third = as_rows(value);
+  const int64_t columns = 3 * first.size(1);
+  MixGradient result{new_bf16(first, {first.size(0), columns}), new_f32(first, {columns})};
+  const Tensor workspace = new_workspace(first, kernels::column_sum_workspace(columns));
+  kernels::join_columns(bf16(result.values),
+                        f32(result.bias),
+                        bf16(first),
+                        bf16(second),
+                        bf16(third),
+                        workspace.data_ptr(),
+                        first.size(0),
+                        first.size(1),
+                        stream());
+  return result;
+}
+
+class BlockFunction : public torch::autograd::Function<BlockFunction> {
+ public:
+  static Tensor forward(AutogradContext* context,
+                        const FusedEnginePtr& engine,
+                        int64_t heads,
+                        const Tensor& input,
+                        const Tensor& first_weight,
+                        const Tensor& first_bias,
+                        const Tensor& mix_weight,
+                        const Tensor& mix_bias,
+                        const Tensor& out_weight,
+                        const Tensor& out_bias,
+                        const Tensor& second_weight,
+                        const Tensor& second_bias,
+                        const Tensor& up_weight,
+                        const Tensor& up_bias,
+                        const Tensor& down_weight,
+                        const Tensor& down_bias) {
+    const int64_t count = input.size(0);
+    const int64_t length = input.size(1);
+    const Tensor stream_in = input.reshape({count * length, input.size(2)});
+    const Normed first = norm_forward(stream_in, copy_f32(first_weight), copy_f32(first_bias));
+    const Tensor mixed = linear(
+        engine->matmul,
+        {.input = first.output, .weight = copy_bf16(mix_weight), .bias = copy_bf16(mix_bias)});
+    const Attended seen = attend_forward(mixed, count, length, heads);
+    const Tensor middle = linear(engine->matmul,
+                                 {.input = seen.output,
+                                  .weight = copy_bf16(out_weight),
+                                  .bias = copy_bf16(out_bias),
+                                  .addend = stream_in});
+    const Normed second = norm_forward(middle, copy_f32(second_weight), copy_f32(second_bias));
+    const Tensor before = new_bf16(middle, {middle.size(0), up_weight.size(1)});
+    const Tensor wide = linear(engine->matmul,
+                               {.input = second.output,
+                                .weight = copy_bf16(up_weight),
+                                .bias = copy_bf16(up_bias),
+                                .epilogue = Epilogue::BiasGelu,
+                                .aux = before});
+    const Tensor output = linear(engine->matmul,
+                                 {.input = wide,
+                                  .weight = copy_bf16(down_weight),
+                                  .bias = copy_bf16(down_bias),
+                                  .addend = middle});
+    hold(context, engine);
+    context->saved_data["heads"] = heads;
+    context->save_for_backward(
+        {input,          first_weight, mix_weight,  out_weight,    second_weight, up_weight,
+         down_weight,    first.output, first.mean,  first.inverse, mixed,         seen.output,
+         seen.log_sums,  seen.seed,    seen.offset, middle,        second.output, second.mean,
+         second.inverse, before,       wide});
+    return output.view(input.sizes());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    FusedEngine& engine = engine_of(context);
+    const int64_t heads = context->saved_data["heads"].toInt();
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& input = saved[0];
+    const int64_t count = input.size(0);
+    const int64_t length = input.size(1);
+    const int64_t rows = count * length;
+    const int64_t width = input.size(2);
+    const Normed first{saved[7], saved[8], saved[9]};
+    const Tensor& mixed = saved[10];
+    const Attended seen{saved[11], saved[12], saved[13], saved[14]};
+    const Tensor& middle = saved[15];
+    const Normed second{saved[16], saved[17], saved[18]};
+    const Tensor& before = saved[19];
+    const Tensor& wide = saved[20];
+
+    const Tensor output_gradient =
+        gradients[0].to(torch::kBFloat16).contiguous().view({rows, width});
+    const Tensor down_bias = column_sum(output_gradient);
+    const Tensor down_weight = weight_gradient(engine.matmul, wide, output_gradient);
+    const Tensor wide_gradient = input_gradient(
+        engine.matmul, output_gradient, copy_bf16(saved[6]), Epilogue::GeluBackward, before);
+    const Tensor up_bias = column_sum(wide_gradient);
+    const Tensor up_weight = weight_gradient(engine.matmul, second.output, wide_gradient);
+    const NormGradient middle_gradient =
+        norm_backward(input_gradient(engine.matmul, wide_gradient, copy_bf16(saved[5])),
+                      middle,
+                      second,
+                      copy_f32(saved[4]),
+                      output_gradient,
+                      /*sums_columns=*/true);
+    const Tensor out_weight = weight_gradient(engine.matmul, seen.output, middle_gradient.input);
+    const MixGradient mix =
+        attend_backward(input_gradient(engine.matmul, middle_gradient.input, copy_bf16(saved[3])),
+                        mixed,
+                        seen,
+                        count,
+                        length,
+                        heads);
+    const Tensor mix_weight = weight_gradient(engine.matmul, first.output, mix.values);
+    const NormGradient in =
+        norm_backward(input_gradient(engine.matmul, mix.values, copy_bf16(saved[2])),
+                      input.reshape({rows, width}),
+                      first,
+                      copy_f32(saved[1]),
+                      middle_gradient.input,
+                      /*sums_columns=*/false);
+    return {Tensor(),
+            Tensor(),
+            in.input.view(input.sizes()),
+            in.weight,
+            in.bias,
+            mix_weight,
+            mix.bias,
+            out_weight,
+            middle_gradient.column_sum,
+            middle_gradient.weight,
+            middle_gradient.bias,
+            up_weight,
+            up_bias,
+            down_weight,
+            down_bias};
+  }
+};
+
+class NormFunction : public torch::autograd::Function<NormFunction> {
+ public:
+  static Tensor forward(AutogradContext* context,
+                        const Tensor& input,
+                        const Tensor& weight,
+                        const Tensor& bias) {
+    const Tensor rows = input.reshape({-1, input.size(-1)});
+    const Normed normed = norm_forward(rows, copy_f32(weight), copy_f32(bias));
+    context->save_for_backward({input, weight, normed.mean, normed.inverse});
+    return normed.output.view(input.sizes());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor input = saved[0].reshape({-1, saved[0].size(-1)});
+    const NormGradient gradient = norm_backward(gradients[0].to(torch::kBFloat16).contiguous(),
+                                                input,
+                                                {{}, saved[2], saved[3]},
+                                                copy_f32(saved[1]),
+                                                /*residual=*/{},
+                                                /*sums_columns=*/false);
+    return {gradient.input.view(saved[0].sizes()), gradient.weight, gradient.bias};
+  }
+};
+
+class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
+ public:
+  static Tensor forward(AutogradContext* context,
+                        const Tensor& tokens,
+                        const Tensor& token_table,
+                        const Tensor& place_table) {
+    const int64_t length = tokens.size(1);
+    Tensor output = new_bf16(token_table, {tokens.size(0), length, token_table.size(1)});
+    at::add_out(output,
+                at::embedding(token_table.detach(), tokens),
+                place_table.detach().narrow(0, 0, length));
+    context->save_for_backward({tokens});
+    context->saved_data["vocabulary"] = token_table.size(0);
+    context->saved_data["context"] = place_table.size(0);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Tensor tokens = context->get_saved_variables()[0];
+    const Tensor gradient = gradients[0].to(torch::kBFloat16).contiguous();
+    const int64_t length = tokens.size(1);
+    const int64_t columns = gradient.size(2);
+    const auto [sorted, order] = at::sort(
+        tokens.flatten(), /*stable=*/std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
+    const auto options = gradient.options().dtype(torch::kFloat32);
+    Tensor token_gradient =
+        torch::zeros({context->saved_data["vocabulary"].toInt(), columns}, options);
+    Tensor place_gradient =
+        torch::zeros({context->saved_data["context"].toInt(), columns}, options);
+    kernels::embedding_backward(f32(token_gradient),
+                                bf16(gradient),
+                                sorted.data_ptr<int64_t>(),
+                                order.data_ptr<int64_t>(),
+                                tokens.numel(),
+                                columns,
+                                stream());
+    kernels::place_backward(
+        f32(place_gradient), bf16(gradient), tokens.numel(), length, columns, stream());
+    return {Tensor(), token_gradient, place_gradient};
+  }
+};
+
+// The gradients are made in forward, from each chunk of scores as long as it is there, for the mean
+// over all rows; backward multiplies them by what is to be had of that.
+class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
+ public:
+  static Tensor forward(AutogradContext* context,
+                        const FusedEnginePtr& engine,
+                        const Tensor& hidden,
+                        const Tensor& token_table,
+                        const Tensor& targets,
+                        bool wants_gradient) {
+    const int64_t width = hidden.size(-1);
+    const int64_t classes = token_table.size(0);
+    const int64_t stride = (classes + kScoreStride - 1) / kScoreStride * kScoreStride;
+    const Tensor rows = hidden.reshape({-1, width});
+    const Tensor goals = targets.reshape({-1}).contiguous();
+    const int64_t count = rows.size(0);
+    Tensor table = new_bf16(rows, {stride, width});
+    table.narrow(0, 0, classes).copy_(token_table.detach());
+    table.narrow(0, classes, stride - classes).zero_();
+    Tensor losses = new_f32(rows, {count});
+    Tensor hidden_gradient = wants_gradient ? new_bf16(rows, {count, width}) : Tensor();
+    Tensor table_gradient = wants_gradient ? new_f32(rows, {stride, width}) : Tensor();
+    Tensor scores = new_bf16(rows, {std::min(count, kScoreRows), stride});
+    for (int64_t begin = 0; begin < count; begin += kScoreRows) {
+      const int64_t size = std::min(kScoreRows, count - begin);
+      const Tensor some = rows.narrow(0, begin, size);
+      engine->matmul.run({.output = scores.data_ptr(),
+                          .left = bf16(some),
+                          .right = bf16(table),
+                          .right_transposed = true,
+                          .m = size,
+                          .n = stride,
+                          .k = width},
+                         stream());
+      kernels::cross_entropy({.losses = f32(losses) + begin,
+                              .scores = bf16(scores),
+                              .targets = goals.data_ptr<int64_t>() + begin,
+                              .rows = size,
+                              .classes = classes,
+                              .stride = stride,
+                              .scale = 1 / static_cast<float>(count),
+                              .gradient = wants_gradient},
+                             stream());
+      if (wants_gradient) {
+        engine->matmul.run({.output = hidden_gradient.narrow(0, begin, size).data_ptr(),
+                            .left = bf16(scores),
+                            .right = bf16(table),
+                            .m = size,
+                            .n = width,
+                            .k = stride},
+                           stream());
+        engine->matmul.run({.output = table_gradient.data_ptr(),
+                            .float_output = true,
+                            .accumulate = begin > 0,
+                            .left = bf16(scores),
+                            .right = bf16(some),
+                            .left_transposed = true,
+                            .m = stride,
+                            .n = width,
+                            .k = size},
+                           stream());
+      }
+    }
+    // Rows that count in the mean, as a share of all; mostly one, which sixteen bits can hold.
+    const Tensor share = static_cast<float>(count) / goals.ge(0).sum().to(torch::kFloat32);
+    if (wants_gradient) {
+      context->save_for_backward({hidden_gradient, table_gradient.narrow(0, 0, classes), share});
+      context->saved_data["shape"] = hidden.sizes().vec();
+    }
+    return losses.mean() * share;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor factor = gradients[0].to(torch::kFloat32) * saved[2];
+    const std::vector<int64_t> shape = context->saved_data["shape"].toIntVector();
+    return {Tensor(),
+            (saved[0] * factor.to(torch::kBFloat16)).view(shape),
+            saved[1] * factor,
+            Tensor(),
+            Tensor()};
+  }
+};
+
+}  // namespace
+
+FusedEnginePtr make_fused_engine(const Tensor& like, int64_t width, int64_t heads) {
+  constexpr int64_t kLanes = 8;  // elements of 16 bits that a kernel takes at a time
+  constexpr int64_t kWidestHead = 128;
+  const int64_t head = width / heads;
+  constexpr int64_t kWidest = 8192;  // of layer norm's backward
+  const bool fits =
+      width % kLanes == 0 && width <= kWidest && head % kLanes == 0 && head <= kWidestHead;
+  // cuDNN's attention, and bfloat16 itself, begin with this generation.
+  constexpr int kGeneration = 8;
+  if (!like.is_cuda() || !fits ||
+      at::cuda::getDeviceProperties(like.device().index())->major < kGeneration) {
+    return nullptr;
+  }
+  return std::make_shared<FusedEngine>();
+}
+
+bool computes_in_bf16(const Tensor& weight) {
+  return weight.is_cuda() && (autocast_type(torch::kCUDA) == torch::kBFloat16 ||
+                              weight.scalar_type() == torch::kBFloat16);
+}
+
+Tensor fused_block(const FusedEnginePtr& engine,
+                   const Tensor& input,
+                   const FusedBlock& block,
+                   int64_t heads) {
+  return BlockFunction::apply(engine,
+                              heads,
+                              input,
+                              block.first.weight,
+                              block.first.bias,
+                              block.mix.weight,
+                              block.mix.bias,
+                              block.out.weight,
+                              block.out.bias,
+                              block.second.weight,
+                              block.second.bias,
+                              block.up.weight,
+                              block.up.bias,
+                              block.down.weight,
+                              block.down.bias);
+}
+
+Tensor fused_norm(const Tensor& input, const FusedNorm& norm) {
+  return NormFunction::apply(input, norm.weight, norm.bias);
+}
+
+Tensor fused_embedding(const Tensor& tokens, const Tensor& token_table, const Tensor& place_table) {
+  return EmbeddingFunction::apply(tokens, token_table, place_table);
+}
+
+Tensor fused_token_loss(const FusedEnginePtr& engine,
+                        const Tensor& hidden,
+                        const Tensor& token_table,
+                        const Tensor& targets) {
+  const bool wants_gradient =
+      torch::GradMode::is_enabled() && (hidden.requires_grad() || token_table.requires_grad());
+  return TokenLossFunction::apply(engine, hidden, token_table, targets, wants_gradient);
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/torch.h>
+
+#include "training/kernels/matmul.h"
+
+// Our kernels on tensors: each call allocates what it returns and queues on the current stream. No
+// autograd here.
+namespace lockstep::models {
+
+kernels::Stream stream();
+
+kernels::Bf16* bf16(const torch::Tensor& tensor);
+
+float* f32(const torch::Tensor& tensor);
+
+torch::Tensor new_bf16(const torch::Tensor& like, at::IntArrayRef shape);
+
+torch::Tensor new_f32(const torch::Tensor& like, at::IntArrayRef shape);
+
+torch::Tensor new_workspace(const torch::Tensor& like, int64_t bytes);
+
+// Always a copy, made by an operator: whoever cuts up the parameters sees it, and may take the
+// parameter away when it is done.
+torch::Tensor copy_bf16(const torch::Tensor& parameter);
+
+torch::Tensor copy_f32(const torch::Tensor& parameter);
+
+struct Normed {
+  torch::Tensor output;
+  torch::Tensor mean;
+  torch::Tensor inverse;
+};
+
+Normed norm_forward(const torch::Tensor& input,
+                    const torch::Tensor& weight,
+                    const torch::Tensor& bias);
+
+struct NormGradient {
+  torch::Tensor input;
+  torch::Tensor weight;
+  torch::Tensor bias;
+  torch::Tensor column_sum;
+};
+
+NormGradient norm_backward(const torch::Tensor& output_gradient,
+                           const torch::Tensor& input,
+                           const Normed& normed,
+                           const torch::Tensor& weight,
+                           const torch::Tensor& residual,
+                           bool sums_columns);
+
+// input [rows, in] x weight [in, out], then what the epilogue says.
+struct Linear {
+  const torch::Tensor& input;
+  const torch::Tensor& weight;
+  const torch::Tensor& bias;
+  kernels::Epilogue epilogue = kernels::Epilogue::Bias;
+  torch::Tensor aux = {};
+  torch::Tensor addend = {};
+};
+
+torch::Tensor linear(kernels::Matmul& matmul, const Linear& call);
+
+// gradient [rows, out] x weight [in, out] transposed.
+torch::Tensor input_gradient(kernels::Matmul& matmul,
+                             const torch::Tensor& gradient,
+                             const torch::Tensor& weight,
+                             kernels::Epilogue epilogue = kernels::Epilogue::None,
+                             const torch::Tensor& aux = {});
+
+// input [rows, in] transposed x gradient [rows, out], in float32.
+torch::Tensor weight_gradient(kernels::Matmul& matmul,
+                              const torch::Tensor& input,
+                              const torch::Tensor& gradient);
+
+torch::Tensor column_sum(const torch::Tensor& matrix);
+
+}  // namespace lockstep::models

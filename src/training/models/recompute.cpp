@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/recompute.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <mutex>
+
+#include "lockstep/error.h"
+#include "training/models/autocast.h"
+
+namespace lockstep {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The states of the generators that a block may draw from.
+class RandomState {
+ public:
+  explicit RandomState(torch::Device device) {
+    add(torch::kCPU);
+    if (device.is_cuda()) {
+      add(device);
+    }
+  }
+
+  void set() const {
+    for (const auto& [device, state] : states_) {
+      at::Generator generator = at::globalContext().defaultGenerator(device);
+      const std::lock_guard lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+
+  bool operator==(const RandomState& other) const {
+    for (size_t i = 0; i < states_.size(); ++i) {
+      if (!states_[i].second.equal(other.states_[i].second)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  void add(torch::Device device) {
+    at::Generator generator = at::globalContext().defaultGenerator(device);
+    const std::lock_guard lock(generator.mutex());
+    states_.emplace_back(device, generator.get_state());
+  }
+
+  std::vector<std::pair<torch::Device, Tensor>> states_;
+};
+
+// What the first computation leaves behind for the second; an autograd context can hold it.
+struct Record : torch::CustomClassHolder {
+  Record(RecomputedBlock what, const Tensor& input)
+      : block(std::move(what)),
+        before(input.device()),
+        after(before),
+        autocast(models::autocast_type(input.device().type())),
+        input_wants_gradient(input.requires_grad()) {}
+
+  RecomputedBlock block;
+  RandomState before;
+  RandomState after;
+  std::optional<torch::ScalarType> autocast;
+  bool input_wants_gradient;
+};
+
+// Puts random numbers and buffers back to what they are now.
+class Restore {
+ public:
+  Restore(torch::Device device, const std::vector<Tensor>& buffers)
+      : random_(device), buffers_(buffers) {
+    for (const Tensor& buffer : buffers_) {
+      copies_.push_back(buffer.detach().clone());
+    }
+  }
+  ~Restore() {
+    torch::NoGradGuard no_grad;
+    random_.set();
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      buffers_[i].copy_(copies_[i]);
+    }
+  }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+ private:
+  RandomState random_;
+  std::vector<Tensor> buffers_;
+  std::vector<Tensor> copies_;
+};
+
+Tensor compute_again(const Record& record, const Tensor& input) {
+  torch::AutoGradMode with_gradients(true);
+  const models::AutocastScope autocast(input.device().type(), record.autocast);
+  record.before.set();
+  Tensor output = record.block.forward(input);
+  const RandomState after(input.device());
+  if (!(after == record.after) && !(after == record.before)) {
+    throw Error(ExitCode::Usage,
+                "cannot compute a block again: another thread drew random numbers meanwhile")
+        .hint("leave out --recompute, or dropout, or train with one worker in each process");
+  }
+  return output;
+}
+
+struct Recomputed : torch::autograd::Function<Recomputed> {
+  // Parameters are inputs so that their gradients come out of this node's own backward: a
+  // strategy's hooks then see each of them once.
+  static Tensor forward(AutogradContext* context,
+                        const Tensor& input,
+                        const at::TensorList& /*parameters*/,
+                        const c10::intrusive_ptr<Record>& record) {
+    Tensor output = record->block.forward(input);
+    record->after = RandomState(input.device());
+    if (record->autocast) {
+      // Copies of weights that were made here know no gradient, and would be used later.
+      at::autocast::clear_cache();
+    }
+    context->save_for_backward({input});
+    context->saved_data["record"] = c10::IValue::make_capsule(record);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto record =
+        c10::static_intrusive_pointer_cast<Record>(context->saved_data["record"].toCapsule());
+    const Tensor saved = context->get_saved_variables()[0];
+    const Tensor input = saved.detach().set_requires_grad(record->input_wants_gradient);
+    // Also after an exception, and not before the gradients are there: batch norm refers to its
+    // buffers.
+    const Restore restore(input.device(), record->block.buffers);
+    const Tensor output = compute_again(*record, input);
+
+    variable_list wanted = record->block.parameters;
+    if (record->input_wants_gradient) {
+      wanted.insert(wanted.begin(), input);
+    }
+    variable_list found(wanted.size());
+    if (output.requires_grad() && !wanted.empty()) {
+      found = torch::autograd::grad({output},
+                                    wanted,
+                                    {gradients[0]},
+                                    /*retain_graph=*/false,
+                                    /*create_graph=*/false,
+                                    /*allow_unused=*/true);
+    }
+    if (!record->input_wants_gradient) {
+      found.insert(found.begin(), Tensor());
+    }
+    found.emplace_back();  // of the record
+    return found;
+  }
+};
+
+}  // namespace
+
+torch::Tensor recompute(const RecomputedBlock& block, const torch::Tensor& input) {
+  RecomputedBlock trained = block;
+  std::erase_if(trained.parameters, [](const Tensor& each) { return !each.requires_grad(); });
+  if (!torch::GradMode::is_enabled() || (trained.parameters.empty() && !input.requires_grad())) {
+    return block.forward(input);
+  }
+  const variable_list parameters = trained.parameters;
+  return Recomputed::apply(
+      input, at::TensorList(parameters), c10::make_intrusive<Record>(std::move(trained), input));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/kernels/stem.h"
+#include "training/models/conv_calls.h"
+
+namespace lockstep::models {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The weights of 7x7 with stride 2 as those of 4x4 over cells of 2x2 pixels (kernels/stem.h): a row
+// and a column of zeros before them, then cut up.
+Tensor as_cells(const Tensor& weight) {
+  const int64_t out = weight.size(0);
+  const Tensor wide = at::constant_pad_nd(weight, {1, 0, 1, 0});
+  const Tensor cells = wide.view({out, 3, 4, 2, 4, 2}).permute({0, 2, 4, 3, 5, 1});
+  const Tensor flat = at::constant_pad_nd(cells.reshape({out, 4, 4, 12}), {0, 4});
+  return flat.to(torch::kBFloat16).permute({0, 3, 1, 2});
+}
+
+Tensor from_cells(const Tensor& cells) {
+  const int64_t out = cells.size(0);
+  const Tensor flat = cells.permute({0, 2, 3, 1}).narrow(3, 0, 12);
+  const Tensor wide =
+      flat.reshape({out, 4, 4, 2, 2, 3}).permute({0, 5, 1, 3, 2, 4}).reshape({out, 3, 8, 8});
+  return wide.narrow(2, 1, 7).narrow(3, 1, 7).to(torch::kFloat32).contiguous();
+}
+
+struct StemPlan {
+  ConvEnginePtr engine;
+  Layer layer;
+  std::array<float, 3> scale;
+  std::array<float, 3> shift;
+};
+
+class StemFunction : public torch::autograd::Function<StemFunction> {
+ public:
+  static Tensor forward(AutogradContext* context,
+                        const StemPlan& plan,
+                        const Tensor& images,
+                        const Tensor& weight,
+                        const Tensor& norm_weight,
+                        const Tensor& norm_bias) {
+    const Tensor cells = make_cells(plan, images);
+    const Tensor kernel = as_cells(weight.detach());
+    const Layer layer{};
+    const Tensor features = convolve(*plan.engine, cells, kernel, layer);
+    const Tensor workspace = new_norm_workspace(features);
+    const Tensor values = statistics(features, norm_weight, norm_bias, plan.layer, workspace);
+    Tensor output =
+        new_features(features, features.size(1), features.size(2) / 2, features.size(3) / 2);
+    const Tensor choice = torch::empty(
+        {output.numel()}, features.options().dtype(torch::kUInt8).requires_grad(false));
+    kernels::pool_forward({.output = bf16(output),
+                           .choice = choice.data_ptr<uint8_t>(),
+                           .input = bf16(features),
+                           .values = values_of(values),
+                           .images = features.size(0),
+                           .height = static_cast<int>(features.size(2)),
+                           .width = static_cast<int>(features.size(3)),
+                           .channels = features.size(1)},
+                          stream());
+    context->save_for_backward({cells, kernel, features, values, choice});
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor gradient = gradients[0].to(torch::kBFloat16).contiguous(kPixelByPixel);
+    const Tensor workspace = new_norm_workspace(gradient);
+    const Back back{saved[2], saved[3]};
+    kernels::batch_norm_backward({.gradient = bf16(gradient),
+                                  .pooling = {.choice = saved[4].data_ptr<uint8_t>(),
+                                              .height = static_cast<int>(back.features.size(2)),
+                                              .width = static_cast<int>(back.features.size(3))},
+                                  .main = back.call(),
+                                  .workspace = workspace.data_ptr(),
+                                  .rows = pixels(back.features),
+                                  .channels = back.features.size(1)},
+                                 stream());
+    const Tensor cells =
+        convolution_gradient(back.gradient, saved[0], saved[1], Layer{}, /*of_input=*/false);
+    return {Tensor(), Tensor(), from_cells(cells), back.weight_gradient, back.bias_gradient};
+  }
+
+ private:
+  static Tensor make_cells(const StemPlan& plan, const Tensor& given) {
+    const bool are_bytes = given.scalar_type() == torch::kUInt8;
+    const Tensor images = are_bytes ? given : given.to(torch::kFloat32);
+    Tensor cells = new_features(
+        images, kernels::kCellChannels, images.size(2) / 2 + 3, images.size(3) / 2 + 3);
+    kernels::ImageCells call{.output = bf16(cells),
+                             .stride_image = images.stride(0),
+                             .stride_colour = images.stride(1),
+                             .stride_row = images.stride(2),
+                             .stride_column = images.stride(3),
+                             .images = images.size(0),
+                             .height = static_cast<int>(images.size(2)),
+                             .width = static_cast<int>(images.size(3))};
+    if (are_bytes) {
+      call.bytes = images.data_ptr<uint8_t>();
+      std::copy(plan.scale.begin(), plan.scale.end(), call.scale);
+      std::copy(plan.shift.begin(), plan.shift.end(), call.shift);
+    } else {
+      call.floats = images.data_ptr<float>();
+    }
+    kernels::image_cells(call, stream());
+    return cells;
+  }
+};
+
+}  // namespace
+
+Tensor fused_stem(const ConvEnginePtr& engine, const Tensor& images, const StemCall& call) {
+  const StemPlan plan{engine, layer_of(call.stem), call.scale, call.shift};
+  return StemFunction::apply(
+      plan, images, call.stem.conv->weight, call.stem.norm->weight, call.stem.norm->bias);
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/strategy/horovod/cache.h"
+
+#include <algorithm>
+
+namespace lockstep::strategy::horovod {
+
+std::optional<size_t> ResponseCache::find(const std::string& name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void ResponseCache::insert(const Signature& tensor) {
+  if (capacity_ == 0) {
+    return;
+  }
+  const size_t place = find(tensor.name).value_or(capacity_);
+  if (place < capacity_) {
+    slots_[place].tensor = tensor;
+    touch(place);
+    return;
+  }
+  const size_t fresh = free_place();
+  slots_[fresh].tensor = tensor;
+  places_[tensor.name] = fresh;
+  touch(fresh);
+}
+
+void ResponseCache::erase(size_t place) {
+  if (slots_[place].tensor) {
+    places_.erase(slots_[place].tensor->name);
+    slots_[place].tensor.reset();
+  }
+}
+
+size_t ResponseCache::free_place() {
+  const auto free =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.tensor; });
+  if (free != slots_.end()) {
+    return static_cast<size_t>(free - slots_.begin());
+  }
+  if (slots_.size() < capacity_) {
+    slots_.emplace_back();
+    return slots_.size() - 1;
+  }
+  const auto oldest = std::min_element(
+      slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) { return a.used < b.used; });
+  const auto place = static_cast<size_t>(oldest - slots_.begin());
+  erase(place);
+  return place;
+}
+
+}  // namespace lockstep::strategy::horovod

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/strategy/horovod/message.h"
+
+namespace lockstep::strategy::horovod {
+
+// Tensors that all workers have negotiated before. A place number stands for name, shape, type and
+// operation, so that a later cycle needs no names.
+//
+// Invariant: the cache is equal on all workers at the beginning of each cycle, although its content
+// is never exchanged. Every change is derived from data that all workers have received: the
+// combined vote (touch, erase) or the broadcast responses (insert). Eviction depends only on the
+// order of these changes, not on time.
+class ResponseCache {
+ public:
+  explicit ResponseCache(int64_t capacity) : capacity_(static_cast<size_t>(capacity)) {}
+
+  // Places are numbered 0 .. places()-1. Places can be free. The number of places never shrinks.
+  size_t places() const { return slots_.size(); }
+  const std::optional<Signature>& at(size_t place) const { return slots_[place].tensor; }
+
+  std::optional<size_t> find(const std::string& name) const;
+
+  // Uses the lowest free place, or evicts the least recently used tensor of a full cache. Counts as
+  // a use. A name that is already present keeps its place. Does nothing if the capacity is 0.
+  void insert(const Signature& tensor);
+
+  void touch(size_t place) { slots_[place].used = ++clock_; }
+  void erase(size_t place);
+
+ private:
+  struct Slot {
+    std::optional<Signature> tensor;
+    uint64_t used = 0;
+  };
+
+  size_t free_place();
+
+  size_t capacity_;
+  uint64_t clock_ = 0;
+  std::vector<Slot> slots_;
+  std::map<std::string, size_t, std::less<>> places_;
+};
+
+}  // namespace lockstep::strategy::horovod

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/strategy/zero/memory.h"
+
+#include <algorithm>
+#include <set>
+
+#include "training/strategy/zero/layout.h"
+
+namespace lockstep::strategy::zero {
+namespace {
+
+// State values that the optimizer keeps per trained element. An unknown optimizer counts as Adam.
+int64_t state_per_element(const torch::optim::Optimizer& optimizer) {
+  using Sgd = torch::optim::SGDOptions;
+  const auto& options = optimizer.defaults();
+  if (const auto* sgd = dynamic_cast<const Sgd*>(&options)) {
+    return sgd->momentum() != 0 ? 1 : 0;
+  }
+  if (dynamic_cast<const torch::optim::AdagradOptions*>(&options) != nullptr) {
+    return 1;
+  }
+  const auto* adam = dynamic_cast<const torch::optim::AdamOptions*>(&options);
+  const auto* adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&options);
+  return (adam != nullptr && adam->amsgrad()) || (adamw != nullptr && adamw->amsgrad()) ? 3 : 2;
+}
+
+int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
+  std::set<const void*> seen;  // a tensor shared by two modules counts once
+  int64_t bytes = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
+      bytes += tensor.numel() * tensor.element_size();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+MemoryNeed memory_need(const torch::nn::Module& model,
+                       const torch::optim::Optimizer& optimizer,
+                       const ZeroOptions& options,
+                       int workers,
+                       MemoryAsk ask) {
+  MemoryNeed need{.buffers = bytes_of(model.buffers())};
+  const int64_t state = state_per_element(optimizer);
+  int64_t largest_packet = 0;
+  int64_t largest_gathered = 0;
+  int64_t placed = 0;
+  for (const UnitPlan& unit : plan_units(model, options)) {
+    const auto given = static_cast<int64_t>(unit.members.front().parameter.element_size());
+    const bool is_short =
+        given == 4 && options.parameter_type != torch::kFloat32 && !unit.keeps_type;
+    const int64_t type = is_short ? 2 : given;
+    const int64_t wide = std::max<int64_t>(given, 4);
+    const int64_t share = share_size(unit.elements, workers);
+    const int64_t whole = share * workers;
+    const int64_t held = options.stage == 0 ? whole : share;
+    placed += unit.elements * given;
+    need.parameters += type * (unit.stays_whole ? whole : share);
+    largest_gathered = std::max(largest_gathered, unit.stays_whole ? 0 : type * whole);
+    if (!unit.trained) {
+      continue;
+    }
+    largest_packet = std::max(largest_packet, wide * whole);
+    need.gradients += wide * (options.stage == 1 && ask.accumulates ? whole : held);
+    need.optimizer += wide * held * (state + (type < wide ? 1 : 0));
+    need.averages += ask.averages ? wide * held : 0;
+  }
+  // Frozen parameters that do not belong to a unit.
+  need.parameters += std::max<int64_t>(0, bytes_of(model.parameters()) - placed);
+  need.parameters += largest_gathered;
+  need.gradients += largest_packet;
+  return need;
+}
+
+}  // namespace lockstep::strategy::zero

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <torch/torch.h>
+#include <vector>
+
+#include "lockstep/communicator.h"
+#include "training/strategy/zero/unit.h"
+
+namespace lockstep::strategy::zero {
+
+// Throws an Error if the optimizer already has state, which would belong to whole parameters.
+void require_fresh(torch::optim::Optimizer& optimizer);
+
+// Makes an optimizer that was created for whole parameters update the pieces of this worker.
+class PieceOptimizer {
+ public:
+  // Throws an Error if a parameter does not belong to any unit. `units` and `channel` must outlive
+  // this.
+  PieceOptimizer(torch::optim::Optimizer& optimizer,
+                 const std::deque<Unit>& units,
+                 int stage,
+                 Communicator& channel);
+  // After destruction the optimizer must not make a step, unless leave() was called.
+  ~PieceOptimizer() = default;
+  PieceOptimizer(const PieceOptimizer&) = delete;
+  PieceOptimizer& operator=(const PieceOptimizer&) = delete;
+
+  torch::optim::Optimizer& get() const { return optimizer_; }
+
+  // Restores the original parameters of the optimizer and clears its state.
+  void leave();
+
+ private:
+  void hand_over();
+  torch::Tensor add_up_by_parameter(const std::vector<torch::Tensor>& pieces,
+                                    const torch::Tensor& rows);
+
+  torch::optim::Optimizer& optimizer_;
+  const std::deque<Unit>& units_;
+  Communicator& channel_;
+  std::vector<std::vector<torch::Tensor>> groups_;  // the original parameter groups
+};
+
+}  // namespace lockstep::strategy::zero

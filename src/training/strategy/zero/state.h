@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <torch/torch.h>
+#include <vector>
+
+#include "lockstep/checkpoint.h"
+#include "training/strategy/zero/unit.h"
+
+namespace lockstep::strategy::zero {
+
+// The partitioned state of a training, for checkpoints.
+struct State {
+  const torch::nn::Module& model;
+  torch::optim::Optimizer& optimizer;  // updates the pieces of the units
+  const std::deque<Unit>& units;
+};
+
+// The tensors that this worker saves: its shard of each unit with the optimizer state. Rank 0 also
+// saves everything that does not belong to a unit.
+std::vector<TensorPiece> collect_state(const State& state, int rank);
+
+// Reads the shard of this worker. Frozen parameters and buffers that every worker holds are read
+// whole. Throws an Error that names the first different tensor, before anything is changed.
+void restore_state(const State& state, const PieceSource& source);
+
+}  // namespace lockstep::strategy::zero

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/strategy/zero/zero.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <fmt/format.h>
+#include <optional>
+
+#include "common/base/check.h"
+#include "lockstep/error.h"
+#include "lockstep/optimizer.h"
+#include "training/comm/block_allocator.h"
+#include "training/comm/call_record.h"
+#include "training/optim/squares.h"
+#include "training/strategy/shared/attendance.h"
+#include "training/strategy/shared/gradient_hooks.h"
+#include "training/strategy/shared/same_model.h"
+#include "training/strategy/shared/sync_batchnorm.h"
+#include "training/strategy/shared/trained_parameters.h"
+#include "training/strategy/zero/optimizer.h"
+#include "training/strategy/zero/residency.h"
+#include "training/strategy/zero/state.h"
+#include "training/strategy/zero/unit.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using zero::Piece;
+using zero::Residency;
+using zero::Unit;
+
+void require_possible(const StrategyOptions& options) {
+  const int stage = options.zero.stage;
+  if (stage < 0 || stage > 3) {
+    throw Error(ExitCode::Usage, fmt::format("unknown ZeRO stage {}", stage))
+        .fact("available", "0, 1, 2, 3")
+        .hint("--zero-stage 2");
+  }
+  if (options.compression != Compression::None) {
+    throw Error(ExitCode::Usage, "-s deepspeed does not support --compression")
+        .fact("asked", fmt::format("--compression {}", name_of(options.compression)))
+        .hint("\"communication_data_type\": \"bf16\" in ds_config.json, or -s ddp");
+  }
+  if (options.uneven && stage == 3) {
+    throw Error(ExitCode::Usage, "ZeRO stage 3 does not support uneven inputs")
+        .fact("reason", "every worker must take part in gathering the parameters")
+        .hint("--zero-stage 2, or give every worker the same number of batches");
+  }
+}
+
+class Zero final : public Strategy {
+ public:
+  Zero(Communicator& communicator, const StrategyOptions& options)
+      : communicator_(communicator), options_(options) {
+    require_possible(options_);
+  }
+
+  std::string_view name() const override { return "deepspeed"; }
+
+  void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
+    require_same_model(communicator_, model);
+    zero::require_fresh(optimizer);
+    trained_parameters(model);  // throws if there are none
+    communicator_.broadcast(whole_state(model));
+    batch_norm_ = SyncBatchNorm(communicator_, options_);
+    exchange_.emplace(communicator_, options_.overlap);
+    attendance_.emplace(exchange_->channel(), options_);
+    cut_up(model);
+    comm::give_back();
+    optimizer_.emplace(optimizer, units_, options_.zero.stage, exchange_->channel());
+    if (options_.zero.stage == 3) {
+      enter_residency();
+    }
+    hooks_.emplace(trained_, [this](size_t parameter) { on_gradient(parameter); });
+    model_ = &model;
+  }
+
+  Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
+    LOCKSTEP_CHECK(model_ != nullptr);
+    if (at_start_of_step_) {
+      attendance_->begin_step(*model_);
+    }
+    at_start_of_step_ = share.last;
+    reduces_now_ = share.last || (options_.zero.stage >= 2 && !options_.uneven);
+    Loss result = compute(loss, batch, share);
+    rethrow();
+    if (reduces_now_) {
+      reduce_rest();
+    }
+    return result;
+  }
+
+  StepResult step(const StepOptions& asked) override {
+    const CallScope scope = communicator_.enter("the optimizer step");
+    await_reductions();
+    const StepOptions options = options_.uneven ? agree(asked) : asked;
+    const bool needs_norm = options.check_finite || options.clip_norm > 0 || options.wants_norm;
+    const Sums sums = add_up(needs_norm);
+    StepResult result;
+    result.applied = !options.check_finite || std::isfinite(sums.squares);
+    if (result.applied) {
+      double factor = 1 / options.loss_scale;
+      result.norm = std::sqrt(sums.squares) / options.loss_scale;
+      if (options.clip_norm > 0) {
+        factor *= std::min(1.0, options.clip_norm / (result.norm + 1e-6));
+      }
+      if (options.wants_late_norm && !needs_norm) {
+        result.late_norm = find_late_norm(options.loss_scale);
+      }
+      update(sums, factor);
+    }
+    for (Unit& unit : units_) {
+      unit.drop_gradient();
+    }
+    std::fill(has_gradient_.begin(), has_gradient_.end(), false);
+    if (result.applied) {
+      publish();
+    }
+    return result;
+  }
+
+  int join() override {
+    LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
+    // Only buffers need to be copied: the shards of parameters and optimizer state are up to date
+    // on every worker.
+    const int last = attendance_->go_along(*model_, [this] {
+      begin_pass();
+      reduce_rest();
+      step(StepOptions{});  // agree() replaces the options
+    });
+    exchange_->channel().broadcast(model_->buffers(), last);
+    return last;
+  }
+
+  std::optional<std::vector<TensorPiece>> updated() const override {
+    std::vector<TensorPiece> all;
+    for (const Unit& unit : units_) {
+      for (const Piece& piece : unit.pieces()) {
+        const zero::Member& member = unit.plan().members[piece.member];
+        all.push_back({.name = member.name,
+                       .shape = member.parameter.sizes().vec(),
+                       .offset = piece.offset,
+                       .values = piece.value});
+      }
+    }
+    return all;
+  }
+
+  std::optional<std::vector<TensorPiece>> pieces() const override {
+    return zero::collect_state({*model_, optimizer_->get(), units_}, communicator_.rank());
+  }
+
+  void restore(const PieceSource& source) override {
+    zero::restore_state({*model_, optimizer_->get(), units_}, source);
+    publish();
+  }
+
+  void publish() override {
+    const CallScope scope = communicator_.enter("the gathering of updated parameters");
+    for (Unit& unit : units_) {
+      unit.publish(exchange_->channel());
+    }
+  }
+
+  void leave() override {
+    const CallScope scope = communicator_.enter("giving the model back");
+    hooks_.reset();
+    residency_.reset();
+    for (Unit& unit : units_) {
+      unit.leave(exchange_->channel());
+    }
+    optimizer_->leave();
+  }
+
+  bool shares_use() const override { return residency_.has_value(); }
+
+  std::shared_ptr<void> use_model() override {
+    return residency_ ? residency_->enter(Residency::Use::Reading) : nullptr;
+  }
+
+ private:
+  struct Place {
+    size_t unit;
+    size_t member;
+  };
+
+  // Results of the all-reduce at the end of a step.
+  struct Sums {
+    std::vector<bool> has_gradient;  // by trained parameter: any worker has a gradient
+    double squares = 0;              // sum of squares of the unscaled gradient, if needed
+  };
+
+  void cut_up(const torch::nn::Module& model) {
+    for (zero::UnitPlan& plan : zero::plan_units(model, options_.zero)) {
+      units_.emplace_back(
+          std::move(plan), options_.zero, communicator_.rank(), communicator_.size());
+      const Unit& unit = units_.back();
+      for (size_t i = 0; unit.plan().trained && i < unit.plan().members.size(); ++i) {
+        places_.push_back({.unit = units_.size() - 1, .member = i});
+        trained_.push_back(unit.plan().members[i].parameter);
+      }
+    }
+    has_gradient_.assign(trained_.size(), false);
+    reductions_.resize(units_.size());
+    is_reduced_.assign(units_.size(), false);
+  }
+
+  void enter_residency() {
+    std::vector<Unit*> guests;
+    for (Unit& unit : units_) {
+      if (!unit.plan().stays_whole) {
+        guests.push_back(&unit);
+      }
+    }
+    residency_.emplace(
+        std::move(guests), *exchange_, options_.zero, options_.find_unused_parameters, fault_);
+  }
+
+  void begin_pass() {
+    next_ = 0;
+    std::fill(is_reduced_.begin(), is_reduced_.end(), false);
+    for (Unit& unit : units_) {
+      unit.begin_pass();
+    }
+  }
+
+  Loss compute(const LossFunction& loss, const Batch& batch, const MicroBatch& share) {
+    begin_pass();
+    const SyncBatchNorm::Scope norm = batch_norm_.enter();
+    const auto residency = residency_ ? residency_->enter(Residency::Use::Training) : nullptr;
+    Loss result = loss(*model_, batch);
+    // Gradients are summed over the workers, so the weight is the share of the global batch.
+    (result.value * (share.weight / communicator_.size())).backward();
+    result.value = result.value.detach();
+    result.scores = result.scores.defined() ? result.scores.detach() : result.scores;
+    return result;
+  }
+
+  // Called by a hook of autograd, which must not throw; the first exception is kept in fault_.
+  //
+  // The previous reduction of the unit must be complete: it reads the packet on the thread of the
+  // exchange, and take_gradient() would write into it.
+  void on_gradient(size_t parameter) {
+    if (fault_ != nullptr) {
+      return;
+    }
+    try {
+      const Place& place = places_[parameter];
+      await(place.unit);
+      units_[place.unit].take_gradient(place.member);
+      has_gradient_[parameter] = true;
+      if (reduces_now_) {
+        reduce_ready(place.unit);
+      }
+    } catch (...) {
+      fault_ = std::current_exception();
+    }
+  }
+
+  // The order of reductions must be equal on all workers. In stages 0 to 2, units are reduced in
+  // the order of the list, whatever the graphs of the workers look like: a unit that is complete
+  // early waits for its predecessors. At stage 3, workers must use the same parameters in the same
+  // order anyway unless find_unused_parameters is set, so units are reduced as soon as they are
+  // complete; waiting would keep more packets in memory.
+  void reduce_ready(size_t unit) {
+    if (options_.zero.stage == 3 && !options_.find_unused_parameters) {
+      if (units_[unit].has_all_gradients() && !is_reduced_[unit]) {
+        reduce(unit);
+      }
+      return;
+    }
+    while (next_ < units_.size() &&
+           (units_[next_].has_all_gradients() || !units_[next_].plan().trained)) {
+      if (units_[next_].plan().trained) {
+        reduce(next_);
+      }
+      ++next_;
+    }
+  }
+
+  void reduce_rest() {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!is_reduced_[unit] && units_[unit].plan().trained) {
+        await(unit);
+        reduce(unit);
+      }
+    }
+  }
+
+  void reduce(size_t unit) {
+    is_reduced_[unit] = true;
+    reductions_[unit] = exchange_->start([&reduced = units_[unit]](Communicator& channel) {
+      const CallScope scope = channel.enter("the exchange of gradients");
+      reduced.reduce(channel);
+      return torch::Tensor();
+    });
+  }
+
+  void await(size_t unit) {
+    if (reductions_[unit] == nullptr) {
+      return;
+    }
+    const Exchange::Future future = std::exchange(reductions_[unit], Exchange::Future());
+    exchange_->wait(future);
+    if (future->hasError()) {
+      std::rethrow_exception(future->exception_ptr());
+    }
+  }
+
+  void await_reductions() {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      await(unit);
+    }
+  }
+
+  void rethrow() {
+    if (fault_ != nullptr) {
+      std::rethrow_exception(std::exchange(fault_, nullptr));
+    }
+  }
+
+  // Options and learning rates of this step, from the first worker that still trains. A worker that
+  // has joined does not know them.
+  StepOptions agree(const StepOptions& asked) {
+    std::vector<double> values = learning_rates(optimizer_->get());
+    values.insert(values.end(),
+                  {asked.clip_norm,
+                   asked.loss_scale,
+                   asked.check_finite ? 1.0 : 0.0,
+                   asked.wants_norm ? 1.0 : 0.0,
+                   asked.wants_late_norm ? 1.0 : 0.0});
+    torch::Tensor all = torch::tensor(values, torch::kFloat64);
+    exchange_->channel().broadcast(all, attendance_->first_here());
+    values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
+    const std::vector<double> step(values.end() - 5, values.end());
+    values.resize(values.size() - 5);
+    set_learning_rates(optimizer_->get(), values);
+    return {.clip_norm = step[0],
+            .loss_scale = step[1],
+            .check_finite = step[2] != 0,
+            .wants_norm = step[3] != 0,
+            .wants_late_norm = step[4] != 0};
+  }
+
+  // The part of the gradient that this worker is responsible for. The parts of all workers cover
+  // every element once.
+  std::vector<torch::Tensor> own_gradients() const {
+    std::vector<torch::Tensor> gradients;
+    for (const Unit& unit : units_) {
+      if (!unit.gradient().defined()) {
+        continue;
+      }
+      const zero::Span own = options_.zero.stage == 0 ? share_of(unit) : zero::Span{};
+      gradients.push_back(options_.zero.stage == 0
+                              ? unit.gradient().narrow(0, own.begin, own.size())
+                              : unit.gradient());
+    }
+    return gradients;
+  }
+
+  double squares_of_own() const {
+    double squares = 0;
+    for (const torch::Tensor& gradient : own_gradients()) {
+      squares += optim::sum_of_squares(gradient);
+    }
+    return squares;
+  }
+
+  // Undefined unless messages go from GPU to GPU. Also called on workers without gradients, because
+  // it contains a collective.
+  torch::Tensor find_late_norm(double loss_scale) {
+    if (!communicator_.device()) {
+      return {};
+    }
+    const torch::NoGradGuard no_grad;
+    torch::Tensor squares =
+        torch::zeros({1}, torch::dtype(torch::kFloat64).device(*communicator_.device()));
+    for (const torch::Tensor& gradient : own_gradients()) {
+      squares += optim::sum_of_squares_tensor(gradient);
+    }
+    exchange_->channel().all_reduce(squares);
+    return squares.sqrt().div_(loss_scale);
+  }
+
+  zero::Span share_of(const Unit& unit) const {
+    return zero::share_of(unit.plan().elements, communicator_.size(), communicator_.rank());
+  }
+
+  Sums add_up(bool needs_norm) {
+    // A worker may get a gradient after its unit was reduced, for example with recomputed
+    // activations. Such units are reduced again, on all workers.
+    std::vector<double> mine(has_gradient_.begin(), has_gradient_.end());
+    mine.reserve(mine.size() + units_.size() + 1);
+    for (const Unit& unit : units_) {
+      mine.push_back(unit.has_gradients() ? 1 : 0);
+    }
+    mine.push_back(needs_norm ? squares_of_own() : 0);
+    torch::Tensor all = torch::tensor(mine, torch::kFloat64);
+    exchange_->channel().all_reduce(all);
+    const auto values = all.accessor<double, 1>();
+    Sums sums;
+    for (size_t i = 0; i < trained_.size(); ++i) {
+      sums.has_gradient.push_back(values[static_cast<int64_t>(i)] > 0);
+    }
+    sums.squares = values[all.numel() - 1];
+    bool is_late = false;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (values[static_cast<int64_t>(trained_.size() + i)] > 0) {
+        is_late = true;
+        units_[i].reduce(exchange_->channel());
+      }
+    }
+    if (is_late && needs_norm) {
+      torch::Tensor squares = torch::full({1}, squares_of_own(), torch::kFloat64);
+      exchange_->channel().all_reduce(squares);
+      sums.squares = squares.item<double>();
+    }
+    return sums;
+  }
+
+  // Parameters without a gradient on any worker are not updated.
+  void update(const Sums& sums, double factor) {
+    size_t parameter = 0;
+    std::vector<torch::Tensor> given;
+    for (const Unit& unit : units_) {
+      if (unit.gradient().defined() && factor != 1) {
+        torch::NoGradGuard no_grad;
+        torch::Tensor(unit.gradient()).mul_(factor);
+      }
+      for (const Piece& piece : unit.pieces()) {
+        if (sums.has_gradient[parameter + piece.member] && unit.gradient().defined()) {
+          piece.value.mutable_grad() = unit.gradient_of(piece);
+          given.push_back(piece.value);
+        }
+      }
+      parameter += unit.plan().trained ? unit.plan().members.size() : 0;
+    }
+    optimizer_->get().step();
+    for (const torch::Tensor& piece : given) {
+      piece.mutable_grad() = torch::Tensor();
+    }
+  }
+
+  Communicator& communicator_;
+  StrategyOptions options_;
+  torch::nn::Module* model_ = nullptr;
+  std::optional<zero::PieceOptimizer> optimizer_;
+  SyncBatchNorm batch_norm_;
+  std::optional<Attendance> attendance_;
+
+  std::deque<Unit> units_;              // a deque keeps references to elements valid
+  std::vector<torch::Tensor> trained_;  // trained parameters, unit by unit
+  std::vector<Place> places_;           // place of each trained parameter
+  std::vector<bool> has_gradient_;      // by trained parameter, in the current step
+  std::exception_ptr fault_;            // first exception of a hook or of gathering
+
+  std::optional<Exchange> exchange_;
+  std::vector<Exchange::Future> reductions_;  // in progress, by unit
+  std::vector<bool> is_reduced_;              // by unit, in the current pass
+  size_t next_ = 0;                           // next unit to reduce, in stages 0 to 2
+  bool reduces_now_ = false;
+  bool at_start_of_step_ = true;
+  std::optional<Residency> residency_;
+  std::optional<GradientHooks> hooks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_zero(Communicator& communicator, const StrategyOptions& options) {
+  return std::make_unique<Zero>(communicator, options);
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checkpoint part of Loop: saving and resuming.
+#include <fmt/format.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/os/signals.h"
+#include "lockstep/error.h"
+#include "training/checkpoint/optimizer_value.h"
+#include "training/checkpoint/weights_file.h"
+#include "training/train/loop/loop.h"
+#include "training/train/session/shares.h"
+#include "training/train/session/stopped.h"
+
+namespace lockstep::train {
+namespace {
+
+double seconds(std::chrono::steady_clock::time_point from,
+               std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+int64_t ema_updates(const std::string& note) {
+  const std::optional<int64_t> updates = find_integer(note);
+  if (!updates || *updates < 0) {
+    throw Error(ExitCode::Io, "cannot resume: invalid update count of the averaged weights")
+        .fact("found", fmt::format("ema_updates '{}'", note), "checkpoint")
+        .fact("expected", "an integer of at least 0")
+        .hint("--resume DIR with an older checkpoint, or omit --ema");
+  }
+  return *updates;
+}
+
+}  // namespace
+
+// Continues an epoch with another global batch. This is possible only if the completed samples are
+// a multiple of the new global batch, so that every sample is still used exactly once.
+void Loop::change_batch(const CheckpointState& saved) {
+  const int64_t done = saved.step_in_epoch * saved.global_batch;
+  if (done % options_.global_batch != 0) {
+    throw Error(ExitCode::Usage, "cannot change the global batch within an epoch")
+        .fact("asked", fmt::format("global batch {}", options_.global_batch))
+        .fact("done",
+              fmt::format("{} samples of epoch {}, in steps of {}",
+                          done,
+                          saved.epoch + 1,
+                          saved.global_batch),
+              "checkpoint")
+        .hint(fmt::format("--global-batch {}, or a divisor of {}", saved.global_batch, done));
+  }
+  step_in_epoch_ = done / options_.global_batch;
+  if (session_.communicator->rank() == 0) {
+    log::warn("the global batch changed from {} to {}: continuing at step {} of the epoch",
+              saved.global_batch,
+              options_.global_batch,
+              step_in_epoch_);
+  }
+}
+
+void Loop::resume() {
+  const std::optional<Checkpointing::Restored> restored = checkpointing_.restore(*strategy_);
+  if (!restored) {
+    return;
+  }
+  const CheckpointState* saved = &restored->state;
+  resumed_from_ = restored->directory.string();
+  const bool speaks = session_.communicator->rank() == 0;
+  if (saved->seed != options_.seed) {
+    if (speaks) {
+      log::warn("using seed {} of the checkpoint instead of {} to continue the order of samples",
+                saved->seed,
+                options_.seed);
+    }
+    options_.seed = saved->seed;
+    sampler_ = DistributedSampler(sampler_options(session_, options_, task_.train));
+  }
+  state_.step = saved->step;
+  state_.epoch = saved->epoch;
+  step_in_epoch_ = saved->step_in_epoch;
+  if (saved->global_batch != options_.global_batch) {
+    change_batch(*saved);
+  }
+  // After steps of another size, the length of the training is determined by the remaining epochs,
+  // not by the number of steps.
+  more_steps_ = state_.step - (state_.epoch * sampler_.steps() + step_in_epoch_);
+  if (more_steps_ != 0) {
+    choose_schedule();
+  }
+  // The restored optimizer has the learning rates of the saved step. The schedule multiplies the
+  // base learning rates.
+  set_learning_rates(task_.optimizer, base_rates_);
+  const auto note = [&saved](const std::string& name) {
+    const auto found = saved->notes.find(name);
+    return found == saved->notes.end() ? std::string() : found->second;
+  };
+  convolution_ = note("convolution");
+  loss_scaler_.restore(note("loss_scale"));
+  if (ema_) {
+    // The existing averages are those of the initial random weights, from before the restore.
+    ema_.emplace(task_.model, *strategy_, options_.ema);
+    if (!checkpoint::items_below(*restored->pieces, checkpoint::kEmaPrefix).empty()) {
+      ema_->restore(*restored->pieces, ema_updates(note("ema_updates")));
+    } else if (speaks) {
+      log::warn("the checkpoint has no averaged weights: --ema starts with the trained weights");
+    }
+  }
+  for (size_t i = 0; i < callbacks_.size(); ++i) {
+    if (const std::string text = note(fmt::format("callback-{}", i)); !text.empty()) {
+      callbacks_[i]->restore(text);
+    }
+  }
+}
+
+CheckpointState Loop::checkpoint_state() const {
+  CheckpointState saved{.step = state_.step,
+                        .epoch = state_.epoch,
+                        .step_in_epoch = step_in_epoch_,
+                        .seed = options_.seed,
+                        .global_batch = options_.global_batch,
+                        .world_size = session_.communicator->size(),
+                        .metrics = {},
+                        .notes = {{"strategy", std::string(strategy_->name())},
+                                  {"schedule", schedule_.text()},
+                                  {"convolution", convolution_}}};
+  if (loss_scaler_.is_on()) {
+    saved.notes["loss_scale"] = loss_scaler_.state();
+  }
+  if (ema_) {
+    saved.notes["ema_updates"] = std::to_string(ema_->updates());
+  }
+  if (state_.evaluation && evaluation_step_ == state_.step) {
+    saved.metrics["test_loss"] = state_.evaluation->loss;
+    if (state_.evaluation->accuracy) {
+      saved.metrics["test_accuracy"] = *state_.evaluation->accuracy;
+    }
+    if (state_.evaluation->top5) {
+      saved.metrics["test_top5"] = *state_.evaluation->top5;
+    }
+  }
+  for (size_t i = 0; i < callbacks_.size(); ++i) {
+    if (const std::string text = callbacks_[i]->state(); !text.empty()) {
+      saved.notes[fmt::format("callback-{}", i)] = text;
+    }
+  }
+  return saved;
+}
+
+void Loop::save() {
+  if (options_.checkpoint_every < 0 || checkpoint_step_ == state_.step) {
+    return;
+  }
+  const auto start = Clock::now();
+  // Checks losses and weights first: an unusable checkpoint would displace a good one.
+  if (checked_step_ != state_.step) {
+    talk(true);
+  }
+  settle_save();
+  session_.communicator->set_phase("a checkpoint");
+  checkpoint_step_ = state_.step;
+  checkpointing_.save(
+      checkpoint_state(), *strategy_, ema_ ? ema_->pieces() : std::vector<TensorPiece>{});
+  saving_ = Saving{.state = state_, .begun = start, .stall = seconds(start, Clock::now())};
+  if (!options_.checkpoint_async) {
+    settle_save();
+  }
+  phase_times_.add(PhaseTimes::Checkpoint, Clock::now() - start);
+  throughput_.pause(Clock::now() - start);
+  epoch_throughput_.pause(Clock::now() - start);
+  if (stream_times_) {
+    stream_times_->pause();
+  }
+}
+
+// Waits for the save in progress, if there is one, and reports it.
+void Loop::settle_save(bool failed_elsewhere) {
+  if (!saving_) {
+    return;
+  }
+  const auto start = Clock::now();
+  session_.communicator->set_phase("a checkpoint");
+  const Saving saved = *saving_;
+  saving_.reset();
+  last_checkpoint_ = checkpointing_.settle(failed_elsewhere).string();
+  session_.report("checkpoint",
+                  {{"step", saved.state.step},
+                   {"directory", last_checkpoint_},
+                   {"bytes", static_cast<int64_t>(checkpointing_.bytes())},
+                   {"seconds", seconds(saved.begun, checkpointing_.finished())},
+                   {"stall_seconds", saved.stall + seconds(start, Clock::now())}});
+  for (const auto& callback : callbacks_) {
+    callback->on_checkpoint(saved.state, last_checkpoint_);
+  }
+}
+
+void Loop::stop() {
+  save();
+  settle_save();
+  const int signal = session_.find_stop_signal().value_or(SIGTERM);
+  throw Stopped(signal,
+                fmt::format("stopped at step {} of {}{}",
+                            state_.step,
+                            total_steps(),
+                            last_checkpoint_.empty() ? ""
+                                                     : ", saved in " + last_checkpoint_ +
+                                                           "; continue with --resume auto"));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/train/loop/stream_times.h"
+
+#include <utility>
+
+namespace lockstep::train {
+namespace {
+
+// A mark costs the GPU some microseconds. Steps shorter than this are sampled.
+constexpr std::chrono::milliseconds kLeastBetween{2};
+
+}  // namespace
+
+void StreamTimes::begin_step() {
+  is_marked_ = std::exchange(is_next_, false);
+  if (!is_marked_) {
+    return;
+  }
+  last_ = Clock::now();
+  step_ = {.before = std::exchange(before_, nullptr),
+           .begun = mark(),
+           .update = nullptr,
+           .ended = nullptr,
+           .stands_for = std::exchange(unmarked_, 0) + 1};
+}
+
+void StreamTimes::begin_update() {
+  if (is_marked_) {
+    step_.update = mark();
+  }
+}
+
+void StreamTimes::end_step() {
+  MarkPtr end;
+  if (is_marked_) {
+    end = mark();
+    step_.ended = end;
+    steps_.push_back(std::exchange(step_, {}));
+  } else {
+    ++unmarked_;
+  }
+  is_marked_ = false;
+  is_next_ = Clock::now() - last_ >= kLeastBetween;
+  if (is_next_) {
+    before_ = end != nullptr ? end : mark();
+  }
+}
+
+StreamTimes::Seconds StreamTimes::seconds_of(const Step& step) {
+  const comm::StreamMark& computed = *(step.update != nullptr ? step.update : step.ended);
+  return {.idle = step.before != nullptr ? step.begun->seconds_since(*step.before) : 0,
+          .compute = computed.seconds_since(*step.begun),
+          .update = step.ended->seconds_since(computed)};
+}
+
+StreamTimes::Seconds StreamTimes::take(bool are_all_done) {
+  Seconds sum;
+  const auto add = [&](int64_t steps) {
+    const auto weight = static_cast<double>(steps);
+    sum.idle += weight * told_.idle;
+    sum.compute += weight * told_.compute;
+    sum.update += weight * told_.update;
+  };
+  while (!steps_.empty() && steps_.front().ended->is_passed()) {
+    told_ = seconds_of(steps_.front());
+    add(steps_.front().stands_for);
+    steps_.pop_front();
+  }
+  if (are_all_done) {
+    add(std::exchange(unmarked_, 0));
+  }
+  return sum;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/train/options/defaults.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include "common/cluster/cores.h"
+#include "common/contract/worker_env.h"
+#include "common/os/memory.h"
+#include "training/comm/block_allocator.h"
+
+namespace lockstep::train {
+namespace {
+
+int choose_threads(const os::Environment& environment, int local_world_size) {
+  constexpr int kMostThreads = 4096;
+  const auto set = contract::find_number(environment, "OMP_NUM_THREADS", 1, kMostThreads);
+  return set.value_or(std::max(1, cluster::granted_cores() / local_world_size));
+}
+
+// torch::set_num_threads() has no effect on a BLAS with its own threads.
+void set_blas_threads(int threads) {
+  for (const char* name :
+       {"openblas_set_num_threads", "MKL_Set_Num_Threads", "bli_thread_set_num_threads"}) {
+    if (void* symbol = os::find_symbol(name)) {
+      reinterpret_cast<void (*)(int)>(symbol)(threads);
+      return;
+    }
+  }
+}
+
+// "generic" in libtorch's configuration means the libblas.so.3 of the system. Several BLAS
+// libraries can be loaded; the one that defines sgemm_ is in use.
+void find_blas(Defaults& defaults) {
+  const std::string config = torch::show_config();
+  const size_t start = config.find("BLAS_INFO=");
+  const std::string built =
+      start == std::string::npos
+          ? "libtorch's BLAS"
+          : config.substr(start + 10, config.find_first_of(", \n", start) - start - 10);
+  const std::string library = os::library_of("sgemm_");
+  defaults.blas = built;
+  if (library.find("openblas") != std::string::npos) {
+    defaults.blas = "OpenBLAS";
+  } else if (library.find("blis") != std::string::npos) {
+    defaults.blas = "BLIS";
+  } else if (built == "generic" && library.find("libblas.so") != std::string::npos) {
+    defaults.blas = "the reference BLAS";
+    defaults.is_blas_slow = true;
+  }
+}
+
+bool user_sets_malloc(const os::Environment& environment) {
+  return std::any_of(environment.begin(), environment.end(), [](const auto& variable) {
+    return variable.first.starts_with("MALLOC_") || variable.first == "GLIBC_TUNABLES" ||
+           (variable.first == "LD_PRELOAD" && variable.second.find("malloc") != std::string::npos);
+  });
+}
+
+}  // namespace
+
+std::string Defaults::text() const {
+  return fmt::format("{} thread{} per worker, {}{}",
+                     threads,
+                     threads == 1 ? "" : "s",
+                     blas,
+                     keeps_memory ? ", freed memory is reused" : "");
+}
+
+Defaults set_defaults(const os::Environment& environment, int local_world_size) {
+  Defaults defaults;
+  defaults.keeps_memory = !user_sets_malloc(environment) && os::keep_freed_memory();
+  if (defaults.keeps_memory) {
+    comm::keep_blocks();
+  }
+  defaults.threads = choose_threads(environment, local_world_size);
+  torch::set_num_threads(defaults.threads);
+  if (!os::find_variable(environment, "OPENBLAS_NUM_THREADS")) {
+    set_blas_threads(defaults.threads);
+  }
+  find_blas(defaults);
+  return defaults;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/train/run/replicas.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <fmt/format.h>
+#include <mutex>
+#include <thread>
+
+#include "training/comm/thread_gang.h"
+#include "training/comm/two_level.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::chrono::seconds kPatience{3};
+
+// Starts the replicas one after the other and records how they ended.
+class Turns {
+ public:
+  explicit Turns(int count) : count_(count) {}
+
+  void wait_for(int number) {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, [&] { return turn_ >= number || failure_ != nullptr; });
+    if (failure_ != nullptr) {
+      throw Error(ExitCode::TryAgain,
+                  "cannot start this replica: another replica of this process has failed");
+    }
+  }
+
+  // Replica `number` waits for the others or has ended: the next one can start.
+  void pass_on(int number) {
+    const std::lock_guard lock(mutex_);
+    turn_ = std::max(turn_, number + 1);
+    news_.notify_all();
+  }
+
+  void end(std::exception_ptr failure) {
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    if (failure != nullptr && failure_ == nullptr) {
+      failure_ = std::move(failure);
+    }
+    news_.notify_all();
+  }
+
+  // Returns the first failure if not all replicas have ended kPatience after it: at least one is
+  // stuck in a collective. Returns null if all ended or a stop was requested.
+  std::exception_ptr wait_for_stuck(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, stop, [&] { return failure_ != nullptr || ended_ == count_; });
+    const bool all_ended = news_.wait_for(lock, stop, kPatience, [&] { return ended_ == count_; });
+    return all_ended || stop.stop_requested() ? nullptr : failure_;
+  }
+
+  std::exception_ptr failure() {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any news_;
+  std::exception_ptr failure_;
+  int count_;
+  int turn_ = 0;
+  int ended_ = 0;
+};
+
+// Forwards each call to `comm`. The first call after arm() lets the next replica start, because
+// this one is about to wait for it.
+class Gate final : public Communicator {
+ public:
+  Gate(Communicator& comm, std::function<void()> at_first_call)
+      : comm_(comm), at_first_call_(std::move(at_first_call)) {}
+
+  void arm() { armed_ = true; }
+
+  int rank() const override { return comm_.rank(); }
+  int size() const override { return comm_.size(); }
+  std::string_view kind() const override { return comm_.kind(); }
+  bool overlaps() const override { return comm_.overlaps(); }
+
+ protected:
+  void do_barrier() override {
+    open();
+    comm_.barrier();
+  }
+  void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
+    open();
+    comm_.all_reduce(tensor, reduction);
+  }
+  void do_broadcast(torch::Tensor& tensor, int root) override {
+    open();
+    comm_.broadcast(tensor, root);
+  }
+  void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
+    open();
+    output.copy_(comm_.all_gather(input).view({-1}));
+  }
+  void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
+    open();
+    output.copy_(comm_.reduce_scatter(input.view({size(), -1})).view({-1}));
+  }
+  std::unique_ptr<Communicator> do_subset(int count) override {
+    open();
+    return comm_.subset(count);
+  }
+
+ private:
+  void open() {
+    if (armed_.exchange(false)) {
+      at_first_call_();
+    }
+  }
+
+  Communicator& comm_;
+  std::function<void()> at_first_call_;
+  std::atomic<bool> armed_ = false;
+};
+
+// rank = rank of the process * count + number; likewise for local ranks.
+cluster::Placement place_of(cluster::Placement placement, int number, int count) {
+  contract::WorkerPlace& place = placement.place;
+  place.rank = place.rank * count + number;
+  place.world_size *= count;
+  place.local_rank = place.local_rank * count + number;
+  place.local_world_size *= count;
+  return placement;
+}
+
+void run_one(Communicator& inner,
+             const cluster::Placement& process,
+             Communicator* outer,
+             Turns& turns,
+             const std::function<void(const Replica&)>& body) {
+  const int number = inner.rank();
+  const cluster::Placement placement = place_of(process, number, inner.size());
+  const bool is_alone = outer == nullptr || process.place.world_size == 1;
+  const std::unique_ptr<Communicator> both =
+      comm::make_two_level(inner,
+                           number == 0 && !is_alone ? outer : nullptr,
+                           placement.place.rank,
+                           placement.place.world_size,
+                           is_alone ? "threads" : fmt::format("threads over {}", outer->kind()));
+  Gate gate(*both, [&turns, number] { turns.pass_on(number); });
+  body({.placement = placement, .communicator = gate, .wait_for_turn = [&] {
+          turns.wait_for(number);
+          gate.arm();
+        }});
+}
+
+}  // namespace
+
+int choose_replicas(const Flags& flags, const contract::WorkerPlace& place) {
+  if (flags.replicas > 0) {
+    return flags.replicas;
+  }
+  const bool wants_all = flags.strategy == "mirrored" && !flags.verify_strategies &&
+                         flags.device != "cpu" && place.local_world_size == 1;
+  return wants_all && torch::cuda::is_available()
+             ? std::max(1, static_cast<int>(torch::cuda::device_count()))
+             : 1;
+}
+
+void run_replicas(int count,
+                  const cluster::Placement& placement,
+                  Communicator* outer,
+                  const std::function<void(const Replica&)>& body,
+                  const std::function<void(std::exception_ptr)>& leave) {
+  Turns turns(count);
+  std::jthread watch([&turns, &leave](const std::stop_token& stop) {
+    if (const std::exception_ptr failure = turns.wait_for_stuck(stop)) {
+      leave(failure);
+    }
+  });
+  try {
+    comm::run_thread_gang(count, [&](Communicator& inner) {
+      try {
+        run_one(inner, placement, outer, turns, body);
+        turns.pass_on(inner.rank());
+        turns.end(nullptr);
+      } catch (...) {
+        turns.end(std::current_exception());
+        throw;
+      }
+    });
+  } catch (...) {
+    // The exception of run_thread_gang() may be a consequence of the first failure.
+    std::rethrow_exception(turns.failure());
+  }
+}
+
+}  // namespace lockstep::train

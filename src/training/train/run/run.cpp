@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <chrono>
+#include <cstdio>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/os/environment.h"
+#include "common/os/process.h"
+#include "common/os/terminal.h"
+#include "lockstep/error.h"
+#include "training/comm/call_record.h"
+#include "training/comm/join.h"
+#include "training/comm/stall_watch.h"
+#include "training/strategy/horovod/options.h"
+#include "training/train/options/defaults.h"
+#include "training/train/options/gang_choice.h"
+#include "training/train/run/fork_workers.h"
+#include "training/train/run/replicas.h"
+#include "training/train/session/own_loop.h"
+#include "training/train/session/session_parts.h"
+#include "training/train/session/stopped.h"
+#include "training/train/verify/verified.h"
+#include "training/train/verify/verify.h"
+
+namespace lockstep {
+namespace {
+
+using train::SessionParts;
+
+log::Level parse_level(const os::Environment& environment) {
+  const std::string name = os::find_variable(environment, contract::kLogLevel).value_or("info");
+  if (name == "debug") {
+    return log::Level::Debug;
+  }
+  if (name == "warn") {
+    return log::Level::Warn;
+  }
+  return name == "error" ? log::Level::Error : log::Level::Info;
+}
+
+torch::Device choose_device(const std::string& wanted, int local_rank) {
+  const bool has_gpu = torch::cuda::is_available();
+  if (wanted == "cuda" && !has_gpu) {
+    throw Error(ExitCode::Usage, "cannot train on a GPU: libtorch finds none")
+        .fact("asked", "--device cuda", "command line")
+        .hint("--device cpu");
+  }
+  if (wanted == "cpu" || !has_gpu) {
+    return torch::kCPU;
+  }
+  const auto count = static_cast<int>(torch::cuda::device_count());
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(local_rank % count)};
+}
+
+// --run-dir, otherwise the directory of the launcher, otherwise a new one that rank 0 selects for
+// all workers.
+std::filesystem::path choose_run_dir(const SessionParts& parts, const std::string& program) {
+  std::string directory = parts.flags.run_dir.value_or(parts.placement.place.run_directory);
+  if (directory.empty() && parts.communicator->rank() == 0) {
+    std::random_device chance;
+    directory = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}-{:04x}",
+                            program,
+                            fmt::localtime(std::time(nullptr)),
+                            chance() & 0xffffU);
+  }
+  return parts.communicator->broadcast_bytes(directory);
+}
+
+void find_terminal(SessionParts& parts, const os::Environment& environment) {
+  constexpr int kMostColumns = 10000;
+  parts.terminal_columns =
+      contract::find_number(environment, contract::kTerminalColumns, 1, kMostColumns);
+  if (!parts.terminal_columns) {
+    parts.terminal_columns = os::find_terminal_columns(1);
+    parts.is_terminal_ours = parts.terminal_columns.has_value();
+  } else if (parts.placement.place.world_size > 1) {
+    // The launcher prefixes each line with "[0]: ".
+    parts.terminal_columns = std::max(20, *parts.terminal_columns - 5);
+  }
+}
+
+// Values that all Sessions of this process share.
+struct Start {
+  train::Flags flags;
+  train::GangChoice gang;
+  train::StopRequest& stop;
+  std::unique_ptr<comm::StallWatch>& watch;  // outlives the sessions, to explain their failure
+  std::string program;
+  int replicas = 1;
+};
+
+// Joins the process group. `device` is the device on which this worker trains.
+std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) {
+  comm::JoinOptions options = start.gang.join;
+  options.device = device;
+  comm::Joined joined = comm::join_gang_and_store(start.gang.placement, options);
+  start.watch = comm::watch_for_stalls(
+      *joined.communicator, joined.store, start.gang.placement.place, start.gang.stall);
+  return std::move(joined.communicator);
+}
+
+// Called once per process and not for each strategy, because --verify-strategies creates many.
+void warn_of_ignored_variables(const train::Flags& flags, const os::Environment& environment) {
+  if (flags.strategy != "horovod" && !flags.verify_strategies) {
+    return;
+  }
+  const auto ignored = strategy::horovod::ignored_variables(environment);
+  if (!ignored.empty()) {
+    log::warn("ignoring these Horovod variables: {}", join(ignored, ", "));
+  }
+}
+
+// `gang` is the process group of a replica. If it is null, the function joins the process group of
+// the run.
+std::unique_ptr<SessionParts> open_session(const Start& start,
+                                           const cluster::Placement& placement,
+                                           Communicator* gang = nullptr) {
+  const os::Environment environment = os::environment();
+  auto parts = std::make_unique<SessionParts>();
+  parts->flags = start.flags;
+  parts->placement = placement;
+  parts->stop = &start.stop;
+  parts->replicas = start.replicas;
+  const train::Defaults defaults =
+      train::set_defaults(environment, placement.place.local_world_size);
+  parts->device = choose_device(parts->flags.device, placement.place.local_rank);
+  if (parts->device.is_cuda()) {
+    // Kernels and libraries use the current device of the thread.
+    c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(parts->device);
+  }
+  if (gang == nullptr) {
+    parts->owned_communicator = connect(start, parts->device);
+  }
+  parts->communicator = gang == nullptr ? parts->owned_communicator.get() : gang;
+  parts->data_dir = parts->flags.data_dir.value_or(
+      os::find_variable(environment, contract::kDataDirectory).value_or("data"));
+  parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, start.program));
+  parts->events.emplace(parts->run_dir.events(parts->communicator->rank()));
+  find_terminal(*parts, environment);
+  if (const auto text = os::find_variable(environment, contract::kCommandTime)) {
+    parts->command_time = std::strtod(text->c_str(), nullptr);
+  }
+  if (parts->communicator->rank() == 0) {
+    log::info("{}", defaults.text());
+    if (defaults.is_blas_slow) {
+      log::warn("{} is linked, which is up to 8x slower: apt-get install libopenblas0-pthread",
+                defaults.blas);
+    }
+    warn_of_ignored_variables(parts->flags, environment);
+  }
+  // The same seed on every worker, so that all create the same initial weights. Training seeds each
+  // rank differently later (seed_worker).
+  torch::manual_seed(parts->flags.seed.value_or(1));
+  return parts;
+}
+
+// Returns an explanation of a failure if the calls of this worker did not match those of the
+// others.
+std::optional<comm::Explanation> explain(const std::unique_ptr<comm::StallWatch>& watch) {
+  return watch == nullptr ? std::nullopt : watch->explain();
+}
+
+int finish(const comm::Explanation& known) {
+  if (known.speaks) {
+    std::fflush(stdout);
+    fmt::print(stderr, "lockstep: error: {}\n", known.error.what());
+    std::fflush(stderr);
+  } else {
+    // Another worker reports the failure. Waiting gives the launcher time to stop this worker, so
+    // that only one message appears.
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+  return static_cast<int>(known.error.code());
+}
+
+// Reports why this worker ends. Under a launcher, one failure usually ends all workers, and the
+// user should see one message. Rank 0 reports a failure that is its own immediately. All others,
+// and those that lost a peer (TryAgain), wait first: the launcher normally stops them in this time.
+// They report the failure only if it does not.
+void report(const Error& fault, const cluster::Placement& placement) {
+  const bool is_watched = placement.origin != cluster::Origin::Alone;
+  const bool speaks_first = placement.place.rank == 0 && fault.code() != ExitCode::TryAgain;
+  if (is_watched && !speaks_first) {
+    // mpirun and srun need more time to stop the other workers.
+    const bool is_ours = placement.origin == cluster::Origin::Launcher;
+    std::this_thread::sleep_for(std::chrono::milliseconds(is_ours ? 1500 : 5000));
+  }
+  std::fflush(stdout);
+  fmt::print(stderr, "lockstep: error: {}\n", fault.what());
+  std::fflush(stderr);
+}
+
+int finish(const train::Stopped& news, const cluster::Placement& placement) {
+  if (placement.place.rank == 0) {
+    log::info("{}", news.sentence());
+  }
+  return static_cast<int>(news.code());
+}
+
+// Reports the exception that ended this process and returns the exit code.
+int finish(const std::exception_ptr& failure,
+           const cluster::Placement& placement,
+           const std::unique_ptr<comm::StallWatch>& watch) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const train::Stopped& news) {
+    return finish(news, placement);
+  } catch (const Error& fault) {
+    if (const auto known = explain(watch)) {
+      return finish(*known);
+    }
+    report(fault, placement);
+    return static_cast<int>(fault.code());
+  } catch (const std::exception& fault) {
+    if (const auto known = explain(watch)) {
+      return finish(*known);
+    }
+    const std::string text = fault.what();
+    const Error wrapped = Error(ExitCode::Bug, "uncaught exception in the program")
+                              .fact("reason", text.substr(0, text.find('\n')));
+    report(wrapped, placement);
+    return static_cast<int>(ExitCode::Bug);
+  }
+}
+
+void run_body(Session& session, const std::function<void(Session&)>& body) {
+  body(session);
+  if (session.wants_verification()) {
+    train::throw_not_verified();
+  }
+  train::warn_of_unused_flags(session.parts());
+  // Rank 0 hosts the store, which other ranks may still read.
+  session.communicator().barrier(comm::kEndOfProgram);
+  std::fflush(stdout);
+}
+
+// Runs several replicas of the program's body in this process, each with its own Session. A stop
+// request ends all replicas in the same step. Stopped must not count as a failure of one replica,
+// which would abort the others; it is rethrown when all have ended.
+void run_replicas(Start start, const std::function<void(Session&)>& body) {
+  if (start.flags.verify_strategies) {
+    train::require_exact_flags(start.flags);
+  }
+  if (start.flags.convolution == "auto") {
+    // The setting is global to the process, and replicas would disturb each other's measurement.
+    start.flags.convolution = "im2col";
+  }
+  if (start.gang.join.transport == "nccl") {
+    throw Error(ExitCode::Usage,
+                "cannot use NCCL between replicas: they reduce gradients in host memory")
+        .fact("replicas", std::to_string(start.replicas), "in this process")
+        .hint("--replicas 1, and lockstep run with one worker per GPU; or --collective auto");
+  }
+  // Processes with replicas communicate through host memory as well.
+  const std::unique_ptr<Communicator> outer = connect(start, torch::kCPU);
+  const cluster::Placement& placement = start.gang.placement;
+  std::mutex mutex;
+  std::exception_ptr stopped;
+  train::run_replicas(
+      start.replicas,
+      placement,
+      outer.get(),
+      [&](const train::Replica& replica) {
+        Session session(open_session(start, replica.placement, &replica.communicator));
+        replica.wait_for_turn();
+        torch::manual_seed(start.flags.seed.value_or(1));
+        try {
+          run_body(session, body);
+        } catch (const train::Stopped&) {
+          const std::lock_guard lock(mutex);
+          stopped = std::current_exception();
+        }
+      },
+      [&](const std::exception_ptr& failure) {
+        os::leave(finish(failure, placement, start.watch));
+      });
+  if (stopped != nullptr) {
+    std::rethrow_exception(stopped);
+  }
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const Program& program, const std::function<void(Session&)>& body) {
+  cluster::Placement placement;
+  std::optional<train::StopRequest> stop;
+  std::unique_ptr<comm::StallWatch> watch;
+  try {
+    train::accept_fork_offer(os::environment());
+    stop.emplace();
+    const os::Environment environment = os::environment();
+    placement = cluster::read_placement(environment);
+    log::open(parse_level(environment),
+              placement.place.world_size > 1 ? fmt::format("rank {}", placement.place.rank) : "");
+    std::string help;
+    std::optional<train::Flags> flags = train::parse_flags(argc, argv, program, help);
+    if (!flags) {
+      if (placement.place.rank == 0) {
+        fmt::print("{}", help);
+      }
+      return 0;
+    }
+    const std::string name = std::filesystem::path(argv[0]).filename().string();
+    const int replicas = train::choose_replicas(*flags, placement.place);
+    Start start{.flags = *flags,
+                .gang = train::choose_gang(*flags, environment, placement),
+                .stop = *stop,
+                .watch = watch,
+                .program = name,
+                .replicas = replicas};
+    if (replicas > 1) {
+      run_replicas(std::move(start), body);
+      return 0;
+    }
+    Session session(open_session(start, start.gang.placement));
+    run_body(session, body);
+    return 0;
+  } catch (const train::Verified& news) {
+    return news.exit_code();
+  } catch (...) {
+    return finish(std::current_exception(), placement, watch);
+  }
+}
+
+}  // namespace lockstep

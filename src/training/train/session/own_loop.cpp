@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/train/session/own_loop.h"
+
+#include <fmt/format.h>
+
+#include "common/base/log.h"
+#include "lockstep/error.h"
+#include "training/train/options/precision.h"
+
+namespace lockstep::train {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& source) {
+  throw Error(ExitCode::Usage,
+              fmt::format("cannot use {}: this program has a custom training loop", what))
+      .fact("asked", what, source)
+      .fact("supported by", "programs that train with lockstep::Trainer")
+      .hint(fmt::format("omit {}", what));
+}
+
+void require_not_in_file(const deepspeed::Config& file) {
+  const auto refuse_if = [&file](bool asked, const char* key) {
+    if (asked) {
+      refuse(key, file.source);
+    }
+  };
+  refuse_if(file.gradient_clipping.value.value_or(0) > 0, "gradient_clipping");
+  refuse_if(file.scheduler.has_value(), "scheduler");
+  refuse_if(file.accumulation_steps.value.value_or(1) > 1, "gradient_accumulation_steps");
+  refuse_if(file.fp16.value.value_or(false), "fp16");
+}
+
+}  // namespace
+
+void require_no_trainer_flags(const Flags& flags) {
+  const std::vector<std::pair<const char*, bool>> given = {
+      {"--epochs", flags.epochs.has_value()},
+      {"--steps", flags.steps.has_value()},
+      {"--global-batch", flags.global_batch.has_value()},
+      {"--batch-size", flags.batch_size.has_value()},
+      {"--accumulate", flags.accumulate.has_value()},
+      {"--clip", flags.clip_norm.has_value()},
+      {"--loss-scale", flags.loss_scale.has_value()},
+      {"--precision fp16", flags.precision == "fp16" && precision_source(flags).empty()},
+      {"--ema", flags.ema.has_value()},
+      {"--schedule", flags.schedule.has_value()},
+      {"--warmup", flags.warmup.has_value()},
+      {"--tail", flags.tail.has_value()},
+      {"--early-stop", flags.early_stop.has_value()},
+      {"--validate-every", flags.validate_every.has_value()},
+      {"--checkpoint-every", flags.checkpoint_every.has_value()},
+      {"--keep", flags.keep.has_value()},
+      {"--keep-for", flags.keep_for.has_value()},
+      {"--resume", flags.resume != "none"},
+  };
+  for (const auto& [flag, is_given] : given) {
+    if (is_given) {
+      refuse(flag, "command line");
+    }
+  }
+  if (flags.file) {
+    require_not_in_file(*flags.file);
+  }
+}
+
+void warn_of_unused_flags(const SessionParts& session) {
+  if (session.has_fitted || session.communicator->rank() != 0) {
+    return;
+  }
+  const auto& file = session.flags.file;
+  if (session.flags.recompute && !session.asked_recompute) {
+    log::warn("{} had no effect: this program does not call Session::recompute()",
+              file && file->recompute.value.value_or(false)
+                  ? "activation_checkpointing in " + file->source
+                  : "--recompute");
+  }
+  if (session.flags.precision.value_or("fp32") != "fp32" && !session.asked_precision) {
+    const std::string source = precision_source(session.flags);
+    log::warn("{} had no effect: this program does not call Session::in_precision()",
+              source.empty() ? "--precision " + *session.flags.precision
+                             : *session.flags.precision + " in " + source);
+  }
+  if (file && (file->train_batch_size.value || file->micro_batch_size.value)) {
+    log::warn("the batch sizes in {} had no effect: this program sets its own", file->source);
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/session.h"
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
+#include <limits>
+#include <optional>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "lockstep/error.h"
+#include "training/train/options/deepspeed_flags.h"
+#include "training/train/options/precision.h"
+#include "training/train/session/own_loop.h"
+#include "training/train/session/session_parts.h"
+
+namespace lockstep {
+namespace train {
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string SessionParts::strategy() const {
+  return flags.strategy.value_or(communicator->size() == 1 ? "single" : "ddp");
+}
+
+std::optional<int> SessionParts::find_stop_signal() const {
+  return stop == nullptr ? std::nullopt : stop->find_signal();
+}
+
+std::optional<double> SessionParts::seconds_since_command() const {
+  return command_time ? std::optional(wall_time() - *command_time) : std::nullopt;
+}
+
+void throw_not_verified() {
+  throw Error(ExitCode::Usage, "cannot verify strategies: this program does not use Trainer::fit")
+      .fact("asked", "--verify-strategies", "command line")
+      .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
+}
+
+void SessionParts::report(const std::string& kind,
+                          std::vector<std::pair<std::string, contract::Event::Value>> fields) {
+  if (events) {
+    events->write({.kind = kind,
+                   .time = wall_time(),
+                   .rank = communicator->rank(),
+                   .fields = std::move(fields)});
+  }
+}
+
+}  // namespace train
+
+Session::Session(std::unique_ptr<train::SessionParts> parts) : parts_(std::move(parts)) {}
+
+Session::~Session() = default;
+
+Communicator& Session::communicator() const {
+  return *parts_->communicator;
+}
+
+torch::Device Session::device() const {
+  return parts_->device;
+}
+
+const std::filesystem::path& Session::data_dir() const {
+  return parts_->data_dir;
+}
+
+const std::filesystem::path& Session::run_dir() const {
+  return parts_->run_dir.root();
+}
+
+const std::string& Session::option(std::string_view name) const {
+  const auto found = parts_->flags.program.find(name);
+  LOCKSTEP_CHECK(found != parts_->flags.program.end());
+  return found->second;
+}
+
+namespace {
+
+// Parses a finite number without trailing characters.
+std::optional<double> find_finite(std::string_view text) {
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_all = fault == std::errc() && end == text.data() + text.size();
+  return is_all && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+// Returns " from 0 to 1", without the limits that are those of the type.
+template <typename Number>
+std::string describe_range(Number least, Number most) {
+  const std::string from =
+      least == std::numeric_limits<Number>::lowest() ? "" : fmt::format(" from {}", least);
+  const std::string to =
+      most == std::numeric_limits<Number>::max() ? "" : fmt::format(" to {}", most);
+  return from + to;
+}
+
+// `wanted` is, for example, "number from 0 to 1".
+[[noreturn]] void refuse(std::string_view name, std::string_view text, const std::string& wanted) {
+  throw Error(ExitCode::Usage, fmt::format("{} '{}' is not a {}", name, text, wanted))
+      .fact("asked", fmt::format("{} {}", name, text), "command line")
+      .hint(fmt::format("{} with a {}", name, wanted));
+}
+
+}  // namespace
+
+double Session::number(std::string_view name, double least, double most) const {
+  const std::optional<double> value = find_finite(option(name));
+  if (!value || *value < least || *value > most) {
+    refuse(name, option(name), "number" + describe_range(least, most));
+  }
+  return *value;
+}
+
+int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most) const {
+  const std::optional<int64_t> value = find_integer(option(name));
+  if (!value || *value < least || *value > most) {
+    refuse(name, option(name), "whole number" + describe_range(least, most));
+  }
+  return *value;
+}
+
+namespace {
+
+// Returns the options of the program, overridden by ds_config.json and the command line.
+OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
+  const train::Flags& flags = session.flags();
+  const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
+  if (session.rank() == 0) {
+    for (const std::string& decision : decisions) {
+      log::info("{}", decision);
+    }
+  }
+  // An optimizer in the file has already been resolved: DeepSpeed's "Adam" can mean AdamW.
+  if (!flags.file || !flags.file->optimizer) {
+    otherwise.name = flags.optimizer.value_or(otherwise.name);
+  }
+  if (flags.momentum && otherwise.name != "sgd") {
+    throw Error(ExitCode::Usage, fmt::format("cannot use --momentum with {}", otherwise.name))
+        .fact("asked", fmt::format("--momentum {:g}", *flags.momentum), "command line")
+        .hint("omit --momentum, or --optimizer sgd");
+  }
+  otherwise.lr = flags.lr.value_or(otherwise.lr);
+  otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
+  otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);
+  const double factor = lr_factor(parse_lr_scaling(flags.scale_lr), session.world_size());
+  if (factor != 1 && session.rank() == 0) {
+    log::info("learning rate {} x {:.4g} (--scale-lr {}, {} workers) = {:.4g}",
+              otherwise.lr,
+              factor,
+              flags.scale_lr,
+              session.world_size(),
+              otherwise.lr * factor);
+  }
+  otherwise.lr *= factor;
+  return otherwise;
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
+    std::vector<torch::Tensor> parameters, OptimizerOptions otherwise) const {
+  return lockstep::make_optimizer(std::move(parameters), resolve(*this, std::move(otherwise)));
+}
+
+std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(torch::nn::Module& model,
+                                                                 OptimizerOptions otherwise) const {
+  return lockstep::make_optimizer(model, resolve(*this, std::move(otherwise)));
+}
+
+bool Session::wants_verification() const {
+  return parts_->flags.verify_strategies;
+}
+
+std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options) const {
+  if (wants_verification()) {
+    train::throw_not_verified();
+  }
+  train::require_no_trainer_flags(parts_->flags);
+  return lockstep::make_strategy(
+      parts_->strategy(), communicator(), train::resolve(options, parts_->flags));
+}
+
+LossFunction Session::in_precision(const LossFunction& loss) const {
+  parts_->asked_precision = true;
+  return train::in_precision(loss,
+                             parts_->flags.precision.value_or("fp32"),
+                             parts_->device,
+                             train::precision_source(parts_->flags));
+}
+
+bool Session::recompute() const {
+  parts_->asked_recompute = true;
+  return parts_->flags.recompute;
+}
+
+void Session::say(const std::string& line) const {
+  if (rank() == 0) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+}
+
+bool Session::stop_requested() const {
+  return parts_->find_stop_signal().has_value();
+}
+
+const train::Flags& Session::flags() const {
+  return parts_->flags;
+}
+
+}  // namespace lockstep

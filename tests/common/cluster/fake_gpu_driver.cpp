@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fake libnvidia-ml.so.1: the functions that lockstep uses, with the names and types of NVIDIA's
+// manual.
+#include "common/cluster/fake_gpu_driver.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "common/cluster/nvml_calls.h"
+
+using namespace lockstep::cluster::nvml;
+
+namespace {
+
+constexpr Result kNotSupported = 3;
+constexpr Result kTimeout = 10;
+constexpr Result kLost = 15;
+
+FakeNvmlState state;
+char devices[16];
+char event_set;
+
+int number_of(Device device) {
+  return static_cast<int>(reinterpret_cast<char*>(device) - devices);
+}
+
+template <typename Value>
+Result tell(Value* out, Value value) {
+  if (state.is_silent) {
+    return kNotSupported;
+  }
+  *out = value;
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+FakeNvmlState* fake_nvml_state() {
+  return &state;
+}
+
+Result nvmlInit_v2() {
+  state.inits += state.init_result == kSuccess ? 1 : 0;
+  return state.init_result;
+}
+Result nvmlShutdown() {
+  ++state.shutdowns;
+  return kSuccess;
+}
+const char* nvmlErrorString(Result result) {
+  return result == 9 ? "Driver Not Loaded" : "Unknown Error";
+}
+Result nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = state.count;
+  return kSuccess;
+}
+Result nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* device) {
+  *device = reinterpret_cast<Device>(devices + index);
+  return static_cast<int>(index) == state.lost_device ? kLost : kSuccess;
+}
+Result nvmlDeviceGetUUID(Device device, char* text, unsigned size) {
+  std::snprintf(text, size, "GPU-%d-uuid", number_of(device));
+  return kSuccess;
+}
+Result nvmlDeviceGetName(Device, char* text, unsigned size) {
+  std::snprintf(text, size, "NVIDIA Fake");
+  return kSuccess;
+}
+Result nvmlDeviceGetPciInfo_v3(Device device, PciInfo* info) {
+  std::snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", number_of(device) + 0x1A);
+  return kSuccess;
+}
+Result nvmlDeviceGetUtilizationRates(Device, Utilization* use) {
+  return tell(use, Utilization{93, 41});
+}
+Result nvmlDeviceGetMemoryInfo(Device, Memory* memory) {
+  return tell(memory, Memory{100'000, 60'000, 40'000});
+}
+// The version field contains the size of the structure that the caller expects.
+Result nvmlDeviceGetMemoryInfo_v2(Device, MemoryByUse* memory) {
+  if (!state.has_reserved_memory || memory->version != kMemoryByUse) {
+    return kNotSupported;
+  }
+  return tell(memory, MemoryByUse{memory->version, 100'000, 3'000, 60'000, 37'000});
+}
+Result nvmlDeviceGetPowerUsage(Device, unsigned* power) {
+  return tell(power, 612'500U);
+}
+Result nvmlDeviceGetTotalEnergyConsumption(Device, unsigned long long* energy) {
+  return tell(energy, 7'000'000ULL);
+}
+Result nvmlDeviceGetTemperature(Device, int sensor, unsigned* temperature) {
+  return tell(temperature, sensor == kTemperatureGpu ? 64U : 0U);
+}
+Result nvmlDeviceGetClockInfo(Device, int kind, unsigned* clock) {
+  return tell(clock, kind == kClockSm ? 1980U : kind == kClockMemory ? 3201U : 0U);
+}
+Result nvmlDeviceGetPcieThroughput(Device, int counter, unsigned* rate) {
+  return tell(rate, counter == kPcieSent ? 11U : 22U);
+}
+Result nvmlDeviceGetTotalEccErrors(Device, int kind, int counter, unsigned long long* errors) {
+  return tell(errors, kind == kUncorrected && counter == kVolatile ? 3ULL : 99ULL);
+}
+Result nvmlDeviceGetFieldValues(Device, int count, FieldValue* values) {
+  for (int i = 0; i < count; ++i) {
+    FieldValue& value = values[i];
+    const bool is_nvlink = value.field == kNvlinkSentKib || value.field == kNvlinkReceivedKib;
+    const bool is_sent = value.field == kNvlinkSentKib || value.field == kPcieSentBytes;
+    const bool is_known =
+        is_nvlink ? state.has_nvlink && value.scope == kAllLinks : state.has_pcie_counters;
+    value.result = is_known && !state.is_silent ? kSuccess : kNotSupported;
+    const unsigned long long told = is_sent ? state.sent : state.received;
+    value.type = state.is_narrow ? kNarrowValue : 3;
+    if (state.is_narrow) {
+      value.value.narrow = static_cast<unsigned>(told);
+    } else {
+      value.value.widest = told;
+    }
+  }
+  return kSuccess;
+}
+Result nvmlEventSetCreate(EventSet* set) {
+  ++state.open_sets;
+  *set = reinterpret_cast<EventSet>(&event_set);
+  return kSuccess;
+}
+Result nvmlEventSetFree(EventSet) {
+  --state.open_sets;
+  return kSuccess;
+}
+Result nvmlDeviceRegisterEvents(Device, unsigned long long kinds, EventSet) {
+  return kinds == kXidEvent ? kSuccess : kNotSupported;
+}
+Result nvmlEventSetWait_v2(EventSet, EventData* event, unsigned) {
+  if (state.xid == 0) {
+    return kTimeout;
+  }
+  *event = {reinterpret_cast<Device>(devices + state.xid_device), kXidEvent, state.xid, 0, 0};
+  state.xid = 0;
+  return kSuccess;
+}
+
+}  // extern "C"

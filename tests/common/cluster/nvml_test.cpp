@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uses a fake libnvidia-ml.so, fake_gpu_driver.cpp.
+#include "common/cluster/nvml.h"
+
+#include <functional>
+#include <gmock/gmock.h>
+#include <optional>
+
+#include "common/cluster/fake_gpu_driver.h"
+#include "common/os/library.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class NvmlTest : public ::testing::Test {
+ protected:
+  void SetUp() override { state() = FakeNvmlState{}; }
+  FakeNvmlState& state() { return *library_->function<FakeNvmlState* (*)()>("fake_nvml_state")(); }
+  // The second of two samples, two seconds apart; `between` runs in between.
+  contract::GpuSample second_sample(
+      Nvml& nvml, const std::function<void()>& between = [] {}) {
+    const auto now = Nvml::Clock::now();
+    nvml.sample(now);
+    between();
+    return nvml.sample(now + seconds(2)).at(0);
+  }
+
+  std::optional<os::Library> library_ = os::Library::find(LOCKSTEP_FAKE_NVML);
+};
+
+TEST_F(NvmlTest, TellsEveryValueInItsUnit) {
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+  ASSERT_THAT(nvml.why_not(), IsEmpty());
+
+  const contract::GpuSample sample = second_sample(nvml, [this] {
+    state().sent += 4000;
+    state().received += 8000;
+  });
+
+  EXPECT_EQ(sample.index, 0);
+  EXPECT_EQ(sample.uuid, "GPU-0-uuid");
+  EXPECT_EQ(sample.name, "NVIDIA Fake");
+  EXPECT_EQ(sample.bus_id, "00000000:1A:00.0");
+  EXPECT_EQ(sample.utilisation, 0.93);
+  EXPECT_EQ(sample.memory_utilisation, 0.41);
+  EXPECT_EQ(sample.memory_bytes, 37'000);
+  EXPECT_EQ(sample.memory_total_bytes, 100'000);
+  EXPECT_EQ(sample.power_watts, 612.5);
+  EXPECT_EQ(sample.energy_joules, 7000);
+  EXPECT_EQ(sample.temperature, 64);
+  EXPECT_EQ(sample.sm_clock_mhz, 1980);
+  EXPECT_EQ(sample.memory_clock_mhz, 3201);
+  EXPECT_EQ(sample.ecc_errors, 3);
+  EXPECT_EQ(sample.pcie_sent_bytes_per_second, 2000);
+  EXPECT_EQ(sample.pcie_received_bytes_per_second, 4000);
+  EXPECT_EQ(sample.nvlink_sent_bytes_per_second, 2000 * 1024);
+  EXPECT_EQ(sample.nvlink_received_bytes_per_second, 4000 * 1024);
+  EXPECT_EQ(sample.xid, std::nullopt);
+}
+
+TEST_F(NvmlTest, HasNoRatesInTheFirstSample) {
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const auto samples = nvml.sample();
+
+  ASSERT_THAT(samples, SizeIs(1));
+  EXPECT_EQ(samples[0].pcie_sent_bytes_per_second, std::nullopt);
+  EXPECT_EQ(samples[0].nvlink_sent_bytes_per_second, std::nullopt);
+}
+
+TEST_F(NvmlTest, AsksOlderDriversForPciesRate) {
+  state().has_pcie_counters = false;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const contract::GpuSample sample = second_sample(nvml);
+
+  EXPECT_EQ(sample.pcie_sent_bytes_per_second, 11'000);
+  EXPECT_EQ(sample.pcie_received_bytes_per_second, 22'000);
+}
+
+TEST_F(NvmlTest, TakesAllMemoryThatIsUsedFromOlderDrivers) {
+  state().has_reserved_memory = false;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const contract::GpuSample sample = second_sample(nvml);
+
+  EXPECT_EQ(sample.memory_bytes, 40'000);
+  EXPECT_EQ(sample.memory_total_bytes, 100'000);
+}
+
+TEST_F(NvmlTest, FollowsANarrowCounterOverItsEnd) {
+  state().is_narrow = true;
+  state().sent = 0xFFFFFFFF;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const contract::GpuSample sample = second_sample(nvml, [this] { state().sent = 99; });
+
+  EXPECT_EQ(sample.pcie_sent_bytes_per_second, 50);
+}
+
+TEST_F(NvmlTest, LeavesARateOutWhenACounterWentBack) {
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const contract::GpuSample sample = second_sample(nvml, [this] { state().sent = 1; });
+
+  EXPECT_EQ(sample.pcie_sent_bytes_per_second, std::nullopt);
+}
+
+TEST_F(NvmlTest, LeavesOutWhatTheDriverDoesNotTell) {
+  state().is_silent = true;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  contract::GpuSample bare;
+  bare.uuid = "GPU-0-uuid";
+  bare.name = "NVIDIA Fake";
+  bare.bus_id = "00000000:1A:00.0";
+  EXPECT_EQ(second_sample(nvml), bare);
+}
+
+TEST_F(NvmlTest, KeepsTheLastXidOfEachGpu) {
+  state().count = 2;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+  state().xid = 79;
+  state().xid_device = 1;
+
+  EXPECT_EQ(nvml.sample().at(1).xid, 79);
+  EXPECT_EQ(nvml.sample().at(1).xid, 79);
+  EXPECT_EQ(nvml.sample().at(0).xid, std::nullopt);
+}
+
+TEST_F(NvmlTest, ShowsTheOthersWhenAGpuIsLost) {
+  state().count = 3;
+  state().lost_device = 1;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const auto samples = nvml.sample();
+
+  ASSERT_THAT(samples, SizeIs(2));
+  EXPECT_EQ(samples[1].index, 2);
+}
+
+TEST_F(NvmlTest, SaysWhyThereAreNone) {
+  EXPECT_THAT(Nvml("libno-such-thing.so").why_not(),
+              HasSubstr("libno-such-thing.so was not found"));
+  state().init_result = 9;
+  EXPECT_THAT(Nvml(LOCKSTEP_FAKE_NVML).why_not(), HasSubstr("Driver Not Loaded"));
+  state() = FakeNvmlState{};
+  state().count = 0;
+  EXPECT_THAT(Nvml(LOCKSTEP_FAKE_NVML).why_not(), HasSubstr("no access to a GPU"));
+  EXPECT_THAT(Nvml("libc.so.6").why_not(), HasSubstr("too old"));
+  EXPECT_THAT(Nvml("libc.so.6").sample(), IsEmpty());
+}
+
+TEST_F(NvmlTest, GivesBackWhatItTook) {
+  { const Nvml nvml(LOCKSTEP_FAKE_NVML); }
+
+  EXPECT_EQ(state().inits, 1);
+  EXPECT_EQ(state().shutdowns, 1);
+  EXPECT_EQ(state().open_sets, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::cluster

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/contract/strategy_kind.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::contract {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(StrategyKind, IsReadByTheNameItWrites) {
+  EXPECT_THAT(strategy_names(), Contains("ddp"));
+  for (const std::string& name : strategy_names()) {
+    EXPECT_EQ(name_of(parse_strategy(name)), name);
+  }
+}
+
+TEST(StrategyKind, ListsTheOthersWhenThereIsNoneOfThatName) {
+  EXPECT_THAT([] { parse_strategy("ddpp"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("unknown strategy 'ddpp'"),
+                                         HasSubstr("there are: single, ddp"),
+                                         HasSubstr("try:       -s ddp"))));
+}
+
+}  // namespace
+}  // namespace lockstep::contract

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/cli/jobs/scaling_runs.h"
+#include "support/launcher.h"
+#include "support/sized_run.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr const char* kJob =
+    "mode: scaling-test\n"
+    "site: none\n"
+    "scalability_nodes: [1, 2, 4]\n"
+    "gpus_per_node: 2\n"
+    "training_cmd: ./train -s {distributed_strategy}\n";
+
+// 1 ms per sample and 10 ms per doubling of the workers, with 64 samples in total.
+SizedRun sized(int workers, const std::string& strategy = "ddp") {
+  return {.strategy = strategy,
+          .workers = workers,
+          .nodes = (workers + 1) / 2,
+          .step_seconds = 0.064 / workers + 0.01 * std::log2(workers)};
+}
+
+TEST(ScalingCommand, ComparesTheRunsOfADirectory) {
+  Launcher launcher;
+  for (const int workers : {1, 2, 4}) {
+    sized(workers).write(launcher.path(fmt::format("runs/train-{}", workers)));
+  }
+
+  const Result result = launcher.run({"scaling", "runs"});
+  EXPECT_EQ(result.status.code, 0) << result.errors;
+  EXPECT_THAT(result.errors, IsEmpty());
+  EXPECT_THAT(result.output,
+              AllOf(StartsWith("ddp, strong scaling, global batch 64\nworkers  nodes"),
+                    HasSubstr("model: step = 0.001 s x batch/worker + 0.01 s x log2 n\n"),
+                    HasSubstr("reliable up to 8 workers, 2 times the largest run")));
+  const auto json =
+      nlohmann::json::parse(launcher.run({"scaling", "--json", "--predict", "4n", "runs"}).output);
+  const auto& predicted = json["strategies"][0]["curves"][0]["predicted"];
+  ASSERT_EQ(predicted.size(), 1);
+  EXPECT_EQ(predicted[0]["workers"], 8);
+  EXPECT_NEAR(predicted[0]["step_seconds"], 0.008 + 0.03, 1e-5);
+  EXPECT_THAT(launcher.run({"scaling", "--csv", "runs/train-1", "runs/train-2"}).output,
+              HasSubstr("\nddp,strong,measured,2,1,0,64,1,"));
+}
+
+TEST(ScalingCommand, DrawsIt) {
+  Launcher launcher;
+  sized(1).write(launcher.path("runs/a"));
+  sized(2).write(launcher.path("runs/b"));
+
+  EXPECT_EQ(launcher.run({"scaling", "--plot", "x.svg", "a", "b"}).status.code, 0);
+  EXPECT_THAT(read_text(launcher.path("x.svg")), StartsWith("<svg "));
+  EXPECT_EQ(launcher.run({"scaling", "--plot", "x.html", "a", "b"}).status.code, 0);
+  EXPECT_THAT(read_text(launcher.path("x.html")), StartsWith("<!DOCTYPE html>"));
+}
+
+TEST(ScalingCommand, FindsTheRunsOfAScalingTest) {
+  Launcher launcher;
+  std::ofstream(launcher.path("job.yaml")) << kJob;
+  sized(2).write(launcher.path("runs/ddp-1x2-4711"));
+  sized(4).write(launcher.path("runs/ddp-2x2-4712"));
+  sized(4).write(launcher.path("runs/ddp-2x2-4719"));
+  sized(1).write(launcher.path("runs/ddp-1x2-old"));
+  sized(1).write(launcher.path("runs/other-4713"));
+
+  const Result result = launcher.run({"scaling", "--json", "-c", "job.yaml"});
+  EXPECT_EQ(result.status.code, 0) << result.errors;
+  EXPECT_EQ(result.errors,
+            "lockstep: no run yet for ddp-4x2, deepspeed-1x2, deepspeed-2x2, deepspeed-4x2, "
+            "horovod-1x2, horovod-2x2, horovod-4x2\n");
+  const auto json = nlohmann::json::parse(result.output);
+  ASSERT_EQ(json["runs"].size(), 3);
+  EXPECT_EQ(json["strategies"][0]["curves"][0]["measured"][1]["runs"], 2);
+}
+
+TEST(ScalingCommand, FindsDirectoriesByTheirVariables) {
+  const Launcher launcher;
+  for (const char* name : {"a/x-1_2/run", "a/x-y/run", "b/x-3/run", "a/x-4/other"}) {
+    std::filesystem::create_directories(launcher.path(name));
+  }
+
+  EXPECT_THAT(cli::find_expansions(launcher.path("."), "${USER}/x-$SLURM_JOB_ID/run"),
+              ::testing::UnorderedElementsAre(launcher.path("./a/x-1_2/run"),
+                                              launcher.path("./b/x-3/run")));
+}
+
+TEST(ScalingCommand, SaysHowToSubmitATestThatHasNotRun) {
+  Launcher launcher;
+  std::ofstream(launcher.path("job.yaml")) << kJob;
+  std::ofstream(launcher.path("one.yaml")) << "site: none\nlauncher: torchrun\n";
+  std::ofstream(launcher.path("same.yaml")) << kJob << "run_dir: out\n";
+
+  const Result none = launcher.run({"scaling", "-c", "job.yaml"});
+  EXPECT_EQ(none.status.code, 64);
+  EXPECT_EQ(none.errors,
+            fmt::format("lockstep: error: cannot find a run of the scaling test of job.yaml\n"
+                        "  looked for: {}/runs/ddp-1x2-$SLURM_JOB_ID and others  (default)\n"
+                        "  try:        lockstep submit -c job.yaml\n",
+                        std::filesystem::canonical(launcher.path(".")).string()));
+  EXPECT_THAT(launcher.run({"scaling", "-c", "one.yaml"}).errors,
+              AllOf(HasSubstr("torchrun, which creates no run directory  (one.yaml:2:"),
+                    HasSubstr("-c one.yaml --mode scaling-test --launcher lockstep")));
+  const Result same = launcher.run({"scaling", "-c", "same.yaml"});
+  EXPECT_EQ(same.status.code, 64);
+  EXPECT_EQ(same.errors,
+            "lockstep: error: the jobs of the scaling test share a run directory\n"
+            "  run_dir: 'out' for several jobs  (same.yaml:6:10)\n"
+            "  try:     run_dir: runs/${job_name}-$SLURM_JOB_ID\n");
+}
+
+TEST(ScalingCommand, SaysWhyItCannotMeasureOrPredict) {
+  Launcher launcher;
+  SizedRun brief = sized(1);
+  brief.steps = 4;
+  brief.write(launcher.path("runs/brief"));
+  sized(1).write(launcher.path("runs/one"));
+
+  const Result result = launcher.run({"scaling", "brief"});
+  EXPECT_EQ(result.status.code, 64);
+  EXPECT_EQ(result.errors,
+            "lockstep: error: none of these runs can be measured\n"
+            "  brief: too short: 2 step reports after the warm-up, at least 4 are needed\n"
+            "  try:   use runs of at least ten seconds whose program reports steps\n");
+  EXPECT_THAT(launcher.run({"scaling", "runs"}).output, HasSubstr("\nskipped: brief: too short"));
+  const Result few = launcher.run({"scaling", "--predict", "8", "one"});
+  EXPECT_EQ(few.status.code, 64);
+  EXPECT_THAT(few.output, StartsWith("ddp, one size\n"));
+  EXPECT_EQ(few.errors,
+            "lockstep: error: cannot predict other sizes from these runs\n"
+            "  ddp: 1 of at least 3 sizes measured; also run on 2 and 4 workers\n"
+            "  try: run the missing sizes, or drop --predict\n");
+}
+
+}  // namespace
+}  // namespace lockstep::testing

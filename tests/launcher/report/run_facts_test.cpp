@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/report/run_facts.h"
+
+#include <gmock/gmock.h>
+
+#include "launcher/report/made_up_training.h"
+
+namespace lockstep::report {
+namespace {
+
+using lockstep::testing::kGiB;
+using lockstep::testing::MadeUpGang;
+using lockstep::testing::MadeUpTraining;
+using lockstep::testing::Training;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Optional;
+using ::testing::SizeIs;
+
+constexpr double kStart = MadeUpTraining::kStart;
+
+auto near(double value) {
+  return Optional(DoubleNear(value, 1e-9));
+}
+
+TEST(RunFacts, ComparesWhatWasUsedWithWhatWasGranted) {
+  Training wish;
+  wish.utilisation_of = {{2, 0.2}};
+  wish.gpu_memory_of = {{7, 72 * kGiB}};
+  const RunFacts facts = MadeUpTraining(wish).facts();
+
+  EXPECT_EQ(facts.nodes, 2);
+  EXPECT_THAT(facts.hosts, ElementsAre("node-a: 4 workers", "node-b: 4 workers"));
+  EXPECT_EQ(count_gpus(facts), 8);
+  EXPECT_THAT(gpu_utilisation(facts), near((7 * 0.95 + 0.2) / 8));
+  EXPECT_THAT(gpu_memory_use(facts), near(72.0 / 80));
+  EXPECT_THAT(cpu_utilisation(facts), near(10.0 / 16));
+  EXPECT_THAT(memory_use(facts), near(64.0 / 128));
+  EXPECT_DOUBLE_EQ(facts.seconds(), 60);
+  EXPECT_THAT(facts.missing, IsEmpty());
+}
+
+TEST(RunFacts, SplitTheTimeOfRank0AndOfAll) {
+  Training wish;
+  wish.data_of = {{6, 0.45}};
+  wish.compute_of = {{6, 0.3}};
+  const RunFacts facts = MadeUpTraining(wish).facts();
+
+  EXPECT_THAT(facts.split.leader.data, near(0.05));
+  EXPECT_THAT(facts.split.leader.compute, near(0.7));
+  EXPECT_THAT(facts.split.leader.exchange, near(0.1));
+  EXPECT_THAT(facts.split.leader.update, near(0.1));
+  EXPECT_THAT(facts.split.leader.other, near(0.05));
+  EXPECT_EQ(facts.split.leader.checkpoint, std::nullopt);
+  EXPECT_THAT(facts.split.mean.data, near((7 * 0.05 + 0.45) / 8));
+  ASSERT_TRUE(facts.split.data.has_value());
+  EXPECT_EQ(facts.split.data->rank, 6);
+  EXPECT_NEAR(facts.split.data->share, 0.45, 1e-9);
+}
+
+TEST(RunFacts, MeasureSpeedAndEnergy) {
+  const MadeUpTraining training;
+  training.gang().append({.kind = "first_step",
+                          .time = kStart + 1,
+                          .rank = 0,
+                          .fields = {{"seconds_since_command", 12.5}}});
+  const RunFacts facts = training.facts();
+
+  // 10 steps per second of 64 samples; 590 steps from the first event to the last.
+  EXPECT_THAT(facts.speed.steps_per_second, near(10));
+  EXPECT_THAT(facts.speed.samples_per_second, near(640));
+  EXPECT_THAT(facts.speed.samples, Optional(590 * 64));
+  EXPECT_THAT(facts.speed.mean_per_second, near(590 * 64 / 60.0));
+  EXPECT_THAT(facts.speed.first_step_seconds, near(12.5));
+  // 8 GPUs with 400 W for 60 s.
+  EXPECT_DOUBLE_EQ(facts.energy.joules, 8 * 400 * 60);
+  EXPECT_EQ(facts.energy.source, Energy::Source::Counter);
+  EXPECT_THAT(facts.energy.joules_per_sample, near(8 * 400 * 60 / (590 * 64.0)));
+}
+
+TEST(RunFacts, TakeEnergyFromPowerWhereThereIsNoCounter) {
+  Training wish;
+  wish.gpu_sample = [](contract::GpuSample& gpu, int, int) {
+    gpu.energy_joules.reset();
+    gpu.power_watts = 250;
+  };
+  const RunFacts facts = MadeUpTraining(wish).facts();
+  EXPECT_EQ(facts.energy.source, Energy::Source::Power);
+  EXPECT_DOUBLE_EQ(facts.energy.joules, 8 * 250 * 60);
+
+  wish.gpu_sample = [](contract::GpuSample& gpu, int, int second) {
+    gpu.energy_joules = second < 30 ? 1000 + 400 * second : 400 * (second - 30);
+  };
+  const RunFacts reset = MadeUpTraining(wish).facts();
+  EXPECT_EQ(reset.energy.source, Energy::Source::Both);
+  EXPECT_DOUBLE_EQ(reset.energy.joules, 8 * 400 * 60);
+}
+
+TEST(RunFacts, FindWhoIsSlowAndSinceWhen) {
+  const MadeUpGang gang;
+  gang.write_state();
+  for (int rank = 0; rank < 4; ++rank) {
+    gang.start(rank, kStart);
+    for (int64_t step = 1; step <= 200; ++step) {
+      // Rank 3 becomes slow after half of the run: at 10 s + 25 s.
+      gang.step(rank, step, rank == 3 && step > 100 ? 0.22 : 0.15);
+    }
+  }
+  for (int node = 0; node < 2; ++node) {
+    gang.sample(node, kStart + 11);
+  }
+  monitor::EventStore store(gang.run());
+  store.poll();
+  const RunFacts facts = gather_facts(gang.run(), store, {}, kStart + 100);
+
+  ASSERT_THAT(facts.slow, SizeIs(1));
+  EXPECT_EQ(facts.slow[0].rank, 3);
+  EXPECT_EQ(facts.slow[0].host, "node-b");
+  EXPECT_NEAR(facts.slow[0].share, 0.5, 0.05);
+  ASSERT_TRUE(facts.slow[0].since.has_value());
+  EXPECT_NEAR(*facts.slow[0].since, kStart + 35, 3);
+}
+
+TEST(RunFacts, TellHowItEnded) {
+  const auto ending = [](contract::RunPhase phase, std::optional<int> code) {
+    Training wish;
+    wish.seconds = 1;
+    wish.phase = phase;
+    wish.exit_code = code;
+    return MadeUpTraining(wish).facts().ending;
+  };
+  using contract::RunPhase;
+  EXPECT_EQ(ending(RunPhase::Done, 0).sentence, "done");
+  EXPECT_EQ(ending(RunPhase::Failed, 3).sentence, "failed, exit code 3");
+  EXPECT_EQ(ending(RunPhase::Cancelled, 130).sentence, "cancelled, exit code 130");
+  EXPECT_EQ(ending(RunPhase::Cancelled, 75).sentence, "cancelled at a checkpoint, exit code 75");
+  EXPECT_EQ(ending(RunPhase::Cancelled, 124).sentence, "stopped: --timeout expired, exit code 124");
+  EXPECT_EQ(ending(RunPhase::Requeued, 0).kind, Ending::Kind::Requeued);
+  const Ending lost = ending(RunPhase::Running, std::nullopt);
+  EXPECT_EQ(lost.kind, Ending::Kind::Lost);
+  EXPECT_EQ(lost.sentence, "killed: the launcher ended without recording a result");
+}
+
+TEST(RunFacts, TellWhatTheLauncherFound) {
+  Training wish;
+  wish.phase = contract::RunPhase::Failed;
+  wish.exit_code = 1;
+  const MadeUpTraining training(wish);
+  training.fail(R"({"who": "rank 3", "rank": 3, "node": "node-a", "how": "exited with code 1",
+                    "exception": {"text": "ValueError: no"}, "note": "", "try": "a smaller batch",
+                    "log": "runs/a/rank-3.log", "out_of_memory": "no", "last_lines": []})");
+  const Ending ending = training.facts().ending;
+  EXPECT_EQ(ending.sentence, "failed: rank 3 on node-a exited with code 1");
+  EXPECT_THAT(ending.details, ElementsAre("exception: ValueError: no", "log: runs/a/rank-3.log"));
+
+  EXPECT_EQ(ending.advice, "a smaller batch");
+  EXPECT_EQ(ending.failed_rank, 3);
+
+  training.fail("no JSON");
+  EXPECT_EQ(training.facts().ending.sentence, "failed, exit code 1");
+  training.fail("[1]");
+  EXPECT_EQ(training.facts().ending.sentence, "failed, exit code 1");
+}
+
+TEST(RunFacts, AreNowOfARunThatRuns) {
+  Training wish;
+  wish.phase = contract::RunPhase::Running;
+  const MadeUpTraining training(wish);
+  monitor::EventStore store(training.run());
+  store.poll();
+  const RunFacts facts = gather_facts(training.run(), store, {}, kStart + 70);
+
+  EXPECT_EQ(facts.ending.kind, Ending::Kind::Running);
+  EXPECT_EQ(facts.ending.sentence, "running");
+  EXPECT_DOUBLE_EQ(facts.seconds(), 70);
+}
+
+TEST(RunFacts, SayWhatIsMissing) {
+  Training wish;
+  wish.has_events = false;
+  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("--metric NAME=REGEX")));
+  wish.has_events = true;
+  wish.has_samples = false;
+  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("--sample-every")));
+  wish.has_events = false;
+  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("no events: no worker")));
+  wish.has_events = wish.has_samples = true;
+  wish.gpus = 0;
+  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre("no GPUs: no NVIDIA driver"));
+
+  const MadeUpTraining cut;
+  cut.gang().append("rank-0.jsonl", "{\"event\":\n");
+  EXPECT_THAT(cut.facts().missing, ElementsAre("1 event line could not be parsed"));
+  const JobFacts silent{.why_not = "cannot find sacct"};
+  EXPECT_THAT(MadeUpTraining().facts(silent).missing,
+              ElementsAre("no state of job 4711 from Slurm: cannot find sacct"));
+  EXPECT_THAT(gather_facts(contract::RunDirectory("/nowhere"),
+                           monitor::EventStore(contract::RunDirectory("/nowhere")),
+                           {},
+                           kStart)
+                  .ending.sentence,
+              HasSubstr("no state.json"));
+}
+
+TEST(RunFacts, TakeNumbersOfTheOutputForProgramsOfOthers) {
+  Training wish;
+  wish.has_events = false;
+  const MadeUpTraining training(wish);
+  for (int second = 1; second <= 40; ++second) {
+    for (const auto& [name, value] :
+         {std::pair{"step", 5.0 * second}, {"samples_per_second", 100.0 + second}}) {
+      training.gang().append("output-0.jsonl",
+                             R"({"event":"metric","time":)" + std::to_string(1706693400 + second) +
+                                 R"(,"rank":0,"name":")" + name + R"(","value":)" +
+                                 std::to_string(value) + "}\n");
+    }
+  }
+  const RunFacts facts = training.facts();
+
+  EXPECT_FALSE(facts.is_trainer);
+  EXPECT_TRUE(facts.speed.is_from_output);
+  EXPECT_THAT(facts.speed.steps_per_second, near(5));
+  EXPECT_THAT(facts.speed.samples_per_second, near(120.5));
+  EXPECT_EQ(facts.split.ranks, 0);
+}
+
+TEST(RunFacts, GoOnOverFilesThatWerePutAsideAndOverRestarts) {
+  Training wish;
+  wish.attempt = 1;
+  const MadeUpTraining training(wish);
+  const auto file = training.gang().events() / "node-0.jsonl";
+  std::filesystem::rename(file, file.string() + ".1");
+  training.gang().append("node-0.jsonl", "");
+  training.gang().start(0, kStart + 100, 8);
+  for (int second = 101; second <= 110; ++second) {
+    training.gang().append({.kind = "step",
+                            .time = kStart + second,
+                            .rank = 0,
+                            .fields = {{"step", int64_t{10} * (second - 60)},
+                                       {"data_seconds", 0.05},
+                                       {"compute_seconds", 0.7}}});
+  }
+  const RunFacts facts = training.facts();
+
+  EXPECT_EQ(facts.run.restarts, 1);
+  EXPECT_DOUBLE_EQ(facts.sampled_seconds, 60);
+  EXPECT_EQ(count_gpus(facts), 8);
+  EXPECT_EQ(facts.run.ranks.at(0).totals.steps, 590 + 90);
+  EXPECT_THAT(facts.run.ranks.at(0).totals.seconds, 70);
+}
+
+}  // namespace
+}  // namespace lockstep::report
