@@ -119,7 +119,12 @@ copy_checkout() {
       [[ ! -e $file && ! -L $file ]] || printf '%s\0' "$file"
     done >"$list"
   if [[ -e $copy/.copied ]]; then
-    (cd "$copy" && comm -z -23 .copied "$list" | xargs -0r rm -f --)
+    (
+      cd "$copy"
+      comm -z -23 .copied "$list" | xargs -0r rm -f --
+      comm -z -23 .copied "$list" | xargs -0r dirname -z -- | sort -zu |
+        xargs -0r rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || : # gone with an earlier one
+    )
   fi
   tar --create --null --files-from "$list" | tar --extract --directory "$copy" --no-same-owner
   mv "$list" "$copy/.copied"

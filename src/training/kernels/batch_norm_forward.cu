@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   const double above = total[0][thread] / rows_in_all;
   const double mean = above + static_cast<double>(widen(call.input[channel]));
   const double squares = total[1][thread] / rows_in_all - above * above;
-  const double variance = squares < 0 ? 0.0 : squares;  // what is no number stays none
+  const double variance = squares < 0 ? 0.0 : squares;  // keeps NaN
   const auto inverse = static_cast<float>(rsqrt(variance + static_cast<double>(call.epsilon)));
   const float scale = call.weight[channel] * inverse;
   call.values.mean[channel] = static_cast<float>(mean);
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) forward_kernel(NormForward ca
           value = fmaf(added.at[j], addend_scale.at[j], value);
         }
         bits |= value > 0 ? 1U << j : 0U;
-        values.at[j] = value < 0 ? 0.0F : value;  // what is no number stays none
+        values.at[j] = value < 0 ? 0.0F : value;  // keeps NaN
       }
       store_pack(call.output, row * packs + pack, narrow(values));
       if constexpr (kMask) {

@@ -4,8 +4,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// Four pixels, and the windows that they lie in. Window w covers the pixels 2 * w - 1 to 2 * w + 1
-// both ways, so pixels 2 * a and 2 * a + 1 lie in windows a and a + 1.
+// Four pixels, and the windows that contain them. Window w covers the pixels 2 * w - 1 to 2 * w + 1
+// both ways, so windows a and a + 1 contain pixels 2 * a and 2 * a + 1.
 struct Quad {
   uint4 gradient[2][2];  // of the windows
   uint2 choice[2][2];

@@ -7,7 +7,7 @@
 
 namespace lockstep::kernels {
 
-// Where sums by column go: parts of `columns` columns each that stand beside each other. A part
+// Where sums by column go: adjacent parts of `columns` columns each. A part
 // whose place is null is dropped.
 struct ColumnSums {
   float* parts[3] = {nullptr, nullptr, nullptr};

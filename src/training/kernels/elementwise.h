@@ -37,7 +37,7 @@ void gelu_backward(Bf16* input_gradient,
 void column_sum(
     float* sums, const Bf16* matrix, void* workspace, int64_t rows, int64_t columns, Stream stream);
 
-// joined [rows, 3 x columns] = first, second, third [rows, columns] beside each other; sums
+// joined [rows, 3 x columns] = first, second, third [rows, columns], side by side; sums
 // [3 x columns] = the sum of that over rows, unless null. The workspace is that of 3 x columns.
 void join_columns(Bf16* joined,
                   float* sums,

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
         const float value = fmaf(values.at[i], scale.at[i], shift.at[i]);
-        if (!(value <= most.at[i])) {  // also what is no number, as libtorch has it
+        if (!(value <= most.at[i])) {  // also true for NaN, as in libtorch
           most.at[i] = value;
           choice[i] = static_cast<unsigned>(position);
         }

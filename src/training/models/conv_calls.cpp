@@ -16,7 +16,7 @@ bool is_product(const Tensor& weight, const Layer& layer) {
 
 ConvEngine::ConvEngine(torch::Device where) : device(where) {
   // From here on cuDNN tries its ways for each shape and keeps the fastest; libtorch has one such
-  // switch for the whole process. Whoever wants the same bits each time keeps it off.
+  // switch for the whole process. Leave it off for bitwise reproducible results.
   if (!at::globalContext().deterministicCuDNN()) {
     at::globalContext().setBenchmarkCuDNN(true);
   }

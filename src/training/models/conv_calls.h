@@ -47,7 +47,7 @@ torch::Tensor new_features(const torch::Tensor& like,
 // Of the same shape.
 torch::Tensor new_like(const torch::Tensor& features);
 
-// A convolution's trained numbers as they are computed with: by an operator, so that whoever cuts
+// A convolution's trained numbers as they are computed with: by an operator, so that code that cuts
 // up parameters sees it.
 torch::Tensor as_weight(const torch::Tensor& parameter);
 
@@ -57,7 +57,7 @@ torch::Tensor convolve(ConvEngine& engine,
                        const torch::Tensor& weight,
                        const Layer& layer);
 
-// One of both, of a convolution that is no matrix product.
+// One of both, of a convolution that is not a matrix product.
 torch::Tensor convolution_gradient(const torch::Tensor& gradient,
                                    const torch::Tensor& input,
                                    const torch::Tensor& weight,

@@ -21,7 +21,7 @@ struct ConvNorm {
 class ConvEngine;
 using ConvEnginePtr = std::shared_ptr<ConvEngine>;
 
-// The engine of the GPU that `weight` lies on: `last`, if it is of that one. Null where parts with
+// The engine of the GPU that holds `weight`: `last`, if it is of that one. Null where parts with
 // such weights must go libtorch's way: they compute in something else than bfloat16, workers share
 // what batch norm sees, or the build is without CUDA.
 ConvEnginePtr find_conv_engine(const torch::Tensor& weight, const ConvEnginePtr& last);

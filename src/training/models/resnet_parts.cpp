@@ -35,7 +35,7 @@ torch::Tensor normalised(const torch::Tensor& images, torch::ScalarType of_netwo
   }
   constexpr Normalisation kNormalisation = normalisation();
   torch::Tensor result = images.to(of_network == torch::kFloat64 ? of_network : torch::kFloat32);
-  // Colour by colour: a GPU is told the numbers without a copy that it would have to wait for.
+  // Colour by colour: the constants are kernel arguments, which avoids a copy that the GPU would have to wait for.
   for (int64_t i = 0; i < images.size(1); ++i) {
     const auto colour = static_cast<size_t>(i);
     result.select(1, i).mul_(kNormalisation.scale.at(colour)).add_(kNormalisation.shift.at(colour));
@@ -74,7 +74,7 @@ torch::Tensor Stem::forward(const torch::Tensor& images, const ConvEnginePtr& en
   }
   torch::Tensor input = normalised(images, conv_->weight.scalar_type());
   if (!input.is_cuda()) {
-    // Gradients then lie in memory as the weights do, which those who gather them count on.
+    // Gradients then have the memory layout of the weights, which the gradient buckets rely on.
     input = input.contiguous();
   }
   const torch::Tensor features = torch::relu(norm_(conv_(input)));
