@@ -28,7 +28,7 @@ struct SessionParts {
   torch::Device device = torch::kCPU;
   std::filesystem::path data_dir;
   contract::RunDirectory run_dir = contract::RunDirectory("");
-  std::optional<metrics::EventWriter> events;
+  std::optional<EventWriter> events;
   std::optional<int> terminal_columns;  // of the terminal that shows the output; absent: none
   bool is_terminal_ours = false;        // false: the agent writes to the terminal
   std::optional<double> command_time;   // seconds since the epoch
