@@ -111,7 +111,7 @@ TEST_F(Images, ThatAreNoneAreRefusedOrLeftOut) {
   EXPECT_THAT(refused.output + refused.errors, HasSubstr(file));
   EXPECT_EQ(skipped.status.code, 0) << skipped.output << skipped.errors;
   EXPECT_THAT(accuracy_line(skipped.output),
-              HasSubstr(fmt::format("of {} images", kClasses * kTests - 1)));
+              HasSubstr(fmt::format("of {} samples", kClasses * kTests - 1)));
 }
 
 // Arranges the directories of TinyImageNet like those of ImageNet.

@@ -183,8 +183,7 @@ TEST_P(BadInput, EndsWithOneMessage) {
 
   EXPECT_EQ(result.status.code, mistake.code) << result.output << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(mistake.message));
-  const size_t first = result.errors.find("lockstep: error: cannot");
-  ASSERT_NE(first, std::string::npos) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: "));
   EXPECT_EQ(sh(fmt::format("pgrep -f {}", (path() / "run").string())).output, "");
 }
 

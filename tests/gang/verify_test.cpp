@@ -154,7 +154,7 @@ TEST(VerifyStrategies, LeavesOutWhatOnlyRoundingMoves) {
          " --model transformer --optimizer adam --lr 0.001 --steps 4 --device cpu "
          "--verify-strategies");
 
-  EXPECT_THAT(result.output, HasSubstr("but for rounding: qkv.bias (16 of 48 values)"));
+  EXPECT_THAT(result.output, HasSubstr("except for rounding: qkv.bias (16 of 48 values)"));
 }
 
 TEST(VerifyStrategies, AreOpenToALoopOfOnesOwn) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/train/loop/checkpointing.h"
 
+#include <chrono>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "common/os/files.h"
 #include "lockstep/error.h"
@@ -438,6 +440,10 @@ TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
                                   "none",
                                   std::make_unique<AtStep>(7, [&] {
                                     if (comm.rank() == 0) {
+                                      // The save of step 4 runs in the background.
+                                      while (!std::filesystem::exists(root / "step-00000004")) {
+                                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                      }
                                       small.emplace(5000);
                                     }
                                     comm.barrier();
