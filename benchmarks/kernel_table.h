@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cuda_runtime_api.h>
 #include <functional>
+#include <string>
 #include <torch/torch.h>
 #include <vector>
 
@@ -103,7 +104,21 @@ class Table {
   double copy_rate_ = 0;  // TB/s, total of reads and writes
 };
 
+// Prints one line of the table of matrix products: output [m, n] = left [m, k] x right [k, n],
+// which takes `taken` microseconds.
+inline void print_product(const std::string& name, int64_t m, int64_t n, int64_t k, double taken) {
+  const double work =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const std::string shape = std::to_string(m) + ", " + std::to_string(n) + ", " + std::to_string(k);
+  std::printf("%-44s %24s %10.1f %8.0f\n", name.c_str(), shape.c_str(), taken, work / taken * 1e-6);
+  std::fflush(stdout);
+}
+
 // Measures the kernels of ResNet-50. kernels_bench.cpp measures the others.
 void bench_resnet(const Table& table);
+
+// Measure the kernels and the matrix products of GPT-2 in fp8.
+void bench_fp8(const Table& table);
+void bench_fp8_products();
 
 }  // namespace lockstep::kernels

@@ -293,21 +293,8 @@ void bench_matmul() {
       }
       call.accumulate = accumulate;
       const double taken = time_of([&] { matmul.run(call, stream()); });
-      const double work = 2.0 * static_cast<double>(that.m) * static_cast<double>(that.n) *
-                          static_cast<double>(that.k);
-      char shape[64];
-      std::snprintf(shape,
-                    sizeof shape,
-                    "%lld, %lld, %lld",
-                    static_cast<long long>(that.m),
-                    static_cast<long long>(that.n),
-                    static_cast<long long>(that.k));
-      std::printf("%-44s %24s %10.1f %8.0f\n",
-                  (std::string(that.name) + (accumulate ? ", added" : "")).c_str(),
-                  shape,
-                  taken,
-                  work / taken * 1e-6);
-      std::fflush(stdout);
+      print_product(
+          std::string(that.name) + (accumulate ? ", added" : ""), that.m, that.n, that.k, taken);
     }
   }
 }
@@ -320,10 +307,12 @@ void bench_all() {
     bench_cross_entropy(table);
     bench_embedding(table);
     bench_optimizer(table);
+    bench_fp8(table);
     bench_resnet(table);
   }
   c10::cuda::CUDACachingAllocator::emptyCache();
   bench_matmul();
+  bench_fp8_products();
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ std::string describe(const Json& failure) {
 }
 
 // Finds the error that the Trainer prints when the loss or the weights are not finite
-// (training/train/loop/loop.cpp). Runs of earlier versions have the second prefix in their failure.json.
+// (training/train/loop/loop.cpp). Runs of earlier versions have the second prefix in their
+// failure.json.
 std::string find_bad_loss(const Json& failure) {
   constexpr std::array<std::string_view, 2> kBegins = {"cannot continue: ", "cannot go on: "};
   const auto lines = failure.find("last_lines");

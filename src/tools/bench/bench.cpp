@@ -16,6 +16,7 @@ constexpr const char* kFooter =
     "\n"
     "Examples:\n"
     "  lockstep-bench gpt2 --batch 64 --peer\n"
+    "  lockstep-bench gpt2 --sweep\n"
     "  lockstep-bench mnist --device cuda --peer\n"
     "  lockstep-bench mnist --accuracy 99 --peer\n"
     "  lockstep-bench resnet50 --peer\n"
@@ -70,9 +71,12 @@ void add_gpt2(CLI::App& app, int& code) {
           "--context", options->context, "Tokens per sequence [context length of the model]")
       ->type_name("COUNT")
       ->check(at_least(1));
-  command->add_option("--precision", options->precision, "Precision: bf16 or fp32 [bf16]")
+  command
+      ->add_option("--precision",
+                   options->precision,
+                   "Precision: bf16, fp8 or fp32; with fp8, the peer uses bf16 [bf16]")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"bf16", "fp32"}));
+      ->check(CLI::IsMember({"bf16", "fp8", "fp32"}));
   command->add_option("--steps", options->steps, "Steps per timed block; there are three [20]")
       ->type_name("COUNT")
       ->check(at_least(1));
@@ -105,7 +109,24 @@ void add_gpt2(CLI::App& app, int& code) {
       ->add_option(
           "--save-tokens", options->save_tokens, "Write the tokens to FILE, int64 without header")
       ->type_name("FILE");
-  command->callback([options, &code] { code = measure_gpt2(*options); });
+  command->add_option("--lr", options->lr, "Constant learning rate [0.0006]")
+      ->type_name("RATE")
+      ->check(at_least(0))
+      ->excludes("--peer");
+  command->add_flag(
+      "--recompute", options->recompute, "Recompute blocks in backward to save memory");
+  CLI::Option* sweep =
+      command
+          ->add_flag(
+              "--sweep", options->sweep, "Find the fastest precision, recomputation and batch size")
+          ->excludes("--peer");
+  command
+      ->add_option("--largest-batch", options->largest_batch, "Largest batch size of --sweep [512]")
+      ->type_name("COUNT")
+      ->check(at_least(1))
+      ->needs(sweep);
+  command->callback(
+      [options, &code] { code = options->sweep ? sweep_gpt2(*options) : measure_gpt2(*options); });
 }
 
 void add_mnist(CLI::App& app, int& code) {

@@ -28,6 +28,7 @@ struct Gpt2BenchOptions {
   int64_t steps = 20;  // per timed block; there are three
   int64_t warmup = 5;
   std::string optimizer = "adamw";
+  double lr = 6e-4;
   std::string strategy = {};  // empty: default of a single process
   std::filesystem::path curve = {};
   std::filesystem::path weights = {};
@@ -35,9 +36,15 @@ struct Gpt2BenchOptions {
   std::filesystem::path tokens = {};
   std::filesystem::path save_tokens = {};
   std::string peer_mode = "compile";
+  bool recompute = false;  // in lockstep only, not in the peer
+  bool sweep = false;
+  int64_t largest_batch = 512;  // upper limit of a sweep
 };
 
 int measure_gpt2(const Gpt2BenchOptions& options);
+
+// Measures combinations of precision, recomputation and batch size, and prints the fastest.
+int sweep_gpt2(const Gpt2BenchOptions& options);
 
 struct MnistBenchOptions {
   CommonOptions common;

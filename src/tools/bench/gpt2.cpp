@@ -18,6 +18,7 @@
 #include "tools/bench/commands.h"
 #include "tools/bench/curve.h"
 #include "tools/bench/gpt2_flops.h"
+#include "tools/bench/gpt2_training.h"
 #include "tools/bench/peer.h"
 #include "tools/bench/report.h"
 #include "tools/bench/session.h"
@@ -27,10 +28,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int64_t kBatches = 4;  // repeated, so that the loss falls
 constexpr int kBlocks = 3;
 constexpr int kPartSteps = 3;  // to measure the parts of a step
-constexpr uint64_t kSeed = 1;
 
 struct Figures {
   double seconds_per_step = 0;
@@ -50,79 +49,9 @@ void require_possible(const Gpt2BenchOptions& options, const Gpt2Options& model)
   }
 }
 
-// Random tokens [batches, N, T + 1], int64. Token n has a probability of about 1 / n, like the
-// words of a natural language (Zipf's law).
-torch::Tensor draw_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
-  auto generator = at::detail::createCPUGenerator(kSeed);
-  const torch::Tensor chance = torch::rand(
-      {kBatches, options.batch, options.context + 1}, generator, torch::dtype(torch::kFloat64));
-  const double reach = std::log(static_cast<double>(vocabulary));
-  return chance.mul(reach).exp().floor().sub(1).clamp(0, vocabulary - 1).to(torch::kInt64);
-}
-
-torch::Tensor read_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
-  torch::Tensor tokens =
-      torch::empty({kBatches, options.batch, options.context + 1}, torch::kInt64);
-  const os::InputFile file(options.tokens);
-  if (file.size() != tokens.nbytes()) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot train on {}: it has another size", options.tokens.string()))
-        .fact("expected",
-              fmt::format("{} bytes, {} x {} x {} 64-bit integers",
-                          tokens.nbytes(),
-                          kBatches,
-                          options.batch,
-                          options.context + 1))
-        .fact("found", fmt::format("{} bytes", file.size()))
-        .hint("use the --batch and --context with which the file was written");
-  }
-  file.read(0, tokens.data_ptr(), tokens.nbytes());
-  if (tokens.min().item<int64_t>() < 0 || tokens.max().item<int64_t>() >= vocabulary) {
-    throw Error(
-        ExitCode::Usage,
-        fmt::format("{} contains token ids outside the vocabulary", options.tokens.string()))
-        .fact("vocabulary", fmt::format("0 to {}", vocabulary - 1));
-  }
-  return tokens;
-}
-
 void write_tokens(const std::filesystem::path& path, const torch::Tensor& tokens) {
   const torch::Tensor flat = tokens.contiguous();
   os::write_file(path, {static_cast<const char*>(flat.data_ptr()), flat.nbytes()});
-}
-
-std::vector<Batch> cut(const torch::Tensor& tokens, torch::Device device) {
-  std::vector<Batch> batches;
-  for (int64_t i = 0; i < tokens.size(0); ++i) {
-    const torch::Tensor all = tokens[i];
-    const int64_t length = all.size(1) - 1;
-    batches.push_back({.input = all.narrow(1, 0, length).contiguous().to(device),
-                       .target = all.narrow(1, 1, length).contiguous().to(device)});
-  }
-  return batches;
-}
-
-TimedTraining make_training(Session& session,
-                            const Gpt2BenchOptions& options,
-                            const torch::Tensor& tokens) {
-  const auto net = std::make_shared<Gpt2>(gpt2_options(options.size));
-  if (!options.weights.empty()) {
-    apply_model(*net, as_gpt2_weights(load_weights(options.weights)), options.weights.string());
-  }
-  if (!options.save_weights.empty()) {
-    lockstep::save_weights(options.save_weights, collect_model(*net));
-  }
-  net->to(session.device());
-  net->train();
-  auto optimizer = session.make_optimizer(
-      net->parameters(),
-      {.name = options.optimizer, .lr = 6e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95});
-  return {session,
-          net,
-          std::move(optimizer),
-          loss_of<Gpt2>(NextToken()),
-          cut(tokens, session.device()),
-          options.warmup + kBlocks * options.steps};
 }
 
 Figures measure(Session& session, const Gpt2BenchOptions& options) {
@@ -135,7 +64,11 @@ Figures measure(Session& session, const Gpt2BenchOptions& options) {
   Figures figures;
   figures.device = session.device().str();
   {
-    TimedTraining training = make_training(session, options, tokens);
+    TimedTraining training = make_training(session,
+                                           options,
+                                           tokens,
+                                           loss_of<Gpt2>(NextToken()),
+                                           options.warmup + kBlocks * options.steps);
     forget_peak(training.device());
     training.run(options.warmup);
     std::vector<double> blocks;
@@ -150,7 +83,7 @@ Figures measure(Session& session, const Gpt2BenchOptions& options) {
   }
   release_memory(session.device());
   figures.ceilings = measure_ceilings(
-      session.device(), options.precision == "bf16" ? torch::kBFloat16 : torch::kFloat32);
+      session.device(), options.precision == "fp32" ? torch::kFloat32 : torch::kBFloat16);
   release_memory(session.device());
   return figures;
 }
@@ -159,22 +92,23 @@ nlohmann::json run_gpt2_peer(const Gpt2BenchOptions& options,
                              const std::filesystem::path& script,
                              const std::string& device) {
   const Gpt2Options model = gpt2_options(options.size);
-  return run_peer(
-      options.common.python, script, {"--layers",     std::to_string(model.layers),
-                                      "--heads",      std::to_string(model.heads),
-                                      "--width",      std::to_string(model.width),
-                                      "--positions",  std::to_string(model.context),
-                                      "--vocabulary", std::to_string(model.vocabulary),
-                                      "--batch",      std::to_string(options.batch),
-                                      "--context",    std::to_string(options.context),
-                                      "--precision",  options.precision,
-                                      "--optimizer",  options.optimizer,
-                                      "--steps",      std::to_string(options.steps),
-                                      "--warmup",     std::to_string(options.warmup),
-                                      "--device",     device.starts_with("cuda") ? "cuda" : "cpu",
-                                      "--mode",       options.peer_mode,
-                                      "--weights",    options.save_weights.string(),
-                                      "--tokens",     options.save_tokens.string()});
+  return run_peer(options.common.python,
+                  script,
+                  {"--layers",     std::to_string(model.layers),
+                   "--heads",      std::to_string(model.heads),
+                   "--width",      std::to_string(model.width),
+                   "--positions",  std::to_string(model.context),
+                   "--vocabulary", std::to_string(model.vocabulary),
+                   "--batch",      std::to_string(options.batch),
+                   "--context",    std::to_string(options.context),
+                   "--precision",  options.precision == "fp8" ? "bf16" : options.precision,
+                   "--optimizer",  options.optimizer,
+                   "--steps",      std::to_string(options.steps),
+                   "--warmup",     std::to_string(options.warmup),
+                   "--device",     device.starts_with("cuda") ? "cuda" : "cpu",
+                   "--mode",       options.peer_mode,
+                   "--weights",    options.save_weights.string(),
+                   "--tokens",     options.save_tokens.string()});
 }
 
 // The results as JSON.

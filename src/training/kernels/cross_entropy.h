@@ -10,7 +10,7 @@ namespace lockstep::kernels {
 // The cross entropy of each row of scores [rows, stride], of which the first `classes` columns
 // count, with its target. Reads the scores once. losses [rows] may be null. If `gradient` is true
 // the scores are replaced by scale x (softmax - one at the target), and zero beyond `classes`.
-// stride is a multiple of 8. A target below zero is no target: loss and gradient are zero. A target
+// stride is a multiple of 8. A target below zero is ignored: loss and gradient are zero. A target
 // of `classes` or more makes the loss NaN. Probabilities are never stored.
 struct CrossEntropyCall {
   float* losses = nullptr;

@@ -4,6 +4,7 @@
 #include "training/kernels/column_sums.h"
 #include "training/kernels/device.cuh"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/gelu.cuh"
 #include "training/kernels/launch.h"
 
 namespace lockstep::kernels {
@@ -11,27 +12,6 @@ namespace {
 
 constexpr int kWarpsPerBlock = 8;
 constexpr int kBlocksPerMultiprocessor = 4;
-
-// gelu(x) = x * chance(x), where chance is the logistic function of 2 sqrt(2/pi) (x + 0.044715
-// x^3). That is the same as 0.5 (1 + tanh), but loses nothing where tanh is near -1, and two fast
-// instructions are exact enough for it.
-constexpr float kSlope = 1.5957691216057308F;  // 2 sqrt(2/pi)
-constexpr float kCube = 0.044715F;
-
-__device__ __forceinline__ float gelu_chance(float x) {
-  const float inner = x * fmaf(kSlope * kCube, x * x, kSlope);
-  return __fdividef(1.0F, 1.0F + __expf(-inner));
-}
-
-__device__ __forceinline__ float gelu(float x) {
-  return x * gelu_chance(x);
-}
-
-__device__ __forceinline__ float gelu_slope(float x) {
-  const float chance = gelu_chance(x);
-  const float inner_slope = fmaf(3 * kSlope * kCube, x * x, kSlope);
-  return fmaf(x * chance * (1.0F - chance), inner_slope, chance);
-}
 
 // What by_column() does with a pack: hold() is kept by a thread for its column, load() is called
 // for kAhead rows before finish(), which writes, and returns what shall be added up.
@@ -124,7 +104,7 @@ struct SumWork {
 
 struct JoinWork {
   static constexpr int kAhead = 4;
-  using Held = const Bf16*;  // where the column lies in its source
+  using Held = const Bf16*;  // address of the column in its source
   using Raw = uint4;
   Bf16* joined;
   const Bf16* first;

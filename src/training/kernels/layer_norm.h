@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "training/kernels/fp8.h"
 #include "training/kernels/stream.h"
 
 namespace lockstep::kernels {
@@ -12,9 +13,13 @@ namespace lockstep::kernels {
 
 // output = LayerNorm(input + branch) * weight + bias, by row. `branch` may be null. `sum`, which
 // may be `input` itself and is null where there is no branch, is given input + branch. `mean` and
-// `inverse` (1 / standard deviation), [rows], are for backward.
+// `inverse` (1 / standard deviation), [rows], are for backward. `fp8`, unless null, receives
+// the output in e4m3, multiplied by `scale`, and `history` its maximum; `output` can then be null.
 struct LayerNormForward {
   Bf16* output = nullptr;
+  Fp8* fp8 = nullptr;
+  const Fp8Scale* scale = nullptr;
+  Fp8History* history = nullptr;  // can be null
   Bf16* sum = nullptr;
   float* mean = nullptr;
   float* inverse = nullptr;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "training/kernels/device.cuh"
+#include "training/kernels/fp8.cuh"
 #include "training/kernels/launch.h"
 #include "training/kernels/layer_norm.h"
 
@@ -35,6 +36,18 @@ __device__ __forceinline__ void load_row(
   }
 }
 
+__device__ __forceinline__ void store_output(const LayerNormForward& call,
+                                             int64_t place,
+                                             const Floats& values,
+                                             float scale) {
+  if (call.output != nullptr) {
+    store_pack(call.output, place, narrow(values));
+  }
+  if (call.fp8 != nullptr) {
+    store_fp8(call.fp8, place, narrow_to_fp8<Fp8Type::E4m3>(values, scale));
+  }
+}
+
 // A warp per row, which it holds in registers; rows of up to 3 packs a lane are loaded while the
 // row before is worked on, and weight and bias are loaded once.
 template <int kPacks, bool kBranch>
@@ -50,6 +63,8 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
     return;
   }
 
+  const float scale = call.fp8 != nullptr ? call.scale->scale : 1.0F;
+  float amax = 0;
   Floats weight[kHold ? kPacks : 1];
   Floats bias[kHold ? kPacks : 1];
   RawRow<kPacks> raw;
@@ -110,7 +125,8 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
         for (int j = 0; j < kPack; ++j) {
           values[i].at[j] = fmaf((values[i].at[j] - mean) * inverse, by.at[j], plus.at[j]);
         }
-        store_pack(call.output, row * packs + pack, narrow(values[i]));
+        store_output(call, row * packs + pack, values[i], scale);
+        amax = largest(amax, values[i]);
       }
     }
     if (lane == 0) {
@@ -120,6 +136,9 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
     if (!kHold && row + step < call.rows) {
       load_row<kPacks, kBranch>(raw, call, row + step, packs, lane);
     }
+  }
+  if (call.history != nullptr) {
+    record(call.history, amax);
   }
 }
 
@@ -140,6 +159,8 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
   __shared__ float for_squares[kWarp];
   const float share = 1.0F / static_cast<float>(packs * kPack);
   const int thread = static_cast<int>(threadIdx.x);
+  const float scale = call.fp8 != nullptr ? call.scale->scale : 1.0F;
+  float amax = 0;
   for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     const int64_t start = row * packs;
     float sum = 0;
@@ -173,13 +194,17 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
       for (int j = 0; j < kPack; ++j) {
         values.at[j] = fmaf((values.at[j] - mean) * inverse, weight.at[j], bias.at[j]);
       }
-      store_pack(call.output, start + pack, narrow(values));
+      store_output(call, start + pack, values, scale);
+      amax = largest(amax, values);
     }
     if (thread == 0) {
       call.mean[row] = mean;
       call.inverse[row] = inverse;
     }
     // The places of the sums are safe: between two uses of each lies a barrier of the other.
+  }
+  if (call.history != nullptr) {
+    record(call.history, amax);
   }
 }
 
@@ -199,6 +224,7 @@ void launch_forward_by_warp(const LayerNormForward& call, int packs, Stream stre
 
 void layer_norm_forward(const LayerNormForward& call, Stream stream) {
   require(call.columns > 0 && call.columns % kPack == 0, "a number of columns that 8 divides");
+  require(call.fp8 == nullptr || call.scale != nullptr, "a scale where the output is fp8");
   if (call.rows == 0) {
     return;
   }

@@ -125,7 +125,19 @@ uint32_t alignment_of(const void* place) {
 }
 
 // Whatever the choice of a way depends on.
-using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, bool, Epilogue, uint32_t>;
+using Key = std::tuple<int64_t,
+                       int64_t,
+                       int64_t,
+                       OperandType,
+                       OperandType,
+                       bool,
+                       bool,
+                       bool,
+                       bool,
+                       bool,
+                       bool,
+                       Epilogue,
+                       uint32_t>;
 
 Key key_of(const MatmulCall& call) {
   const uint32_t alignment = std::min({alignment_of(call.output),
@@ -137,6 +149,9 @@ Key key_of(const MatmulCall& call) {
   return {call.m,
           call.n,
           call.k,
+          call.left_type,
+          call.right_type,
+          call.fast,
           call.left_transposed,
           call.right_transposed,
           call.float_output,
@@ -144,6 +159,18 @@ Key key_of(const MatmulCall& call) {
           call.addend != nullptr,
           call.epilogue,
           alignment};
+}
+
+cudaDataType_t type_of(OperandType type) {
+  switch (type) {
+    case OperandType::Bf16:
+      return CUDA_R_16BF;
+    case OperandType::E4m3:
+      return CUDA_R_8F_E4M3;
+    case OperandType::E5m2:
+      return CUDA_R_8F_E5M2;
+  }
+  throw Error(ExitCode::Bug, "cannot multiply: unknown operand type");
 }
 
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
@@ -204,10 +231,14 @@ void describe(Plan& plan, const MatmulCall& call) {
     set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, narrow);
     set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.n);
   }
+  if (call.fast) {
+    set(plan, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+  }
   const bool right = call.right_transposed;
   const bool left = call.left_transposed;
-  make_layout(plan.right, narrow, right ? call.k : call.n, right ? call.n : call.k);
-  make_layout(plan.left, narrow, left ? call.m : call.k, left ? call.k : call.m);
+  make_layout(
+      plan.right, type_of(call.right_type), right ? call.k : call.n, right ? call.n : call.k);
+  make_layout(plan.left, type_of(call.left_type), left ? call.m : call.k, left ? call.k : call.m);
   make_layout(plan.output, call.float_output ? CUDA_R_32F : CUDA_R_16BF, call.n, call.m);
 }
 
@@ -217,6 +248,10 @@ void set_pointers(Plan& plan, const MatmulCall& call) {
   }
   if (call.epilogue == Epilogue::BiasGelu || call.epilogue == Epilogue::GeluBackward) {
     set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux);
+  }
+  if (call.right_type != OperandType::Bf16) {
+    set(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.right_inverse);
+    set(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.left_inverse);
   }
 }
 
@@ -430,6 +465,12 @@ void Matmul::run(const MatmulCall& call, Stream stream) {
               (!call.float_output && call.addend != call.output &&
                (call.epilogue == Epilogue::None || call.epilogue == Epilogue::Bias)),
           "16 bit output and no gelu where something is added to the product");
+  const bool is_fp8 = call.left_type != OperandType::Bf16;
+  require(is_fp8 == (call.right_type != OperandType::Bf16),
+          "two operands with the same number of bits");
+  require(!is_fp8 || (!call.left_transposed && call.right_transposed && call.n % 16 == 0 &&
+                      call.k % 16 == 0),
+          "fp8 operands with the summed dimension last, and sizes that 16 divides");
   parts_->run(call, stream);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "training/kernels/fp8.h"
 #include "training/kernels/stream.h"
 
 namespace lockstep::kernels {
@@ -15,16 +16,30 @@ enum class Epilogue {
   GeluBackward,  // product * gelu'(aux)
 };
 
+enum class OperandType { Bf16, E4m3, E5m2 };
+
 // output [m, n] = left [m, k] x right [k, n], then the epilogue; all row after row. A transposed
-// operand lies in memory as its transpose: left as [k, m], right as [n, k]. Inputs are bfloat16,
+// operand is stored as its transpose: left as [k, m], right as [n, k]. Inputs are bfloat16 or fp8,
 // the output bfloat16 or float32; products are added up in float32. With `accumulate`, the product
 // is added to what `output` holds (float32 output only, no epilogue).
+//
+// fp8 operands must have the summed dimension last: right_transposed is set, left_transposed is
+// not. n and k must be multiples of 16, and only one operand can be e5m2. The product is multiplied
+// by left_inverse and right_inverse, floats on the GPU (null: 1). With `fast`, sums over k have
+// fewer bits than float32, with an error of 1e-3 of the sum of the magnitudes. In a sum over a few
+// thousand features this is small compared with the rounding of fp8 operands, but not in a sum over
+// all tokens.
 struct MatmulCall {
   void* output = nullptr;
   bool float_output = false;
   bool accumulate = false;
-  const Bf16* left = nullptr;
-  const Bf16* right = nullptr;
+  const void* left = nullptr;
+  const void* right = nullptr;
+  OperandType left_type = OperandType::Bf16;
+  OperandType right_type = OperandType::Bf16;
+  const float* left_inverse = nullptr;
+  const float* right_inverse = nullptr;
+  bool fast = false;
   bool left_transposed = false;
   bool right_transposed = false;
   int64_t m = 0;

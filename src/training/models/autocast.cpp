@@ -41,7 +41,26 @@ void turn(torch::DeviceType device, bool on) {
       at::autocast::get_autocast_dispatch_key_from_device_type(device), !on);
 }
 
+// Thread-local, like the state of autocast.
+thread_local Fp8Scope* innermost_fp8 = nullptr;
+
 }  // namespace
+
+Fp8Scope::Fp8Scope() : outer_(innermost_fp8) {
+  innermost_fp8 = this;
+}
+
+Fp8Scope::~Fp8Scope() {
+  innermost_fp8 = outer_;
+}
+
+bool fp8_is_on() {
+  return innermost_fp8 != nullptr;
+}
+
+void note_fp8_is_used() {
+  innermost_fp8->was_used_ = true;
+}
 
 std::optional<torch::ScalarType> autocast_type(torch::DeviceType device) {
   return is_on(device) ? std::optional(get_type(device)) : std::nullopt;

@@ -26,4 +26,27 @@ class AutocastScope {
   torch::ScalarType old_type_;
 };
 
+// During the lifetime of this object, models with fp8 kernels use them on this thread. All other
+// models ignore it and follow AutocastScope. Scopes can be nested.
+class Fp8Scope {
+ public:
+  Fp8Scope();
+  ~Fp8Scope();
+  Fp8Scope(const Fp8Scope&) = delete;
+  Fp8Scope& operator=(const Fp8Scope&) = delete;
+
+  // Returns whether a model has used fp8 since the scope was opened.
+  bool was_used() const { return was_used_; }
+
+ private:
+  friend void note_fp8_is_used();
+  bool was_used_ = false;
+  Fp8Scope* outer_;
+};
+
+bool fp8_is_on();
+
+// Marks the innermost scope as used. Must be called within a scope.
+void note_fp8_is_used();
+
 }  // namespace lockstep::models

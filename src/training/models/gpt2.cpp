@@ -9,6 +9,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/recompute.h"
+#include "training/models/autocast.h"
 #include "training/models/gpt2_fused.h"
 
 namespace lockstep {
@@ -128,6 +129,27 @@ const std::map<std::string, Gpt2Options>& sizes() {
   return all;
 }
 
+// The fused parts need these properties. Without them the model would silently compute in bf16.
+void require_fp8(const Gpt2Options& options, bool drops) {
+  constexpr int64_t kMultiple = 16;
+  constexpr int64_t kWidest = 8192;
+  constexpr int64_t kWidestHead = 128;
+  const int64_t head = options.width / options.heads;
+  std::string reason;
+  if (drops) {
+    reason = fmt::format("dropout {} is not supported", options.dropout);
+  } else if (options.width % kMultiple != 0 || options.width > kWidest) {
+    reason = fmt::format("width {} is not a multiple of 16 up to 8192", options.width);
+  } else if (head % 8 != 0 || head > kWidestHead) {
+    reason = fmt::format("head width {} is not a multiple of 8 up to 128", head);
+  }
+  if (!reason.empty()) {
+    throw Error(ExitCode::Usage, "cannot compute this GPT-2 in fp8")
+        .fact("reason", reason)
+        .hint("--precision bf16");
+  }
+}
+
 // While it lives, the model does not train.
 class Evaluating {
  public:
@@ -169,8 +191,12 @@ class Gpt2Block : public nn::Module {
         feed_forward_(register_module("mlp", std::make_shared<FeedForward>(options))),
         dropout_(register_module("resid_dropout", nn::Dropout(options.dropout))) {}
 
-  // Computes by this from now on; null: by libtorch's operators.
-  void set_engine(const models::FusedEnginePtr& engine) { engine_ = engine; }
+  // Computes by this from now on; null: by libtorch's operators. `index` is the block's place in
+  // the model.
+  void set_engine(const models::FusedEnginePtr& engine, int64_t index) {
+    engine_ = engine;
+    index_ = index;
+  }
 
   torch::Tensor forward(const torch::Tensor& input) {
     if (engine_ != nullptr) {
@@ -181,7 +207,8 @@ class Gpt2Block : public nn::Module {
                                   .out = attention_->out(),
                                   .second = {second_->weight, second_->bias},
                                   .up = feed_forward_->up(),
-                                  .down = feed_forward_->down()},
+                                  .down = feed_forward_->down(),
+                                  .index = index_},
                                  attention_->heads());
     }
     const torch::Tensor middle = input + dropout_(attention_->forward(first_(input)));
@@ -195,6 +222,7 @@ class Gpt2Block : public nn::Module {
   std::shared_ptr<FeedForward> feed_forward_;
   nn::Dropout dropout_;
   models::FusedEnginePtr engine_;
+  int64_t index_ = 0;
 };
 
 Gpt2Options gpt2_options(const std::string& name) {
@@ -246,14 +274,20 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
   const models::FusedEnginePtr engine = find_engine();
   torch::Tensor values;
   if (engine != nullptr) {
+    models::begin_pass(engine,
+                       token_->weight,
+                       options_.layers,
+                       models::fp8_is_on(),
+                       torch::GradMode::is_enabled() && is_training());
     values = models::fused_embedding(tokens, token_->weight, position_->weight);
   } else {
     const torch::Tensor places =
         torch::arange(length, torch::dtype(torch::kInt64).device(tokens.device()));
     values = dropout_(token_(tokens) + position_(places));
   }
+  int64_t index = 0;
   for (const auto& block : blocks_) {
-    block->set_engine(engine);
+    block->set_engine(engine, index++);
     values = options_.recompute ? recompute(*block, values) : block->forward(values);
   }
   return engine != nullptr ? models::fused_norm(values, {norm_->weight, norm_->bias})
@@ -263,6 +297,10 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
 // The fused parts know no dropout.
 models::FusedEnginePtr Gpt2::find_engine() {
   const bool drops = options_.dropout > 0 && is_training();
+  if (models::fp8_is_on()) {
+    models::note_fp8_is_used();
+    require_fp8(options_, drops);
+  }
   if (drops || !models::computes_in_bf16(token_->weight)) {
     return nullptr;
   }

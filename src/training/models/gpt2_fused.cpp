@@ -3,21 +3,19 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <algorithm>
+#include <fmt/format.h>
+#include <optional>
 
 #include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
 #include "training/kernels/embedding.h"
 #include "training/kernels/matmul.h"
+#include "training/models/attention_calls.h"
 #include "training/models/autocast.h"
+#include "training/models/fused_engine.h"
 #include "training/models/kernel_calls.h"
 
 namespace lockstep::models {
-
-class FusedEngine {
- public:
-  kernels::Matmul matmul;
-};
-
 namespace {
 
 using kernels::Bf16;
@@ -31,98 +29,50 @@ constexpr int64_t kScoreStride = 128;
 // Rows of scores at a time: 1.6 GB of them in a vocabulary of 50257.
 constexpr int64_t kScoreRows = 16384;
 
-// Keeps the engine alive as long as a graph that needs it.
-struct Holder : torch::CustomClassHolder {
-  explicit Holder(FusedEnginePtr held) : engine(std::move(held)) {}
-  FusedEnginePtr engine;
+// Records the maxima of tensors during the first training pass of fp8, which computes in bfloat16.
+// The scales of later passes follow from them. Does nothing in other passes.
+class Gauge {
+ public:
+  Gauge() = default;
+  Gauge(const FusedEngine& engine, int64_t block) : block_(block) {
+    if (engine.mode() == Fp8State::Mode::Measuring) {
+      scales_ = engine.fp8->scales();
+    }
+  }
+
+  void measure(const Tensor& tensor, Fp8Slot slot) const {
+    if (scales_) {
+      record(tensor, Fp8Scales::of_block(block_, slot));
+    }
+  }
+
+ private:
+  void record(const Tensor& tensor, int64_t index) const {
+    kernels::record_amax(scales_->history(index), bf16(tensor), tensor.numel(), stream());
+  }
+
+  std::optional<Fp8Scales> scales_;
+  int64_t block_ = 0;
 };
-
-void hold(AutogradContext* context, const FusedEnginePtr& engine) {
-  context->saved_data["engine"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(engine));
-}
-
-FusedEngine& engine_of(AutogradContext* context) {
-  const auto capsule = context->saved_data["engine"].toCapsule();
-  return *static_cast<Holder&>(*capsule).engine;
-}
-
-// A view of query, key or value: [N, heads, T, width of a head].
-Tensor part_of(const Tensor& mixed, int64_t which, int64_t count, int64_t length, int64_t heads) {
-  const int64_t width = mixed.size(1) / 3;
-  return mixed.view({count, length, 3, heads, width / heads}).select(2, which).transpose(1, 2);
-}
-
-struct Attended {
-  Tensor output;  // [rows, width]
-  Tensor log_sums;
-  Tensor seed;
-  Tensor offset;
-};
-
-// [N, heads, T, width of a head], as it lies in memory: row after row of all heads.
-Tensor as_rows(const Tensor& by_head) {
-  const Tensor by_row = by_head.transpose(1, 2);
-  return by_row.reshape({by_row.size(0) * by_row.size(1), by_row.size(2) * by_row.size(3)});
-}
-
-Tensor as_heads(const Tensor& rows, int64_t count, int64_t length, int64_t heads) {
-  return rows.view({count, length, heads, rows.size(1) / heads}).transpose(1, 2);
-}
-
-Attended attend_forward(const Tensor& mixed, int64_t count, int64_t length, int64_t heads) {
-  const auto result =
-      at::_scaled_dot_product_cudnn_attention(part_of(mixed, 0, count, length, heads),
-                                              part_of(mixed, 1, count, length, heads),
-                                              part_of(mixed, 2, count, length, heads),
-                                              /*attn_bias=*/{},
-                                              /*compute_log_sumexp=*/true,
-                                              /*dropout_p=*/0,
-                                              /*is_causal=*/true);
-  return {
-      as_rows(std::get<0>(result)), std::get<1>(result), std::get<6>(result), std::get<7>(result)};
-}
 
 struct MixGradient {
   Tensor values;  // [rows, 3 x width]
   Tensor bias;
 };
 
-MixGradient attend_backward(const Tensor& gradient,
-                            const Tensor& mixed,
-                            const Attended& seen,
-                            int64_t count,
-                            int64_t length,
-                            int64_t heads) {
-  const auto [query, key, value] =
-      at::_scaled_dot_product_cudnn_attention_backward(as_heads(gradient, count, length, heads),
-                                                       part_of(mixed, 0, count, length, heads),
-                                                       part_of(mixed, 1, count, length, heads),
-                                                       part_of(mixed, 2, count, length, heads),
-                                                       as_heads(seen.output, count, length, heads),
-                                                       seen.log_sums,
-                                                       seen.seed,
-                                                       seen.offset,
-                                                       /*attn_bias=*/{},
-                                                       /*cum_seq_q=*/{},
-                                                       /*cum_seq_k=*/{},
-                                                       length,
-                                                       length,
-                                                       /*dropout_p=*/0,
-                                                       /*is_causal=*/true);
-  const Tensor first = as_rows(query);
-  const Tensor second = as_rows(key);
-  const Tensor third = as_rows(value);
-  const int64_t columns = 3 * first.size(1);
-  MixGradient result{new_bf16(first, {first.size(0), columns}), new_f32(first, {columns})};
-  const Tensor workspace = new_workspace(first, kernels::column_sum_workspace(columns));
+MixGradient join(const AttentionGradient& parts) {
+  const int64_t rows = parts.query.size(0);
+  const int64_t width = parts.query.size(1);
+  MixGradient result{new_bf16(parts.query, {rows, 3 * width}), new_f32(parts.query, {3 * width})};
+  const Tensor workspace = new_workspace(parts.query, kernels::column_sum_workspace(3 * width));
   kernels::join_columns(bf16(result.values),
                         f32(result.bias),
-                        bf16(first),
-                        bf16(second),
-                        bf16(third),
+                        bf16(parts.query),
+                        bf16(parts.key),
+                        bf16(parts.value),
                         workspace.data_ptr(),
-                        first.size(0),
-                        first.size(1),
+                        rows,
+                        width,
                         stream());
   return result;
 }
@@ -132,6 +82,7 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
   static Tensor forward(AutogradContext* context,
                         const FusedEnginePtr& engine,
                         int64_t heads,
+                        int64_t block,
                         const Tensor& input,
                         const Tensor& first_weight,
                         const Tensor& first_bias,
@@ -145,33 +96,41 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
                         const Tensor& up_bias,
                         const Tensor& down_weight,
                         const Tensor& down_bias) {
-    const int64_t count = input.size(0);
-    const int64_t length = input.size(1);
-    const Tensor stream_in = input.reshape({count * length, input.size(2)});
+    const AttentionShape shape{input.size(0), input.size(1), heads};
+    const Gauge gauge(*engine, block);
+    const Tensor mix = copy_bf16(mix_weight);
+    const Tensor out = copy_bf16(out_weight);
+    const Tensor up = copy_bf16(up_weight);
+    const Tensor down = copy_bf16(down_weight);
+    const Tensor stream_in = input.reshape({shape.count * shape.length, input.size(2)});
     const Normed first = norm_forward(stream_in, copy_f32(first_weight), copy_f32(first_bias));
-    const Tensor mixed = linear(
+    const Tensor mixed =
+        linear(engine->matmul, {.input = first.output, .weight = mix, .bias = copy_bf16(mix_bias)});
+    const Attended seen = attend_forward(mixed, shape);
+    const Tensor middle = linear(
         engine->matmul,
-        {.input = first.output, .weight = copy_bf16(mix_weight), .bias = copy_bf16(mix_bias)});
-    const Attended seen = attend_forward(mixed, count, length, heads);
-    const Tensor middle = linear(engine->matmul,
-                                 {.input = seen.output,
-                                  .weight = copy_bf16(out_weight),
-                                  .bias = copy_bf16(out_bias),
-                                  .addend = stream_in});
+        {.input = seen.output, .weight = out, .bias = copy_bf16(out_bias), .addend = stream_in});
     const Normed second = norm_forward(middle, copy_f32(second_weight), copy_f32(second_bias));
     const Tensor before = new_bf16(middle, {middle.size(0), up_weight.size(1)});
     const Tensor wide = linear(engine->matmul,
                                {.input = second.output,
-                                .weight = copy_bf16(up_weight),
+                                .weight = up,
                                 .bias = copy_bf16(up_bias),
                                 .epilogue = Epilogue::BiasGelu,
                                 .aux = before});
-    const Tensor output = linear(engine->matmul,
-                                 {.input = wide,
-                                  .weight = copy_bf16(down_weight),
-                                  .bias = copy_bf16(down_bias),
-                                  .addend = middle});
-    hold(context, engine);
+    const Tensor output =
+        linear(engine->matmul,
+               {.input = wide, .weight = down, .bias = copy_bf16(down_bias), .addend = middle});
+    gauge.measure(mix, Fp8Slot::MixWeight);
+    gauge.measure(out, Fp8Slot::OutWeight);
+    gauge.measure(up, Fp8Slot::UpWeight);
+    gauge.measure(down, Fp8Slot::DownWeight);
+    gauge.measure(first.output, Fp8Slot::Norm1);
+    gauge.measure(seen.output, Fp8Slot::Attended);
+    gauge.measure(second.output, Fp8Slot::Norm2);
+    gauge.measure(wide, Fp8Slot::Wide);
+    hold(context, "engine", engine);
+    hold(context, "gauge", gauge);
     context->saved_data["heads"] = heads;
     context->save_for_backward(
         {input,          first_weight, mix_weight,  out_weight,    second_weight, up_weight,
@@ -182,13 +141,15 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    FusedEngine& engine = engine_of(context);
-    const int64_t heads = context->saved_data["heads"].toInt();
+    FusedEngine& engine = *held_by<FusedEnginePtr>(context, "engine");
+    if (engine.fp8) {
+      engine.fp8->note_backward();
+    }
+    const auto& gauge = held_by<Gauge>(context, "gauge");
     const variable_list saved = context->get_saved_variables();
     const Tensor& input = saved[0];
-    const int64_t count = input.size(0);
-    const int64_t length = input.size(1);
-    const int64_t rows = count * length;
+    const AttentionShape shape{input.size(0), input.size(1), context->saved_data["heads"].toInt()};
+    const int64_t rows = shape.count * shape.length;
     const int64_t width = input.size(2);
     const Normed first{saved[7], saved[8], saved[9]};
     const Tensor& mixed = saved[10];
@@ -214,13 +175,11 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
                       output_gradient,
                       /*sums_columns=*/true);
     const Tensor out_weight = weight_gradient(engine.matmul, seen.output, middle_gradient.input);
-    const MixGradient mix =
+    const MixGradient mix = join(
         attend_backward(input_gradient(engine.matmul, middle_gradient.input, copy_bf16(saved[3])),
                         mixed,
                         seen,
-                        count,
-                        length,
-                        heads);
+                        shape));
     const Tensor mix_weight = weight_gradient(engine.matmul, first.output, mix.values);
     const NormGradient in =
         norm_backward(input_gradient(engine.matmul, mix.values, copy_bf16(saved[2])),
@@ -229,7 +188,12 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
                       copy_f32(saved[1]),
                       middle_gradient.input,
                       /*sums_columns=*/false);
+    gauge.measure(output_gradient, Fp8Slot::DownGradient);
+    gauge.measure(wide_gradient, Fp8Slot::UpGradient);
+    gauge.measure(middle_gradient.input, Fp8Slot::OutGradient);
+    gauge.measure(mix.values, Fp8Slot::MixGradient);
     return {Tensor(),
+            Tensor(),
             Tensor(),
             in.input.view(input.sizes()),
             in.weight,
@@ -314,8 +278,12 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   }
 };
 
-// The gradients are made in forward, from each chunk of scores as long as it is there, for the mean
-// over all rows; backward multiplies them by what is to be had of that.
+// Computes in bfloat16 even if the blocks use fp8. With fp8 operands, the rounded probabilities of
+// frequent tokens add the same error to the gradient of every hidden state, and the loss falls more
+// slowly.
+//
+// Forward computes the gradients of the mean over all rows, from each chunk of scores while it is
+// in memory. Backward multiplies them by the gradient of the loss.
 class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -326,10 +294,10 @@ class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
                         bool wants_gradient) {
     const int64_t width = hidden.size(-1);
     const int64_t classes = token_table.size(0);
-    const int64_t stride = (classes + kScoreStride - 1) / kScoreStride * kScoreStride;
     const Tensor rows = hidden.reshape({-1, width});
     const Tensor goals = targets.reshape({-1}).contiguous();
     const int64_t count = rows.size(0);
+    const int64_t stride = (classes + kScoreStride - 1) / kScoreStride * kScoreStride;
     Tensor table = new_bf16(rows, {stride, width});
     table.narrow(0, 0, classes).copy_(token_table.detach());
     table.narrow(0, classes, stride - classes).zero_();
@@ -416,6 +384,32 @@ FusedEnginePtr make_fused_engine(const Tensor& like, int64_t width, int64_t head
   return std::make_shared<FusedEngine>();
 }
 
+std::string reason_against_fp8(torch::Device device) {
+  if (!device.is_cuda()) {
+    return "fp8 needs a GPU";
+  }
+  const auto* gpu = at::cuda::getDeviceProperties(device.index());
+  constexpr int kFirst = 89;  // Ada; Hopper is 9.0
+  const int found = 10 * gpu->major + gpu->minor;
+  return found >= kFirst ? ""
+                         : fmt::format("fp8 needs compute capability 8.9 or newer; {} has {}.{}",
+                                       gpu->name,
+                                       gpu->major,
+                                       gpu->minor);
+}
+
+void begin_pass(
+    const FusedEnginePtr& engine, const Tensor& like, int64_t blocks, bool is_fp8, bool trains) {
+  engine->is_fp8 = is_fp8;
+  if (!is_fp8) {
+    return;
+  }
+  if (!engine->fp8) {
+    engine->fp8.emplace(like, blocks);
+  }
+  engine->fp8->begin(trains);
+}
+
 bool computes_in_bf16(const Tensor& weight) {
   return weight.is_cuda() && (autocast_type(torch::kCUDA) == torch::kBFloat16 ||
                               weight.scalar_type() == torch::kBFloat16);
@@ -425,8 +419,12 @@ Tensor fused_block(const FusedEnginePtr& engine,
                    const Tensor& input,
                    const FusedBlock& block,
                    int64_t heads) {
+  if (engine->mode() == Fp8State::Mode::Fp8) {
+    return fp8_block(engine, input, block, heads);
+  }
   return BlockFunction::apply(engine,
                               heads,
+                              block.index,
                               input,
                               block.first.weight,
                               block.first.bias,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <torch/torch.h>
 
 namespace lockstep::models {
@@ -21,6 +22,18 @@ FusedEnginePtr make_fused_engine(const torch::Tensor& like, int64_t width, int64
 // their own type.
 bool computes_in_bf16(const torch::Tensor& weight);
 
+// Returns the reason why fp8 is unavailable on `device`, or an empty string if it is available.
+std::string reason_against_fp8(torch::Device device);
+
+// Must be called at the start of a forward pass. Its blocks compute in fp8, or in bfloat16 if
+// `is_fp8` is false. If `trains` is true, a backward pass follows and maxima are recorded for later
+// scales.
+void begin_pass(const FusedEnginePtr& engine,
+                const torch::Tensor& like,
+                int64_t blocks,
+                bool is_fp8,
+                bool trains);
+
 struct FusedLinear {
   torch::Tensor weight;  // [in, out]
   torch::Tensor bias;
@@ -38,6 +51,7 @@ struct FusedBlock {
   FusedNorm second;
   FusedLinear up;
   FusedLinear down;
+  int64_t index = 0;  // position in the model; selects the fp8 scales
 };
 
 // One block.

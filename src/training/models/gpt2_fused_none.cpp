@@ -19,6 +19,18 @@ FusedEnginePtr make_fused_engine(const torch::Tensor& /*like*/,
   return nullptr;
 }
 
+std::string reason_against_fp8(torch::Device device) {
+  return device.is_cuda() ? "this build of lockstep has no CUDA kernels" : "fp8 needs a GPU";
+}
+
+void begin_pass(const FusedEnginePtr& /*engine*/,
+                const torch::Tensor& /*like*/,
+                int64_t /*blocks*/,
+                bool /*is_fp8*/,
+                bool /*trains*/) {
+  impossible();
+}
+
 bool computes_in_bf16(const torch::Tensor& /*weight*/) {
   return false;
 }

@@ -21,8 +21,8 @@ torch::Tensor new_f32(const torch::Tensor& like, at::IntArrayRef shape);
 
 torch::Tensor new_workspace(const torch::Tensor& like, int64_t bytes);
 
-// Always a copy, made by an operator: a strategy that partitions the parameters sees it, and may take the
-// parameter away when it is done.
+// Always a copy, made by an operator: a strategy that partitions the parameters sees it, and may
+// take the parameter away when it is done.
 torch::Tensor copy_bf16(const torch::Tensor& parameter);
 
 torch::Tensor copy_f32(const torch::Tensor& parameter);

@@ -35,7 +35,8 @@ torch::Tensor normalised(const torch::Tensor& images, torch::ScalarType of_netwo
   }
   constexpr Normalisation kNormalisation = normalisation();
   torch::Tensor result = images.to(of_network == torch::kFloat64 ? of_network : torch::kFloat32);
-  // Colour by colour: the constants are kernel arguments, which avoids a copy that the GPU would have to wait for.
+  // Colour by colour: the constants are kernel arguments, which avoids a copy that the GPU would
+  // have to wait for.
   for (int64_t i = 0; i < images.size(1); ++i) {
     const auto colour = static_cast<size_t>(i);
     result.select(1, i).mul_(kNormalisation.scale.at(colour)).add_(kNormalisation.shift.at(colour));

@@ -88,6 +88,19 @@ TEST_F(Bench, BeginsWithTheSameWeightsAndTokensAgain) {
   EXPECT_THAT(refused.errors, HasSubstr("cannot train on t.bin: it has another size"));
 }
 
+TEST_F(Bench, SweepsBatchSizesOfGpt2) {
+  const os::CommandResult done = bench(
+      "gpt2 --device cpu --size tiny --context 8 --sweep --largest-batch 2 --json sweep.json");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output,
+              AllOf(HasSubstr("GPT-2 tiny, sequences of 8 tokens, adamw, cpu"),
+                    HasSubstr("fastest    --precision fp32 --batch 2")));
+  const nlohmann::json json = read("sweep.json");
+  ASSERT_EQ(json.at("runs").size(), 2U);  // with and without recomputation
+  EXPECT_GT(json.at("fastest").at("tokens_per_second"), 0);
+  EXPECT_EQ(json.at("runs")[1].at("recompute"), true);
+}
+
 TEST_F(Bench, GivesTheLossCurveOfThePeer) {
   const os::CommandResult done =
       bench(std::string(kTiny) + "--peer --peer-mode eager --json p.json");

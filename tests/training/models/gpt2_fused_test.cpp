@@ -6,6 +6,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 
+#include "lockstep/error.h"
 #include "lockstep/gpt2.h"
 #include "lockstep/recompute.h"
 #include "lockstep/strategy.h"
@@ -155,6 +156,191 @@ TEST_F(FusedGpt2, HasTheSameBitsTwiceAndWhenComputedAgain) {
     EXPECT_LT(relative(second.gradients[i], first.gradients[i]), 1e-2);
     EXPECT_LT(relative(recomputed.gradients[i], first.gradients[i]), 1e-2);
   }
+}
+
+// ---- fp8
+
+class Fp8Gpt2 : public FusedGpt2 {
+ protected:
+  void SetUp() override {
+    FusedGpt2::SetUp();
+    if (!IsSkipped() && !models::reason_against_fp8(torch::Device(torch::kCUDA, 0)).empty()) {
+      GTEST_SKIP() << "needs a GPU with fp8";
+    }
+  }
+};
+
+Computed compute_fp8(Gpt2& net, const Batch& batch) {
+  const models::Fp8Scope fp8;
+  return compute(net, batch, torch::kBFloat16);
+}
+
+// Returns the result of one pass after `passes` passes over the same batch.
+Computed compute_fp8_after(int passes, Gpt2& net, const Batch& batch) {
+  for (int i = 0; i < passes; ++i) {
+    compute_fp8(net, batch);
+  }
+  return compute_fp8(net, batch);
+}
+
+TEST_F(Fp8Gpt2, HasTheLossAndGradientsOfTheExactOneWithinEightBits) {
+  Gpt2 net(some_options());
+  net.to(torch::kCUDA);
+  spread(net);
+  // 16 does not divide the rows of this batch.
+  const Batch batch = some_tokens(3, 157);
+  const Computed wanted = compute(net, batch, std::nullopt);
+  const Computed measuring = compute_fp8(net, batch);
+  const Computed found = compute_fp8(net, batch);
+
+  EXPECT_NEAR(measuring.loss, wanted.loss, 5e-3 * wanted.loss);
+  EXPECT_NEAR(found.loss, wanted.loss, 2e-2 * wanted.loss);
+  const auto names = net.named_parameters();
+  for (size_t i = 0; i < wanted.gradients.size(); ++i) {
+    // The first pass has no scales yet and computes in bfloat16.
+    EXPECT_LT(relative(measuring.gradients[i], wanted.gradients[i]), 0.03) << names[i].key();
+    // The mantissa has three bits in activations and weights, and two in gradients.
+    EXPECT_LT(relative(found.gradients[i], wanted.gradients[i]), 0.2) << names[i].key();
+    EXPECT_GT(relative(found.gradients[i], measuring.gradients[i]), 1e-4) << names[i].key();
+  }
+}
+
+TEST_F(Fp8Gpt2, HasTheSameBitsTwiceAndWhenComputedAgain) {
+  Gpt2Options options = some_options();
+  Gpt2 net(options);
+  net.to(torch::kCUDA);
+  spread(net);
+  options.recompute = true;
+  Gpt2 again(options);
+  again.to(torch::kCUDA);
+  {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < net.parameters().size(); ++i) {
+      again.parameters()[i].copy_(net.parameters()[i]);
+    }
+  }
+  const Batch batch = some_tokens();
+  const Computed first = compute_fp8_after(5, net, batch);
+  const Computed second = compute_fp8(net, batch);
+  const Computed recomputed = compute_fp8_after(5, again, batch);
+
+  EXPECT_EQ(first.loss, second.loss);
+  for (size_t i = 0; i < first.gradients.size(); ++i) {
+    EXPECT_TRUE(first.gradients[i].equal(second.gradients[i]));
+    EXPECT_LT(relative(recomputed.gradients[i], first.gradients[i]), 1e-2);
+  }
+}
+
+TEST_F(Fp8Gpt2, EvaluatesWithoutChangingWhatIsTrained) {
+  Gpt2 net(some_options());
+  net.to(torch::kCUDA);
+  spread(net);
+  const Batch batch = some_tokens();
+  const Batch other = some_tokens();
+  const auto evaluate = [&] {
+    const torch::NoGradGuard no_grad;
+    const models::Fp8Scope fp8;
+    const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
+    net.eval();
+    const double loss = net.loss(other.input, other.target).item<double>();
+    net.train();
+    return loss;
+  };
+  const double before = evaluate();
+  const Computed first = compute_fp8_after(5, net, batch);
+  const double after = evaluate();
+  const Computed second = compute_fp8(net, batch);
+
+  EXPECT_NEAR(after, before, 2e-2 * before);
+  for (size_t i = 0; i < first.gradients.size(); ++i) {
+    EXPECT_TRUE(first.gradients[i].equal(second.gradients[i]));
+  }
+}
+
+TEST_F(Fp8Gpt2, KeepsTheScalesOfAPassUntilItsBackward) {
+  Gpt2 net(some_options());
+  net.to(torch::kCUDA);
+  spread(net);
+  const Batch batch = some_tokens();
+  const Computed wanted = compute_fp8_after(5, net, batch);
+  torch::Tensor loss;
+  {
+    const models::Fp8Scope fp8;
+    const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
+    loss = net.loss(batch.input, batch.target);
+  }
+  // Passes with larger weights have other scales. Backward uses the fp8 copies of the old weights
+  // and must not be affected by the change.
+  for (const auto& parameter : net.named_parameters()) {
+    if (parameter.key().find(".h.") != std::string::npos && parameter.value().dim() == 2) {
+      parameter.value().variable_data().mul_(16);
+    }
+  }
+  compute_fp8_after(1, net, batch);
+  const std::vector<torch::Tensor> gradients = gradients_of(net, loss);
+
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    EXPECT_LT(relative(gradients[i], wanted.gradients[i]), 1e-2);
+  }
+}
+
+TEST_F(Fp8Gpt2, TakesWeightsOfSixteenBits) {
+  Gpt2 net(some_options());
+  net.to(torch::kCUDA);
+  spread(net);
+  const Batch batch = some_tokens();
+  const Computed wanted = compute_fp8_after(3, net, batch);
+  net.to(torch::kBFloat16);
+  const Computed found = compute_fp8(net, batch);
+
+  EXPECT_NEAR(found.loss, wanted.loss, 1e-2 * wanted.loss);
+  for (size_t i = 0; i < found.gradients.size(); ++i) {
+    EXPECT_LT(relative(found.gradients[i], wanted.gradients[i]), 0.2);
+  }
+}
+
+TEST_F(Fp8Gpt2, TrainsAsBfloat16Does) {
+  const auto last_loss = [](bool fp8) {
+    torch::manual_seed(5);
+    Gpt2 net(some_options());
+    net.to(torch::kCUDA);
+    const Batch batch = some_tokens(8, 128);
+    torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(1e-3));
+    double loss = 0;
+    for (int step = 0; step < 60; ++step) {
+      loss = fp8 ? compute_fp8(net, batch).loss : compute(net, batch, torch::kBFloat16).loss;
+      optimizer.step();
+    }
+    return loss;
+  };
+  const double bf16 = last_loss(false);
+  const double fp8 = last_loss(true);
+
+  EXPECT_LT(bf16, 6);
+  EXPECT_NEAR(fp8, bf16, 0.1);
+}
+
+TEST_F(Fp8Gpt2, RefusesWhatItCannotCompute) {
+  const auto use = [](const Gpt2Options& options) {
+    Gpt2 net(options);
+    net.to(torch::kCUDA);
+    const models::Fp8Scope fp8;
+    const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
+    const Batch batch = some_tokens(1, 16);
+    net.loss(batch.input, batch.target);
+  };
+  Gpt2Options dropping = some_options();
+  dropping.dropout = 0.1;
+  Gpt2Options odd = some_options();
+  odd.width = 264;
+  odd.heads = 3;
+
+  EXPECT_THAT([&] { use(dropping); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
+                  "cannot compute this GPT-2 in fp8\n  reason: dropout 0.1 is not supported")));
+  EXPECT_THAT([&] { use(odd); },
+              ::testing::ThrowsMessage<Error>(
+                  ::testing::HasSubstr("width 264 is not a multiple of 16 up to 8192")));
 }
 
 TEST_F(FusedGpt2, CountsNoTokenWhoseTargetIsBelowZero) {

@@ -90,6 +90,32 @@ TEST(Precision, IsOfferedToALoopOfOnesOwn) {
   EXPECT_EQ(seen, torch::kBFloat16);
 }
 
+TEST(Precision, OfFp8IsRefusedOnTheCpu) {
+  EXPECT_THAT([] { train::in_precision({}, "fp8", torch::kCPU); },
+              ::testing::ThrowsMessage<Error>(
+                  ::testing::AllOf(HasSubstr("cannot compute in fp8 on the CPU\n"
+                                             "  asked:  --precision fp8  (command line, or the "
+                                             "program)\n"
+                                             "  reason: fp8 needs a GPU  (lockstep)\n"
+                                             "  try:    --precision fp32"))));
+}
+
+TEST(Precision, OfFp8MustBeUsedWithinItsScope) {
+  EXPECT_FALSE(models::fp8_is_on());
+  {
+    const models::Fp8Scope outer;
+    EXPECT_TRUE(models::fp8_is_on());
+    {
+      const models::Fp8Scope inner;
+      models::note_fp8_is_used();
+      EXPECT_TRUE(inner.was_used());
+    }
+    EXPECT_TRUE(models::fp8_is_on());
+    EXPECT_FALSE(outer.was_used());
+  }
+  EXPECT_FALSE(models::fp8_is_on());
+}
+
 // libtorch supports half-precision matrix products on the CPU since some version after 1.13.
 bool computes_in_half() {
   try {

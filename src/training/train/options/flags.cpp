@@ -71,7 +71,7 @@ void add_training(CLI::App& app, Flags& flags) {
       ->type_name("NORM")
       ->group(group);
   app.add_option("--precision", flags.precision, "Precision of the computation [fp32]")
-      ->type_name("fp32|bf16|fp16")
+      ->type_name("fp32|bf16|fp16|fp8")
       ->group(group);
   app.add_option("--loss-scale",
                  flags.loss_scale,
@@ -397,7 +397,7 @@ std::optional<Flags> parse_flags(int argc,
   require_choice("--auto-shard", flags.auto_shard, {"data", "file", "auto", "off"});
   require_choice("--collective", flags.collective, {"auto", "ring", "nccl"});
   if (flags.precision) {
-    require_choice("--precision", *flags.precision, {"fp32", "bf16", "fp16"});
+    require_choice("--precision", *flags.precision, {"fp32", "bf16", "fp16", "fp8"});
   }
   require_choice("--cuda-graph", flags.cuda_graph, {"auto", "on", "off"});
   require_choice("--conv", flags.convolution, {"auto", "onednn", "im2col"});

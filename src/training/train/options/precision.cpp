@@ -6,6 +6,7 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "training/models/autocast.h"
+#include "training/models/gpt2_fused.h"
 
 namespace lockstep::train {
 namespace {
@@ -47,7 +48,8 @@ std::string reason_against_without_onednn(torch::Device device, torch::ScalarTyp
                          torch::Device device,
                          const std::string& reason,
                          const std::string& file) {
-  const std::string instead = precision == "fp16" ? "bf16" : "fp32";
+  const bool could_be_bf16 = precision == "fp16" || (precision == "fp8" && device.is_cuda());
+  const std::string instead = could_be_bf16 ? "bf16" : "fp32";
   const auto in_file = [](const std::string& type) {
     return type == "fp32" ? std::string("neither \"fp16\" nor \"bf16\"")
                           : fmt::format("\"{}\": {{\"enabled\": true}}", type);
@@ -58,8 +60,28 @@ std::string reason_against_without_onednn(torch::Device device, torch::ScalarTyp
       .fact("asked",
             file.empty() ? "--precision " + precision : in_file(precision),
             file.empty() ? "command line, or the program" : file)
-      .fact("reason", reason, "libtorch " TORCH_VERSION)
+      .fact("reason", reason, precision == "fp8" ? "lockstep" : "libtorch " TORCH_VERSION)
       .hint(file.empty() ? "--precision " + instead : in_file(instead));
+}
+
+// Without this check, other models would silently compute in bf16.
+void require_use(const models::Fp8Scope& scope) {
+  if (!scope.was_used()) {
+    throw Error(ExitCode::Usage, "cannot compute this model in fp8")
+        .fact("asked", "--precision fp8", "command line, or the program")
+        .fact("reason", "only lockstep::Gpt2 has fp8 kernels")
+        .hint("--precision bf16");
+  }
+}
+
+// The caller adds autocast in bf16, which applies to all operations without fp8 kernels.
+LossFunction in_fp8(const LossFunction& loss) {
+  return [loss](torch::nn::Module& model, const Batch& batch) {
+    const models::Fp8Scope scope;
+    Loss result = loss(model, batch);
+    require_use(scope);
+    return result;
+  };
 }
 
 }  // namespace
@@ -76,6 +98,12 @@ LossFunction in_precision(const LossFunction& loss,
                           const std::string& file) {
   if (precision == "fp32") {
     return loss;
+  }
+  if (precision == "fp8") {
+    if (const std::string reason = models::reason_against_fp8(device); !reason.empty()) {
+      refuse(precision, device, reason, file);
+    }
+    return in_precision(in_fp8(loss), "bf16", device, file);
   }
   const torch::ScalarType type = precision == "fp16" ? torch::kHalf : torch::kBFloat16;
   std::string reason = reason_against(device, type);

@@ -58,10 +58,10 @@ std::optional<std::string> find_horovod_flag(const HorovodFlags& flags) {
 }
 
 // Under -s deepspeed, the parameters themselves have the 16-bit type, and the optimizer keeps
-// float32 master weights.
+// float32 master weights. With fp8 the parameters are bf16; the kernels round them to fp8.
 void resolve_parameter_type(ZeroOptions& zero, const std::string& precision) {
-  if (precision == "bf16" || precision == "fp16") {
-    zero.parameter_type = precision == "bf16" ? torch::kBFloat16 : torch::kHalf;
+  if (precision == "bf16" || precision == "fp16" || precision == "fp8") {
+    zero.parameter_type = precision == "fp16" ? torch::kHalf : torch::kBFloat16;
   }
 }
 
@@ -230,7 +230,7 @@ TrainerOptions resolve(TrainerOptions options,
     require_choice("--tail", *flags.tail, {"drop", "pad"});
     options.tail = *flags.tail == "drop" ? Tail::Drop : Tail::Pad;
   }
-  require_choice("--precision", options.precision, {"fp32", "bf16", "fp16"});
+  require_choice("--precision", options.precision, {"fp32", "bf16", "fp16", "fp8"});
   LossScaler(options.loss_scale, options.precision, options.loss_scaling);
   if (!(options.ema >= 0 && options.ema < 1)) {
     throw Error(ExitCode::Usage, fmt::format("--ema {} is out of range", options.ema))
