@@ -16,6 +16,7 @@ fi
 
 # The versions that a release brings.
 versions() { # RELEASE
+  # shellcheck disable=SC2016  # the dollar is dpkg-query's
   tools/in-debian.sh "$1" dpkg-query -W -f '${Package} ${Version}\n' \
     g++ cmake libtorch-dev libfmt-dev libyaml-cpp-dev libcpp-httplib-dev slurmctld python3-torch \
     2>/dev/null | sed 's/^/  /'
