@@ -342,7 +342,7 @@ TEST(ChooseNetwork, TakesMillisecondsForAThousandNodes) {
   EXPECT_EQ(networks.size(), 16U);
   EXPECT_THAT(choice.network, Optional(1));
   EXPECT_THAT(choice.reason, HasSubstr("all 1000 nodes"));
-  EXPECT_LT(took, std::chrono::seconds(1));  // on a loaded machine; 30 ms on a quiet one
+  EXPECT_LT(took, std::chrono::seconds(10));  // 30 ms when idle; detects a change of complexity
   RecordProperty(
       "milliseconds",
       static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
