@@ -115,10 +115,18 @@ class Tidy:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
 
+def module_of(source):
+    """The folder of a source's module: the nearest one with a CMakeLists.txt."""
+    folder = source.parent
+    while not (folder / "CMakeLists.txt").exists():
+        folder = folder.parent
+    return str(folder)
+
+
 def batches_of(entries):
-    """Entries of one folder with the same flags, in small groups."""
+    """Entries of one module with the same flags, in small groups."""
     def kind(entry):
-        return str(pathlib.Path(entry["file"]).parent), flags_of(entry)
+        return module_of(pathlib.Path(entry["file"])), flags_of(entry)
 
     for _, group in itertools.groupby(sorted(entries, key=kind), key=kind):
         group = list(group)
