@@ -119,15 +119,19 @@ std::vector<ValueOption> host_options(Dialect dialect) {
   };
 }
 
+constexpr const char* kNodeRankText =
+    "Rank of this node, if this command is started manually on every node; requires --nnodes "
+    "and --master-addr";
+constexpr const char* kEndpointText =
+    "Rendezvous address for manually started nodes; without --node-rank, node ranks follow the "
+    "order of arrival";
+constexpr const char* kRdzvConfText =
+    "Rendezvous timeouts in seconds: join_timeout=600,last_call_timeout=30; other keys of "
+    "torchrun are not needed";
+
 const std::vector<ValueOption>& meeting_options() {
   static const std::vector<ValueOption> kOptions = {
-      {"--node-rank",
-       &Request::node_rank,
-       "",
-       "N",
-       "",
-       "Rank of this node, if this command is started manually on every node; requires --nnodes "
-       "and --master-addr"},
+      {"--node-rank", &Request::node_rank, "", "N", "", kNodeRankText},
       {"--master-addr",
        &Request::master_addr,
        "",
@@ -135,13 +139,7 @@ const std::vector<ValueOption>& meeting_options() {
        "detected",
        "Address at which rank 0 listens; for manually started nodes also the rendezvous address"},
       {"--master-port", &Request::master_port, "", "PORT", "a free port", "Port for --master-addr"},
-      {"--rdzv-endpoint",
-       &Request::rdzv_endpoint,
-       "",
-       "HOST:PORT",
-       "",
-       "Rendezvous address for manually started nodes; without --node-rank, node ranks follow the "
-       "order of arrival"},
+      {"--rdzv-endpoint", &Request::rdzv_endpoint, "", "HOST:PORT", "", kEndpointText},
       {"--rdzv-id",
        &Request::rdzv_id,
        "",
@@ -154,13 +152,7 @@ const std::vector<ValueOption>& meeting_options() {
        "NAME",
        "c10d",
        "Rendezvous backend: c10d or static; with both, all nodes connect to the first node"},
-      {"--rdzv-conf",
-       &Request::rdzv_conf,
-       "",
-       "KEY=VALUE,...",
-       "",
-       "Rendezvous timeouts in seconds: join_timeout=600,last_call_timeout=30; other keys of "
-       "torchrun are not needed"},
+      {"--rdzv-conf", &Request::rdzv_conf, "", "KEY=VALUE,...", "", kRdzvConfText},
       {"--network-interfaces",
        &Request::network_interfaces,
        "",
