@@ -10,7 +10,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 namespace lockstep {

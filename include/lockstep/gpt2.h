@@ -5,7 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <torch/torch.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 #include <utility>
 #include <vector>
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <tuple>
 #include <utility>
 #include <vector>

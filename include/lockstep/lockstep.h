@@ -18,6 +18,8 @@
 //
 // Start it with `lockstep run --nproc-per-node 4 -- ./program -s ddp`. docs/training.md is the
 // guide; the headers below are the reference.
+#include <torch/torch.h>
+
 #include "lockstep/batch.h"
 #include "lockstep/callback.h"
 #include "lockstep/checkpoint.h"

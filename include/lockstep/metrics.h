@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/communicator.h"
 

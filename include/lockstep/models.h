@@ -3,7 +3,8 @@
 
 #include <memory>
 #include <string>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 #include <utility>
 #include <vector>
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 #include <type_traits>
 #include <vector>
 

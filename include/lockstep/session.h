@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/communicator.h"

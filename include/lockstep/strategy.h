@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/batch.h"
@@ -47,6 +49,19 @@ LossFunction loss_of(Callable callable) {
   };
 }
 
+// The mean cross entropy between scores [N, C] and class indices int64 [N]. `label_smoothing` is
+// the probability that is distributed evenly over all classes. Index -100 is ignored.
+inline torch::Tensor mean_cross_entropy(const torch::Tensor& scores,
+                                        const torch::Tensor& target,
+                                        double label_smoothing = 0) {
+  return torch::cross_entropy_loss(scores,
+                                   target,
+                                   /*weight=*/{},
+                                   at::Reduction::Mean,
+                                   /*ignore_index=*/-100,
+                                   label_smoothing);
+}
+
 // The cross entropy of the scores of a classifier, for Trainer::fit. If the model has a method
 // loss_and_scores(), as ImageClassifier does, this method computes it.
 //
@@ -68,8 +83,7 @@ struct CrossEntropy {
     torch::Tensor scores = model.forward(batch.input);
     // log-sum-exp in a 16-bit type loses too much precision.
     const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
-    const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(share);
-    return {torch::nn::functional::cross_entropy(exact, batch.target, options), scores};
+    return {mean_cross_entropy(exact, batch.target, share), scores};
   }
 };
 
@@ -86,7 +100,7 @@ struct NextToken {
     }
     const torch::Tensor scores = model.forward(batch.input).flatten(0, 1);
     const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
-    return torch::nn::functional::cross_entropy(exact, batch.target.flatten());
+    return mean_cross_entropy(exact, batch.target.flatten());
   }
 };
 

@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/callback.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/communicator.h"
 #include "lockstep/error.h"

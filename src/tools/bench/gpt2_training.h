@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/batch.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lockstep::bench {
 

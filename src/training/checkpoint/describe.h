@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 namespace lockstep::checkpoint {

@@ -3,7 +3,7 @@
 
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/checkpoint.h"
 

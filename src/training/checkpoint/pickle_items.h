@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 // The items on the stack of a pickle reader, and the operations on them.

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unordered_map>
 #include <vector>
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/checkpoint.h"

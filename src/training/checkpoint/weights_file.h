@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/checkpoint.h"

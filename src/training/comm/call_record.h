@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "training/comm/stream_waits.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/communicator.h"
 #include "lockstep/error.h"

@@ -6,7 +6,7 @@
 
 #include <memory>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>

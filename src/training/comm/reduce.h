@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/communicator.h"
 

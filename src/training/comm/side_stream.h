@@ -6,7 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <exception>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lockstep::comm {
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "training/comm/stream_mark.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 // Causal attention of cuDNN on row-major matrices [rows, ...], the layout of the projections; there
 // are count x length rows, one per token. These functions do not record autograd graphs.

@@ -9,8 +9,12 @@ torch::Tensor models::class_entropy(const torch::Tensor& scores,
                                     const torch::Tensor& targets,
                                     double smoothing) {
   const torch::Tensor exact = scores.element_size() < 4 ? scores.to(torch::kFloat32) : scores;
-  return torch::nn::functional::cross_entropy(
-      exact, targets, torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(smoothing));
+  return torch::cross_entropy_loss(exact,
+                                   targets,
+                                   /*weight=*/{},
+                                   at::Reduction::Mean,
+                                   /*ignore_index=*/-100,
+                                   smoothing);
 }
 
 std::pair<torch::Tensor, torch::Tensor> ImageClassifier::loss_and_scores(

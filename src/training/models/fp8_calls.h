@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "training/kernels/matmul.h"
 #include "training/models/fp8_state.h"

@@ -3,7 +3,8 @@
 
 #include <memory>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
 
 #include "training/kernels/matmul.h"
 #include "training/models/fp8_state.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lockstep::models {
 

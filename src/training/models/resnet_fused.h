@@ -3,7 +3,8 @@
 
 #include <memory>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 #include <vector>
 
 // Parts of a ResNet that go by kernels of our own, forward and backward, on a GPU in bfloat16:

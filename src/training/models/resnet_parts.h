@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <torch/torch.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 
 #include "training/models/resnet_fused.h"
 

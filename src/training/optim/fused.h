@@ -2,7 +2,8 @@
 #pragma once
 
 #include <memory>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/optimizer.h"

@@ -4,7 +4,8 @@
 #include <ATen/Parallel.h>
 #include <algorithm>
 #include <array>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 namespace lockstep::optim {
 namespace {

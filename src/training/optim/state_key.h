@@ -2,7 +2,8 @@
 #pragma once
 
 #include <sstream>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <type_traits>
 
 namespace lockstep::optim {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 namespace lockstep::strategy {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/strategy.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unordered_map>
 #include <vector>
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <utility>
 #include <vector>
 

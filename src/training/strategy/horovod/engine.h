@@ -12,7 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/strategy.h"

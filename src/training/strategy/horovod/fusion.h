@@ -3,7 +3,7 @@
 
 #include <map>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/communicator.h"

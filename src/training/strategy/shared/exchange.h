@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/communicator.h"

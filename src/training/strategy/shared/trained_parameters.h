@@ -2,7 +2,8 @@
 #pragma once
 
 #include <string>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 #include <vector>
 
 namespace lockstep::strategy {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 
 #include "lockstep/strategy.h"
 

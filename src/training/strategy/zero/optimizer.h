@@ -2,7 +2,8 @@
 #pragma once
 
 #include <deque>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/communicator.h"

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <deque>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/checkpoint.h"

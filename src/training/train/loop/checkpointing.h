@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 
 #include "lockstep/checkpoint.h"
 #include "lockstep/strategy.h"

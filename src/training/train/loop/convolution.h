@@ -3,7 +3,8 @@
 
 #include <string>
 #include <string_view>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "lockstep/communicator.h"
 #include "lockstep/strategy.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/checkpoint.h"

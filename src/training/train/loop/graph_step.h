@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 
 #include "lockstep/strategy.h"
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <thread>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lockstep::train {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "training/comm/stream_mark.h"
 

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "common/cluster/cores.h"
 #include "common/contract/worker_env.h"

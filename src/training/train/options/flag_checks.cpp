@@ -24,7 +24,7 @@ void require_count(const std::string& flag, int64_t value, int64_t least, int64_
   if (value >= least && value <= kMostOfACount) {
     return;
   }
-  // CLI11 clamps numbers that are too large for the type to its maximum.
+  // parse_flags() clamps numbers that are too large for the type to its maximum.
   const char* more = value == std::numeric_limits<int64_t>::max() ? " or more" : "";
   throw Error(ExitCode::Usage, fmt::format("{} {}{} is out of range", flag, value, more))
       .fact("expected",

@@ -2,10 +2,12 @@
 #include "training/train/options/flags.h"
 
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <limits>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -338,6 +340,28 @@ void add_program(CLI::App& app, Flags& flags, const Program& program) {
   }
 }
 
+// An integer beyond 64 bits becomes the nearest one that fits, for require_count() to reject with
+// its range: older versions of CLI11 do the same, newer ones throw an error without one.
+std::string clamp_to_int64(std::string word) {
+  int64_t value = 0;
+  const char* begin = word.data() + (word.starts_with('+') ? 1 : 0);
+  const char* end = word.data() + word.size();
+  const auto [stop, fault] = std::from_chars(begin, end, value);
+  if (fault != std::errc::result_out_of_range || stop != end) {
+    return word;
+  }
+  return std::to_string(word.starts_with('-') ? std::numeric_limits<int64_t>::min()
+                                              : std::numeric_limits<int64_t>::max());
+}
+
+void clamp_integers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options([](const CLI::Option* each) {
+         return each->get_type_name() == "COUNT" || each->get_type_name() == "STEPS";
+       })) {
+    option->transform(clamp_to_int64);
+  }
+}
+
 // CLI11 collects unknown words. The first one is reported.
 [[noreturn]] void throw_unknown(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
@@ -374,6 +398,7 @@ std::optional<Flags> parse_flags(int argc,
   add_optimizer(app, flags);
   add_files(app, flags);
   add_machine(app, flags);
+  clamp_integers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

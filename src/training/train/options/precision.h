@@ -2,7 +2,7 @@
 #pragma once
 
 #include <string>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "lockstep/strategy.h"
 #include "training/train/options/flags.h"

@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <utility>
 #include <vector>
 
