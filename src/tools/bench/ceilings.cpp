@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/ceilings.h"
 
+#include <torch/utils.h>
+
 #include "tools/bench/report.h"
 #include "tools/bench/timing.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <map>
+#include <torch/utils.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/timing.h"
 
+#include <torch/cuda.h>
+
 #include "common/os/memory.h"
 
 // Older versions of libtorch have no device-independent allocator interface, and lockstep is built

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <map>
+#include <torch/utils.h>
 
 #include "lockstep/checkpoint.h"
 #include "training/checkpoint/describe.h"

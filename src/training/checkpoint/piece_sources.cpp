@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <torch/utils.h>
 
 #include "common/os/files.h"
 #include "training/checkpoint/layout.h"

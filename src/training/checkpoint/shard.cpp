@@ -5,6 +5,7 @@
 #include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/utils.h>
 #include <utility>
 
 #include <nlohmann/json.hpp>

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <torch/utils.h>
 #include <utility>
 
 #include "common/base/check.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <torch/nn.h>
 
 #include "common/base/text.h"
 #include "lockstep/error.h"

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <limits>
 #include <map>
+#include <torch/nn.h>
+#include <torch/utils.h>
 
 #include "lockstep/error.h"
 #include "lockstep/recompute.h"

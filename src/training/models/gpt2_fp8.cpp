@@ -3,6 +3,8 @@
 // The blocks of GPT-2 with all matrix products in fp8: activations and weights in e4m3, gradients
 // in e5m2, sums in float32. The residual stream, attention, norms and weight gradients have the
 // same types as in bfloat16 training.
+#include <torch/autograd.h>
+
 #include "training/models/attention_calls.h"
 #include "training/models/fp8_calls.h"
 #include "training/models/fused_engine.h"

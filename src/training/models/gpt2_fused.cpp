@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <optional>
+#include <torch/autograd.h>
+#include <torch/utils.h>
 
 #include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"

@@ -4,6 +4,8 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <mutex>
+#include <torch/autograd.h>
+#include <torch/utils.h>
 
 #include "lockstep/error.h"
 #include "training/models/autocast.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <torch/nn.h>
+#include <torch/utils.h>
 
 #include "common/base/text.h"
 #include "lockstep/error.h"

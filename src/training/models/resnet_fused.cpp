@@ -2,6 +2,7 @@
 #include "training/models/resnet_fused.h"
 
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/autograd.h>
 
 #include "training/models/conv_calls.h"
 #include "training/models/gpt2_fused.h"

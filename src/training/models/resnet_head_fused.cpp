@@ -2,6 +2,8 @@
 //
 // What follows the last block of a ResNet, by kernels of our own; the classifier between them is
 // cuBLAS's.
+#include <torch/autograd.h>
+
 #include "training/kernels/class_head.h"
 #include "training/models/conv_calls.h"
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <torch/nn.h>
+#include <torch/utils.h>
 
 namespace lockstep::models {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <torch/autograd.h>
+
 #include "training/kernels/stem.h"
 #include "training/models/conv_calls.h"
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 #include "training/kernels/optimizer.h"

@@ -2,6 +2,7 @@
 #include "lockstep/lamb.h"
 
 #include <cmath>
+#include <torch/utils.h>
 
 #include "training/optim/state_key.h"
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 #include <unordered_set>
 
 #include "common/base/check.h"

@@ -2,6 +2,7 @@
 #include "training/optim/vector_adam.h"
 
 #include <algorithm>
+#include <torch/utils.h>
 #include <vector>
 
 #include "training/optim/flat_adam.h"

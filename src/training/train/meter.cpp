@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <torch/utils.h>
+
 #include "lockstep/metrics.h"
 
 namespace lockstep {

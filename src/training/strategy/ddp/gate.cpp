@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/strategy/ddp/gate.h"
 
+#include <torch/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <utility>
 

@@ -2,6 +2,7 @@
 #include "training/strategy/ddp/hook.h"
 
 #include <functional>
+#include <torch/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <utility>
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 #include "lockstep/error.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 #include "common/base/log.h"

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <mutex>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 #include "lockstep/error.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <torch/utils.h>
 #include <unordered_set>
 
 #include "lockstep/optimizer.h"

@@ -2,6 +2,7 @@
 #include "training/strategy/shared/exchange.h"
 
 #include <future>
+#include <torch/utils.h>
 #include <utility>
 
 #include "training/comm/call_record.h"

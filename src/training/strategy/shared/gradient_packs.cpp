@@ -2,6 +2,7 @@
 #include "training/strategy/shared/gradient_packs.h"
 
 #include <map>
+#include <torch/utils.h>
 #include <utility>
 
 #include "training/strategy/shared/compression.h"

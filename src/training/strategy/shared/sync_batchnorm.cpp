@@ -5,6 +5,7 @@
 #include <ATen/ops/batch_norm_ops.h>
 #include <ATen/ops/instance_norm_native.h>
 #include <ATen/ops/instance_norm_ops.h>
+#include <torch/autograd.h>
 #include <torch/library.h>
 
 #include "lockstep/error.h"

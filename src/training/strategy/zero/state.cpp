@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <set>
+#include <torch/utils.h>
 
 #include "lockstep/error.h"
 

@@ -2,6 +2,7 @@
 #include "training/strategy/zero/unit.h"
 
 #include <algorithm>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <fmt/format.h>
 #include <optional>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 #include "lockstep/error.h"

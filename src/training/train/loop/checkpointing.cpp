@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <random>
+#include <torch/utils.h>
 
 #include "common/base/check.h"
 #include "common/base/log.h"

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <torch/autograd.h>
+#include <torch/nn.h>
+#include <torch/utils.h>
 
 namespace lockstep::train {
 namespace {

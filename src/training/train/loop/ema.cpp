@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
+#include <torch/utils.h>
 
 #include "common/base/log.h"
 #include "lockstep/error.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/train/loop/evaluate.h"
 
+#include <torch/utils.h>
+
 #include "lockstep/error.h"
 #include "lockstep/loader.h"
 #include "lockstep/metrics.h"

@@ -2,6 +2,7 @@
 #include "training/train/loop/lagging_tally.h"
 
 #include <cmath>
+#include <torch/utils.h>
 #include <utility>
 
 namespace lockstep::train {

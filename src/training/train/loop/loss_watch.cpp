@@ -2,6 +2,7 @@
 #include "training/train/loop/loss_watch.h"
 
 #include <cmath>
+#include <torch/utils.h>
 
 namespace lockstep::train {
 

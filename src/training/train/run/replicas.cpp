@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <mutex>
 #include <thread>
+#include <torch/cuda.h>
 
 #include "training/comm/thread_gang.h"
 #include "training/comm/two_level.h"

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
 #include "common/base/log.h"
 #include "common/base/text.h"

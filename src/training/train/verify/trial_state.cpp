@@ -2,6 +2,8 @@
 #include "training/train/verify/trial_state.h"
 
 #include <algorithm>
+#include <torch/nn.h>
+#include <torch/utils.h>
 #include <unordered_set>
 
 #include "lockstep/optimizer.h"
