@@ -26,7 +26,7 @@ void ProgressLine::show(const slurm::Progress& progress) {
                                ? progress.headline
                                : fmt::format("{}, {}", progress.headline, progress.moment);
   if (columns_) {
-    fmt::print(stderr, "{}{}", kClear, agent::cut_to_columns(text, *columns_ - 1));
+    fmt::print(stderr, "{}{}", kClear, supervisor::cut_to_columns(text, *columns_ - 1));
     is_drawn_ = true;
   } else if (progress.headline != headline_) {
     tell(text);

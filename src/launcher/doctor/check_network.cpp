@@ -222,11 +222,11 @@ void check_names(Findings& findings, const Facts& facts) {
         Verdict::Ok, "host names", "all names resolve to reachable addresses", "getent"));
     return;
   }
-  Finding finding = of_network(
-      Verdict::Warning,
-      "host names",
-      agent::name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
-      "getent");
+  Finding finding = of_network(Verdict::Warning,
+                               "host names",
+                               supervisor::name_some(faults, 3) +
+                                   "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
+                               "getent");
   finding.advice.emplace_back("network=$(lockstep network) || exit; eval \"$network\"");
   findings.push_back(std::move(finding));
 }
@@ -271,7 +271,7 @@ void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
                                  fmt::format("{} of {} nodes have it; missing on: {}",
                                              count,
                                              nodes.size(),
-                                             agent::name_some(without, kMostNamed)),
+                                             supervisor::name_some(without, kMostNamed)),
                                  "/sys/class/net");
     finding.advice.push_back(
         fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
@@ -312,11 +312,12 @@ Findings check_interfaces(const NodeFacts& node) {
                                 one.mtu,
                                 one.is_rdma ? ", RDMA" : ""));
   }
-  findings.push_back(
-      texts.empty()
-          ? of_network(Verdict::Ok, "interfaces", "loopback only", "/sys/class/net")
-          : of_network(
-                Verdict::Ok, "interfaces", agent::name_some(texts, kMostNamed), "/sys/class/net"));
+  findings.push_back(texts.empty()
+                         ? of_network(Verdict::Ok, "interfaces", "loopback only", "/sys/class/net")
+                         : of_network(Verdict::Ok,
+                                      "interfaces",
+                                      supervisor::name_some(texts, kMostNamed),
+                                      "/sys/class/net"));
   if (!node.can_listen) {
     Finding finding = of_network(Verdict::Broken, "ports", "no free port", "bind");
     finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
@@ -415,7 +416,7 @@ Findings check_clocks(const GangFacts& gang) {
   if (!wrong.empty()) {
     finding.verdict = Verdict::Warning;
     finding.text =
-        agent::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+        supervisor::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
     finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
   }
   findings.push_back(std::move(finding));

@@ -160,7 +160,7 @@ std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
                                 one.time_limit,
                                 gpus));
   }
-  return agent::name_some(texts, kMost);
+  return supervisor::name_some(texts, kMost);
 }
 
 void check_service(Findings& findings, const Facts& facts) {
@@ -210,7 +210,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Verdict::Broken,
                          "nodes",
                          fmt::format("{} did not answer; the report covers the other nodes",
-                                     agent::name_some(gang.missing, kMostNamed)),
+                                     supervisor::name_some(gang.missing, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
                             gang.missing.front(),
@@ -222,7 +222,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Verdict::Broken,
                          "nodes",
                          fmt::format("{} did not report its facts in time",
-                                     agent::name_some(gang.silent, kMostNamed)),
+                                     supervisor::name_some(gang.silent, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} lockstep doctor --quick", gang.silent.front())));
   }

@@ -57,7 +57,7 @@ std::optional<plan::LaunchPlan> find_plan(const plan::Surroundings& here) {
 }
 
 void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkChoice& choice) {
-  const agent::NetworkTrials& trials = survey.trials();
+  const supervisor::NetworkTrials& trials = survey.trials();
   for (size_t i = 0; i < trials.networks().size(); ++i) {
     gang.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
     std::vector<std::string> addresses;

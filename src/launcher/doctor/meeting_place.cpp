@@ -67,7 +67,7 @@ void gather(Survey& survey) {
     constexpr size_t kMostNamed = 8;
     throw Error(ExitCode::Unavailable,
                 fmt::format("no answer from {} within {} s",
-                            agent::name_some(missing, kMostNamed),
+                            supervisor::name_some(missing, kMostNamed),
                             kPatience.count()))
         .hint("lockstep doctor, in this job");
   }

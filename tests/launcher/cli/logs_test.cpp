@@ -32,8 +32,8 @@ class Logs : public ::testing::Test {
 };
 
 TEST(ParseRanks, TakesRanksAndRanges) {
-  EXPECT_EQ(agent::to_string(parse_ranks("3")), "3");
-  EXPECT_EQ(agent::to_string(parse_ranks("0,2-5,6")), "0,2-6");
+  EXPECT_EQ(supervisor::to_string(parse_ranks("3")), "3");
+  EXPECT_EQ(supervisor::to_string(parse_ranks("0,2-5,6")), "0,2-6");
   for (const std::string bad : {"x", "1-", "-1", "5-3", "1,,2", "1-2-3", "99999999999"}) {
     EXPECT_THAT([&bad] { parse_ranks(bad); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand --rank '" + bad + "'"),
@@ -123,9 +123,9 @@ TEST_F(Logs, KnowWhereTheLastLinesBegin) {
   EXPECT_EQ(find_last_lines(run.log(0, 5), 3), 0U);
 }
 
-class Ear : public agent::LineSink {
+class Ear : public supervisor::LineSink {
  public:
-  void take_lines(int rank, agent::Stream /*stream*/, std::string_view lines) override {
+  void take_lines(int rank, supervisor::Stream /*stream*/, std::string_view lines) override {
     heard.push_back(std::to_string(rank) + ":" + std::string(lines));
   }
   void take_status(int /*rank*/, std::string_view /*text*/) override {}

@@ -7,7 +7,7 @@
 #include "common/base/text.h"
 #include "launcher/supervisor/failure/failure.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::HasSubstr;
@@ -227,4 +227,4 @@ TEST(Advice, IsSilentWhenNobodyKnows) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -190,4 +190,4 @@ TEST(Collapse, NeverLosesALineNorTurnsTheOrderOfARank) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

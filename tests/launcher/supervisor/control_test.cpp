@@ -22,7 +22,7 @@
 #include "common/os/pipe.h"
 #include "common/os/process.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -367,4 +367,4 @@ TEST(ControlServer, SaysWhenItsPortIsTaken) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

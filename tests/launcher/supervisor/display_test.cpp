@@ -6,7 +6,7 @@
 
 #include "common/os/pipe.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -197,4 +197,4 @@ TEST(Display, CutsTheStatusToTheTerminal) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "support/golden.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::AllOf;
@@ -276,4 +276,4 @@ TEST(ReadLastLines, TakesAtMostSoManyOfALongFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -7,7 +7,7 @@
 #include "common/os/files.h"
 #include "support/golden.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 TEST(ForkNote, IsFoundInAProgramThatCarriesIt) {
@@ -32,4 +32,4 @@ TEST(ForkNote, IsNotFoundInWhatIsLeftOfAProgram) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 // Ends of attempts: causes and restarts.
 #include "launcher/supervisor/leader_of_agents.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -443,4 +443,4 @@ TEST_F(LeaderOfAgents, DoesNotGoOnWithFewerNodesWhenSomebodyAskedToStop) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 #include "common/base/text.h"
 #include "launcher/supervisor/leader/leader.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 inline os::ExitStatus code(int number) {
   return {.code = number, .signal = 0};
@@ -220,4 +220,4 @@ class LeaderOfAgents : public ::testing::Test {
   std::optional<Leader> leader_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

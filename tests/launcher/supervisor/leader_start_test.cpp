@@ -3,7 +3,7 @@
 // The phases of a leader from the first agent to running workers.
 #include "launcher/supervisor/leader_of_agents.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -271,4 +271,4 @@ TEST_F(LeaderOfAgents, EndsWithTheWordsOfANodeThatCannotStart) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 // Signals, limits, and tasks that replace themselves by their programs.
 #include "launcher/supervisor/leader_of_agents.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -260,4 +260,4 @@ TEST_F(LeaderOfAgents, FailsWhenATaskIsLostBeforeItHasStarted) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 #include "common/os/files.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,4 +158,4 @@ TEST(MadeKeys, AreNewEveryTime) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Not UTF-8: paths, variables and output may contain any bytes.
@@ -220,4 +220,4 @@ TEST(Messages, ThatClaimToBeHugeAreErrors) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

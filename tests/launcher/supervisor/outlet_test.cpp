@@ -10,7 +10,7 @@
 #include "common/os/signals.h"
 #include "support/golden.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::EndsWith;
@@ -130,4 +130,4 @@ TEST(Outlet, KnowsThatNobodyReadsTheNullDevice) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

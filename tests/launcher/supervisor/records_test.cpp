@@ -6,7 +6,7 @@
 
 #include "common/os/files.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,4 +88,4 @@ TEST_F(RecordsTest, OfNoNodeAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

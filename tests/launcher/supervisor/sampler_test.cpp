@@ -8,7 +8,7 @@
 #include "common/base/text.h"
 #include "common/os/pipe.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -112,4 +112,4 @@ TEST(Sampler, EndsAtOnceBetweenTwoSamples) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -399,26 +399,26 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
                 .workers = 1};
   };
   start(as_node(0), "true");
-  std::optional<agent::MeetingPoint> point;
+  std::optional<supervisor::MeetingPoint> point;
   while (!point) {
-    point =
-        agent::find_posted(directory.path() / "meeting" / fmt::format("127.0.0.1-{}.json", port));
+    point = supervisor::find_posted(directory.path() / "meeting" /
+                                    fmt::format("127.0.0.1-{}.json", port));
   }
-  agent::ControlClient rogue(point->keys, point->endpoints);
-  agent::Join join;
+  supervisor::ControlClient rogue(point->keys, point->endpoints);
+  supervisor::Join join;
   join.name = "rogue";
   join.node = 1;
-  std::optional<agent::Order> answer;
+  std::optional<supervisor::Order> answer;
   while (!answer) {
     const auto news = rogue.find_news();
-    if (news && news->kind == agent::ControlClient::News::Kind::Connected) {
-      rogue.send(encode(agent::Report(join)));
+    if (news && news->kind == supervisor::ControlClient::News::Kind::Connected) {
+      rogue.send(encode(supervisor::Report(join)));
       rogue.send("no message at all");
     } else if (news) {
-      answer = agent::decode_order(news->text);
+      answer = supervisor::decode_order(news->text);
     }
   }
-  EXPECT_TRUE(std::holds_alternative<agent::Release>(*answer));
+  EXPECT_TRUE(std::holds_alternative<supervisor::Release>(*answer));
 
   start(as_node(1), "true");
   start(as_node(2), "true");

@@ -5,7 +5,7 @@
 
 #include "common/os/host.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -105,4 +105,4 @@ TEST(SshEnvironment, IsTheUsersWithoutWhatBelongsToThisMachineAndLogin) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

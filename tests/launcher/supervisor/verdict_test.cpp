@@ -4,7 +4,7 @@
 #include <csignal>
 #include <gmock/gmock.h>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Optional;
@@ -111,4 +111,4 @@ TEST(Verdict, KeepsTheFailureThatCameBeforeTheStop) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

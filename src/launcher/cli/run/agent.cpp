@@ -23,8 +23,9 @@ void add_agent(CLI::App& app, Call& call) {
   agent->group("");
   agent->add_flag("--stdin", *from_stdin, "Read the rendezvous from standard input")->group("Help");
   agent->callback([from_stdin, &call] {
-    const auto code = agent::guard();
-    call.exit_code = code ? *code : agent::serve(os::environment(), *from_stdin, doctor::answer);
+    const auto code = supervisor::guard();
+    call.exit_code =
+        code ? *code : supervisor::serve(os::environment(), *from_stdin, doctor::answer);
   });
 }
 

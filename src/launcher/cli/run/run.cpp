@@ -93,7 +93,7 @@ int simulate(const Wishes& wishes, const Call& call) {
               "command line")
         .hint(fmt::format("--simulate {}, without a program", text));
   }
-  return agent::simulate(nodes, workers);
+  return supervisor::simulate(nodes, workers);
 }
 
 // The default host file of deepspeed.
@@ -165,7 +165,7 @@ int start(Wishes wishes, const Call& call) {
   plan::Surroundings here = read_surroundings();
   here.command_time = call.command_time;
   const plan::LaunchPlan plan = read_plan(wishes, call, here);
-  agent::require_program(plan.command, here.environment);
+  supervisor::require_program(plan.command, here.environment);
   if (wishes.is_dry) {
     fmt::print("{}", wishes.is_json ? plan::to_json(plan) : plan::describe(plan));
     return 0;
@@ -183,7 +183,7 @@ int start(Wishes wishes, const Call& call) {
   // In launch mode Task this process becomes the worker itself and is supervised by the launcher
   // that started it. In all other modes a guard process cleans up if this process is killed.
   if (plan.way.value != plan::Way::Task) {
-    const auto code = agent::guard([&tensorboard] {
+    const auto code = supervisor::guard([&tensorboard] {
       if (tensorboard) {
         finish_tensorboard(*tensorboard);
       }
@@ -192,7 +192,7 @@ int start(Wishes wishes, const Call& call) {
       return *code;
     }
   }
-  return agent::run(plan, here.environment);
+  return supervisor::run(plan, here.environment);
 }
 
 void declare(CLI::App& app, Call& call, plan::Dialect dialect) {

@@ -122,9 +122,9 @@ int parse_rank(const std::string& word, const std::string& text) {
 
 }  // namespace
 
-agent::RankSet parse_ranks(const std::string& text) {
+supervisor::RankSet parse_ranks(const std::string& text) {
   constexpr int kMostRanks = 10000000;
-  agent::RankSet ranks;
+  supervisor::RankSet ranks;
   for (const std::string& piece : split(text, ',')) {
     const size_t dash = piece.find('-');
     const int first = parse_rank(piece.substr(0, dash), text);
@@ -156,7 +156,7 @@ LogChoice choose_logs(const Run& run, const LogWishes& wishes) {
         .hint(fmt::format("--attempt {}", attempts.back()));
   }
   const std::vector<int> ranks = run.directory.find_logged_ranks(choice.attempt);
-  agent::RankSet known;
+  supervisor::RankSet known;
   for (const int rank : ranks) {
     known.insert(rank);
     if (!wishes.ranks || wishes.ranks->contains(rank)) {
@@ -165,9 +165,9 @@ LogChoice choose_logs(const Run& run, const LogWishes& wishes) {
   }
   if (wishes.ranks && choice.ranks.empty()) {
     throw Error(ExitCode::Usage,
-                fmt::format("{} has no rank {}", run.name, agent::to_string(*wishes.ranks)))
-        .fact("available", fmt::format("ranks {}", agent::to_string(known)), "RUN/logs")
-        .hint(fmt::format("--rank {}", agent::to_string(known)));
+                fmt::format("{} has no rank {}", run.name, supervisor::to_string(*wishes.ranks)))
+        .fact("available", fmt::format("ranks {}", supervisor::to_string(known)), "RUN/logs")
+        .hint(fmt::format("--rank {}", supervisor::to_string(known)));
   }
   choice.world_size = ranks.empty() ? 1 : ranks.back() + 1;
   if (run.state && run.state->attempt == choice.attempt) {
@@ -204,18 +204,18 @@ void print_logs(const contract::RunDirectory& run,
                 std::optional<size_t> last_lines,
                 const std::function<void(std::string_view)>& write) {
   // The time is constant, so that a line waits for equal lines until the buffer is full.
-  constexpr agent::Collapse::Time kNow{};
+  constexpr supervisor::Collapse::Time kNow{};
   std::vector<LineReader> readers;
   for (const int rank : choice.ranks) {
     const fs::path path = run.log(choice.attempt, rank);
     readers.emplace_back(rank, path, last_lines ? find_last_lines(path, *last_lines) : 0);
   }
-  agent::Collapse collapse(static_cast<int>(choice.ranks.size()));
+  supervisor::Collapse collapse(static_cast<int>(choice.ranks.size()));
   std::string text;
   const auto show_ready = [&] {
     while (const auto line = collapse.find_ready(kNow)) {
       if (choice.world_size > 1) {
-        text += fmt::format("[{}]: ", agent::to_string(line->ranks));
+        text += fmt::format("[{}]: ", supervisor::to_string(line->ranks));
       }
       text += line->text;
       text += '\n';
@@ -229,7 +229,7 @@ void print_logs(const contract::RunDirectory& run,
     std::erase_if(readers, [&](LineReader& reader) {
       const auto line = reader.find_line();
       if (line) {
-        collapse.add(reader.rank(), agent::Stream::Out, *line, kNow);
+        collapse.add(reader.rank(), supervisor::Stream::Out, *line, kNow);
       }
       return !line;
     });
@@ -242,7 +242,7 @@ void print_logs(const contract::RunDirectory& run,
 
 LogFollower::LogFollower(contract::RunDirectory run,
                          int attempt,
-                         std::optional<agent::RankSet> ranks,
+                         std::optional<supervisor::RankSet> ranks,
                          std::optional<size_t> last_lines)
     : run_(std::move(run)), attempt_(attempt), ranks_(std::move(ranks)), last_lines_(last_lines) {
   find_new_logs();
@@ -261,7 +261,7 @@ void LogFollower::find_new_logs() {
   }
 }
 
-bool LogFollower::read(agent::LineSink& sink) {
+bool LogFollower::read(supervisor::LineSink& sink) {
   find_new_logs();
   bool is_news = false;
   for (auto& [rank, log] : logs_) {
@@ -270,18 +270,18 @@ bool LogFollower::read(agent::LineSink& sink) {
     is_news = is_news || !chunk.empty();
     for (const std::string_view lines : log.splitter.feed(chunk).lines) {
       if (!lines.empty()) {
-        sink.take_lines(rank, agent::Stream::Out, lines);
+        sink.take_lines(rank, supervisor::Stream::Out, lines);
       }
     }
   }
   return is_news;
 }
 
-void LogFollower::finish(agent::LineSink& sink) {
+void LogFollower::finish(supervisor::LineSink& sink) {
   for (auto& [rank, log] : logs_) {
     const std::string rest = log.splitter.finish();
     if (!rest.empty()) {
-      sink.take_lines(rank, agent::Stream::Out, rest);
+      sink.take_lines(rank, supervisor::Stream::Out, rest);
     }
   }
 }
@@ -289,7 +289,7 @@ void LogFollower::finish(agent::LineSink& sink) {
 namespace {
 
 // Blocks until at most `most` bytes wait to be written to stdout and stderr.
-void drain(agent::Display& display, size_t most) {
+void drain(supervisor::Display& display, size_t most) {
   display.write_some();
   while (display.waiting_bytes() > most) {
     std::array<os::Watch, 2> watches{};
@@ -307,7 +307,7 @@ bool is_over(const contract::RunDirectory& run) {
   return !state || contract::sign_of(*state, wall_time()) != contract::Sign::Alive;
 }
 
-void pause(const agent::Display& display) {
+void pause(const supervisor::Display& display) {
   constexpr milliseconds kPause(200);
   std::this_thread::sleep_for(std::min(kPause, display.time_to_next().value_or(kPause)));
 }
@@ -318,7 +318,7 @@ class Follower {
   Follower(const Run& run, const LogWishes& wishes)
       : run_(run),
         wishes_(wishes),
-        display_(agent::Display::of_this_process(1, os::environment())) {}
+        display_(supervisor::Display::of_this_process(1, os::environment())) {}
 
   void follow() {
     while (run_.directory.find_attempts().empty() && !is_over(run_.directory)) {
@@ -382,7 +382,7 @@ class Follower {
 
   const Run& run_;
   const LogWishes& wishes_;
-  agent::Display display_;
+  supervisor::Display display_;
   std::unique_ptr<LogFollower> logs_;
 };
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Candidates per text. Further lines with the same text are found only as the successor of the last
@@ -205,4 +205,4 @@ std::optional<Collapse::Time> Collapse::next_time() const {
   return first_ < ready_until_ ? Time::min() : next_due_;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

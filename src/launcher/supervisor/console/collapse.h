@@ -14,7 +14,7 @@
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/console/rank_set.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Merges identical lines of several ranks into one.
 //
@@ -90,4 +90,4 @@ class Collapse {
   std::vector<Place> places_;                                  // by rank
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

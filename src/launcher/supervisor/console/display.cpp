@@ -7,7 +7,7 @@
 #include "common/os/pipe.h"
 #include "common/os/terminal.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -242,4 +242,4 @@ std::string cut_to_columns(std::string_view text, int columns) {
   return cut;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

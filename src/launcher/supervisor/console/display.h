@@ -15,7 +15,7 @@
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/console/outlet.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The console output of a run: the lines of the workers on stdout and stderr of the launcher, with
 // the prefix "[3]: " (none if there is one worker), identical lines of several ranks as one
@@ -104,4 +104,4 @@ class Display : public LineSink {
 // Cuts UTF-8 text to `columns` characters. Escape sequences take no room.
 std::string cut_to_columns(std::string_view text, int columns);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

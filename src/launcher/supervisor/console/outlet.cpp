@@ -12,7 +12,7 @@
 #include "common/os/pipe.h"
 #include "common/os/terminal.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 18;
@@ -211,4 +211,4 @@ int Outlet::waiting_fd() const {
   return waiting_bytes_ == 0 ? -1 : fd_;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

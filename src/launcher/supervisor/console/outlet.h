@@ -8,7 +8,7 @@
 
 #include "common/os/fd.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Buffered output of the launcher to a file, a pipe or a terminal.
 //
@@ -75,4 +75,4 @@ class Outlet {
   uint64_t dropped_bytes_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -12,7 +12,7 @@
 
 #include "launcher/supervisor/failure/failure.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // A pattern in the output of a worker. "{}" in `text` is replaced by the word after the needle, up
@@ -259,4 +259,4 @@ Advice advise(const Failure& failure) {
   return advice;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 struct Failure;
 
@@ -19,4 +19,4 @@ struct Advice {
 // empty Advice if no pattern matches.
 Advice advise(const Failure& failure);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -12,7 +12,7 @@
 #include "launcher/supervisor/failure/advice.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr size_t kBoxWidth = 78;
@@ -263,4 +263,4 @@ std::vector<std::string> read_last_lines(const std::filesystem::path& path,
   return lines;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -10,7 +10,7 @@
 #include "common/os/process.h"
 #include "launcher/supervisor/failure/python_exception.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Whether a worker was killed because memory ran out.
 enum class OutOfMemory {
@@ -84,4 +84,4 @@ std::vector<std::string> read_last_lines(const std::filesystem::path& path,
                                          size_t most,
                                          int64_t begin = 0);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

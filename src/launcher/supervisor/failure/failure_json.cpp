@@ -9,7 +9,7 @@
 #include "launcher/supervisor/failure/failure.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -157,4 +157,4 @@ Failure parse_failure(std::string_view text) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
@@ -70,4 +70,4 @@ int Verdict::exit_code() const {
   return 128 + (stop_ == SIGHUP ? SIGTERM : stop_);
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

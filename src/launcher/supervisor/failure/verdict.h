@@ -6,7 +6,7 @@
 
 #include "common/os/process.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Finds the cause of the end of an attempt, from the exits of workers and the requests to stop.
 // Without I/O.
@@ -43,4 +43,4 @@ class Verdict {
   int stop_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -24,7 +24,7 @@
 #include "launcher/supervisor/protocol/meeting.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -268,4 +268,4 @@ int serve(os::Environment environment,
   return 0;  // the leader reports the result; srun must not report a second one
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

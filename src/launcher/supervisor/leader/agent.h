@@ -7,7 +7,7 @@
 #include "common/os/environment.h"
 #include "launcher/plan/plan.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Runs `plan` in its launch mode: on this machine, as the leader of agents that srun or ssh starts,
 // as one of several nodes that were started manually, or as a task, which replaces this process by
@@ -22,4 +22,4 @@ int serve(os::Environment environment,
           bool from_stdin,
           std::function<std::string(const std::string&)> answer = {});
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

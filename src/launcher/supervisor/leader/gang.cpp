@@ -15,7 +15,7 @@
 #include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -336,4 +336,4 @@ void Gang::finish() {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

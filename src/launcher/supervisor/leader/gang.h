@@ -25,7 +25,7 @@
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/meeting.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The event loop of the process that leads a run. It owns everything around the Leader: signals,
 // the control plane, the agent of this node, the starter of other agents, the display and the run
@@ -124,4 +124,4 @@ class Gang {
   bool has_directory_ = false;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

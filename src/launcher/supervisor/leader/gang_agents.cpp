@@ -6,7 +6,7 @@
 #include "launcher/supervisor/leader/gang.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr int kMostShownRejections = 5;
@@ -117,4 +117,4 @@ void Gang::take_starters() {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

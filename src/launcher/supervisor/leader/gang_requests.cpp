@@ -7,7 +7,7 @@
 #include "common/os/files.h"
 #include "launcher/supervisor/leader/gang.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 void Gang::take_signals() {
   while (const auto arrival = signals_.find_arrival()) {
@@ -97,4 +97,4 @@ void Gang::take_cancel(Clock::time_point now) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -12,7 +12,7 @@
 #include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::duration;
@@ -909,4 +909,4 @@ void Leader::send_seated(const Kind& order) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

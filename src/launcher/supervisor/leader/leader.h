@@ -17,7 +17,7 @@
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/network_trials.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // ---- actions that the caller of a Leader executes, in this order ----
 
@@ -215,4 +215,4 @@ class Leader {
   std::vector<Action> actions_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr size_t kMostOpen = 256;
@@ -39,4 +39,4 @@ void Records::write(const Recorded& recorded) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

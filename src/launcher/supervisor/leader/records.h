@@ -10,7 +10,7 @@
 #include "launcher/supervisor/node/write_faults.h"
 #include "launcher/supervisor/protocol/messages.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Writes the samples and metrics of agents to the run directory, one file per node and per rank. A
 // write error does not end the run. Not thread-safe.
@@ -31,4 +31,4 @@ class Records {
   std::map<std::pair<Recorded::Kind, int>, os::RotatingFile> files_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -16,7 +16,7 @@
 #include "common/os/command.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -280,4 +280,4 @@ std::string Requeue::put_back() const {
       "scontrol: '{}'{}", errors, is_forbidden ? "; submit the job with sbatch --requeue" : "");
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
   if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
@@ -24,4 +24,4 @@ void RestartPolicy::remember(const Failure& failure, long long progress) {
   last_place_ = Place{failure.who, failure.status, failure.last_lines, progress};
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 #include "common/os/process.h"
 #include "launcher/supervisor/failure/failure.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Decides whether another attempt follows the failure of a worker. Without I/O.
 class RestartPolicy {
@@ -46,4 +46,4 @@ class RestartPolicy {
   std::optional<Place> last_place_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -6,7 +6,7 @@
 #include "launcher/plan/order.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 double wall_time() {
@@ -95,4 +95,4 @@ void RunReporter::write() {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

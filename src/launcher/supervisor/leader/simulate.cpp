@@ -21,7 +21,7 @@
 #include "launcher/supervisor/protocol/messages.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -403,4 +403,4 @@ int simulate(int nodes, int workers) {
   return code;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -18,7 +18,7 @@
 #include "common/os/pipe.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 bool is_this_machine(const std::string& host) {
@@ -276,4 +276,4 @@ void Starter::kill() {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/supervisor/protocol/meeting.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The command lines that start agents.
 std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::string& lockstep);
@@ -77,4 +77,4 @@ class Starter {
   std::list<Process> processes_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -18,7 +18,7 @@
 #include "launcher/supervisor/protocol/messages.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,4 +94,4 @@ void become_worker(const plan::LaunchPlan& plan,
   os::become(executable, worker_arguments(order, place), plan::task_environment(order, place, own));
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 // Way::Task: another launcher has started one process per worker. Local rank 0 of each node takes
 // part in the rendezvous and leaves the order of its node in private files for the other processes
 // of the node. Then each process replaces itself by the program.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Removes the files that an earlier run of the same name may have left. Local rank 0 calls it
 // before it joins, so before any order of this run can exist.
@@ -27,4 +27,4 @@ plan::NodeOrder wait_for_order(const plan::LaunchPlan& plan, const os::Environme
                                 const plan::NodeOrder& order,
                                 const os::Environment& environment);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

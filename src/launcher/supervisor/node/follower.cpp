@@ -11,7 +11,7 @@
 #include "launcher/supervisor/node/placement.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::duration_cast;
@@ -251,4 +251,4 @@ void Follower::send(const Report& report) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -16,7 +16,7 @@
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/meeting.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Sends the output of workers to the leader with flow control: at most 4 MiB are in transit, and
 // the leader acknowledges (Credit) what it has shown. Lines beyond this are counted and dropped;
@@ -99,4 +99,4 @@ class Follower {
   bool is_lost_ = false;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -14,7 +14,7 @@
 #include "common/os/signals.h"
 #include "launcher/supervisor/protocol/arrival.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr std::chrono::seconds kCleanUpTime(5);
@@ -78,4 +78,4 @@ std::optional<int> guard(const std::function<void()>& at_end) {
   return status.shell_code();
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -14,7 +14,7 @@
 #include "launcher/supervisor/node/placement.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // A process that waits for a dead file server does not react even to SIGKILL.
@@ -270,4 +270,4 @@ std::optional<NodeAgent::Clock::time_point> NodeAgent::deadline() const {
   return first;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -18,7 +18,7 @@
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/reachability.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Executes the orders of the leader on this node, and reports events. One per node. Not
 // thread-safe.
@@ -100,4 +100,4 @@ class NodeAgent {
   double grace_seconds_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

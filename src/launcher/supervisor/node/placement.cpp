@@ -18,7 +18,7 @@
 #include "common/os/socket.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
   return arguments;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

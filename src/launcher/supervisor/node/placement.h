@@ -10,7 +10,7 @@
 #include "launcher/supervisor/protocol/messages.h"
 
 // Checks of the plan against this machine before the first worker starts.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The file that each worker executes. Throws an Error (64) if it cannot be executed; the hint names
 // a similar file if there is one.
@@ -44,4 +44,4 @@ std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
 std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
                                           const contract::WorkerPlace& place);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 
 #include "common/os/pipe.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -130,4 +130,4 @@ std::string Sampler::take_fault() {
   return std::exchange(shared_->fault, "");
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -11,7 +11,7 @@
 #include "common/cluster/node_sampler.h"
 #include "common/contract/node_sample.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Samples this node periodically on its own thread. A driver that hangs, a slow file system or an
 // exception affects only the samples, not the run.
@@ -46,4 +46,4 @@ class Sampler {
   std::thread thread_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

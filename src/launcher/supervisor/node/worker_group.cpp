@@ -18,7 +18,7 @@
 #include "launcher/supervisor/node/placement.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -435,4 +435,4 @@ Failure WorkerGroup::explain(int rank) const {
   return failure;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

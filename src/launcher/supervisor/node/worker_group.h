@@ -22,7 +22,7 @@
 #include "launcher/supervisor/node/worker.h"
 #include "launcher/supervisor/protocol/messages.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The workers of one node in one attempt: starts them, reads their output, stops them on request.
 // Makes no decisions.
@@ -37,7 +37,7 @@ namespace lockstep::agent {
 class WorkerGroup {
  public:
   using Clock = std::chrono::steady_clock;
-  using Report = std::function<void(const agent::Report&)>;
+  using Report = std::function<void(const supervisor::Report&)>;
   struct Options {
     plan::NodeOrder order;
     os::Environment environment;    // of the agent
@@ -108,4 +108,4 @@ class WorkerGroup {
   cluster::OomKills oom_kills_before_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

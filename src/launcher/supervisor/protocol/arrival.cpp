@@ -3,7 +3,7 @@
 
 #include "common/os/process.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr std::chrono::seconds kSameCall(1);
@@ -27,4 +27,4 @@ Arrivals::Meaning Arrivals::read(const os::SignalFd::Arrival& arrival, Clock::ti
   return Meaning::Ask;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

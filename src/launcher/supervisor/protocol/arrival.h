@@ -6,7 +6,7 @@
 
 #include "common/os/signals.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The value (sigqueue) that a guard attaches to a signal from Slurm when it forwards it.
 inline constexpr int kFromSlurm = 1;
@@ -36,4 +36,4 @@ class Arrivals {
   std::map<int, Clock::time_point> told_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -19,7 +19,7 @@
 #include "launcher/supervisor/protocol/secrets.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Heartbeats (ZMTP PING and PONG) every kBeatMs. A connection is closed if nothing arrives within
@@ -499,4 +499,4 @@ std::optional<Endpoint> ControlClient::endpoint() const {
   return wire_->endpoint();
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@
 // Messages are opaque here; messages.h defines them. The transport adds one message of its
 // own, "hello": a client sends it on every connection, and the server echoes it. The echo proves
 // that the address works in both directions and that the keys are right.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Key pairs in Z85 encoding (40 characters), as ZeroMQ expects them.
 struct ControlKeys {
@@ -114,4 +114,4 @@ class ControlClient {
   std::unique_ptr<Wire> wire_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

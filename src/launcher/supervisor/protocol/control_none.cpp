@@ -3,7 +3,7 @@
 #include "lockstep/error.h"
 
 // Replaces control.cpp in a build without ZeroMQ. A run then has one node.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 [[noreturn]] void refuse() {
@@ -66,4 +66,4 @@ std::optional<Endpoint> ControlClient::endpoint() const {
   refuse();
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@
 #include "common/os/files.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ std::optional<MeetingPoint> find_posted(const fs::path& file) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@
 // Rendezvous: how agents get the address of the leader and the keys of the run. In the environment
 // (srun), on standard input (ssh), or in a file with mode 0600 (processes that were started
 // manually or by another launcher). Never on a command line, which all users of a machine can read.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The information that an agent needs to join.
 struct MeetingPoint {
@@ -57,4 +57,4 @@ class PostedMeeting {
 // others, or has another format.
 std::optional<MeetingPoint> find_posted(const std::filesystem::path& file);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -74,7 +74,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
                                    attempt)
 }  // namespace lockstep::plan
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probed, round, trials)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepared, attempt, ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Started, attempt)
@@ -272,4 +272,4 @@ Order decode_order(std::string_view bytes) {
   return decode<Order>(bytes);
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -20,7 +20,7 @@
 //
 // Said has its own layout (messages.cpp), because output is most of the traffic. `attempt` lets the
 // leader ignore reports that belong to an earlier attempt.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Must be increased whenever a message or its meaning changes. Leader and agents must agree.
 inline constexpr int kProtocol = 3;
@@ -258,4 +258,4 @@ std::string encode(const Order& order);
 Report decode_report(std::string_view bytes);
 Order decode_order(std::string_view bytes);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -6,7 +6,7 @@
 
 #include "common/base/text.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr int kFirstTime = 1000;  // milliseconds
@@ -83,4 +83,4 @@ const cluster::Address& NetworkTrials::address_of(int seat, int network) const {
   return offers_.at(at).addresses.at(static_cast<size_t>(member));
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 #include "launcher/plan/network.h"
 #include "launcher/supervisor/protocol/messages.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Chooses the network of a run on several nodes: which addresses each node probes, the results, and
 // the choice. Without I/O. Nodes are identified by their slots (`seat`).
@@ -55,4 +55,4 @@ class NetworkTrials {
   bool is_second_ = false;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 
 #include "launcher/supervisor/protocol/secrets.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Nonce = std::array<uint8_t, kProbeNonceBytes>;
@@ -254,4 +254,4 @@ std::optional<ProbeClock::time_point> Prober::next_deadline() const {
   return next;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -23,7 +23,7 @@
 // A tag is the keyed hash of its arguments, cut to 16 bytes. Neither class blocks or starts a
 // thread: the caller watches fd() for reading, and calls take() when it is readable or
 // next_deadline() has passed.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 using ProbeClock = std::chrono::steady_clock;
 
@@ -126,4 +126,4 @@ class Prober {
   std::vector<plan::Trial> trials_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor
