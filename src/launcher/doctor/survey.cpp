@@ -41,7 +41,7 @@ plan::LaunchPlan plan_of_survey(plan::Surroundings here, const std::string& who)
   }
   plan::Request request;
   request.program = {"true"};
-  request.nproc_per_node = plan::Asked{.text = "1", .source = who, .flag = ""};
+  request.nproc_per_node = plan::OptionValue{.text = "1", .source = who, .flag = ""};
   return plan::make_plan(request, here);
 }
 

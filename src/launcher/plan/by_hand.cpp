@@ -28,15 +28,15 @@ std::optional<int> find_outer_node(const Surroundings& here, int nodes) {
   return std::nullopt;
 }
 
-void require_one_task_per_node(const Surroundings& here, const NodeRange& asked) {
-  if (here.is_nested || !here.step || here.step->tasks <= asked.most) {
+void require_one_task_per_node(const Surroundings& here, const NodeRange& requested) {
+  if (here.is_nested || !here.step || here.step->tasks <= requested.most) {
     return;
   }
   throw Error(ExitCode::Usage,
               fmt::format("cannot form a rendezvous of {} nodes: Slurm started {} tasks",
-                          asked.most,
+                          requested.most,
                           here.step->tasks))
-      .fact("asked", asked.quote.text, asked.quote.who)
+      .fact("asked", requested.provenance.text, requested.provenance.who)
       .fact("found",
             fmt::format("{} tasks", here.step->tasks),
             fmt::format("Slurm step {}.{}", here.step->job_id, here.step->id))
@@ -140,7 +140,7 @@ Ground meet_by_hand(const Request& request,
   require_one_task_per_node(here, *sizes.nodes);
   Ground ground{.way = {Way::Peers, source_of_hand(request)},
                 .hosts = std::vector<cluster::Host>(static_cast<size_t>(nodes)),
-                .told_by = sizes.nodes->quote.text,
+                .told_by = sizes.nodes->provenance.text,
                 .min_nodes = sizes.nodes->least,
                 .meeting = {},
                 .is_by_hand = true};

@@ -35,7 +35,7 @@ std::vector<int> pick(const std::vector<int>& counts,
 Grant read_grant(const Surroundings& here, const Ground& ground) {
   Grant grant;
   // With named hosts or a manual rendezvous, the allocation does not determine the workers.
-  if (here.is_nested || !here.job || ground.way.source.origin != Origin::Probe) {
+  if (here.is_nested || !here.job || ground.way.source.kind != ValueSource::Probe) {
     return grant;
   }
   const cluster::SlurmJob& job = *here.job;

@@ -42,17 +42,17 @@ std::string describe_hosts(const Ground& ground) {
                      fold_names(names));
 }
 
-[[noreturn]] void refuse_too_many(const NodeRange& asked, const Ground& ground) {
+[[noreturn]] void refuse_too_many(const NodeRange& requested, const Ground& ground) {
   const size_t count = ground.hosts.size();
   throw Error(ExitCode::Usage,
               fmt::format("cannot run on {} nodes: only {} {} available",
-                          asked.least,
+                          requested.least,
                           count == 1 ? "one" : std::to_string(count),
                           count == 1 ? "is" : "are"))
-      .fact("asked", asked.quote.text, asked.quote.who)
+      .fact("asked", requested.provenance.text, requested.provenance.who)
       .fact("found", describe_hosts(ground), ground.told_by)
       .hint(fmt::format("--nnodes {}, or drop it to use every node", count))
-      .hint(ground.way.value == Way::Srun ? fmt::format("salloc -N {}", asked.least)
+      .hint(ground.way.value == Way::Srun ? fmt::format("salloc -N {}", requested.least)
                                           : "list more hosts");
 }
 
@@ -84,7 +84,7 @@ void require_all(Ground& ground, const Sizes& sizes, std::string_view instead) {
         fmt::format("cannot run on {}: this was started on {}",
                     plural(std::min(sizes.nodes->most, std::max(sizes.nodes->least, count))),
                     plural(count)))
-        .fact("asked", sizes.nodes->quote.text, sizes.nodes->quote.who)
+        .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
         .fact("found", describe_hosts(ground), ground.told_by)
         .hint(fmt::format("drop --nnodes, or {} {}", instead, sizes.nodes->most));
   }
@@ -104,8 +104,8 @@ bool names_hosts(const Request& request) {
   return request.hosts || request.hostfile || request.include || request.exclude;
 }
 
-std::optional<std::string> text_of(const Wish& wish) {
-  return wish ? std::optional(wish->text) : std::nullopt;
+std::optional<std::string> text_of(const Option& option) {
+  return option ? std::optional(option->text) : std::nullopt;
 }
 
 // The hosts of -H or of a host file; without either, those of the Slurm job or this machine.
@@ -132,7 +132,7 @@ Ground offered_hosts(const Request& request, const Surroundings& here) {
     ground.hosts = to_hosts({"localhost"});
     ground.hosts.front().slots = here.gpus > 0 ? std::optional(here.gpus) : std::nullopt;
     ground.told_by = "this machine";
-    const Wish& choice = request.include ? request.include : request.exclude;
+    const Option& choice = request.include ? request.include : request.exclude;
     ground.way.source = source_of(*choice, request.include ? "--include" : "--exclude");
   }
   return ground;
@@ -225,17 +225,17 @@ Ground in_task(const Surroundings& here, const Sizes& sizes) {
   return ground;
 }
 
-[[noreturn]] void refuse_alone(const Request& request, const NodeRange& asked) {
+[[noreturn]] void refuse_alone(const Request& request, const NodeRange& requested) {
   throw Error(ExitCode::Usage,
-              fmt::format("cannot run on {} nodes: this is one machine", asked.least))
-      .fact("asked", asked.quote.text, asked.quote.who)
+              fmt::format("cannot run on {} nodes: this is one machine", requested.least))
+      .fact("asked", requested.provenance.text, requested.provenance.who)
       .fact("found", "no other host, no Slurm job, no other launcher", "command line and variables")
       .hint(fmt::format("over ssh: {} -H host1:4,host2:4 PROGRAM", command_of(request.dialect)))
       .hint(fmt::format("manually, on each node: {} --nnodes {} --node-rank N --master-addr HOST "
                         "PROGRAM",
                         command_of(request.dialect),
-                        asked.least))
-      .hint(fmt::format("salloc -N {} lockstep run PROGRAM", asked.least));
+                        requested.least))
+      .hint(fmt::format("salloc -N {} lockstep run PROGRAM", requested.least));
 }
 
 Ground in_surroundings(const Request& request, const Surroundings& here, const Sizes& sizes) {
@@ -257,12 +257,12 @@ Ground in_surroundings(const Request& request, const Surroundings& here, const S
     refuse_alone(request, *sizes.nodes);
   }
   if (here.is_nested) {
-    return on_this_machine(here, {Origin::Probe, "inside a worker of another run"});
+    return on_this_machine(here, {ValueSource::Probe, "inside a worker of another run"});
   }
   if (here.step) {
     return on_this_machine(
         here,
-        {Origin::Probe,
+        {ValueSource::Probe,
          fmt::format("the only task of Slurm step {}.{}", here.step->job_id, here.step->id)});
   }
   return on_this_machine(here, {});
@@ -305,7 +305,7 @@ Ground find_ground(const Request& request,
     return on_hosts(request, here, sizes);
   }
   if (request.is_standalone) {
-    return on_this_machine(here, {Origin::Flag, "--standalone"});
+    return on_this_machine(here, {ValueSource::Flag, "--standalone"});
   }
   if (is_by_hand(request, here, sizes)) {
     return meet_by_hand(request, here, sizes, rules);

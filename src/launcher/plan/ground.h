@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/cluster/hosts.h"
+#include "launcher/plan/parse_options.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/read.h"
 #include "launcher/plan/sizes.h"
 
 // Where a run takes place: the launch mode and the nodes.

@@ -13,8 +13,8 @@
 #include "launcher/plan/conflicts.h"
 #include "launcher/plan/ground.h"
 #include "launcher/plan/metric.h"
+#include "launcher/plan/parse_options.h"
 #include "launcher/plan/program.h"
-#include "launcher/plan/read.h"
 #include "launcher/plan/requeue.h"
 #include "launcher/plan/workers.h"
 #include "lockstep/error.h"
@@ -24,9 +24,9 @@ namespace {
 
 constexpr std::string_view kThreads = "OMP_NUM_THREADS";
 
-Sourced<std::string> read_text(const Wish& wish, std::string_view flag, std::string otherwise) {
-  return wish ? Sourced<std::string>{wish->text, source_of(*wish, flag)}
-              : from_default(std::move(otherwise));
+Sourced<std::string> read_text(const Option& option, std::string_view flag, std::string otherwise) {
+  return option ? Sourced<std::string>{option->text, source_of(*option, flag)}
+                : from_default(std::move(otherwise));
 }
 
 // Adds the nodes with their workers and drops those that -np leaves without workers.
@@ -132,7 +132,7 @@ void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here
   if (request.ssh_identity) {
     plan.ssh_identity = read_path(*request.ssh_identity, "--ssh-identity-file", here.directory);
   }
-  const Wish& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
+  const Option& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
   if (needless && plan.way.value != Way::Ssh) {
     plan.remarks.push_back(
         fmt::format("{} is not needed: no host is started over ssh",
@@ -243,8 +243,8 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
     return;
   }
   if (const auto set = os::find_variable(here.environment, kThreads)) {
-    plan.variables.emplace(kThreads,
-                           Sourced<std::string>{*set, {Origin::Variable, std::string(kThreads)}});
+    plan.variables.emplace(
+        kThreads, Sourced<std::string>{*set, {ValueSource::Variable, std::string(kThreads)}});
   } else if (plan.way.value == Way::Here) {
     // On other nodes, the agent counts the cores that it was granted.
     Node& node = plan.nodes.front();
@@ -259,14 +259,14 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
 }  // namespace
 
 std::string describe(const Source& source) {
-  switch (source.origin) {
-    case Origin::Flag:
+  switch (source.kind) {
+    case ValueSource::Flag:
       return "flag " + source.detail;
-    case Origin::Variable:
+    case ValueSource::Variable:
       return "variable " + source.detail;
-    case Origin::Probe:
+    case ValueSource::Probe:
       return "probe: " + source.detail;
-    case Origin::Default:
+    case ValueSource::Default:
       return source.detail.empty() ? "default" : "default: " + source.detail;
   }
   return "";

@@ -71,7 +71,7 @@ class Writer {
   }
   template <typename T>
   static Json write(const Sourced<T>& sourced) {
-    Json json = {{"value", write_value(sourced.value)}, {"source", word_of(sourced.source.origin)}};
+    Json json = {{"value", write_value(sourced.value)}, {"source", word_of(sourced.source.kind)}};
     if (!sourced.source.detail.empty()) {
       json["detail"] = sourced.source.detail;
     }
@@ -115,7 +115,7 @@ class Reader {
   template <typename T>
   static void read(const Json& json, Sourced<T>& sourced) {
     sourced = {read_value<T>(json.at("value")),
-               {from_word<Origin>(json.at("source")), json.value("detail", "")}};
+               {from_word<ValueSource>(json.at("source")), json.value("detail", "")}};
   }
   static void read(const Json& json, Variables& variables) {
     for (const auto& [name, value] : json.items()) {

@@ -131,11 +131,11 @@ Row to_row(std::string name, std::string value, const Sourced<T>& sourced) {
 
 // Adds a row only if the value is not a default: defaults would hide the rest of the table.
 template <typename T>
-void add_asked(std::vector<Row>& rows,
-               std::string name,
-               std::string value,
-               const Sourced<T>& sourced) {
-  if (sourced.source.origin != Origin::Default) {
+void add_option_facts(std::vector<Row>& rows,
+                      std::string name,
+                      std::string value,
+                      const Sourced<T>& sourced) {
+  if (sourced.source.kind != ValueSource::Default) {
     rows.push_back(to_row(std::move(name), std::move(value), sourced));
   }
 }
@@ -148,10 +148,10 @@ void add_network(std::vector<Row>& rows, const LaunchPlan& plan) {
                         plan.master_addr));
   rows.push_back(to_row(
       "master port", port == 0 ? "a free port on node 0" : std::to_string(port), plan.master_port));
-  add_asked(rows, "interfaces", plan.interfaces.value, plan.interfaces);
-  add_asked(rows, "own address", plan.local_addr.value, plan.local_addr);
-  add_asked(rows, "ssh port", std::to_string(plan.ssh_port.value), plan.ssh_port);
-  add_asked(rows, "ssh identity", plan.ssh_identity.value, plan.ssh_identity);
+  add_option_facts(rows, "interfaces", plan.interfaces.value, plan.interfaces);
+  add_option_facts(rows, "own address", plan.local_addr.value, plan.local_addr);
+  add_option_facts(rows, "ssh port", std::to_string(plan.ssh_port.value), plan.ssh_port);
+  add_option_facts(rows, "ssh identity", plan.ssh_identity.value, plan.ssh_identity);
   if (plan.way.value != Way::Here) {
     rows.push_back(to_row("start timeout",
                           fmt::format("{} s", plan.start_timeout_seconds.value),
@@ -198,10 +198,10 @@ void add_output(std::vector<Row>& rows, const LaunchPlan& plan) {
   for (const Metric& metric : plan.metrics) {
     rows.push_back({"metric", metric.name + "=" + metric.pattern, "flag --metric"});
   }
-  add_asked(rows,
-            "sample every",
-            fmt::format("{} s", plan.sample_every_seconds.value),
-            plan.sample_every_seconds);
+  add_option_facts(rows,
+                   "sample every",
+                   fmt::format("{} s", plan.sample_every_seconds.value),
+                   plan.sample_every_seconds);
 }
 
 void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rules) {
@@ -212,7 +212,7 @@ void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rule
       to_row("requeue",
              fmt::format("job {} at {}", rules->job, os::signal_name(rules->signal.value)),
              rules->signal));
-  add_asked(rows, "requeues", std::to_string(rules->most.value), rules->most);
+  add_option_facts(rows, "requeues", std::to_string(rules->most.value), rules->most);
   if (!rules->progress_file.empty()) {
     rows.push_back({"progress file", rules->progress_file, "flag --progress-file"});
   }
@@ -226,10 +226,11 @@ std::vector<Row> to_rows(const LaunchPlan& plan) {
   add_meeting(rows, plan);
   add_network(rows, plan);
   rows.push_back(to_row("bind", std::string(word_of(plan.bind.value)), plan.bind));
-  add_asked(rows, "role", plan.role.value, plan.role);
+  add_option_facts(rows, "role", plan.role.value, plan.role);
   rows.push_back(
       to_row("grace", fmt::format("{} s", plan.grace_seconds.value), plan.grace_seconds));
-  add_asked(rows, "timeout", fmt::format("{} s", plan.timeout_seconds.value), plan.timeout_seconds);
+  add_option_facts(
+      rows, "timeout", fmt::format("{} s", plan.timeout_seconds.value), plan.timeout_seconds);
   rows.push_back(to_row("restarts", std::to_string(plan.max_restarts.value), plan.max_restarts));
   add_requeue(rows, plan.requeue);
   if (plan.may_share_gpus) {

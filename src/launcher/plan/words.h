@@ -13,11 +13,11 @@ namespace lockstep::plan {
 template <typename T, size_t kCount>
 using Words = std::array<std::pair<T, std::string_view>, kCount>;
 
-inline constexpr Words<Origin, 4> words_of(Origin /*kind*/) {
-  return {std::pair(Origin::Flag, "flag"),
-          std::pair(Origin::Variable, "variable"),
-          std::pair(Origin::Probe, "probe"),
-          std::pair(Origin::Default, "default")};
+inline constexpr Words<ValueSource, 4> words_of(ValueSource /*kind*/) {
+  return {std::pair(ValueSource::Flag, "flag"),
+          std::pair(ValueSource::Variable, "variable"),
+          std::pair(ValueSource::Probe, "probe"),
+          std::pair(ValueSource::Default, "default")};
 }
 
 inline constexpr Words<Way, 5> words_of(Way /*kind*/) {

@@ -11,10 +11,10 @@
 namespace lockstep::cli {
 namespace {
 
-using plan::Asked;
 using plan::Dialect;
+using plan::Option;
+using plan::OptionValue;
 using plan::Request;
-using plan::Wish;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -36,7 +36,7 @@ Read read(const std::vector<std::string>& words, Dialect dialect = Dialect::Lock
   return result;
 }
 
-Asked typed(const std::string& text) {
+OptionValue typed(const std::string& text) {
   return {.text = text, .source = "command line", .flag = ""};
 }
 
@@ -47,7 +47,7 @@ Request request_of(const std::vector<std::string>& words, Dialect dialect = Dial
 TEST(RunOptions, HaveEveryValueOfTheLaunchersTheyStandInFor) {
   struct Case {
     const char* name;
-    Wish Request::*wish;
+    Option Request::*wish;
     Dialect dialect = Dialect::Lockstep;
   };
   const std::vector<Case> cases = {
@@ -108,7 +108,7 @@ TEST(RunOptions, HaveEveryValueOfTheLaunchersTheyStandInFor) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
     const Read apart = read({one.name, "5", "./train", "--x"}, one.dialect);
-    const Wish& wish = apart.wishes.request.*one.wish;
+    const Option& wish = apart.wishes.request.*one.wish;
     ASSERT_TRUE(wish);
     EXPECT_EQ(wish->text, "5");
     EXPECT_EQ(wish->source, "command line");
@@ -166,7 +166,7 @@ TEST(RunOptions, SayHowTheyWereSpelt) {
 }
 
 TEST(PetVariables, StandForTheFlagsOfTheirNames) {
-  const std::vector<std::pair<const char*, Wish Request::*>> cases = {
+  const std::vector<std::pair<const char*, Option Request::*>> cases = {
       {"PET_NNODES", &Request::nnodes},
       {"PET_NPROC_PER_NODE", &Request::nproc_per_node},
       {"PET_RDZV_BACKEND", &Request::rdzv_backend},
@@ -190,7 +190,7 @@ TEST(PetVariables, StandForTheFlagsOfTheirNames) {
     SCOPED_TRACE(name);
     Request request;
     read_pet_variables(request, {{name, "7"}});
-    EXPECT_EQ((request.*wish), (Asked{.text = "7", .source = name, .flag = ""}));
+    EXPECT_EQ((request.*wish), (OptionValue{.text = "7", .source = name, .flag = ""}));
   }
 }
 

@@ -69,7 +69,7 @@ TEST(DryRun, ReadsTorchrunsVariables) {
   Launcher launcher;
   launcher.environment["CUDA_VISIBLE_DEVICES"] = "";
   launcher.environment["PET_NPROC_PER_NODE"] = "3";
-  const plan::Sourced<int> expected{3, {plan::Origin::Variable, "PET_NPROC_PER_NODE"}};
+  const plan::Sourced<int> expected{3, {plan::ValueSource::Variable, "PET_NPROC_PER_NODE"}};
   EXPECT_EQ(plan_of(launcher, {"true"}).nodes.at(0).workers, expected);
   EXPECT_EQ(plan_of(launcher, {"--nproc-per-node", "2", "true"}).nodes.at(0).workers.value, 2);
 

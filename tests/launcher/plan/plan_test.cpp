@@ -156,8 +156,8 @@ TEST(MakePlan, TakesVariablesButNotThoseThatTellAPlace) {
 
 TEST(MakePlan, NamesTheVariableThatSaidIt) {
   Request request = ask({"a"});
-  request.nproc_per_node = Asked{.text = "2", .source = "PET_NPROC_PER_NODE", .flag = ""};
-  const Sourced<int> expected{2, {Origin::Variable, "PET_NPROC_PER_NODE"}};
+  request.nproc_per_node = OptionValue{.text = "2", .source = "PET_NPROC_PER_NODE", .flag = ""};
+  const Sourced<int> expected{2, {ValueSource::Variable, "PET_NPROC_PER_NODE"}};
   EXPECT_EQ(make_plan(request, quiet_machine()).nodes.at(0).workers, expected);
 
   request.nproc_per_node->text = "x";
@@ -209,7 +209,7 @@ TEST(DescribePlan, ShowsTheSourceOfEveryValue) {
 
 TEST(MakePlan, QuotesWhatItCannotUnderstand) {
   struct Case {
-    Wish Request::*option;
+    Option Request::*option;
     const char* text;
     const char* sentence;
   };

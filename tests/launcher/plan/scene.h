@@ -27,7 +27,7 @@ inline Request ask(std::vector<std::string> program) {
   return request;
 }
 
-inline Asked by_flag(std::string text) {
+inline OptionValue by_flag(std::string text) {
   return {.text = std::move(text), .source = "command line", .flag = ""};
 }
 

@@ -318,9 +318,9 @@ TEST(Way, RefusesSeveralNodesThatNobodyNames) {
 
 TEST(Way, RefusesOptionsThatExcludeEachOther) {
   struct Case {
-    Wish Request::*one;
+    Option Request::*one;
     const char* one_text;
-    Wish Request::*other;
+    Option Request::*other;
     const char* other_text;
     const char* sentence;
   };
@@ -345,7 +345,7 @@ TEST(Way, RefusesOptionsThatExcludeEachOther) {
 
 TEST(Way, RefusesWhatIsNotThisMachineAlone) {
   struct Case {
-    Wish Request::*option;
+    Option Request::*option;
     const char* text;
     const char* sentence;
   };

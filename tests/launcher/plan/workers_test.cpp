@@ -81,7 +81,7 @@ TEST(Workers, AreWhatSlurmWasAskedFor) {
   here.job->asked_tasks_per_node = 2;
   EXPECT_THAT(counts_for(ask({"a"}), here), ElementsAre(2, 2));
   EXPECT_EQ(make_plan(ask({"a"}), here).nodes.at(0).workers.source,
-            (Source{Origin::Probe, "Slurm job 4711, --ntasks-per-node=2"}));
+            (Source{ValueSource::Probe, "Slurm job 4711, --ntasks-per-node=2"}));
 
   here.job->asked_tasks_per_node.reset();
   here.job->asked_tasks = 5;
@@ -224,7 +224,7 @@ TEST(Workers, OfDeepspeedAreTheGpus) {
   EXPECT_THAT(counts_for(request, here), ElementsAre(1));
   here.gpus = 4;
   EXPECT_THAT(counts_for(request, here), ElementsAre(4));
-  request.nproc_per_node = Asked{.text = "8", .source = "command line", .flag = "--num_gpus"};
+  request.nproc_per_node = OptionValue{.text = "8", .source = "command line", .flag = "--num_gpus"};
   expect_refused(request, here, "cannot start 8 workers on 4 GPUs", {"--num_gpus 8"});
 }
 

@@ -104,7 +104,7 @@ void read_hostfile(plan::Request& request) {
   if (request.dialect == plan::Dialect::Deepspeed && !names_hosts &&
       fs::exists(kDeepspeedHostfile)) {
     request.hostfile =
-        plan::Asked{.text = kDeepspeedHostfile, .source = "command line", .flag = ""};
+        plan::OptionValue{.text = kDeepspeedHostfile, .source = "command line", .flag = ""};
   }
   if (!request.hostfile) {
     return;

@@ -11,13 +11,13 @@ namespace lockstep::cli {
 namespace {
 
 using plan::Dialect;
+using plan::Option;
 using plan::Request;
-using plan::Wish;
 
 // An option with a value. `flag` is its spelling in messages, if that differs from the first name.
 struct ValueOption {
   const char* names;
-  Wish Request::*wish;
+  Option Request::*target;
   const char* flag;
   const char* type;
   const char* otherwise;
@@ -305,16 +305,20 @@ const std::vector<FlagOption>& program_flags() {
 }
 
 // Two names of one option must not have different values.
-void set(Wish& wish, const std::string& text, const std::string& flag, const std::string& usual) {
-  if (wish && wish->text != text) {
+void set(Option& target,
+         const std::string& text,
+         const std::string& flag,
+         const std::string& usual) {
+  if (target && target->text != text) {
     throw Error(ExitCode::Usage, fmt::format("{} and {} contradict each other", usual, flag))
         .fact("asked",
-              fmt::format("{} {}", wish->flag.empty() ? usual : wish->flag, wish->text),
+              fmt::format("{} {}", target->flag.empty() ? usual : target->flag, target->text),
               "command line")
         .fact("asked", fmt::format("{} {}", flag, text), "command line")
         .hint("use one of the two");
   }
-  wish = plan::Asked{.text = text, .source = "command line", .flag = flag == usual ? "" : flag};
+  target =
+      plan::OptionValue{.text = text, .source = "command line", .flag = flag == usual ? "" : flag};
 }
 
 std::string first_long_name(std::string_view names) {
@@ -327,13 +331,13 @@ class Declarer {
 
   void add(const std::vector<ValueOption>& options, const char* group) {
     for (const ValueOption& option : options) {
-      Wish& wish = wishes_.request.*option.wish;
+      Option& target = wishes_.request.*option.target;
       const std::string flag =
           *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
       const std::string usual = usual_name(option);
       app_.add_option_function<std::string>(
               option.names,
-              [&wish, flag, usual](const std::string& text) { set(wish, text, flag, usual); },
+              [&target, flag, usual](const std::string& text) { set(target, text, flag, usual); },
               option.text)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->type_name(option.type)
@@ -349,7 +353,7 @@ class Declarer {
   }
 
   void add_list(const char* name,
-                std::vector<plan::Asked>& wishes,
+                std::vector<plan::OptionValue>& wishes,
                 const char* type,
                 const char* text,
                 const char* group = "Workers") {
@@ -369,10 +373,10 @@ class Declarer {
  private:
   // The name in messages of make_plan, if the command line does not use another one.
   static std::string usual_name(const ValueOption& option) {
-    if (option.wish == &Request::nproc_per_node) {
+    if (option.target == &Request::nproc_per_node) {
       return "--nproc-per-node";
     }
-    if (option.wish == &Request::nnodes) {
+    if (option.target == &Request::nnodes) {
       return "--nnodes";
     }
     return *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
@@ -456,7 +460,7 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
   app.add_option_function<std::string>(
          "--simulate",
          [&wishes](const std::string& text) {
-           wishes.simulate = plan::Asked{.text = text, .source = "command line", .flag = ""};
+           wishes.simulate = plan::OptionValue{.text = text, .source = "command line", .flag = ""};
          },
          "Measure the startup time with simulated nodes and simulated workers on each; runs no "
          "program")

@@ -13,7 +13,7 @@ namespace lockstep::cli {
 // The options of `lockstep run`: the request for a plan, and the use of the plan.
 struct Wishes {
   plan::Request request;
-  plan::Wish simulate;  // NODESxWORKERS
+  plan::Option simulate;  // NODESxWORKERS
   bool is_dry = false;
   bool is_json = false;
   bool is_verbose = false;

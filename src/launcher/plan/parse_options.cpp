@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/read.h"
+#include "launcher/plan/parse_options.h"
 
 #include <algorithm>
 #include <array>
@@ -64,92 +64,92 @@ std::string_view command_of(Dialect dialect) {
   return "";
 }
 
-std::string spelt(const Asked& asked, std::string_view flag) {
-  return asked.flag.empty() ? std::string(flag) : asked.flag;
+std::string spelt(const OptionValue& given, std::string_view flag) {
+  return given.flag.empty() ? std::string(flag) : given.flag;
 }
 
-std::string said(const Asked& asked, std::string_view flag) {
-  return asked.source == kCommandLine ? fmt::format("{} {}", spelt(asked, flag), asked.text)
-                                      : fmt::format("{}={}", asked.source, asked.text);
+std::string said(const OptionValue& given, std::string_view flag) {
+  return given.source == kCommandLine ? fmt::format("{} {}", spelt(given, flag), given.text)
+                                      : fmt::format("{}={}", given.source, given.text);
 }
 
-Source source_of(const Asked& asked, std::string_view flag) {
-  return asked.source == kCommandLine ? Source{Origin::Flag, spelt(asked, flag)}
-                                      : Source{Origin::Variable, asked.source};
+Source source_of(const OptionValue& given, std::string_view flag) {
+  return given.source == kCommandLine ? Source{ValueSource::Flag, spelt(given, flag)}
+                                      : Source{ValueSource::Variable, given.source};
 }
 
-Error not_understood(const Asked& asked, std::string_view flag, std::string_view expected) {
+Error not_understood(const OptionValue& given, std::string_view flag, std::string_view expected) {
   return Error(ExitCode::Usage,
-               fmt::format("cannot understand {} '{}'", spelt(asked, flag), asked.text))
+               fmt::format("cannot understand {} '{}'", spelt(given, flag), given.text))
       .fact("expected", expected)
-      .fact("found", fmt::format("'{}'", asked.text), asked.source);
+      .fact("found", fmt::format("'{}'", given.text), given.source);
 }
 
-Sourced<int> read_number(const Asked& asked, const NumberRule& rule) {
-  const auto number = find_number_between(asked.text, rule.least, rule.most);
+Sourced<int> read_number(const OptionValue& given, const NumberRule& rule) {
+  const auto number = find_number_between(given.text, rule.least, rule.most);
   if (!number) {
     throw not_understood(
-        asked, rule.flag, fmt::format("a number from {} to {}", rule.least, rule.most))
+        given, rule.flag, fmt::format("a number from {} to {}", rule.least, rule.most))
         .hint(rule.hint);
   }
-  return {*number, source_of(asked, rule.flag)};
+  return {*number, source_of(given, rule.flag)};
 }
 
-Sourced<double> read_seconds(const Asked& asked, const SecondsRule& rule) {
-  const auto seconds = find_seconds(asked.text);
+Sourced<double> read_seconds(const OptionValue& given, const SecondsRule& rule) {
+  const auto seconds = find_seconds(given.text);
   if (!seconds || *seconds < rule.least) {
-    throw not_understood(asked, rule.flag, fmt::format("seconds from {} to {}", rule.least, kWeek))
+    throw not_understood(given, rule.flag, fmt::format("seconds from {} to {}", rule.least, kWeek))
         .hint(rule.hint);
   }
-  return {*seconds, source_of(asked, rule.flag)};
+  return {*seconds, source_of(given, rule.flag)};
 }
 
-Sourced<double> read_timeout(const Asked& asked) {
-  const auto clock = find_clock(asked.text);
-  const auto seconds = clock ? clock : find_seconds(asked.text);
+Sourced<double> read_timeout(const OptionValue& given) {
+  const auto clock = find_clock(given.text);
+  const auto seconds = clock ? clock : find_seconds(given.text);
   if (!seconds || *seconds <= 0) {
-    throw not_understood(asked, "--timeout", "seconds or HH:MM:SS, above 0, at most a week")
+    throw not_understood(given, "--timeout", "seconds or HH:MM:SS, above 0, at most a week")
         .hint("--timeout 01:30:00");
   }
-  return {*seconds, source_of(asked, "--timeout")};
+  return {*seconds, source_of(given, "--timeout")};
 }
 
-Sourced<std::string> read_path(const Asked& asked,
+Sourced<std::string> read_path(const OptionValue& given,
                                std::string_view flag,
                                const std::string& directory) {
-  if (asked.text.empty()) {
-    throw not_understood(asked, flag, "a path").hint(fmt::format("{} PATH", spelt(asked, flag)));
+  if (given.text.empty()) {
+    throw not_understood(given, flag, "a path").hint(fmt::format("{} PATH", spelt(given, flag)));
   }
-  return {(std::filesystem::path(directory) / asked.text).lexically_normal().string(),
-          source_of(asked, flag)};
+  return {(std::filesystem::path(directory) / given.text).lexically_normal().string(),
+          source_of(given, flag)};
 }
 
-Bind read_bind(const Asked& asked) {
-  if (asked.text == "none") {
+Bind read_bind(const OptionValue& given) {
+  if (given.text == "none") {
     return Bind::None;
   }
-  if (asked.text == "core") {
+  if (given.text == "core") {
     return Bind::Core;
   }
-  if (asked.text == "gpu") {
+  if (given.text == "gpu") {
     return Bind::Gpu;
   }
-  throw not_understood(asked, "--bind", "core, gpu or none").hint("--bind core");
+  throw not_understood(given, "--bind", "core, gpu or none").hint("--bind core");
 }
 
-StreamRule read_streams(const Asked& asked, std::string_view flag) {
+StreamRule read_streams(const OptionValue& given, std::string_view flag) {
   constexpr int kBoth = 3;
   constexpr int kMostLocalRank = 4095;
   const auto refuse = [&] {
-    return not_understood(asked, flag, "0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:N,...")
-        .hint(fmt::format("{} 3, or {} 0:3,1:2", spelt(asked, flag), spelt(asked, flag)));
+    return not_understood(given, flag, "0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:N,...")
+        .hint(fmt::format("{} 3, or {} 0:3,1:2", spelt(given, flag), spelt(given, flag)));
   };
   StreamRule rule;
-  if (const auto bits = find_number_between(asked.text, 0, kBoth)) {
+  if (const auto bits = find_number_between(given.text, 0, kBoth)) {
     rule.otherwise = *bits;
     return rule;
   }
-  for (const std::string& piece : split(asked.text, ',')) {
+  for (const std::string& piece : split(given.text, ',')) {
     const size_t colon = piece.find(':');
     if (colon == std::string::npos) {
       throw refuse();
@@ -167,13 +167,13 @@ StreamRule read_streams(const Asked& asked, std::string_view flag) {
   return rule;
 }
 
-std::set<int> read_local_ranks(const Asked& asked) {
+std::set<int> read_local_ranks(const OptionValue& given) {
   constexpr int kMostLocalRank = 4095;
   std::set<int> ranks;
-  for (const std::string& piece : split(asked.text, ',')) {
+  for (const std::string& piece : split(given.text, ',')) {
     const auto local = find_number_between(piece, 0, kMostLocalRank);
     if (!local) {
-      throw not_understood(asked, "--local-ranks-filter", "local ranks, separated by commas")
+      throw not_understood(given, "--local-ranks-filter", "local ranks, separated by commas")
           .hint("--local-ranks-filter 0,1");
     }
     ranks.insert(*local);
@@ -181,22 +181,22 @@ std::set<int> read_local_ranks(const Asked& asked) {
   return ranks;
 }
 
-std::string read_host(const Asked& asked, std::string_view flag) {
-  std::string host = asked.text;
+std::string read_host(const OptionValue& given, std::string_view flag) {
+  std::string host = given.text;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
   if (host.empty() || host.find_first_of(" \t/,[]") != std::string::npos) {
-    throw not_understood(asked, flag, "a host name or an address")
-        .hint(fmt::format("{} node1", spelt(asked, flag)));
+    throw not_understood(given, flag, "a host name or an address")
+        .hint(fmt::format("{} node1", spelt(given, flag)));
   }
   return host;
 }
 
-Endpoint read_endpoint(const Asked& asked) {
-  const std::string& text = asked.text;
+Endpoint read_endpoint(const OptionValue& given) {
+  const std::string& text = given.text;
   const auto refuse = [&] {
-    return not_understood(asked, "--rdzv-endpoint", "HOST or HOST:PORT, IPv6 in brackets")
+    return not_understood(given, "--rdzv-endpoint", "HOST or HOST:PORT, IPv6 in brackets")
         .hint("--rdzv-endpoint node1:29400");
   };
   Endpoint endpoint{.host = text, .port = std::nullopt};

@@ -16,15 +16,15 @@ namespace lockstep::plan {
 inline constexpr std::string_view kCommandLine = "command line";
 
 // "--nnodes", or the spelling of the user.
-std::string spelt(const Asked& asked, std::string_view flag);
+std::string spelt(const OptionValue& given, std::string_view flag);
 
 // "--nnodes 4", or "PET_NNODES=4".
-std::string said(const Asked& asked, std::string_view flag);
+std::string said(const OptionValue& given, std::string_view flag);
 
-Source source_of(const Asked& asked, std::string_view flag);
+Source source_of(const OptionValue& given, std::string_view flag);
 
 // "cannot understand --nnodes 'x'", to which the caller adds a hint.
-Error not_understood(const Asked& asked, std::string_view flag, std::string_view expected);
+Error not_understood(const OptionValue& given, std::string_view flag, std::string_view expected);
 
 struct NumberRule {
   std::string_view flag;
@@ -33,7 +33,7 @@ struct NumberRule {
   std::string_view hint;
 };
 
-Sourced<int> read_number(const Asked& asked, const NumberRule& rule);
+Sourced<int> read_number(const OptionValue& given, const NumberRule& rule);
 
 struct SecondsRule {
   std::string_view flag;
@@ -42,26 +42,26 @@ struct SecondsRule {
 };
 
 // From `least` seconds to a week.
-Sourced<double> read_seconds(const Asked& asked, const SecondsRule& rule);
+Sourced<double> read_seconds(const OptionValue& given, const SecondsRule& rule);
 
 // Seconds, or HH:MM:SS.
-Sourced<double> read_timeout(const Asked& asked);
+Sourced<double> read_timeout(const OptionValue& given);
 
 // Resolves a path relative to `directory`.
-Sourced<std::string> read_path(const Asked& asked,
+Sourced<std::string> read_path(const OptionValue& given,
                                std::string_view flag,
                                const std::string& directory);
 
-Bind read_bind(const Asked& asked);
+Bind read_bind(const OptionValue& given);
 
 // As in torchrun: "3", or "0:1,1:3" by local rank.
-StreamRule read_streams(const Asked& asked, std::string_view flag);
+StreamRule read_streams(const OptionValue& given, std::string_view flag);
 
 // "0,2".
-std::set<int> read_local_ranks(const Asked& asked);
+std::set<int> read_local_ranks(const OptionValue& given);
 
 // A host name or an address; removes the brackets of an IPv6 address.
-std::string read_host(const Asked& asked, std::string_view flag);
+std::string read_host(const OptionValue& given, std::string_view flag);
 
 // "host:port", "host", "[fe80::1]:port".
 struct Endpoint {
@@ -71,7 +71,7 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-Endpoint read_endpoint(const Asked& asked);
+Endpoint read_endpoint(const OptionValue& given);
 
 // The supported keys of torchrun's --rdzv-conf. `remarks` explains the ignored ones.
 struct MeetingRules {
@@ -83,6 +83,6 @@ struct MeetingRules {
   bool operator==(const MeetingRules&) const = default;
 };
 
-MeetingRules read_rdzv_conf(const Asked& asked);
+MeetingRules read_rdzv_conf(const OptionValue& given);
 
 }  // namespace lockstep::plan
