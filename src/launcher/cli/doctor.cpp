@@ -4,8 +4,8 @@
 
 #include "common/os/environment.h"
 #include "common/os/host.h"
+#include "launcher/cli/host_environment.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/cli/surroundings.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/report.h"
 #include "lockstep/error.h"
@@ -41,12 +41,12 @@ struct Wishes {
 };
 
 // Invalid Slurm variables are a finding, not a reason to stop: everything else is still checked.
-plan::Surroundings look_around(std::string& fault) {
+plan::HostEnvironment look_around(std::string& fault) {
   try {
-    return read_surroundings();
+    return read_host_environment();
   } catch (const Error& error) {
     fault = error.what();
-    plan::Surroundings here;
+    plan::HostEnvironment here;
     here.environment = os::environment();
     here.node = os::host_name();
     return here;
@@ -55,7 +55,7 @@ plan::Surroundings look_around(std::string& fault) {
 
 int examine(const Wishes& wishes) {
   std::string fault;
-  const plan::Surroundings here = look_around(fault);
+  const plan::HostEnvironment here = look_around(fault);
   doctor::Facts facts = doctor::examine(here,
                                         {.version = LOCKSTEP_VERSION,
                                          .is_quick = wishes.is_quick,

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/cli/host_environment.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/cli/surroundings.h"
-#include "launcher/doctor/meeting_place.h"
+#include "launcher/doctor/job_rendezvous.h"
 #include "launcher/doctor/survey.h"
 #include "launcher/plan/plan.h"
 #include "lockstep/error.h"
@@ -45,20 +45,20 @@ struct Wishes {
 };
 
 int find(const Wishes& wishes) {
-  const plan::Surroundings here = read_surroundings();
+  const plan::HostEnvironment here = read_host_environment();
   const plan::LaunchPlan plan = doctor::plan_of_survey(here, "lockstep network");
-  const doctor::MeetingPlace place =
-      doctor::find_meeting_place(plan, here.environment, wishes.interfaces);
-  const doctor::OrderedVariables variables = doctor::variables_of(place, here.environment);
-  fmt::print(stderr, "lockstep: {}\n", place.reason);
-  for (const std::string& line : place.details) {
+  const doctor::JobRendezvous rendezvous =
+      doctor::choose_rendezvous(plan, here.environment, wishes.interfaces);
+  const doctor::OrderedVariables variables = doctor::variables_of(rendezvous, here.environment);
+  fmt::print(stderr, "lockstep: {}\n", rendezvous.reason);
+  for (const std::string& line : rendezvous.details) {
     fmt::print(stderr, "lockstep:   {}\n", line);
   }
-  for (const std::string& line : doctor::remarks_on(place)) {
+  for (const std::string& line : doctor::remarks_on(rendezvous)) {
     fmt::print(stderr, "lockstep: {}\n", line);
   }
   fmt::print("{}",
-             wishes.is_json ? doctor::to_json(place, variables) : doctor::to_shell(variables));
+             wishes.is_json ? doctor::to_json(rendezvous, variables) : doctor::to_shell(variables));
   return 0;
 }
 

@@ -27,7 +27,7 @@ Finding of_limits(Verdict verdict, std::string subject, std::string text, std::s
 
 Finding of_place(Verdict verdict, std::string subject, std::string text, std::string source) {
   return make(
-      Section::Surroundings, verdict, std::move(subject), std::move(text), std::move(source));
+      Section::HostEnvironment, verdict, std::move(subject), std::move(text), std::move(source));
 }
 
 std::string bytes_text(int64_t bytes) {

@@ -75,7 +75,7 @@ void keep_variables(SlurmFacts& facts, const os::Environment& environment) {
   }
 }
 
-std::string find_fault_of_job(const plan::Surroundings& here) {
+std::string find_fault_of_job(const plan::HostEnvironment& here) {
   plan::Request request;
   request.program = {"true"};
   try {
@@ -88,7 +88,7 @@ std::string find_fault_of_job(const plan::Surroundings& here) {
 
 }  // namespace
 
-SlurmFacts collect_slurm(const plan::Surroundings& here, bool is_quick) {
+SlurmFacts collect_slurm(const plan::HostEnvironment& here, bool is_quick) {
   SlurmFacts facts;
   if (!is_quick) {
     if (const auto version = find_answer({"sinfo", "--version"}, here.environment, kLimit)) {

@@ -48,7 +48,7 @@ class Token {
   std::string path_;
 };
 
-std::optional<plan::LaunchPlan> find_plan(const plan::Surroundings& here) {
+std::optional<plan::LaunchPlan> find_plan(const plan::HostEnvironment& here) {
   try {
     return plan_of_survey(here, "lockstep doctor");
   } catch (const Error&) {  // collect_slurm() stores the reason
@@ -76,7 +76,7 @@ void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkCho
 class Examination {
  public:
   Examination(Facts& facts,
-              const plan::Surroundings& here,
+              const plan::HostEnvironment& here,
               const plan::LaunchPlan& plan,
               const ExamineOptions& options)
       : facts_(facts),
@@ -137,7 +137,7 @@ class Examination {
   }
 
   Facts& facts_;
-  const plan::Surroundings& here_;
+  const plan::HostEnvironment& here_;
   const plan::LaunchPlan& plan_;
   const ExamineOptions& options_;
   Survey survey_;
@@ -146,7 +146,7 @@ class Examination {
 // If srun cannot reach one node, it ends the agents of all nodes. The examination then starts again
 // without that node.
 void examine_job(Facts& facts,
-                 const plan::Surroundings& here,
+                 const plan::HostEnvironment& here,
                  plan::LaunchPlan plan,
                  const ExamineOptions& options) {
   const std::vector<std::string> without = Examination(facts, here, plan, options).run();
@@ -154,7 +154,7 @@ void examine_job(Facts& facts,
     return;
   }
   facts.gang.missing = without;
-  std::erase_if(plan.nodes, [&without](const plan::Node& node) {
+  std::erase_if(plan.nodes, [&without](const plan::PlannedNode& node) {
     return std::find(without.begin(), without.end(), node.name) != without.end();
   });
   Examination(facts, here, plan, options).run();
@@ -162,14 +162,14 @@ void examine_job(Facts& facts,
 
 }  // namespace
 
-Facts examine(const plan::Surroundings& here, const ExamineOptions& options) {
+Facts examine(const plan::HostEnvironment& here, const ExamineOptions& options) {
   Facts facts;
   facts.version = options.version;
   facts.host = here.node;
   facts.is_quick = options.is_quick;
   facts.slurm = collect_slurm(here, options.is_quick);
   const auto plan = find_plan(here);
-  if (plan && plan->way.value == plan::Way::Srun) {
+  if (plan && plan->mode.value == plan::LaunchMode::Srun) {
     try {
       examine_job(facts, here, *plan, options);
     } catch (const Error& error) {  // no srun or no control plane: report it as a finding

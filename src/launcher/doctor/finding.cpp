@@ -33,7 +33,7 @@ std::string_view title_of(Section section) {
       return "Limits";
     case Section::Clock:
       return "Clock";
-    case Section::Surroundings:
+    case Section::HostEnvironment:
       return "Surroundings";
   }
   return "";

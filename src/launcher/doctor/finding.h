@@ -12,7 +12,7 @@ namespace lockstep::doctor {
 enum class Verdict { Ok, Warning, Broken };
 std::string_view name_of(Verdict verdict);
 
-enum class Section { Slurm, Network, Rdma, Gpus, Software, Limits, Clock, Surroundings };
+enum class Section { Slurm, Network, Rdma, Gpus, Software, Limits, Clock, HostEnvironment };
 std::string_view title_of(Section section);
 
 // Result of one check.

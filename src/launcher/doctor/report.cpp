@@ -6,7 +6,7 @@
 
 #include "common/base/text.h"
 #include "launcher/doctor/facts_json.h"
-#include "launcher/plan/names.h"
+#include "launcher/plan/hostlist_format.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -61,7 +61,7 @@ std::string whose(const Finding& finding, size_t nodes) {
     return "";
   }
   return finding.nodes.size() == nodes ? fmt::format("{} nodes: ", nodes)
-                                       : plan::fold_names(finding.nodes) + ": ";
+                                       : plan::to_hostlist(finding.nodes) + ": ";
 }
 
 std::string line_of(const Finding& finding, size_t nodes) {
@@ -93,7 +93,7 @@ std::string head_of(const Facts& facts) {
   if (facts.gang.nodes.size() + facts.gang.missing.size() > 1) {
     std::vector<std::string> names = facts.gang.nodes;
     names.insert(names.end(), facts.gang.missing.begin(), facts.gang.missing.end());
-    text += fmt::format(", {} nodes: {}", names.size(), plan::fold_names(names));
+    text += fmt::format(", {} nodes: {}", names.size(), plan::to_hostlist(names));
   } else if (!facts.gang.nodes.empty()) {
     text += fmt::format(", node {}", facts.gang.nodes.front());
   }
@@ -111,7 +111,7 @@ std::string to_text(const Facts& facts, const Findings& findings) {
                                 Section::Software,
                                 Section::Limits,
                                 Section::Clock,
-                                Section::Surroundings}) {
+                                Section::HostEnvironment}) {
     bool is_first = true;
     for (const Finding& finding : findings) {
       if (finding.section != section) {

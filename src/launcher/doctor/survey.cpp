@@ -8,7 +8,7 @@
 
 #include "common/os/signals.h"
 #include "launcher/doctor/questions.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {
@@ -34,7 +34,7 @@ supervisor::ControlKeys keys_if_any() {
 
 }  // namespace
 
-plan::LaunchPlan plan_of_survey(plan::Surroundings here, const std::string& who) {
+plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& who) {
   if (here.job) {
     here.job->asked_tasks_per_node.reset();
     here.job->asked_tasks.reset();
@@ -63,7 +63,7 @@ Survey::~Survey() {
 }
 
 std::string Survey::gather(milliseconds patience) {
-  supervisor::MeetingPoint point;
+  supervisor::RendezvousPoint point;
   point.endpoints = supervisor::own_endpoints(server_->port());
   point.keys = keys_;
   point.keys.server_secret.clear();
@@ -92,7 +92,7 @@ std::optional<std::string> Survey::find_dead_starter() {
 // "srun: error: Task launch for StepId=4.0 failed on node n2: Communication connection failure"
 std::vector<std::string> Survey::unreachable() const {
   std::vector<std::string> names;
-  for (const plan::Node& node : plan_.nodes) {
+  for (const plan::PlannedNode& node : plan_.nodes) {
     const std::string mark = " failed on node " + node.name + ":";
     if (std::any_of(words_.begin(), words_.end(), [&mark](const std::string& line) {
           return line.find(mark) != std::string::npos;

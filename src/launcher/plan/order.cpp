@@ -102,7 +102,7 @@ NodeOrder OrderMaker::order_of(int seat) const {
   order.attempt = assembly_.attempt;
   order.tensorflow_cluster = tensorflow_cluster_;
   // If the processes become the workers, no agent remains that could serve the rendezvous.
-  const bool has_agents = plan_.way.value != Way::Task;
+  const bool has_agents = plan_.mode.value != LaunchMode::Task;
   const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod supports IPv4 only
   const int horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
   order.horovod_port = seat == 0 ? horovod_port : 0;

@@ -74,15 +74,15 @@ struct Endpoint {
 Endpoint read_endpoint(const OptionValue& given);
 
 // The supported keys of torchrun's --rdzv-conf. `remarks` explains the ignored ones.
-struct MeetingRules {
+struct RendezvousOptions {
   std::optional<double> start_timeout;
   std::optional<double> last_call;
   std::optional<int> node;
   std::vector<std::string> remarks;
 
-  bool operator==(const MeetingRules&) const = default;
+  bool operator==(const RendezvousOptions&) const = default;
 };
 
-MeetingRules read_rdzv_conf(const OptionValue& given);
+RendezvousOptions read_rdzv_conf(const OptionValue& given);
 
 }  // namespace lockstep::plan

@@ -48,7 +48,7 @@ std::string require_name(const std::string& flag,
 
 }  // namespace
 
-void read_program(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+void read_program(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   if (request.program.empty() || request.program.front().empty()) {
     throw Error(ExitCode::Usage, "no program given")
         .fact("expected", "a program after the options", kCommandLine)
@@ -78,7 +78,7 @@ bool runs_python(const LaunchPlan& plan) {
          std::filesystem::path(plan.command.front()).filename().string().starts_with("python");
 }
 
-Variables read_variables(const Request& request, const Surroundings& here) {
+Variables read_variables(const Request& request, const HostEnvironment& here) {
   Variables variables;
   for (const OptionValue& given : request.env) {
     if (given.text.find('=') == std::string::npos) {

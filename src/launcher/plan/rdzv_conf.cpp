@@ -44,7 +44,7 @@ std::optional<bool> find_truth(std::string_view text) {
 // Interprets one key and its value.
 class Reader {
  public:
-  Reader(const OptionValue& whole, MeetingRules& rules) : whole_(whole), rules_(rules) {}
+  Reader(const OptionValue& whole, RendezvousOptions& rules) : whole_(whole), rules_(rules) {}
 
   void take(const std::string& key, const std::string& value) {
     const OptionValue given{
@@ -112,13 +112,13 @@ class Reader {
   }
 
   const OptionValue& whole_;
-  MeetingRules& rules_;
+  RendezvousOptions& rules_;
 };
 
 }  // namespace
 
-MeetingRules read_rdzv_conf(const OptionValue& given) {
-  MeetingRules rules;
+RendezvousOptions read_rdzv_conf(const OptionValue& given) {
+  RendezvousOptions rules;
   for (const std::string& piece : split(given.text, ',')) {
     const size_t equals = piece.find('=');
     const std::string key(trim(std::string_view(piece).substr(0, equals)));

@@ -99,7 +99,7 @@ struct Request {
 };
 
 // The environment of the command: this host and its variables.
-struct Surroundings {
+struct HostEnvironment {
   std::string node = "localhost";
   std::string directory = "/";  // current directory
   int cores = 1;

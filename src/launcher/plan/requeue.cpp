@@ -18,11 +18,11 @@ constexpr std::string_view kHint =
     "lockstep run --requeue PROGRAM'";
 
 // Why this process is not a batch job; empty if it is one.
-std::string find_objection(const Surroundings& here, Way way) {
+std::string find_objection(const HostEnvironment& here, LaunchMode mode) {
   if (!here.job) {
     return here.is_nested ? "a worker of another run" : "no Slurm job";
   }
-  if (here.step || way == Way::Peers || way == Way::Task) {
+  if (here.step || mode == LaunchMode::Peers || mode == LaunchMode::Task) {
     return fmt::format("an srun task of job {}", here.job->id);
   }
   // Only slurmstepd sets SLURM_TASK_PID. An interactive shell of salloc (Slurm's step -6) has it,
@@ -63,7 +63,7 @@ Sourced<int> read_signal(const Option& option) {
 }
 
 // Names a task of an array by both numbers: its own job id can be that of the whole array.
-std::string name_of_job(const Surroundings& here) {
+std::string name_of_job(const HostEnvironment& here) {
   const auto array = os::find_variable(here.environment, "SLURM_ARRAY_JOB_ID");
   const auto task = os::find_variable(here.environment, "SLURM_ARRAY_TASK_ID");
   return array && task ? *array + "_" + *task : here.job->id;
@@ -72,8 +72,8 @@ std::string name_of_job(const Surroundings& here) {
 }  // namespace
 
 std::optional<RequeueRules> read_requeue(const Request& request,
-                                         const Surroundings& here,
-                                         Way way) {
+                                         const HostEnvironment& here,
+                                         LaunchMode mode) {
   if (request.is_no_requeue) {
     return std::nullopt;
   }
@@ -81,7 +81,7 @@ std::optional<RequeueRules> read_requeue(const Request& request,
     require_no_details(request);
     return std::nullopt;
   }
-  if (const std::string objection = find_objection(here, way); !objection.empty()) {
+  if (const std::string objection = find_objection(here, mode); !objection.empty()) {
     throw Error(ExitCode::Usage, "cannot requeue the job: this process is not its batch script")
         .fact("asked", "--requeue", kCommandLine)
         .fact("found", objection, "environment")

@@ -24,7 +24,7 @@ class OrdersOfTwoNodes : public ::testing::Test {
     plan.program_word = 1;
     plan.max_restarts.value = 4;
     plan.grace_seconds.value = 7;
-    plan.way.value = Way::Srun;
+    plan.mode.value = LaunchMode::Srun;
     plan.nodes.resize(2);
     plan.nodes[1].gpus = {5};
     plan.variables = {{"ALL", from_flag<std::string>("all", "-x")},
@@ -119,7 +119,7 @@ TEST_F(OrdersOfTwoNodes, LetOneNodeServeHorovod) {
 }
 
 TEST_F(OrdersOfTwoNodes, LetNobodyServeHorovodWhereNoAgentStays) {
-  plan.way.value = Way::Task;
+  plan.mode.value = LaunchMode::Task;
 
   EXPECT_EQ(OrderMaker(plan, assembly).order_of(0).horovod_port, 0);
   EXPECT_THAT(values("HOROVOD_GLOO_RENDEZVOUS_PORT"), ElementsAre("-", "-", "-", "-"));
@@ -173,7 +173,7 @@ TEST_F(OrdersOfTwoNodes, InheritNothingOfAnOuterPlaceAndNoKeys) {
 
 // A task becomes the worker itself, so MPI_Init must find its server.
 TEST_F(OrdersOfTwoNodes, LeaveATaskWhatMpiNeeds) {
-  plan.way.value = Way::Task;
+  plan.mode.value = LaunchMode::Task;
   const NodeOrder order = OrderMaker(plan, assembly).order_of(0);
 
   const os::Environment environment =

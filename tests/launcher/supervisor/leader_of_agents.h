@@ -22,7 +22,7 @@ inline os::ExitStatus death(int signal) {
 class LeaderOfAgents : public ::testing::Test {
  protected:
   LeaderOfAgents() {
-    plan.way.value = plan::Way::Peers;
+    plan.mode.value = plan::LaunchMode::Peers;
     plan.grace_seconds.value = 5;
     plan.start_timeout_seconds.value = 60;
     plan.last_call_seconds.value = 10;
@@ -33,7 +33,7 @@ class LeaderOfAgents : public ::testing::Test {
   void set_nodes(int least, int most) {
     plan.nodes.resize(static_cast<size_t>(most));
     plan.min_nodes.value = least;
-    for (plan::Node& node : plan.nodes) {
+    for (plan::PlannedNode& node : plan.nodes) {
       node.workers.value = 2;
     }
   }

@@ -236,7 +236,7 @@ TEST_F(LeaderOfAgents, PassesSignalsOnToRunningWorkersOnly) {
 // ---- one process per worker ----
 
 TEST_F(LeaderOfAgents, IsOverWhenEveryTaskHasItsOrder) {
-  plan.way.value = plan::Way::Task;
+  plan.mode.value = plan::LaunchMode::Task;
   start_two();
   hear(1, Started{.attempt = 0});
   lose(1);  // it becomes a worker
@@ -249,7 +249,7 @@ TEST_F(LeaderOfAgents, IsOverWhenEveryTaskHasItsOrder) {
 }
 
 TEST_F(LeaderOfAgents, FailsWhenATaskIsLostBeforeItHasStarted) {
-  plan.way.value = plan::Way::Task;
+  plan.mode.value = plan::LaunchMode::Task;
   start_two();
   hear(1, Started{.attempt = 0});
 

@@ -12,8 +12,8 @@
 #include "common/os/host.h"
 #include "common/os/socket.h"
 #include "launcher/supervisor/protocol/control.h"
-#include "launcher/supervisor/protocol/meeting.h"
 #include "launcher/supervisor/protocol/messages.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 #include "support/launcher.h"
 
 namespace lockstep::testing {
@@ -399,10 +399,10 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
                   .workers = 1};
   };
   start(as_node(0), "true");
-  std::optional<supervisor::MeetingPoint> point;
+  std::optional<supervisor::RendezvousPoint> point;
   while (!point) {
-    point = supervisor::find_posted(directory.path() / "meeting" /
-                                    fmt::format("127.0.0.1-{}.json", port));
+    point = supervisor::find_rendezvous_in(directory.path() / "meeting" /
+                                           fmt::format("127.0.0.1-{}.json", port));
   }
   supervisor::ControlClient rogue(point->keys, point->endpoints);
   supervisor::Join join;

@@ -22,7 +22,7 @@ std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
                                       const os::Environment& environment,
                                       std::vector<std::string> arguments,
                                       std::vector<int> blocked = {}) {
-  if (plan.way.value == plan::Way::Peers && plan.meeting.node.value_or(0) != 0) {
+  if (plan.mode.value == plan::LaunchMode::Peers && plan.rendezvous.node.value_or(0) != 0) {
     return std::nullopt;
   }
   arguments.insert(arguments.begin(), "lockstep");
@@ -40,7 +40,7 @@ std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
 }  // namespace
 
 void start_dashboard(const plan::LaunchPlan& plan, const os::Environment& environment) {
-  if (plan.way.value == plan::Way::Task) {
+  if (plan.mode.value == plan::LaunchMode::Task) {
     throw Error(ExitCode::Usage, "--dashboard is not available under another launcher")
         .fact("found", "one lockstep run process per worker")
         .hint(
@@ -57,7 +57,7 @@ std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
                                            const os::Environment& environment,
                                            const std::string& directory) {
   const std::string& run = plan.run_directory.value;
-  if (plan.way.value == plan::Way::Task) {
+  if (plan.mode.value == plan::LaunchMode::Task) {
     throw Error(ExitCode::Usage, "--tensorboard is not available under another launcher")
         .fact("found", "one lockstep run process per worker")
         .hint(fmt::format("lockstep export --format tensorboard --follow --wait {}",

@@ -10,11 +10,11 @@
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "common/os/process.h"
+#include "launcher/cli/host_environment.h"
 #include "launcher/cli/run/beside.h"
 #include "launcher/cli/run/pet_variables.h"
 #include "launcher/cli/run/run_options.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/cli/surroundings.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_json.h"
 #include "launcher/supervisor/leader/agent.h"
@@ -140,7 +140,7 @@ void read_local_rank_argument(plan::Request& request) {
   request.is_local_rank_dashed = has_new && !has_old;
 }
 
-plan::LaunchPlan read_plan(Wishes& wishes, const Call& call, const plan::Surroundings& here) {
+plan::LaunchPlan read_plan(Wishes& wishes, const Call& call, const plan::HostEnvironment& here) {
   plan::Request& request = wishes.request;
   request.program = call.program;
   const bool is_torch =
@@ -162,7 +162,7 @@ int start(Wishes wishes, const Call& call) {
         .fact("asked", "--json without --dry-run", "command line")
         .hint("--dry-run --json; the plan of a run is in RUN/plan.json");
   }
-  plan::Surroundings here = read_surroundings();
+  plan::HostEnvironment here = read_host_environment();
   here.command_time = call.command_time;
   const plan::LaunchPlan plan = read_plan(wishes, call, here);
   supervisor::require_program(plan.command, here.environment);
@@ -182,7 +182,7 @@ int start(Wishes wishes, const Call& call) {
   }
   // In launch mode Task this process becomes the worker itself and is supervised by the launcher
   // that started it. In all other modes a guard process cleans up if this process is killed.
-  if (plan.way.value != plan::Way::Task) {
+  if (plan.mode.value != plan::LaunchMode::Task) {
     const auto code = supervisor::guard([&tensorboard] {
       if (tensorboard) {
         finish_tensorboard(*tensorboard);

@@ -129,7 +129,7 @@ constexpr const char* kRdzvConfText =
     "Rendezvous timeouts in seconds: join_timeout=600,last_call_timeout=30; other keys of "
     "torchrun are not needed";
 
-const std::vector<ValueOption>& meeting_options() {
+const std::vector<ValueOption>& rendezvous_options() {
   static const std::vector<ValueOption> kOptions = {
       {"--node-rank", &Request::node_rank, "", "N", "", kNodeRankText},
       {"--master-addr",
@@ -427,7 +427,7 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
   declare.add(host_options(request.dialect), "Nodes");
   app.add_flag("--standalone", request.is_standalone, "Use only this machine, even in a Slurm job")
       ->group("Nodes");
-  declare.add(meeting_options(), "Rendezvous");
+  declare.add(rendezvous_options(), "Rendezvous");
   declare.add(program_flags(), "Program");
   declare.add(supervision_options(), "Supervision");
   app.add_flag(

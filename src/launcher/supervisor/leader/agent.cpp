@@ -21,7 +21,7 @@
 #include "launcher/supervisor/node/become_worker.h"
 #include "launcher/supervisor/node/follower.h"
 #include "launcher/supervisor/node/placement.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 #include "lockstep/error.h"
 
 namespace lockstep::supervisor {
@@ -66,9 +66,9 @@ bool is_own_host(const std::string& host) {
          });
 }
 
-// Way::Peers and Way::Task: one of several processes, one per node, that were started manually or
-// by another launcher. One of them leads: node 0, or the process that binds the port of the
-// rendezvous.
+// LaunchMode::Peers and LaunchMode::Task: one of several processes, one per node, that were started
+// manually or by another launcher. One of them leads: node 0, or the process that binds the port of
+// the rendezvous.
 class Peer {
  public:
   Peer(const plan::LaunchPlan& plan, const os::Environment& environment, uint64_t descriptors)
@@ -78,32 +78,32 @@ class Peer {
         secret_(find_secret(environment)) {
     environment_.erase(std::string(contract::kSecret));
     if (!secret_) {
-      file_ = meeting_file(plan.meeting, environment);
+      file_ = rendezvous_path(plan.rendezvous, environment);
     }
   }
 
   int run() {
-    const std::optional<int> node = plan_.meeting.node;
-    if (node ? *node == 0 : is_own_host(plan_.meeting.host)) {
+    const std::optional<int> node = plan_.rendezvous.node;
+    if (node ? *node == 0 : is_own_host(plan_.rendezvous.host)) {
       if (auto gang = find_lead(/*must=*/node.has_value())) {
-        std::optional<PostedMeeting> posted;  // with a secret, nodes need no file
+        std::optional<RendezvousFile> posted;  // with a secret, nodes need no file
         if (!secret_) {
-          posted.emplace(file_, gang->meeting_point());
+          posted.emplace(file_, gang->rendezvous_point());
         }
         const int code = gang->run();
-        order_ = plan_.way.value == plan::Way::Task ? gang->order() : std::nullopt;
+        order_ = plan_.mode.value == plan::LaunchMode::Task ? gang->order() : std::nullopt;
         return code;
       }
     }
     Follower follower(
-        {.find_meeting = [this] { return find_meeting(); },
+        {.find_rendezvous = [this] { return find_rendezvous(); },
          .what_is_tried = what_is_tried(),
          .patience = std::chrono::duration<double>(plan_.start_timeout_seconds.value),
          .node = node,
-         .order = plan_.meeting.rank,
+         .order = plan_.rendezvous.rank,
          .count_workers = [this](const Join& join) { return own_workers(plan_, join); },
          .local_addr = plan_.local_addr.value,
-         .only_orders = plan_.way.value == plan::Way::Task,
+         .only_orders = plan_.mode.value == plan::LaunchMode::Task,
          .descriptor_limit = descriptors_,
          .fault = "",
          .fault_code = 0},
@@ -123,11 +123,12 @@ class Peer {
       return std::make_unique<Gang>(
           plan_,
           environment_,
-          Gang::Options{.has_local_agent = true,
-                        .keys = secret_ ? derive_keys(*secret_, plan_.meeting.name) : make_keys(),
-                        .port = plan_.meeting.port,
-                        .only_orders = plan_.way.value == plan::Way::Task,
-                        .descriptor_limit = descriptors_});
+          Gang::Options{
+              .has_local_agent = true,
+              .keys = secret_ ? derive_keys(*secret_, plan_.rendezvous.name) : make_keys(),
+              .port = plan_.rendezvous.port,
+              .only_orders = plan_.mode.value == plan::LaunchMode::Task,
+              .descriptor_limit = descriptors_});
     } catch (const Error& error) {
       if (must || error.code() != ExitCode::Unavailable) {
         throw;
@@ -136,27 +137,29 @@ class Peer {
     }
   }
 
-  std::optional<MeetingPoint> find_meeting() const {
+  std::optional<RendezvousPoint> find_rendezvous() const {
     if (!secret_) {
-      return find_posted(file_);
+      return find_rendezvous_in(file_);
     }
-    MeetingPoint point;
-    for (const std::string& address : os::addresses_of(plan_.meeting.host)) {
-      point.endpoints.push_back({address, plan_.meeting.port});
+    RendezvousPoint point;
+    for (const std::string& address : os::addresses_of(plan_.rendezvous.host)) {
+      point.endpoints.push_back({address, plan_.rendezvous.port});
     }
-    point.keys = derive_keys(*secret_, plan_.meeting.name);
+    point.keys = derive_keys(*secret_, plan_.rendezvous.name);
     point.keys.server_secret.clear();
     return point.endpoints.empty() ? std::nullopt : std::optional(point);
   }
 
   std::string what_is_tried() const {
-    return secret_ ? fmt::format(
-                         "{}:{} with {}", plan_.meeting.host, plan_.meeting.port, contract::kSecret)
+    return secret_ ? fmt::format("{}:{} with {}",
+                                 plan_.rendezvous.host,
+                                 plan_.rendezvous.port,
+                                 contract::kSecret)
                    : fmt::format(
                          "the file {}, written by node 0; nodes without a shared home "
                          "directory need {} or {}",
                          file_.string(),
-                         contract::kMeetingDirectory,
+                         contract::kRendezvousDirectory,
                          contract::kSecret);
   }
 
@@ -186,22 +189,22 @@ std::string enter(const std::string& directory) {
 
 int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
   const uint64_t descriptors = prepare_process();
-  switch (plan.way.value) {
-    case plan::Way::Here:
+  switch (plan.mode.value) {
+    case plan::LaunchMode::Local:
       return Gang(plan, environment, {.keys = {}, .descriptor_limit = descriptors}).run();
-    case plan::Way::Srun:
-    case plan::Way::Ssh:
+    case plan::LaunchMode::Srun:
+    case plan::LaunchMode::Ssh:
       require_control_plane();
       return Gang(plan,
                   environment,
                   {.has_local_agent = false, .keys = make_keys(), .descriptor_limit = descriptors})
           .run();
-    case plan::Way::Peers:
+    case plan::LaunchMode::Peers:
       require_control_plane();
       return Peer(plan, environment, descriptors).run();
-    case plan::Way::Task: {
+    case plan::LaunchMode::Task: {
       require_control_plane();
-      if (plan.meeting.local_rank != 0) {
+      if (plan.rendezvous.local_rank != 0) {
         become_worker(plan, wait_for_order(plan, environment), environment);
       }
       clear_orders(plan, environment);
@@ -230,16 +233,16 @@ int serve(os::Environment environment,
   if (from_stdin) {
     std::getline(std::cin, text);
   } else {
-    text = os::find_variable(environment, contract::kMeeting).value_or("");
-    environment.erase(std::string(contract::kMeeting));
+    text = os::find_variable(environment, contract::kRendezvous).value_or("");
+    environment.erase(std::string(contract::kRendezvous));
   }
   if (text.empty()) {
     throw Error(ExitCode::Usage, "cannot join a run: no rendezvous given")
         .fact("expected",
-              fmt::format("{}, or a line on standard input with --stdin", contract::kMeeting))
+              fmt::format("{}, or a line on standard input with --stdin", contract::kRendezvous))
         .hint("lockstep run, which starts the agents itself");
   }
-  const MeetingPoint point = decode_meeting_point(text);
+  const RendezvousPoint point = decode_rendezvous_point(text);
   for (const auto& [name, value] : point.environment) {
     environment.insert_or_assign(name, value);
   }
@@ -250,7 +253,7 @@ int serve(os::Environment environment,
   }
   constexpr std::chrono::seconds kPatience(30);
   Follower follower(
-      {.find_meeting = [&point] { return std::optional(point); },
+      {.find_rendezvous = [&point] { return std::optional(point); },
        .what_is_tried = fmt::format("{} addresses of the leader", point.endpoints.size()),
        .patience = kPatience,
        .node = node,

@@ -90,8 +90,8 @@ void Gang::watch_control() {
   }
 }
 
-MeetingPoint Gang::meeting_point() const {
-  MeetingPoint point;
+RendezvousPoint Gang::rendezvous_point() const {
+  RendezvousPoint point;
   point.endpoints = own_endpoints(server_->port());
   point.keys = *keys_;
   point.keys.server_secret.clear();
@@ -103,15 +103,16 @@ int Gang::run() {
   if (local_) {
     Join join = local_->offer(keys_ ? std::optional(probe_secret(*keys_)) : std::nullopt);
     keep_addresses(join, keys_ ? plan_.local_addr.value : "");
-    join.node = plan_.way.value == plan::Way::Here ? std::optional(0) : plan_.meeting.node;
-    join.workers = plan_.way.value == plan::Way::Here ? 0 : own_workers(plan_, join);
-    join.order = plan_.meeting.rank;
+    join.node =
+        plan_.mode.value == plan::LaunchMode::Local ? std::optional(0) : plan_.rendezvous.node;
+    join.workers = plan_.mode.value == plan::LaunchMode::Local ? 0 : own_workers(plan_, join);
+    join.order = plan_.rendezvous.rank;
     reports_.emplace_back(kLocal, std::move(join));
   }
   const bool starts_agents =
-      plan_.way.value == plan::Way::Srun || plan_.way.value == plan::Way::Ssh;
+      plan_.mode.value == plan::LaunchMode::Srun || plan_.mode.value == plan::LaunchMode::Ssh;
   if (starts_agents) {
-    starter_.start(plan_, meeting_point(), environment_);
+    starter_.start(plan_, rendezvous_point(), environment_);
   }
   settle();
   write_state();

@@ -23,7 +23,7 @@
 #include "launcher/supervisor/node/node_agent.h"
 #include "launcher/supervisor/protocol/arrival.h"
 #include "launcher/supervisor/protocol/control.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 
 namespace lockstep::supervisor {
 
@@ -48,7 +48,7 @@ class Gang {
     bool has_local_agent = true;      // this node runs workers too
     std::optional<ControlKeys> keys;  // keys of the control plane; absent: no other node can join
     int port = 0;                     // of the control plane; 0: a free port
-    bool only_orders = false;         // Way::Task
+    bool only_orders = false;         // LaunchMode::Task
     uint64_t descriptor_limit = 0;    // for the workers; 0: the limit of this process
   };
 
@@ -58,12 +58,12 @@ class Gang {
   ~Gang();
 
   // Addresses and keys for the agents of other nodes. Requires Options::keys.
-  MeetingPoint meeting_point() const;
+  RendezvousPoint rendezvous_point() const;
 
   // Runs until all workers have ended and all output is written. Returns the exit code of the run.
   int run();
 
-  // Way::Task: the order for this node. Requires Options::has_local_agent.
+  // LaunchMode::Task: the order for this node. Requires Options::has_local_agent.
   const std::optional<plan::NodeOrder>& order() const { return local_->order(); }
 
  private:

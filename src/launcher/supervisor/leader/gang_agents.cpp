@@ -109,7 +109,7 @@ void Gang::take_starters() {
                                  : fmt::format("exited with code {}", ended.status.code),
         ended.last_line.empty() ? "" : ": ",
         ended.last_line);
-    if (plan_.way.value == plan::Way::Ssh && starter_.running() >= plan_.min_nodes.value) {
+    if (plan_.mode.value == plan::LaunchMode::Ssh && starter_.running() >= plan_.min_nodes.value) {
       display_.say(how + "; enough other nodes remain");
     } else {
       leader_.fail(static_cast<int>(ExitCode::Unavailable), "cannot start the agents: " + how);

@@ -372,10 +372,10 @@ void Leader::start(Time now) {
   actions_.emplace_back(std::move(begin));
 }
 
-// Way::Task: the processes replace themselves by the worker program. Nothing is left that
+// LaunchMode::Task: the processes replace themselves by the worker program. Nothing is left that
 // could report its end, so the run is over for the Leader as soon as all agents have their order.
 void Leader::on(int agent, const Started& started, Time /*now*/) {
-  if (plan_.way.value != plan::Way::Task || phase_ != Phase::Running ||
+  if (plan_.mode.value != plan::LaunchMode::Task || phase_ != Phase::Running ||
       started.attempt != assembly_.attempt) {
     return;
   }
@@ -480,7 +480,7 @@ void Leader::lose(int agent, const std::string& why, Time now) {
     }
     return;
   }
-  if (plan_.way.value == plan::Way::Task && phase_ == Phase::Running) {
+  if (plan_.mode.value == plan::LaunchMode::Task && phase_ == Phase::Running) {
     fail(kTryAgain, fmt::format("node {} is lost: {}", gone.offer.name, why));
     return;
   }
@@ -519,7 +519,7 @@ void Leader::blame_loss(const Agent& gone, const std::string& why) {
 
 // The workers of this node have ended, so the attempt does not need its agent any more.
 void Leader::lose_idle(const Agent& gone, const std::string& why) {
-  if (plan_.way.value != plan::Way::Task) {  // such an agent disconnects to become a worker
+  if (plan_.mode.value != plan::LaunchMode::Task) {  // such an agent disconnects to become a worker
     say(fmt::format("node {} is lost, but its workers had ended: {}", gone.offer.name, why));
   }
 }

@@ -216,14 +216,14 @@ plan::LaunchPlan make_simulated_plan(int nodes, int workers) {
   plan.run_id = "simulated";
   plan.run_directory.value = "/simulated";
   plan.command = {"./train"};
-  plan.way.value = plan::Way::Peers;
+  plan.mode.value = plan::LaunchMode::Peers;
   plan.min_nodes.value = std::max(1, nodes - 1);
   plan.start_timeout_seconds.value = 120;
   plan.last_call_seconds.value = 120;
   plan.grace_seconds.value = 30;
   plan.role.value = "default";
   plan.nodes.resize(static_cast<size_t>(nodes));
-  for (plan::Node& node : plan.nodes) {
+  for (plan::PlannedNode& node : plan.nodes) {
     node.workers.value = workers;
   }
   return plan;

@@ -55,7 +55,7 @@ bool is_harmless(const std::string& line) {
 
 std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::string& lockstep) {
   std::vector<std::string> names;
-  for (const plan::Node& node : plan.nodes) {
+  for (const plan::PlannedNode& node : plan.nodes) {
     names.push_back(node.name);
   }
   const std::string count = std::to_string(names.size());
@@ -180,18 +180,18 @@ Starter::~Starter() {
 }
 
 void Starter::start(const plan::LaunchPlan& plan,
-                    const MeetingPoint& point,
+                    const RendezvousPoint& point,
                     const os::Environment& environment) {
   const std::string lockstep = os::own_executable();
-  if (plan.way.value == plan::Way::Srun) {
+  if (plan.mode.value == plan::LaunchMode::Srun) {
     os::Environment own = srun_environment(environment);
-    own.insert_or_assign(std::string(contract::kMeeting), encode(point));
+    own.insert_or_assign(std::string(contract::kRendezvous), encode(point));
     add("srun", srun_command(plan, lockstep), own, "");
     return;
   }
   for (size_t node = 0; node < plan.nodes.size(); ++node) {
     const std::string& host = plan.nodes[node].name;
-    MeetingPoint own = point;
+    RendezvousPoint own = point;
     own.node = static_cast<int>(node);
     own.environment = is_this_machine(host) ? os::Environment() : ssh_environment(environment);
     add("ssh " + host, ssh_command(plan, host, lockstep), environment, encode(own) + "\n");

@@ -13,7 +13,7 @@
 #include "common/os/process.h"
 #include "common/os/reactor.h"
 #include "launcher/plan/plan.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 
 namespace lockstep::supervisor {
 
@@ -48,7 +48,7 @@ class Starter {
   // Starts the processes for the launch mode of the plan. Throws an Error (69) if srun or ssh is
   // not installed.
   void start(const plan::LaunchPlan& plan,
-             const MeetingPoint& point,
+             const RendezvousPoint& point,
              const os::Environment& environment);
 
   // The processes that have ended since the last call. Call it after every turn of the reactor.

@@ -5,9 +5,9 @@
 #include "launcher/plan/order.h"
 #include "launcher/plan/plan.h"
 
-// Way::Task: another launcher has started one process per worker. Local rank 0 of each node takes
-// part in the rendezvous and leaves the order of its node in private files for the other processes
-// of the node. Then each process replaces itself by the program.
+// LaunchMode::Task: another launcher has started one process per worker. Local rank 0 of each node
+// takes part in the rendezvous and leaves the order of its node in private files for the other
+// processes of the node. Then each process replaces itself by the program.
 namespace lockstep::supervisor {
 
 // Removes the files that an earlier run of the same name may have left. Local rank 0 calls it

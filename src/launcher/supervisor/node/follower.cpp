@@ -106,7 +106,7 @@ bool Follower::is_answered() {
   return false;
 }
 
-bool Follower::try_meeting(const MeetingPoint& point) {
+bool Follower::try_rendezvous(const RendezvousPoint& point) {
   client_ = std::make_unique<ControlClient>(point.keys, point.endpoints);
   watch_control();
   const auto until = Clock::now() + kTryTime;
@@ -122,7 +122,7 @@ bool Follower::try_meeting(const MeetingPoint& point) {
     }
     if (Clock::now() >= ask_again) {
       ask_again = Clock::now() + kAskAgain;
-      if (options_.find_meeting() != point) {
+      if (options_.find_rendezvous() != point) {
         break;  // the file was left by an earlier leader and has been replaced
       }
     }
@@ -139,9 +139,9 @@ void Follower::find_leader() {
   const auto until = began + duration_cast<Clock::duration>(options_.patience);
   bool was_found = false;
   while (Clock::now() < until && !stopped_by_ && !is_orphan()) {
-    const auto point = options_.find_meeting();
+    const auto point = options_.find_rendezvous();
     was_found = was_found || point.has_value();
-    if (point && try_meeting(*point)) {
+    if (point && try_rendezvous(*point)) {
       return;
     }
     reactor_.turn(kLookAgain);

@@ -14,7 +14,7 @@
 #include "launcher/supervisor/node/node_agent.h"
 #include "launcher/supervisor/protocol/arrival.h"
 #include "launcher/supervisor/protocol/control.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 
 namespace lockstep::supervisor {
 
@@ -44,7 +44,7 @@ class Follower {
   struct Options {
     // Finds the leader; nothing if it is not known yet. Called again while the leader does not
     // answer.
-    std::function<std::optional<MeetingPoint>()> find_meeting;
+    std::function<std::optional<RendezvousPoint>()> find_rendezvous;
     std::string what_is_tried;  // for the error message if there is no leader
     std::chrono::duration<double> patience{60};
     std::optional<int> node;
@@ -76,7 +76,7 @@ class Follower {
   using Clock = std::chrono::steady_clock;
 
   void find_leader();
-  bool try_meeting(const MeetingPoint& point);
+  bool try_rendezvous(const RendezvousPoint& point);
   bool is_answered();
   bool is_orphan() const;
   void take_signals();

@@ -27,7 +27,7 @@ class NodeAgent {
   using Clock = std::chrono::steady_clock;
   struct Options {
     os::Environment environment;
-    bool only_orders = false;       // Way::Task: store the order, start nothing
+    bool only_orders = false;       // LaunchMode::Task: store the order, start nothing
     uint64_t descriptor_limit = 0;  // for the workers
     // Answers Ask. Blocks the agent while it runs.
     std::function<std::string(const std::string&)> answer = {};

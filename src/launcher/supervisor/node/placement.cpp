@@ -118,10 +118,10 @@ void require_port(const std::string& host, int port) {
 }
 
 int own_workers(const plan::LaunchPlan& plan, const Join& join) {
-  const auto node = static_cast<size_t>(plan.meeting.node.value_or(0));
+  const auto node = static_cast<size_t>(plan.rendezvous.node.value_or(0));
   const int planned = plan.nodes.at(std::min(node, plan.nodes.size() - 1)).workers.value;
-  if (plan.way.value == plan::Way::Task) {
-    return plan.meeting.local_world_size;
+  if (plan.mode.value == plan::LaunchMode::Task) {
+    return plan.rendezvous.local_world_size;
   }
   const bool is_counted_here = planned == 0 && plan.worker_rule != plan::WorkerRule::Number;
   return is_counted_here ? plan::count_by_rule(plan.worker_rule, join.cores, join.gpus) : planned;

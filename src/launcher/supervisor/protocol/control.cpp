@@ -144,10 +144,10 @@ ControlKeys make_keys() {
   return keys;
 }
 
-ControlKeys derive_keys(const std::string& secret, const std::string& meeting) {
+ControlKeys derive_keys(const std::string& secret, const std::string& rendezvous) {
   ControlKeys keys;
-  std::tie(keys.server_public, keys.server_secret) = derive_pair(secret, "leader " + meeting);
-  std::tie(keys.client_public, keys.client_secret) = derive_pair(secret, "agent " + meeting);
+  std::tie(keys.server_public, keys.server_secret) = derive_pair(secret, "leader " + rendezvous);
+  std::tie(keys.client_public, keys.client_secret) = derive_pair(secret, "agent " + rendezvous);
   return keys;
 }
 

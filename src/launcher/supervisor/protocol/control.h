@@ -31,7 +31,7 @@ ControlKeys make_keys();
 
 // Keys that depend only on `secret` and the name of the rendezvous, so that nodes without a shared
 // file system derive the same ones.
-ControlKeys derive_keys(const std::string& secret, const std::string& meeting);
+ControlKeys derive_keys(const std::string& secret, const std::string& rendezvous);
 
 // The key with which the agents of a run authenticate network probes (reachability.h).
 std::array<uint8_t, 32> probe_secret(const ControlKeys& keys);

@@ -19,7 +19,7 @@ bool has_control_plane() {
 ControlKeys make_keys() {
   refuse();
 }
-ControlKeys derive_keys(const std::string& /*secret*/, const std::string& /*meeting*/) {
+ControlKeys derive_keys(const std::string& /*secret*/, const std::string& /*rendezvous*/) {
   refuse();
 }
 std::array<uint8_t, 32> probe_secret(const ControlKeys& /*keys*/) {

@@ -61,7 +61,7 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
-// The workers of this node are started. Way::Task: the order was received.
+// The workers of this node are started. LaunchMode::Task: the order was received.
 struct Started {
   int attempt = 0;
 

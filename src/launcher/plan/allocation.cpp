@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/grant.h"
+#include "launcher/plan/allocation.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -8,17 +8,17 @@
 namespace lockstep::plan {
 namespace {
 
-// Selects the counts of the nodes in `ground` by node name. Returns an empty vector if one of them
+// Selects the counts of the nodes in `target` by node name. Returns an empty vector if one of them
 // is not part of the job.
 std::vector<int> pick(const std::vector<int>& counts,
                       const cluster::SlurmJob& job,
-                      const Surroundings& here,
-                      const Ground& ground) {
+                      const HostEnvironment& here,
+                      const LaunchTarget& target) {
   std::vector<int> picked;
   if (counts.size() != job.nodes.size()) {
     return picked;
   }
-  for (const cluster::Host& host : ground.hosts) {
+  for (const cluster::Host& host : target.hosts) {
     const auto found = std::find_if(job.nodes.begin(), job.nodes.end(), [&](const auto& name) {
       return name == host.name || (host.name == here.node && is_this_machine(name, here));
     });
@@ -32,30 +32,30 @@ std::vector<int> pick(const std::vector<int>& counts,
 
 }  // namespace
 
-Grant read_grant(const Surroundings& here, const Ground& ground) {
-  Grant grant;
+Allocation read_allocation(const HostEnvironment& here, const LaunchTarget& target) {
+  Allocation allocation;
   // With named hosts or a manual rendezvous, the allocation does not determine the workers.
-  if (here.is_nested || !here.job || ground.way.source.kind != ValueSource::Probe) {
-    return grant;
+  if (here.is_nested || !here.job || target.mode.source.kind != ValueSource::Probe) {
+    return allocation;
   }
   const cluster::SlurmJob& job = *here.job;
-  grant.who = "Slurm job " + job.id;
-  grant.gpus = job.gpus_per_node;
-  grant.cpus = pick(job.cpus_per_node, job, here, ground);
+  allocation.who = "Slurm job " + job.id;
+  allocation.gpus = job.gpus_per_node;
+  allocation.cpus = pick(job.cpus_per_node, job, here, target);
   if (job.asked_tasks_per_node) {
     if (*job.asked_tasks_per_node > 1) {
-      grant.tasks.assign(ground.hosts.size(), *job.asked_tasks_per_node);
-      grant.tasks_said = fmt::format("--ntasks-per-node={}", *job.asked_tasks_per_node);
+      allocation.tasks.assign(target.hosts.size(), *job.asked_tasks_per_node);
+      allocation.tasks_said = fmt::format("--ntasks-per-node={}", *job.asked_tasks_per_node);
     }
-    return grant;
+    return allocation;
   }
   const bool is_whole = std::accumulate(job.tasks_per_node.begin(), job.tasks_per_node.end(), 0) ==
                         job.asked_tasks.value_or(0);
   if (is_whole && *job.asked_tasks > static_cast<int>(job.nodes.size())) {
-    grant.tasks = pick(job.tasks_per_node, job, here, ground);
-    grant.tasks_said = fmt::format("--ntasks={}", *job.asked_tasks);
+    allocation.tasks = pick(job.tasks_per_node, job, here, target);
+    allocation.tasks_said = fmt::format("--ntasks={}", *job.asked_tasks);
   }
-  return grant;
+  return allocation;
 }
 
 }  // namespace lockstep::plan

@@ -8,6 +8,6 @@ namespace lockstep::plan {
 
 // Compresses host names into Slurm's hostlist format: "n[1-4,7],login". cluster::expand_hostlist
 // restores them in the same order.
-std::string fold_names(std::span<const std::string> names);
+std::string to_hostlist(std::span<const std::string> names);
 
 }  // namespace lockstep::plan

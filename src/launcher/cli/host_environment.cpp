@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/cli/surroundings.h"
+#include "launcher/cli/host_environment.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -15,8 +15,8 @@
 
 namespace lockstep::cli {
 
-plan::Surroundings read_surroundings() {
-  plan::Surroundings here;
+plan::HostEnvironment read_host_environment() {
+  plan::HostEnvironment here;
   here.environment = os::environment();
   here.node = os::host_name();
   here.directory = std::filesystem::current_path().string();

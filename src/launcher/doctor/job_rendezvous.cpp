@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/meeting_place.h"
+#include "launcher/doctor/job_rendezvous.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ int wanted_port(const os::Environment& environment) {
       .hint(fmt::format("unset {} to use a free port", kMasterPort));
 }
 
-MeetingPlace place_here(const plan::LaunchPlan& plan, const os::Environment& environment) {
+JobRendezvous local_rendezvous(const plan::LaunchPlan& plan, const os::Environment& environment) {
   const std::string& name = plan.nodes.front().name;
   const int wanted = wanted_port(environment);
   if (wanted != 0 && !os::is_port_free("127.0.0.1", wanted)) {
@@ -73,7 +73,9 @@ void gather(Survey& survey) {
   }
 }
 
-void take_network(MeetingPlace& place, Survey& survey, const std::vector<std::string>& interfaces) {
+void take_network(JobRendezvous& rendezvous,
+                  Survey& survey,
+                  const std::vector<std::string>& interfaces) {
   const plan::NetworkChoice choice = survey.try_networks(interfaces);
   if (!choice.network) {
     std::string text = "no usable network for this job: " + choice.reason;
@@ -82,90 +84,90 @@ void take_network(MeetingPlace& place, Survey& survey, const std::vector<std::st
     }
     throw Error(ExitCode::Unavailable, text);
   }
-  place.network = survey.trials().networks().at(static_cast<size_t>(*choice.network)).name;
-  place.reason = choice.reason;
-  place.details = choice.details;
+  rendezvous.network = survey.trials().networks().at(static_cast<size_t>(*choice.network)).name;
+  rendezvous.reason = choice.reason;
+  rendezvous.details = choice.details;
   int seat = 0;
   for (const int node : survey.present()) {
     const cluster::Address& address = survey.trials().address_of(seat++, *choice.network);
-    place.nodes.push_back({.name = survey.offer_of(node).name,
-                           .address = address.text,
-                           .interface = address.is_loopback ? "" : address.interface,
-                           .roce_gid = {}});
+    rendezvous.nodes.push_back({.name = survey.offer_of(node).name,
+                                .address = address.text,
+                                .interface = address.is_loopback ? "" : address.interface,
+                                .roce_gid = {}});
   }
   const auto answers = survey.ask(
-      [&place](int node) {
-        return gid_question(place.nodes.at(static_cast<size_t>(node)).interface);
+      [&rendezvous](int node) {
+        return gid_question(rendezvous.nodes.at(static_cast<size_t>(node)).interface);
       },
       kAnswerTime);
   for (const auto& [node, text] : answers) {
-    place.nodes.at(static_cast<size_t>(node)).roce_gid = find_gid(text);
+    rendezvous.nodes.at(static_cast<size_t>(node)).roce_gid = find_gid(text);
   }
 }
 
-MeetingPlace place_in_job(const plan::LaunchPlan& plan,
-                          const os::Environment& environment,
-                          const std::vector<std::string>& interfaces) {
-  MeetingPlace place;
+JobRendezvous rendezvous_in_job(const plan::LaunchPlan& plan,
+                                const os::Environment& environment,
+                                const std::vector<std::string>& interfaces) {
+  JobRendezvous rendezvous;
   Survey survey(plan, environment);
   gather(survey);
   if (plan.nodes.size() == 1) {
-    place.reason = "loopback: only one node";
-    place.nodes = {
+    rendezvous.reason = "loopback: only one node";
+    rendezvous.nodes = {
         {.name = survey.offer_of(0).name, .address = "127.0.0.1", .interface = "", .roce_gid = {}}};
   } else {
-    take_network(place, survey, interfaces);
+    take_network(rendezvous, survey, interfaces);
   }
   const int wanted = wanted_port(environment);
   try {
-    place.port = survey.find_port(0, "", wanted);
+    rendezvous.port = survey.find_port(0, "", wanted);
   } catch (const Error&) {
     if (wanted != 0) {
-      refuse_port(wanted, place.nodes.front().name);
+      refuse_port(wanted, rendezvous.nodes.front().name);
     }
     throw;
   }
   survey.finish();
-  return place;
+  return rendezvous;
 }
 
 // Name of the interface; empty if it differs between nodes.
-std::string common_interface(const MeetingPlace& place) {
-  const std::string& first = place.nodes.front().interface;
-  const bool is_common =
-      std::all_of(place.nodes.begin(), place.nodes.end(), [&first](const MeetingNode& node) {
+std::string common_interface(const JobRendezvous& rendezvous) {
+  const std::string& first = rendezvous.nodes.front().interface;
+  const bool is_common = std::all_of(
+      rendezvous.nodes.begin(), rendezvous.nodes.end(), [&first](const RendezvousNode& node) {
         return node.interface == first;
       });
   return is_common ? first : "";
 }
 
-std::optional<int> common_gid(const MeetingPlace& place) {
-  const auto& first = place.nodes.front().roce_gid;
-  const bool is_common =
-      std::all_of(place.nodes.begin(), place.nodes.end(), [&first](const MeetingNode& node) {
+std::optional<int> common_gid(const JobRendezvous& rendezvous) {
+  const auto& first = rendezvous.nodes.front().roce_gid;
+  const bool is_common = std::all_of(
+      rendezvous.nodes.begin(), rendezvous.nodes.end(), [&first](const RendezvousNode& node) {
         return node.roce_gid == first;
       });
   return is_common ? first : std::nullopt;
 }
 
-std::vector<std::string> interfaces_of(const MeetingPlace& place) {
+std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
   std::set<std::string> names;
-  for (const MeetingNode& node : place.nodes) {
+  for (const RendezvousNode& node : rendezvous.nodes) {
     names.insert(node.interface);
   }
   return {names.begin(), names.end()};
 }
 
 // The variables are those of `lockstep run`, but one set must fit all nodes.
-void add_interface(OrderedVariables& variables, const MeetingPlace& place) {
+void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
   contract::WorkerPlace worker;
-  worker.nodes = static_cast<int>(place.nodes.size());
-  worker.interface = common_interface(place);
-  worker.roce_gid_index = common_gid(place);
-  worker.horovod_port = place.port;  // the Horovod variable is only set with a port
+  worker.nodes = static_cast<int>(rendezvous.nodes.size());
+  worker.interface = common_interface(rendezvous);
+  worker.roce_gid_index = common_gid(rendezvous);
+  worker.horovod_port = rendezvous.port;  // the Horovod variable is only set with a port
   os::Environment told = contract::gentle_environment(worker);
-  const std::vector<std::string> names = interfaces_of(place);
-  if (worker.interface.empty() && place.nodes.size() > 1 && names.size() > 1) {
+  const std::vector<std::string> names = interfaces_of(rendezvous);
+  if (worker.interface.empty() && rendezvous.nodes.size() > 1 && names.size() > 1) {
     told.insert_or_assign("NCCL_SOCKET_IFNAME", "=" + join(names, ","));
   }
   const auto add = [&](const std::string& name) {
@@ -177,8 +179,8 @@ void add_interface(OrderedVariables& variables, const MeetingPlace& place) {
     add(std::string(name));
   }
   add(kGidIndex);
-  if (place.nodes.size() > 1) {
-    const std::string& open_mpi = worker.interface.empty() ? place.network : worker.interface;
+  if (rendezvous.nodes.size() > 1) {
+    const std::string& open_mpi = worker.interface.empty() ? rendezvous.network : worker.interface;
     if (!open_mpi.empty()) {
       variables.emplace_back("OMPI_MCA_btl_tcp_if_include", open_mpi);
       variables.emplace_back("OMPI_MCA_oob_tcp_if_include", open_mpi);
@@ -188,31 +190,31 @@ void add_interface(OrderedVariables& variables, const MeetingPlace& place) {
 
 }  // namespace
 
-MeetingPlace find_meeting_place(const plan::LaunchPlan& plan,
+JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
                                 const os::Environment& environment,
                                 const std::vector<std::string>& interfaces) {
-  switch (plan.way.value) {
-    case plan::Way::Here:
-      return place_here(plan, environment);
-    case plan::Way::Srun:
-      return place_in_job(plan, environment, interfaces);
+  switch (plan.mode.value) {
+    case plan::LaunchMode::Local:
+      return local_rendezvous(plan, environment);
+    case plan::LaunchMode::Srun:
+      return rendezvous_in_job(plan, environment, interfaces);
     default:
       throw Error(ExitCode::Usage, "lockstep network must not run inside a step with several tasks")
-          .fact("found", plan::describe(plan.way.value), plan::describe(plan.way.source))
+          .fact("found", plan::describe(plan.mode.value), plan::describe(plan.mode.source))
           .hint("network=$(lockstep network) || exit; eval \"$network\", before srun or mpirun");
   }
 }
 
-OrderedVariables variables_of(const MeetingPlace& place, const os::Environment& environment) {
+OrderedVariables variables_of(const JobRendezvous& rendezvous, const os::Environment& environment) {
   std::vector<std::string> names;
   std::vector<std::string> addresses;
-  for (const MeetingNode& node : place.nodes) {
+  for (const RendezvousNode& node : rendezvous.nodes) {
     names.push_back(node.name);
     addresses.push_back(node.address);
   }
-  OrderedVariables variables = {{"MASTER_ADDR", place.nodes.front().address},
-                                {kMasterPort, std::to_string(place.port)}};
-  add_interface(variables, place);
+  OrderedVariables variables = {{"MASTER_ADDR", rendezvous.nodes.front().address},
+                                {kMasterPort, std::to_string(rendezvous.port)}};
+  add_interface(variables, rendezvous);
   for (auto& [name, value] : variables) {
     const auto set = os::find_variable(environment, name);
     const bool is_master = name.starts_with("MASTER_");
@@ -225,9 +227,9 @@ OrderedVariables variables_of(const MeetingPlace& place, const os::Environment& 
   return variables;
 }
 
-std::vector<std::string> remarks_on(const MeetingPlace& place) {
+std::vector<std::string> remarks_on(const JobRendezvous& rendezvous) {
   std::vector<std::string> remarks;
-  const std::vector<std::string> names = interfaces_of(place);
+  const std::vector<std::string> names = interfaces_of(rendezvous);
   if (names.size() > 1) {
     remarks.push_back(fmt::format(
         "the interface has different names ({}): GLOO_SOCKET_IFNAME and related variables are not "
@@ -235,7 +237,7 @@ std::vector<std::string> remarks_on(const MeetingPlace& place) {
         join(names, ", ")));
   }
   std::set<std::optional<int>> gids;
-  for (const MeetingNode& node : place.nodes) {
+  for (const RendezvousNode& node : rendezvous.nodes) {
     gids.insert(node.roce_gid);
   }
   if (gids.size() > 1) {
@@ -254,10 +256,10 @@ std::string to_shell(const OrderedVariables& variables) {
   return text;
 }
 
-std::string to_json(const MeetingPlace& place, const OrderedVariables& variables) {
+std::string to_json(const JobRendezvous& rendezvous, const OrderedVariables& variables) {
   using Json = nlohmann::ordered_json;
   Json nodes = Json::array();
-  for (const MeetingNode& node : place.nodes) {
+  for (const RendezvousNode& node : rendezvous.nodes) {
     nodes.push_back({{"name", node.name},
                      {"address", node.address},
                      {"interface", node.interface},
@@ -267,9 +269,9 @@ std::string to_json(const MeetingPlace& place, const OrderedVariables& variables
   for (const auto& [name, value] : variables) {
     told[name] = value;
   }
-  return Json{{"network", place.network},
-              {"reason", place.reason},
-              {"details", place.details},
+  return Json{{"network", rendezvous.network},
+              {"reason", rendezvous.reason},
+              {"details", rendezvous.details},
               {"nodes", nodes},
               {"variables", told}}
              .dump(2, ' ', false, Json::error_handler_t::replace) +

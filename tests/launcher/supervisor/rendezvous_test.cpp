@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 
 #include <filesystem>
 #include <fstream>
@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-MeetingPoint made_up_point() {
-  MeetingPoint point;
+RendezvousPoint made_up_point() {
+  RendezvousPoint point;
   point.endpoints = {{"10.0.0.1", 4711}, {"fd00::1", 4711}};
   point.keys = make_keys();
   point.keys.server_secret.clear();
@@ -27,16 +27,16 @@ MeetingPoint made_up_point() {
   return point;
 }
 
-TEST(MeetingPoint, ComesBackAsItWas) {
-  MeetingPoint point = made_up_point();
-  EXPECT_EQ(decode_meeting_point(encode(point)), point);
+TEST(RendezvousPoint, ComesBackAsItWas) {
+  RendezvousPoint point = made_up_point();
+  EXPECT_EQ(decode_rendezvous_point(encode(point)), point);
 
   point.node.reset();
-  EXPECT_EQ(decode_meeting_point(encode(point)), point);
+  EXPECT_EQ(decode_rendezvous_point(encode(point)), point);
 }
 
-TEST(MeetingPoint, IsOneLineWithoutTheLeadersSecret) {
-  MeetingPoint point = made_up_point();
+TEST(RendezvousPoint, IsOneLineWithoutTheLeadersSecret) {
+  RendezvousPoint point = made_up_point();
   point.keys = make_keys();
 
   const std::string text = encode(point);
@@ -45,7 +45,7 @@ TEST(MeetingPoint, IsOneLineWithoutTheLeadersSecret) {
   EXPECT_THAT(text, Not(HasSubstr(point.keys.server_secret)));
 }
 
-TEST(MeetingPoint, IsAnErrorWhenItIsNone) {
+TEST(RendezvousPoint, IsAnErrorWhenItIsNone) {
   std::string other_format = encode(made_up_point());
   other_format.replace(other_format.find("\"format\":1"), 10, "\"format\":9");
   std::string short_key = encode(made_up_point());
@@ -54,7 +54,7 @@ TEST(MeetingPoint, IsAnErrorWhenItIsNone) {
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[1]"), other_format, short_key}) {
     try {
-      decode_meeting_point(text);
+      decode_rendezvous_point(text);
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::Io);
@@ -63,21 +63,22 @@ TEST(MeetingPoint, IsAnErrorWhenItIsNone) {
   }
 }
 
-TEST(MeetingFile, LiesWhereTheUserSaysElseInTheStateDirectory) {
-  plan::Meeting meeting;
-  meeting.name = "n1:29400/../x";
+TEST(RendezvousFileTest, LiesWhereTheUserSaysElseInTheStateDirectory) {
+  plan::Rendezvous rendezvous;
+  rendezvous.name = "n1:29400/../x";
   const os::Environment all = {
       {"LOCKSTEP_MEETING_DIR", "/m"}, {"XDG_STATE_HOME", "/s"}, {"HOME", "/h"}};
 
-  EXPECT_EQ(meeting_file(meeting, all), "/m/n1-29400-..-x.json");
-  EXPECT_EQ(meeting_file(meeting, {{"XDG_STATE_HOME", "/s"}, {"HOME", "/h"}}),
+  EXPECT_EQ(rendezvous_path(rendezvous, all), "/m/n1-29400-..-x.json");
+  EXPECT_EQ(rendezvous_path(rendezvous, {{"XDG_STATE_HOME", "/s"}, {"HOME", "/h"}}),
             "/s/lockstep/n1-29400-..-x.json");
-  EXPECT_EQ(meeting_file(meeting, {{"HOME", "/h"}}), "/h/.local/state/lockstep/n1-29400-..-x.json");
+  EXPECT_EQ(rendezvous_path(rendezvous, {{"HOME", "/h"}}),
+            "/h/.local/state/lockstep/n1-29400-..-x.json");
 }
 
-TEST(MeetingFile, NeedsAHome) {
+TEST(RendezvousFileTest, NeedsAHome) {
   try {
-    meeting_file({}, {});
+    rendezvous_path({}, {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Usage);
@@ -93,9 +94,9 @@ class Posted : public ::testing::Test {
 
 TEST_F(Posted, IsForThisUserOnlyAndGoneAtTheEnd) {
   {
-    const PostedMeeting posted(file, made_up_point());
+    const RendezvousFile posted(file, made_up_point());
     EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-    EXPECT_TRUE(find_posted(file));
+    EXPECT_TRUE(find_rendezvous_in(file));
   }
 
   EXPECT_FALSE(fs::exists(file));
@@ -103,32 +104,32 @@ TEST_F(Posted, IsForThisUserOnlyAndGoneAtTheEnd) {
 }
 
 TEST_F(Posted, LeavesWhatALaterRunHasPosted) {
-  auto first = std::make_unique<PostedMeeting>(file, made_up_point());
-  const MeetingPoint later = made_up_point();
-  const PostedMeeting second(file, later);
+  auto first = std::make_unique<RendezvousFile>(file, made_up_point());
+  const RendezvousPoint later = made_up_point();
+  const RendezvousFile second(file, later);
 
   first.reset();
 
-  EXPECT_EQ(find_posted(file), later);
+  EXPECT_EQ(find_rendezvous_in(file), later);
 }
 
 TEST_F(Posted, IsNotReadWhenOthersCouldHaveWrittenIt) {
-  const PostedMeeting posted(file, made_up_point());
+  const RendezvousFile posted(file, made_up_point());
   fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
-  EXPECT_FALSE(find_posted(file));
+  EXPECT_FALSE(find_rendezvous_in(file));
 
   const fs::path link = directory.path() / "link.json";
   fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
   fs::create_symlink(file, link);
-  EXPECT_FALSE(find_posted(link));
+  EXPECT_FALSE(find_rendezvous_in(link));
 }
 
 TEST_F(Posted, IsNobodyWhereTheFileIsNotOurs) {
-  EXPECT_FALSE(find_posted(file));
+  EXPECT_FALSE(find_rendezvous_in(file));
   fs::create_directories(file.parent_path());
   os::write_private(file, "{ \"format\": 0 }");
 
-  EXPECT_FALSE(find_posted(file));
+  EXPECT_FALSE(find_rendezvous_in(file));
 }
 
 TEST(OwnEndpoints, EndWithLoopback) {

@@ -13,29 +13,29 @@
 // the variables that other launchers and libraries read.
 namespace lockstep::doctor {
 
-struct MeetingNode {
+struct RendezvousNode {
   std::string name;
   std::string address;    // on the chosen network
   std::string interface;  // empty on one node
   std::optional<int> roce_gid;
 
-  bool operator==(const MeetingNode&) const = default;
+  bool operator==(const RendezvousNode&) const = default;
 };
 
-struct MeetingPlace {
-  std::string network;               // "10.12.0.0/24"; empty on one node
-  std::string reason;                // why this network
-  std::vector<std::string> details;  // why other networks were rejected
-  std::vector<MeetingNode> nodes;    // in the order of node ranks
-  int port = 0;                      // free on the first node
+struct JobRendezvous {
+  std::string network;                // "10.12.0.0/24"; empty on one node
+  std::string reason;                 // why this network
+  std::vector<std::string> details;   // why other networks were rejected
+  std::vector<RendezvousNode> nodes;  // in the order of node ranks
+  int port = 0;                       // free on the first node
 
-  bool operator==(const MeetingPlace&) const = default;
+  bool operator==(const JobRendezvous&) const = default;
 };
 
 // Tests the network between all nodes of the plan; a single node uses the loopback. `interfaces`
 // are the allowed ones; empty: all. Throws an Error (69) if a node does not answer or no network
 // connects all nodes, and (64) if this process is one of several tasks.
-MeetingPlace find_meeting_place(const plan::LaunchPlan& plan,
+JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
                                 const os::Environment& environment,
                                 const std::vector<std::string>& interfaces);
 
@@ -43,13 +43,13 @@ MeetingPlace find_meeting_place(const plan::LaunchPlan& plan,
 using OrderedVariables = std::vector<std::pair<std::string, std::string>>;
 
 // Variables for a job script. Values that the user has set are kept.
-OrderedVariables variables_of(const MeetingPlace& place, const os::Environment& environment);
+OrderedVariables variables_of(const JobRendezvous& rendezvous, const os::Environment& environment);
 
 // Warnings about facts that the variables cannot express, one sentence each.
-std::vector<std::string> remarks_on(const MeetingPlace& place);
+std::vector<std::string> remarks_on(const JobRendezvous& rendezvous);
 
 // Export statements for `eval` in a POSIX shell.
 std::string to_shell(const OrderedVariables& variables);
-std::string to_json(const MeetingPlace& place, const OrderedVariables& variables);
+std::string to_json(const JobRendezvous& rendezvous, const OrderedVariables& variables);
 
 }  // namespace lockstep::doctor

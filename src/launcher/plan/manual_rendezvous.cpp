@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/by_hand.h"
+#include "launcher/plan/manual_rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -12,13 +12,13 @@ namespace {
 constexpr int kElasticPort = 29400;
 constexpr int kStaticPort = 29500;
 
-bool is_step_of(const Surroundings& here, int nodes) {
+bool is_step_of(const HostEnvironment& here, int nodes) {
   return !here.is_nested && here.step && here.step->tasks == nodes &&
          here.step->nodes.size() == static_cast<size_t>(nodes);
 }
 
 // The number of this node according to the launcher that started all of them.
-std::optional<int> find_outer_node(const Surroundings& here, int nodes) {
+std::optional<int> find_outer_node(const HostEnvironment& here, int nodes) {
   if (is_step_of(here, nodes)) {
     return here.step->node;
   }
@@ -28,7 +28,7 @@ std::optional<int> find_outer_node(const Surroundings& here, int nodes) {
   return std::nullopt;
 }
 
-void require_one_task_per_node(const Surroundings& here, const NodeRange& requested) {
+void require_one_task_per_node(const HostEnvironment& here, const NodeRange& requested) {
   if (here.is_nested || !here.step || here.step->tasks <= requested.most) {
     return;
   }
@@ -45,7 +45,7 @@ void require_one_task_per_node(const Surroundings& here, const NodeRange& reques
 }
 
 // A node rank that the batch script computed before srun has the same value on every node.
-void require_same_node(const Request& request, const Surroundings& here, int node, int nodes) {
+void require_same_node(const Request& request, const HostEnvironment& here, int node, int nodes) {
   const auto outer = find_outer_node(here, nodes);
   if (!request.node_rank || !outer || *outer == node) {
     return;
@@ -63,8 +63,8 @@ void require_same_node(const Request& request, const Surroundings& here, int nod
 }
 
 std::optional<int> find_node(const Request& request,
-                             const Surroundings& here,
-                             const MeetingRules& rules,
+                             const HostEnvironment& here,
+                             const RendezvousOptions& rules,
                              int nodes) {
   if (request.node_rank) {
     const int node =
@@ -120,7 +120,7 @@ Source source_of_hand(const Request& request) {
 
 }  // namespace
 
-bool is_by_hand(const Request& request, const Surroundings& here, const Sizes& sizes) {
+bool is_manual(const Request& request, const HostEnvironment& here, const Sizes& sizes) {
   if (!sizes.nodes || sizes.nodes->most < 2) {
     return false;
   }
@@ -132,24 +132,24 @@ bool is_by_hand(const Request& request, const Surroundings& here, const Sizes& s
   return request.node_rank || (request.master_addr && is_alone);
 }
 
-Ground meet_by_hand(const Request& request,
-                    const Surroundings& here,
-                    const Sizes& sizes,
-                    const MeetingRules& rules) {
+LaunchTarget manual_target(const Request& request,
+                           const HostEnvironment& here,
+                           const Sizes& sizes,
+                           const RendezvousOptions& rules) {
   const int nodes = sizes.nodes->most;
   require_one_task_per_node(here, *sizes.nodes);
-  Ground ground{.way = {Way::Peers, source_of_hand(request)},
-                .hosts = std::vector<cluster::Host>(static_cast<size_t>(nodes)),
-                .told_by = sizes.nodes->provenance.text,
-                .min_nodes = sizes.nodes->least,
-                .meeting = {},
-                .is_by_hand = true};
-  ground.meeting.node = find_node(request, here, rules, nodes);
-  for (size_t i = 0; is_step_of(here, nodes) && i < ground.hosts.size(); ++i) {
-    ground.hosts[i].name = here.step->nodes[i];
+  LaunchTarget target{.mode = {LaunchMode::Peers, source_of_hand(request)},
+                      .hosts = std::vector<cluster::Host>(static_cast<size_t>(nodes)),
+                      .named_by = sizes.nodes->provenance.text,
+                      .min_nodes = sizes.nodes->least,
+                      .rendezvous = {},
+                      .is_manual = true};
+  target.rendezvous.node = find_node(request, here, rules, nodes);
+  for (size_t i = 0; is_step_of(here, nodes) && i < target.hosts.size(); ++i) {
+    target.hosts[i].name = here.step->nodes[i];
   }
-  if (ground.meeting.node) {
-    ground.hosts.at(static_cast<size_t>(*ground.meeting.node)).name = here.node;
+  if (target.rendezvous.node) {
+    target.hosts.at(static_cast<size_t>(*target.rendezvous.node)).name = here.node;
   }
   if (!request.rdzv_endpoint && !request.master_addr) {
     if (!is_step_of(here, nodes)) {
@@ -161,14 +161,14 @@ Ground meet_by_hand(const Request& request,
                             nodes,
                             request.node_rank->text));
     }
-    ground.meeting.name = fmt::format("slurm-{}.{}", here.step->job_id, here.step->id);
-    return ground;
+    target.rendezvous.name = fmt::format("slurm-{}.{}", here.step->job_id, here.step->id);
+    return target;
   }
   const Endpoint endpoint = find_endpoint(request);
-  ground.meeting.host = endpoint.host;
-  ground.meeting.port = *endpoint.port;
-  ground.meeting.name = fmt::format("{}:{}", endpoint.host, *endpoint.port);
-  return ground;
+  target.rendezvous.host = endpoint.host;
+  target.rendezvous.port = *endpoint.port;
+  target.rendezvous.name = fmt::format("{}:{}", endpoint.host, *endpoint.port);
+  return target;
 }
 
 }  // namespace lockstep::plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/names.h"
+#include "launcher/plan/hostlist_format.h"
 
 #include <fmt/format.h>
 #include <optional>
@@ -84,7 +84,7 @@ class Folder {
 
 }  // namespace
 
-std::string fold_names(std::span<const std::string> names) {
+std::string to_hostlist(std::span<const std::string> names) {
   Folder folder;
   for (const std::string& name : names) {
     folder.add(name);

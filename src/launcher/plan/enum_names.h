@@ -11,38 +11,38 @@
 namespace lockstep::plan {
 
 template <typename T, size_t kCount>
-using Words = std::array<std::pair<T, std::string_view>, kCount>;
+using EnumNames = std::array<std::pair<T, std::string_view>, kCount>;
 
-inline constexpr Words<ValueSource, 4> words_of(ValueSource /*kind*/) {
+inline constexpr EnumNames<ValueSource, 4> enum_names(ValueSource /*kind*/) {
   return {std::pair(ValueSource::Flag, "flag"),
           std::pair(ValueSource::Variable, "variable"),
           std::pair(ValueSource::Probe, "probe"),
           std::pair(ValueSource::Default, "default")};
 }
 
-inline constexpr Words<Way, 5> words_of(Way /*kind*/) {
-  return {std::pair(Way::Here, "here"),
-          std::pair(Way::Srun, "srun"),
-          std::pair(Way::Ssh, "ssh"),
-          std::pair(Way::Peers, "peers"),
-          std::pair(Way::Task, "task")};
+inline constexpr EnumNames<LaunchMode, 5> enum_names(LaunchMode /*kind*/) {
+  return {std::pair(LaunchMode::Local, "here"),
+          std::pair(LaunchMode::Srun, "srun"),
+          std::pair(LaunchMode::Ssh, "ssh"),
+          std::pair(LaunchMode::Peers, "peers"),
+          std::pair(LaunchMode::Task, "task")};
 }
 
-inline constexpr Words<WorkerRule, 4> words_of(WorkerRule /*kind*/) {
+inline constexpr EnumNames<WorkerRule, 4> enum_names(WorkerRule /*kind*/) {
   return {std::pair(WorkerRule::Number, "number"),
           std::pair(WorkerRule::Cpu, "cpu"),
           std::pair(WorkerRule::Gpu, "gpu"),
           std::pair(WorkerRule::Auto, "auto")};
 }
 
-inline constexpr Words<Bind, 3> words_of(Bind /*kind*/) {
+inline constexpr EnumNames<Bind, 3> enum_names(Bind /*kind*/) {
   return {
       std::pair(Bind::None, "none"), std::pair(Bind::Core, "core"), std::pair(Bind::Gpu, "gpu")};
 }
 
 template <typename T>
-constexpr std::string_view word_of(T value) {
-  for (const auto& [known, word] : words_of(value)) {
+constexpr std::string_view to_string(T value) {
+  for (const auto& [known, word] : enum_names(value)) {
     if (known == value) {
       return word;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/names.h"
+#include "launcher/plan/hostlist_format.h"
 
 #include <gmock/gmock.h>
 #include <vector>
@@ -25,7 +25,7 @@ TEST(FoldNames, WritesNeighboursAsSlurmDoes) {
       {{"n12345678901"}, "n12345678901"},
   };
   for (const auto& [names, text] : cases) {
-    EXPECT_EQ(fold_names(names), text);
+    EXPECT_EQ(to_hostlist(names), text);
     if (!names.empty()) {
       EXPECT_EQ(cluster::expand_hostlist(text), names);
     }

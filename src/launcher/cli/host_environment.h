@@ -7,6 +7,6 @@ namespace lockstep::cli {
 
 // Detects the environment of this process: cores, GPUs, terminal, clock, and the variables of Slurm
 // or another launcher.
-plan::Surroundings read_surroundings();
+plan::HostEnvironment read_host_environment();
 
 }  // namespace lockstep::cli

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "launcher/plan/ground.h"
+#include "launcher/plan/launch_target.h"
 
 namespace lockstep::plan {
 
 // The part of a Slurm allocation that determines the number of workers. Vectors are indexed like
-// the nodes of the Ground.
-struct Grant {
+// the nodes of the LaunchTarget.
+struct Allocation {
   std::string who;         // "Slurm job 4711"; empty: there is no job
   std::vector<int> tasks;  // per node; empty: not more than one task was requested
   std::string tasks_said;  // "--ntasks-per-node=4"
@@ -19,6 +19,6 @@ struct Grant {
   std::optional<int> gpus;
 };
 
-Grant read_grant(const Surroundings& here, const Ground& ground);
+Allocation read_allocation(const HostEnvironment& here, const LaunchTarget& target);
 
 }  // namespace lockstep::plan

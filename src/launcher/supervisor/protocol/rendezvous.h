@@ -18,35 +18,35 @@
 namespace lockstep::supervisor {
 
 // The information that an agent needs to join.
-struct MeetingPoint {
+struct RendezvousPoint {
   std::vector<Endpoint> endpoints;  // addresses of the leader; all are tried
   ControlKeys keys;                 // without the secret key of the leader
   std::optional<int> node;          // node of the plan that the agent represents
   std::string directory;            // working directory; empty: unchanged
   os::Environment environment;      // variables of the user, for an agent over ssh
 
-  bool operator==(const MeetingPoint&) const = default;
+  bool operator==(const RendezvousPoint&) const = default;
 };
 
-std::string encode(const MeetingPoint& point);
+std::string encode(const RendezvousPoint& point);
 // Throws an Error (74) if encode() did not write the text.
-MeetingPoint decode_meeting_point(std::string_view text);
+RendezvousPoint decode_rendezvous_point(std::string_view text);
 
 // All addresses of this machine with the port, loopback addresses last.
 std::vector<Endpoint> own_endpoints(int port);
 
 // The file of a rendezvous: in LOCKSTEP_MEETING_DIR, else in lockstep/ below XDG_STATE_HOME or
 // ~/.local/state.
-std::filesystem::path meeting_file(const plan::Meeting& meeting,
-                                   const os::Environment& environment);
+std::filesystem::path rendezvous_path(const plan::Rendezvous& rendezvous,
+                                      const os::Environment& environment);
 
 // Writes the file with mode 0600, and removes it in the destructor.
-class PostedMeeting {
+class RendezvousFile {
  public:
-  PostedMeeting(std::filesystem::path file, const MeetingPoint& point);
-  PostedMeeting(const PostedMeeting&) = delete;
-  PostedMeeting& operator=(const PostedMeeting&) = delete;
-  ~PostedMeeting();
+  RendezvousFile(std::filesystem::path file, const RendezvousPoint& point);
+  RendezvousFile(const RendezvousFile&) = delete;
+  RendezvousFile& operator=(const RendezvousFile&) = delete;
+  ~RendezvousFile();
 
  private:
   std::filesystem::path file_;
@@ -55,6 +55,6 @@ class PostedMeeting {
 
 // Reads the file. Nothing if it does not exist, does not belong to this user, can be read by
 // others, or has another format.
-std::optional<MeetingPoint> find_posted(const std::filesystem::path& file);
+std::optional<RendezvousPoint> find_rendezvous_in(const std::filesystem::path& file);
 
 }  // namespace lockstep::supervisor

@@ -17,7 +17,7 @@ using ::testing::ThrowsMessage;
 
 std::vector<std::string> names_of(const LaunchPlan& plan) {
   std::vector<std::string> names;
-  for (const Node& node : plan.nodes) {
+  for (const PlannedNode& node : plan.nodes) {
     names.push_back(node.name);
   }
   return names;
@@ -34,33 +34,33 @@ void expect_refused(Action action,
                   AllOf(HasSubstr(sentence), HasSubstr(one), HasSubstr(other), HasSubstr("try:"))));
 }
 
-TEST(Way, IsThisMachineWhenNobodySaysOtherwise) {
+TEST(LaunchMode, IsThisMachineWhenNobodySaysOtherwise) {
   const LaunchPlan plan = make_plan(ask({"a"}), quiet_machine());
 
-  EXPECT_EQ(plan.way.value, Way::Here);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Local);
   EXPECT_THAT(names_of(plan), ElementsAre("node-a"));
 }
 
-TEST(Way, IsOneSrunInsideAJob) {
+TEST(LaunchMode, IsOneSrunInsideAJob) {
   const LaunchPlan plan = make_plan(ask({"a"}), in_slurm_job({"n1", "n2", "n3"}));
 
-  EXPECT_EQ(plan.way, from_probe(Way::Srun, "Slurm job 4711"));
+  EXPECT_EQ(plan.mode, from_probe(LaunchMode::Srun, "Slurm job 4711"));
   EXPECT_THAT(names_of(plan), ElementsAre("n1", "n2", "n3"));
   EXPECT_EQ(plan.min_nodes.value, 3);
   EXPECT_EQ(plan.master_addr.value, "");
 }
 
-TEST(Way, IsThisMachineInAJobThatHasNoOther) {
-  Surroundings here = in_slurm_job({"n1"});
-  EXPECT_EQ(make_plan(ask({"a"}), here).way.value, Way::Here);
+TEST(LaunchMode, IsThisMachineInAJobThatHasNoOther) {
+  HostEnvironment here = in_slurm_job({"n1"});
+  EXPECT_EQ(make_plan(ask({"a"}), here).mode.value, LaunchMode::Local);
   here.node = "n1.cluster.example";
-  EXPECT_EQ(make_plan(ask({"a"}), here).way.value, Way::Here);
+  EXPECT_EQ(make_plan(ask({"a"}), here).mode.value, LaunchMode::Local);
 
   here.node = "login";
-  EXPECT_EQ(make_plan(ask({"a"}), here).way.value, Way::Srun);
+  EXPECT_EQ(make_plan(ask({"a"}), here).mode.value, LaunchMode::Srun);
 }
 
-TEST(Way, TakesTheFirstNodesOfAJobWhenFewerAreAsked) {
+TEST(LaunchMode, TakesTheFirstNodesOfAJobWhenFewerAreAsked) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   EXPECT_THAT(names_of(make_plan(request, in_slurm_job({"n1", "n2", "n3"}))),
@@ -81,79 +81,79 @@ TEST(Way, TakesTheFirstNodesOfAJobWhenFewerAreAsked) {
       "3 nodes: n[1-3]  (Slurm job 4711)");
 }
 
-TEST(Way, IsOneProcessPerNodeInAStepWithOneTaskEach) {
+TEST(LaunchMode, IsOneProcessPerNodeInAStepWithOneTaskEach) {
   const LaunchPlan plan = make_plan(ask({"a"}), in_slurm_step({"n1", "n2"}, 1, 1));
 
-  EXPECT_EQ(plan.way, from_probe(Way::Peers, "Slurm step 4711.0"));
+  EXPECT_EQ(plan.mode, from_probe(LaunchMode::Peers, "Slurm step 4711.0"));
   EXPECT_THAT(names_of(plan), ElementsAre("n1", "n2"));
-  EXPECT_EQ(plan.meeting.name, "slurm-4711.0");
-  EXPECT_EQ(plan.meeting.node, 1);
-  EXPECT_EQ(plan.meeting.host, "");
+  EXPECT_EQ(plan.rendezvous.name, "slurm-4711.0");
+  EXPECT_EQ(plan.rendezvous.node, 1);
+  EXPECT_EQ(plan.rendezvous.host, "");
 }
 
-TEST(Way, IsTheWorkerItselfInAStepWithMoreTasks) {
+TEST(LaunchMode, IsTheWorkerItselfInAStepWithMoreTasks) {
   const LaunchPlan plan = make_plan(ask({"a"}), in_slurm_step({"n1", "n2"}, 4, 6));
 
-  EXPECT_EQ(plan.way.value, Way::Task);
-  EXPECT_EQ(plan.meeting.rank, 6);
-  EXPECT_EQ(plan.meeting.world_size, 8);
-  EXPECT_EQ(plan.meeting.local_rank, 2);
-  EXPECT_EQ(plan.meeting.local_world_size, 4);
-  EXPECT_EQ(plan.meeting.node, 1);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Task);
+  EXPECT_EQ(plan.rendezvous.rank, 6);
+  EXPECT_EQ(plan.rendezvous.world_size, 8);
+  EXPECT_EQ(plan.rendezvous.local_rank, 2);
+  EXPECT_EQ(plan.rendezvous.local_world_size, 4);
+  EXPECT_EQ(plan.rendezvous.node, 1);
   EXPECT_EQ(plan.nodes.at(0).workers.value, 4);
   EXPECT_EQ(plan.run_id, "a-slurm-4711.0");
 }
 
-TEST(Way, IsThisMachineForTheOnlyTaskOfAStep) {
-  Surroundings here = in_slurm_step({"n2"}, 1, 0);
+TEST(LaunchMode, IsThisMachineForTheOnlyTaskOfAStep) {
+  HostEnvironment here = in_slurm_step({"n2"}, 1, 0);
   here.job->nodes = {"n1", "n2"};
-  EXPECT_EQ(make_plan(ask({"a"}), here).way.value, Way::Here);
+  EXPECT_EQ(make_plan(ask({"a"}), here).mode.value, LaunchMode::Local);
 
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
-  EXPECT_EQ(make_plan(request, here).way.value, Way::Srun);
+  EXPECT_EQ(make_plan(request, here).mode.value, LaunchMode::Srun);
 }
 
-TEST(Way, FollowsAnOuterLauncherBeforeSlurm) {
-  Surroundings peers = under_mpirun(2, 1, 1);
-  EXPECT_EQ(make_plan(ask({"a"}), peers).way, from_probe(Way::Peers, "Open MPI"));
+TEST(LaunchMode, FollowsAnOuterLauncherBeforeSlurm) {
+  HostEnvironment peers = under_mpirun(2, 1, 1);
+  EXPECT_EQ(make_plan(ask({"a"}), peers).mode, from_probe(LaunchMode::Peers, "Open MPI"));
   EXPECT_THAT(names_of(make_plan(ask({"a"}), peers)), ElementsAre("", "node-a"));
-  EXPECT_EQ(make_plan(ask({"a"}), peers).meeting.name, "Open-MPI-prte-1-1");
-  EXPECT_EQ(make_plan(ask({"a"}), peers).meeting.node, 1);
+  EXPECT_EQ(make_plan(ask({"a"}), peers).rendezvous.name, "Open-MPI-prte-1-1");
+  EXPECT_EQ(make_plan(ask({"a"}), peers).rendezvous.node, 1);
 
-  Surroundings tasks = under_mpirun(5, 3, 4);
+  HostEnvironment tasks = under_mpirun(5, 3, 4);
   tasks.job = in_slurm_job({"n1", "n2"}).job;
   const LaunchPlan plan = make_plan(ask({"a"}), tasks);
-  EXPECT_EQ(plan.way.value, Way::Task);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Task);
   EXPECT_EQ(plan.nodes.at(0).workers.value, 3);
   EXPECT_EQ(plan.nodes.at(1).workers.value, 2);
-  EXPECT_EQ(plan.meeting.local_rank, 1);
+  EXPECT_EQ(plan.rendezvous.local_rank, 1);
 
-  EXPECT_EQ(make_plan(ask({"a"}), under_mpirun(1, 1, 0)).way.value, Way::Here);
+  EXPECT_EQ(make_plan(ask({"a"}), under_mpirun(1, 1, 0)).mode.value, LaunchMode::Local);
 }
 
-TEST(Way, IsThisMachineInsideAWorker) {
-  Surroundings here = in_slurm_step({"n1", "n2"}, 4, 5);
+TEST(LaunchMode, IsThisMachineInsideAWorker) {
+  HostEnvironment here = in_slurm_step({"n1", "n2"}, 4, 5);
   here.is_nested = true;
 
   const LaunchPlan plan = make_plan(ask({"a"}), here);
 
-  EXPECT_EQ(plan.way, from_probe(Way::Here, "inside a worker of another run"));
+  EXPECT_EQ(plan.mode, from_probe(LaunchMode::Local, "inside a worker of another run"));
   EXPECT_EQ(plan.bind.value, Bind::None);
 }
 
-TEST(Way, IsThisMachineWhenStandalone) {
+TEST(LaunchMode, IsThisMachineWhenStandalone) {
   Request request = ask({"a"});
   request.is_standalone = true;
-  EXPECT_EQ(make_plan(request, in_slurm_job({"n1", "n2"})).way,
-            from_flag(Way::Here, "--standalone"));
+  EXPECT_EQ(make_plan(request, in_slurm_job({"n1", "n2"})).mode,
+            from_flag(LaunchMode::Local, "--standalone"));
 }
 
-TEST(Way, IsSshForNamedHosts) {
+TEST(LaunchMode, IsSshForNamedHosts) {
   Request request = ask({"a"});
   request.hosts = by_flag("n1:4,n2:2");
   LaunchPlan plan = make_plan(request, in_slurm_job({"n1", "n2"}));
-  EXPECT_EQ(plan.way, from_flag(Way::Ssh, "-H"));
+  EXPECT_EQ(plan.mode, from_flag(LaunchMode::Ssh, "-H"));
   EXPECT_THAT(names_of(plan), ElementsAre("n1", "n2"));
 
   request.hosts.reset();
@@ -161,119 +161,119 @@ TEST(Way, IsSshForNamedHosts) {
   request.hostfile_text = "n1 slots=4\nn2 slots=4\n";
   request.exclude = by_flag("n1:0@n2");
   plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.way, from_flag(Way::Ssh, "--hostfile"));
+  EXPECT_EQ(plan.mode, from_flag(LaunchMode::Ssh, "--hostfile"));
   EXPECT_THAT(names_of(plan), ElementsAre("n1"));
   EXPECT_THAT(plan.nodes.at(0).gpus, ElementsAre(1, 2, 3));
   EXPECT_EQ(plan.nodes.at(0).workers.value, 3);
 }
 
-TEST(Way, IsThisMachineWhenItIsTheOnlyHostNamed) {
+TEST(LaunchMode, IsThisMachineWhenItIsTheOnlyHostNamed) {
   for (const char* hosts : {"localhost:4", "127.0.0.1:4", "node-a:4", "node-a.example.org:4"}) {
     SCOPED_TRACE(hosts);
     Request request = ask({"a"});
     request.hosts = by_flag(hosts);
     const LaunchPlan plan = make_plan(request, quiet_machine());
-    EXPECT_EQ(plan.way.value, Way::Here);
+    EXPECT_EQ(plan.mode.value, LaunchMode::Local);
     EXPECT_THAT(names_of(plan), ElementsAre("node-a"));
     EXPECT_EQ(plan.nodes.at(0).workers.value, 4);
   }
   Request spare = ask({"a"});
   spare.hosts = by_flag("localhost:2,n2:2");
   spare.np = by_flag("2");
-  EXPECT_EQ(make_plan(spare, quiet_machine()).way.value, Way::Here);
+  EXPECT_EQ(make_plan(spare, quiet_machine()).mode.value, LaunchMode::Local);
 }
 
-TEST(Way, ChoosesAmongTheJobsNodesByInclusion) {
+TEST(LaunchMode, ChoosesAmongTheJobsNodesByInclusion) {
   Request request = ask({"a"});
   request.include = by_flag("n2:0,1");
-  Surroundings here = in_slurm_job({"n1", "n2"});
+  HostEnvironment here = in_slurm_job({"n1", "n2"});
   here.job->gpus_per_node = 4;
 
   const LaunchPlan plan = make_plan(request, here);
 
-  EXPECT_EQ(plan.way.value, Way::Srun);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Srun);
   EXPECT_THAT(names_of(plan), ElementsAre("n2"));
   EXPECT_THAT(plan.nodes.at(0).gpus, ElementsAre(0, 1));
 }
 
-TEST(Way, ChoosesAmongThisMachinesGpusByInclusion) {
+TEST(LaunchMode, ChoosesAmongThisMachinesGpusByInclusion) {
   Request request = ask({"a"});
   request.dialect = Dialect::Deepspeed;
   request.include = by_flag("localhost:1,3");
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   here.gpus = 4;
 
   const LaunchPlan plan = make_plan(request, here);
 
-  EXPECT_EQ(plan.way.value, Way::Here);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Local);
   EXPECT_THAT(plan.nodes.at(0).gpus, ElementsAre(1, 3));
   EXPECT_EQ(plan.nodes.at(0).workers.value, 2);
 }
 
-TEST(Way, IsByHandWithAnEndpointAndSeveralNodes) {
+TEST(LaunchMode, IsByHandWithAnEndpointAndSeveralNodes) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   request.rdzv_endpoint = by_flag("n1");
   request.rdzv_id = by_flag("job1");
   request.rdzv_backend = by_flag("c10d");
   LaunchPlan plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.way, from_flag(Way::Peers, "--rdzv-endpoint"));
-  EXPECT_EQ(plan.meeting.name, "job1");
-  EXPECT_EQ(plan.meeting.host, "n1");
-  EXPECT_EQ(plan.meeting.port, 29400);
-  EXPECT_EQ(plan.meeting.node, std::nullopt);
+  EXPECT_EQ(plan.mode, from_flag(LaunchMode::Peers, "--rdzv-endpoint"));
+  EXPECT_EQ(plan.rendezvous.name, "job1");
+  EXPECT_EQ(plan.rendezvous.host, "n1");
+  EXPECT_EQ(plan.rendezvous.port, 29400);
+  EXPECT_EQ(plan.rendezvous.node, std::nullopt);
   EXPECT_THAT(names_of(plan), ElementsAre("", ""));
 
   request.rdzv_endpoint = by_flag("[fd00::1]:1234");
   plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.meeting.host, "fd00::1");
-  EXPECT_EQ(plan.meeting.port, 1234);
+  EXPECT_EQ(plan.rendezvous.host, "fd00::1");
+  EXPECT_EQ(plan.rendezvous.port, 1234);
 
   request.nnodes.reset();
   plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.way.value, Way::Here);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Local);
   EXPECT_THAT(plan.remarks,
               ElementsAre("--rdzv-endpoint [fd00::1]:1234 is not needed: there is one node"));
 }
 
-TEST(Way, IsByHandWithANumberForThisNode) {
+TEST(LaunchMode, IsByHandWithANumberForThisNode) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   request.node_rank = by_flag("1");
   request.master_addr = by_flag("n1");
   LaunchPlan plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.way, from_flag(Way::Peers, "--node-rank"));
-  EXPECT_EQ(plan.meeting.node, 1);
-  EXPECT_EQ(plan.meeting.name, "n1:29500");
+  EXPECT_EQ(plan.mode, from_flag(LaunchMode::Peers, "--node-rank"));
+  EXPECT_EQ(plan.rendezvous.node, 1);
+  EXPECT_EQ(plan.rendezvous.name, "n1:29500");
   EXPECT_THAT(names_of(plan), ElementsAre("", "node-a"));
   EXPECT_EQ(plan.master_addr.value, "") << "where nodes meet is not where workers do";
 
   request.master_port = by_flag("4444");
   plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.meeting.port, 4444);
+  EXPECT_EQ(plan.rendezvous.port, 4444);
   EXPECT_EQ(plan.master_port.value, 0);
 
   request.node_rank = by_flag("0");
   request.nnodes = by_flag("1");
   plan = make_plan(request, quiet_machine());
-  EXPECT_EQ(plan.way.value, Way::Here);
+  EXPECT_EQ(plan.mode.value, LaunchMode::Local);
   EXPECT_EQ(plan.master_port, from_flag(4444, "--master-port"));
 }
 
-TEST(Way, KnowsItsNodeByHandFromTheStep) {
+TEST(LaunchMode, KnowsItsNodeByHandFromTheStep) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   request.rdzv_endpoint = by_flag("n1:29400");
   const LaunchPlan plan = make_plan(request, in_slurm_step({"n1", "n2"}, 1, 1));
-  EXPECT_EQ(plan.meeting.node, 1);
+  EXPECT_EQ(plan.rendezvous.node, 1);
   EXPECT_THAT(names_of(plan), ElementsAre("n1", "n2"));
 
   request.rdzv_endpoint.reset();
   request.node_rank = by_flag("1");
-  EXPECT_EQ(make_plan(request, in_slurm_step({"n1", "n2"}, 1, 1)).meeting.name, "slurm-4711.0");
+  EXPECT_EQ(make_plan(request, in_slurm_step({"n1", "n2"}, 1, 1)).rendezvous.name, "slurm-4711.0");
 }
 
-TEST(Way, RefusesWhatTheStepContradicts) {
+TEST(LaunchMode, RefusesWhatTheStepContradicts) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   request.node_rank = by_flag("0");
@@ -304,7 +304,7 @@ TEST(Way, RefusesWhatTheStepContradicts) {
       "2 nodes: n[1-2]  (Slurm step 4711.0)");
 }
 
-TEST(Way, RefusesSeveralNodesThatNobodyNames) {
+TEST(LaunchMode, RefusesSeveralNodesThatNobodyNames) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   EXPECT_THAT([&] { make_plan(request, quiet_machine()); },
@@ -316,7 +316,7 @@ TEST(Way, RefusesSeveralNodesThatNobodyNames) {
               ThrowsMessage<Error>(HasSubstr("the address of node 0 is not known")));
 }
 
-TEST(Way, RefusesOptionsThatExcludeEachOther) {
+TEST(LaunchMode, RefusesOptionsThatExcludeEachOther) {
   struct Case {
     Option Request::*one;
     const char* one_text;
@@ -343,7 +343,7 @@ TEST(Way, RefusesOptionsThatExcludeEachOther) {
   }
 }
 
-TEST(Way, RefusesWhatIsNotThisMachineAlone) {
+TEST(LaunchMode, RefusesWhatIsNotThisMachineAlone) {
   struct Case {
     Option Request::*option;
     const char* text;
@@ -365,7 +365,7 @@ TEST(Way, RefusesWhatIsNotThisMachineAlone) {
   }
 }
 
-TEST(Way, RefusesProgramsThatAreTwoThings) {
+TEST(LaunchMode, RefusesProgramsThatAreTwoThings) {
   struct Case {
     bool Request::*one;
     bool Request::*other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 
 #include <algorithm>
 #include <cctype>
@@ -58,7 +58,7 @@ std::string read_key(const Json& json, const char* name) {
 
 }  // namespace
 
-std::string encode(const MeetingPoint& point) {
+std::string encode(const RendezvousPoint& point) {
   Json endpoints = Json::array();
   for (const Endpoint& endpoint : point.endpoints) {
     endpoints.push_back({endpoint.address, endpoint.port});
@@ -78,7 +78,7 @@ std::string encode(const MeetingPoint& point) {
   return json.dump();
 }
 
-MeetingPoint decode_meeting_point(std::string_view text) {
+RendezvousPoint decode_rendezvous_point(std::string_view text) {
   try {
     const Json json = Json::parse(text);
     if (const int format = json.at("format").get<int>(); format != kFormat) {
@@ -87,7 +87,7 @@ MeetingPoint decode_meeting_point(std::string_view text) {
           .fact("found", std::to_string(format))
           .hint("install the same version of lockstep on every node");
     }
-    MeetingPoint point;
+    RendezvousPoint point;
     for (const Json& endpoint : json.at("endpoints")) {
       point.endpoints.push_back({endpoint.at(0).get<std::string>(), endpoint.at(1).get<int>()});
     }
@@ -120,9 +120,9 @@ std::vector<Endpoint> own_endpoints(int port) {
   return endpoints;
 }
 
-fs::path meeting_file(const plan::Meeting& meeting, const os::Environment& environment) {
+fs::path rendezvous_path(const plan::Rendezvous& rendezvous, const os::Environment& environment) {
   fs::path folder;
-  if (const auto own = os::find_variable(environment, contract::kMeetingDirectory)) {
+  if (const auto own = os::find_variable(environment, contract::kRendezvousDirectory)) {
     folder = *own;
   } else if (const auto state = os::find_variable(environment, "XDG_STATE_HOME")) {
     folder = fs::path(*state) / "lockstep";
@@ -131,18 +131,18 @@ fs::path meeting_file(const plan::Meeting& meeting, const os::Environment& envir
   } else {
     throw Error(ExitCode::Usage, "no directory for the rendezvous file: HOME is not set")
         .hint(fmt::format("export {}=DIR, a directory that all nodes share",
-                          contract::kMeetingDirectory));
+                          contract::kRendezvousDirectory));
   }
-  return folder / to_file_name(meeting.name);
+  return folder / to_file_name(rendezvous.name);
 }
 
-PostedMeeting::PostedMeeting(fs::path file, const MeetingPoint& point)
+RendezvousFile::RendezvousFile(fs::path file, const RendezvousPoint& point)
     : file_(std::move(file)), text_(encode(point)) {
   os::make_directories(file_.parent_path());
   os::write_private(file_, text_);
 }
 
-PostedMeeting::~PostedMeeting() {
+RendezvousFile::~RendezvousFile() {
   // Another run with the same name may have replaced the file.
   const auto now = os::find_private(file_);
   if (now == text_) {
@@ -151,10 +151,10 @@ PostedMeeting::~PostedMeeting() {
   }
 }
 
-std::optional<MeetingPoint> find_posted(const fs::path& file) {
+std::optional<RendezvousPoint> find_rendezvous_in(const fs::path& file) {
   const auto text = os::find_private(file);
   try {
-    return text ? std::optional(decode_meeting_point(*text)) : std::nullopt;
+    return text ? std::optional(decode_rendezvous_point(*text)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;  // left by another version of lockstep; node 0 will replace it
   }
