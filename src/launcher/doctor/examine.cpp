@@ -61,8 +61,8 @@ void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkCho
   for (size_t i = 0; i < trials.networks().size(); ++i) {
     gang.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
     std::vector<std::string> addresses;
-    for (size_t seat = 0; seat < gang.nodes.size(); ++seat) {
-      addresses.push_back(trials.address_of(static_cast<int>(seat), static_cast<int>(i)).text);
+    for (size_t slot = 0; slot < gang.nodes.size(); ++slot) {
+      addresses.push_back(trials.address_of(static_cast<int>(slot), static_cast<int>(i)).text);
     }
     gang.addresses.push_back(std::move(addresses));
   }

@@ -87,9 +87,9 @@ void take_network(JobRendezvous& rendezvous,
   rendezvous.network = survey.trials().networks().at(static_cast<size_t>(*choice.network)).name;
   rendezvous.reason = choice.reason;
   rendezvous.details = choice.details;
-  int seat = 0;
+  int slot = 0;
   for (const int node : survey.present()) {
-    const cluster::Address& address = survey.trials().address_of(seat++, *choice.network);
+    const cluster::Address& address = survey.trials().address_of(slot++, *choice.network);
     rendezvous.nodes.push_back({.name = survey.offer_of(node).name,
                                 .address = address.text,
                                 .interface = address.is_loopback ? "" : address.interface,

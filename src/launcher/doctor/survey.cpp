@@ -143,10 +143,10 @@ void Survey::run_trials(milliseconds patience) {
   if (!trials_.has_candidates()) {
     return;
   }
-  int seat = 0;
+  int slot = 0;
   for (auto& [node, agent] : agents_) {
     agent.probed.reset();
-    send(node, trials_.order_for(seat++));
+    send(node, trials_.probe_for(slot++));
   }
   wait(patience, [this] {
     return std::all_of(agents_.begin(), agents_.end(), [](const auto& entry) {
@@ -245,8 +245,8 @@ void Survey::finish() {
 
 // ---- messages ----
 
-void Survey::send(int node, const supervisor::Order& order) {
-  server_->send(agents_.at(node).peer, supervisor::encode(order));
+void Survey::send(int node, const supervisor::Command& command) {
+  server_->send(agents_.at(node).peer, supervisor::encode(command));
 }
 
 void Survey::wait(milliseconds patience, const std::function<bool()>& is_done) {

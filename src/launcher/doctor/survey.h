@@ -59,7 +59,7 @@ class Survey {
   const supervisor::Join& offer_of(int node) const { return agents_.at(node).offer; }
 
   // Lets all present nodes connect to each other on every network. `allowed` restricts the
-  // interfaces; empty: all. Seats are indices into present().
+  // interfaces; empty: all. Slots are indices into present().
   plan::NetworkChoice try_networks(std::span<const std::string> allowed);
   const supervisor::NetworkTrials& trials() const { return trials_; }
 
@@ -88,7 +88,7 @@ class Survey {
     std::optional<std::string> answer;
   };
 
-  void send(int node, const supervisor::Order& order);
+  void send(int node, const supervisor::Command& command);
   void take_news();
   void take_message(const std::string& peer, const std::string& text);
   std::optional<std::string> find_dead_starter();

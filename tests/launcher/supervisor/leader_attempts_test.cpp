@@ -250,11 +250,11 @@ TEST_F(LeaderOfAgents, StartsAsManyAttemptsAsAllowed) {
   EXPECT_THAT(said, Contains("starting attempt 1: restart 1 of 2"));
   EXPECT_EQ(count<Probe>(1), 1) << "the network is known";
   bring_up({1, 2});
-  EXPECT_EQ(begun.back().assembly.attempt, 1);
-  EXPECT_EQ(begun.back().assembly.seats[1].address, "10.0.0.2");
+  EXPECT_EQ(begun.back().layout.attempt, 1);
+  EXPECT_EQ(begun.back().layout.slots[1].address, "10.0.0.2");
   fail_attempt(1, "second");
   bring_up({1, 2});
-  EXPECT_EQ(begun.back().assembly.attempt, 2);
+  EXPECT_EQ(begun.back().layout.attempt, 2);
 
   fail_attempt(3, "third");
 
@@ -353,7 +353,7 @@ TEST_F(LeaderOfAgents, BeginsWithEnoughNodesAfterTheLastCall) {
   pass_time(2);
 
   bring_up({1, 2});
-  EXPECT_THAT(seats(), ElementsAre("n1", "n2"));
+  EXPECT_THAT(slots(), ElementsAre("n1", "n2"));
 }
 
 TEST_F(LeaderOfAgents, BeginsWithEnoughNodesWhenTheStartTimesOutBeforeTheLastCall) {
@@ -394,8 +394,8 @@ TEST_F(LeaderOfAgents, GoesOnWithFewerNodesAndKeepsTheBudget) {
 
   bring_up({1, 3});
 
-  EXPECT_THAT(seats(), ElementsAre("n1", "n3"));
-  EXPECT_EQ(begun.back().assembly.attempt, 1);
+  EXPECT_THAT(slots(), ElementsAre("n1", "n3"));
+  EXPECT_EQ(begun.back().layout.attempt, 1);
   EXPECT_EQ(count<Probe>(1), 2) << "the network is chosen anew";
   EXPECT_EQ(blamed.at(0).who, "node n2");
 }
@@ -413,8 +413,8 @@ TEST_F(LeaderOfAgents, TakesInAtTheNextAttemptWhoCameLate) {
 
   bring_up({1, 3});
 
-  EXPECT_THAT(seats(), ElementsAre("n1", "n3"));
-  EXPECT_EQ(begun.back().assembly.seats[1].node, 2);
+  EXPECT_THAT(slots(), ElementsAre("n1", "n3"));
+  EXPECT_EQ(begun.back().layout.slots[1].node, 2);
 }
 
 TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {

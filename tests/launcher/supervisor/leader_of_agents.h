@@ -62,10 +62,10 @@ class LeaderOfAgents : public ::testing::Test {
     collect();
   }
 
-  void join(int agent, std::optional<int> node = {}, int order = 0) {
+  void join(int agent, std::optional<int> node = {}, int sort_key = 0) {
     Join one = offer(agent);
     one.node = node;
-    one.order = order;
+    one.sort_key = sort_key;
     hear(agent, one);
   }
 
@@ -172,15 +172,15 @@ class LeaderOfAgents : public ::testing::Test {
         begun.push_back(*begin);
       } else {
         const auto& send = std::get<Send>(action);
-        orders[send.agent].push_back(send.order);
+        commands[send.agent].push_back(send.command);
       }
     }
   }
 
   template <typename Kind>
   std::optional<Kind> last(int agent) {
-    for (auto order = orders[agent].rbegin(); order != orders[agent].rend(); ++order) {
-      if (const auto* found = std::get_if<Kind>(&*order)) {
+    for (auto command = commands[agent].rbegin(); command != commands[agent].rend(); ++command) {
+      if (const auto* found = std::get_if<Kind>(&*command)) {
         return *found;
       }
     }
@@ -190,15 +190,15 @@ class LeaderOfAgents : public ::testing::Test {
   template <typename Kind>
   int count(int agent) {
     return static_cast<int>(
-        std::count_if(orders[agent].begin(), orders[agent].end(), [](const Order& order) {
-          return std::holds_alternative<Kind>(order);
+        std::count_if(commands[agent].begin(), commands[agent].end(), [](const Command& command) {
+          return std::holds_alternative<Kind>(command);
         }));
   }
 
-  std::vector<std::string> seats() const {
+  std::vector<std::string> slots() const {
     std::vector<std::string> names;
-    for (const plan::Seat& seat : begun.back().assembly.seats) {
-      names.push_back(seat.name);
+    for (const plan::NodeSlot& slot : begun.back().layout.slots) {
+      names.push_back(slot.name);
     }
     return names;
   }
@@ -213,7 +213,7 @@ class LeaderOfAgents : public ::testing::Test {
   std::vector<std::string> said;
   std::vector<Failure> blamed;
   std::vector<Begin> begun;
-  std::map<int, std::vector<Order>> orders;
+  std::map<int, std::vector<Command>> commands;
   int first_attempt = 0;
 
  private:

@@ -207,7 +207,7 @@ TEST_F(LeaderOfAgents, CountsAttemptsFromWhereAnEarlierTurnHasEnded) {
   plan.max_restarts.value = 1;
   first_attempt = 4;
   start_two();
-  EXPECT_EQ(begun.at(0).assembly.attempt, 4);
+  EXPECT_EQ(begun.at(0).layout.attempt, 4);
   fail_attempt(7, "x");
   EXPECT_EQ(blamed.at(0).attempt, 4);
   EXPECT_EQ(blamed.at(0).max_restarts, 5);

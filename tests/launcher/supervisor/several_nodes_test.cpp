@@ -408,14 +408,14 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   supervisor::Join join;
   join.name = "rogue";
   join.node = 1;
-  std::optional<supervisor::Order> answer;
+  std::optional<supervisor::Command> answer;
   while (!answer) {
     const auto news = rogue.find_news();
     if (news && news->kind == supervisor::ControlClient::News::Kind::Connected) {
       rogue.send(encode(supervisor::Report(join)));
       rogue.send("no message at all");
     } else if (news) {
-      answer = supervisor::decode_order(news->text);
+      answer = supervisor::decode_command(news->text);
     }
   }
   EXPECT_TRUE(std::holds_alternative<supervisor::Release>(*answer));

@@ -91,7 +91,7 @@ class Peer {
           posted.emplace(file_, gang->rendezvous_point());
         }
         const int code = gang->run();
-        order_ = plan_.mode.value == plan::LaunchMode::Task ? gang->order() : std::nullopt;
+        spec_ = plan_.mode.value == plan::LaunchMode::Task ? gang->spec() : std::nullopt;
         return code;
       }
     }
@@ -100,20 +100,20 @@ class Peer {
          .what_is_tried = what_is_tried(),
          .patience = std::chrono::duration<double>(plan_.start_timeout_seconds.value),
          .node = node,
-         .order = plan_.rendezvous.rank,
+         .sort_key = plan_.rendezvous.rank,
          .count_workers = [this](const Join& join) { return own_workers(plan_, join); },
          .local_addr = plan_.local_addr.value,
-         .only_orders = plan_.mode.value == plan::LaunchMode::Task,
+         .only_stores_spec = plan_.mode.value == plan::LaunchMode::Task,
          .descriptor_limit = descriptors_,
          .fault = "",
          .fault_code = 0},
         environment_);
     const int code = follower.run();
-    order_ = follower.order();
+    spec_ = follower.spec();
     return code;
   }
 
-  const std::optional<plan::NodeOrder>& order() const { return order_; }
+  const std::optional<plan::NodeSpec>& spec() const { return spec_; }
 
  private:
   // Becomes the leader. Without a node rank, several processes of this machine may try; the port
@@ -127,7 +127,7 @@ class Peer {
               .has_local_agent = true,
               .keys = secret_ ? derive_keys(*secret_, plan_.rendezvous.name) : make_keys(),
               .port = plan_.rendezvous.port,
-              .only_orders = plan_.mode.value == plan::LaunchMode::Task,
+              .only_stores_spec = plan_.mode.value == plan::LaunchMode::Task,
               .descriptor_limit = descriptors_});
     } catch (const Error& error) {
       if (must || error.code() != ExitCode::Unavailable) {
@@ -168,7 +168,7 @@ class Peer {
   uint64_t descriptors_;
   std::optional<std::string> secret_;
   fs::path file_;
-  std::optional<plan::NodeOrder> order_;
+  std::optional<plan::NodeSpec> spec_;
 };
 
 // Changes to the directory. Returns an error message; empty on success.
@@ -205,20 +205,20 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
     case plan::LaunchMode::Task: {
       require_control_plane();
       if (plan.rendezvous.local_rank != 0) {
-        become_worker(plan, wait_for_order(plan, environment), environment);
+        become_worker(plan, wait_for_spec(plan, environment), environment);
       }
-      clear_orders(plan, environment);
-      plan::NodeOrder order;
+      clear_specs(plan, environment);
+      plan::NodeSpec spec;
       {
         Peer peer(plan, environment, descriptors);
         const int code = peer.run();
-        if (code != 0 || !peer.order()) {
+        if (code != 0 || !peer.spec()) {
           return code;
         }
-        order = *peer.order();
+        spec = *peer.spec();
       }
-      post_order(plan, order, environment);
-      become_worker(plan, order, environment);
+      post_spec(plan, spec, environment);
+      become_worker(plan, spec, environment);
     }
   }
   return static_cast<int>(ExitCode::Bug);
@@ -257,10 +257,10 @@ int serve(os::Environment environment,
        .what_is_tried = fmt::format("{} addresses of the leader", point.endpoints.size()),
        .patience = kPatience,
        .node = node,
-       .order = 0,
+       .sort_key = 0,
        .count_workers = {},
        .local_addr = "",
-       .only_orders = false,
+       .only_stores_spec = false,
        .descriptor_limit = descriptors,
        .fault = fault,
        .fault_code = static_cast<int>(ExitCode::Unavailable),

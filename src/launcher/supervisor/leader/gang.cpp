@@ -33,16 +33,16 @@ std::string short_name(const fs::path& path) {
   return below.empty() || *below.begin() == ".." ? path.string() : below.string();
 }
 
-std::string describe_seats(const plan::Assembly& assembly) {
-  const int workers = plan::world_size(assembly);
+std::string describe_slots(const plan::AttemptLayout& layout) {
+  const int workers = plan::world_size(layout);
   std::string text = fmt::format("{} {}", workers, workers == 1 ? "worker" : "workers");
-  if (assembly.seats.size() > 1) {
+  if (layout.slots.size() > 1) {
     constexpr size_t kMostNamed = 6;
     std::vector<std::string> names;
-    for (const plan::Seat& seat : assembly.seats) {
-      names.push_back(seat.name);
+    for (const plan::NodeSlot& slot : layout.slots) {
+      names.push_back(slot.name);
     }
-    text += fmt::format(" on {} nodes ({})", assembly.seats.size(), name_some(names, kMostNamed));
+    text += fmt::format(" on {} nodes ({})", layout.slots.size(), name_some(names, kMostNamed));
   }
   return text;
 }
@@ -74,7 +74,7 @@ Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, con
   if (options.has_local_agent) {
     local_ = std::make_unique<NodeAgent>(
         NodeAgent::Options{.environment = environment,
-                           .only_orders = options.only_orders,
+                           .only_stores_spec = options.only_stores_spec,
                            .descriptor_limit = options.descriptor_limit},
         reactor_,
         display_,
@@ -106,7 +106,7 @@ int Gang::run() {
     join.node =
         plan_.mode.value == plan::LaunchMode::Local ? std::optional(0) : plan_.rendezvous.node;
     join.workers = plan_.mode.value == plan::LaunchMode::Local ? 0 : own_workers(plan_, join);
-    join.order = plan_.rendezvous.rank;
+    join.sort_key = plan_.rendezvous.rank;
     reports_.emplace_back(kLocal, std::move(join));
   }
   const bool starts_agents =
@@ -211,9 +211,9 @@ void Gang::act() {
 
 void Gang::act_on(const Send& send) {
   if (send.agent == kLocal) {
-    local_->obey(send.order);
+    local_->execute(send.command);
   } else if (const auto peer = peers_.find(send.agent); peer != peers_.end()) {
-    server_->send(peer->second, encode(send.order));
+    server_->send(peer->second, encode(send.command));
   }
 }
 
@@ -237,29 +237,29 @@ void Gang::act_on(const Blame& blame) {
 }
 
 void Gang::act_on(const Begin& begin) {
-  announce(begin.assembly);
-  const plan::OrderMaker maker(plan_, begin.assembly);
-  for (size_t seat = 0; seat < begin.agents.size(); ++seat) {
-    act_on(Send{begin.agents[seat], Start{maker.order_of(static_cast<int>(seat))}});
+  announce(begin.layout);
+  const plan::NodeSpecMaker maker(plan_, begin.layout);
+  for (size_t slot = 0; slot < begin.agents.size(); ++slot) {
+    act_on(Send{begin.agents[slot], Start{maker.spec_of(static_cast<int>(slot))}});
   }
 }
 
-void Gang::announce(const plan::Assembly& assembly) {
-  display_.set_world_size(plan::world_size(assembly));
-  if (options_.only_orders) {
+void Gang::announce(const plan::AttemptLayout& layout) {
+  display_.set_world_size(plan::world_size(layout));
+  if (options_.only_stores_spec) {
     return;
   }
-  os::make_directories(directory_.log(assembly.attempt, 0).parent_path());
+  os::make_directories(directory_.log(layout.attempt, 0).parent_path());
   if (!has_directory_) {
     has_directory_ = true;
     os::remove_tree(directory_.failure());
     os::remove_tree(directory_.cancel());
     os::replace_file(directory_.plan(), plan::to_json(plan_));
-    display_.say(fmt::format(
-        "{}, run directory {}", describe_seats(assembly), short_name(directory_.root())));
+    display_.say(
+        fmt::format("{}, run directory {}", describe_slots(layout), short_name(directory_.root())));
     display_.write_some();
   } else {
-    display_.say(describe_seats(assembly));
+    display_.say(describe_slots(layout));
   }
 }
 

@@ -48,7 +48,7 @@ class Gang {
     bool has_local_agent = true;      // this node runs workers too
     std::optional<ControlKeys> keys;  // keys of the control plane; absent: no other node can join
     int port = 0;                     // of the control plane; 0: a free port
-    bool only_orders = false;         // LaunchMode::Task
+    bool only_stores_spec = false;    // LaunchMode::Task
     uint64_t descriptor_limit = 0;    // for the workers; 0: the limit of this process
   };
 
@@ -63,8 +63,8 @@ class Gang {
   // Runs until all workers have ended and all output is written. Returns the exit code of the run.
   int run();
 
-  // LaunchMode::Task: the order for this node. Requires Options::has_local_agent.
-  const std::optional<plan::NodeOrder>& order() const { return local_->order(); }
+  // LaunchMode::Task: the spec of this node. Requires Options::has_local_agent.
+  const std::optional<plan::NodeSpec>& spec() const { return local_->spec(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -89,7 +89,7 @@ class Gang {
   void act_on(const Say& say);
   void act_on(const Blame& blame);
   void act_on(const Begin& begin);
-  void announce(const plan::Assembly& assembly);
+  void announce(const plan::AttemptLayout& layout);
   void write_state();
   void finish();
   void end_turn();

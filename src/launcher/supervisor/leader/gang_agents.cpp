@@ -80,7 +80,7 @@ void Gang::take_message(const std::string& peer, const std::string& text) {
   } else {
     display_.take_lines(said->rank, said->stream, said->text);
   }
-  server_->send(peer, encode(Order(Credit{static_cast<int64_t>(said->text.size())})));
+  server_->send(peer, encode(Command(Credit{static_cast<int64_t>(said->text.size())})));
 }
 
 // An agent whose message cannot be decoded is treated as lost, and receives Release.
@@ -90,8 +90,8 @@ std::optional<Report> Gang::find_report(const std::string& peer, const std::stri
   } catch (const Error& error) {
     lose(peer, fmt::format("it sent an invalid message ({})", error.what()));
     server_->send(peer,
-                  encode(Order(Release{.code = static_cast<int>(ExitCode::TryAgain),
-                                       .text = "the leader received an invalid message"})));
+                  encode(Command(Release{.code = static_cast<int>(ExitCode::TryAgain),
+                                         .text = "the leader received an invalid message"})));
     return std::nullopt;
   }
 }

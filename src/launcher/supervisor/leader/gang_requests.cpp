@@ -52,7 +52,7 @@ void Gang::take_signal(int signal, bool is_slurms) {
     case SIGUSR1:
     case SIGUSR2:
       if (is_slurms && local_) {
-        local_->obey(Pass{.signal = signal});  // Slurm signals every node
+        local_->execute(Pass{.signal = signal});  // Slurm signals every node
       } else {
         leader_.pass(signal);
       }

@@ -22,7 +22,7 @@ using std::chrono::seconds;
 // The fork server of a node has no rank. In messages (Exited, Explain) it is rank -1, because the
 // sender or the receiver implies the node. In the maps of the Leader, which hold the processes of
 // all nodes, the fork server of slot s is rank kSeed - s: -1 for slot 0, -2 for slot 1 and so on.
-// seat_of_rank() inverts this. Every rank >= 0 is a worker.
+// slot_of_rank() inverts this. Every rank >= 0 is a worker.
 constexpr int kSeed = -1;
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 constexpr int kUsage = static_cast<int>(ExitCode::Usage);
@@ -56,7 +56,7 @@ Leader::Leader(const plan::LaunchPlan& plan, Time now, int first_attempt)
       began_(now),
       attempt_began_(now),
       failed_at_(now) {
-  assembly_.attempt = first_attempt;
+  layout_.attempt = first_attempt;
   limit_ = now + to_duration(plan.start_timeout_seconds.value);
   next_reminder_ = now + seconds(5);
 }
@@ -179,22 +179,22 @@ int Leader::count_workers(const Agent& agent) const {
 }
 
 // Assigns nodes of the plan, slots and ranks. Agents that were started as a certain node keep it.
-// The others get the free nodes in the order of Join::order, then of their numbers, and keep them
-// in later attempts. A node therefore keeps its ranks in every attempt, unless a node before it is
-// lost or joins.
-void Leader::take_seats() {
+// The others get the free nodes in the order of Join::sort_key, then of their numbers, and keep
+// them in later attempts. A node therefore keeps its ranks in every attempt, unless a node before
+// it is lost or joins.
+void Leader::assign_slots() {
   std::set<int> taken;
   std::vector<std::pair<int, int>> unnamed;
   for (auto& [number, agent] : agents_) {
     if (agent.node >= 0) {
       taken.insert(agent.node);
     } else {
-      unnamed.emplace_back(agent.offer.order, number);
+      unnamed.emplace_back(agent.offer.sort_key, number);
     }
   }
   std::sort(unnamed.begin(), unnamed.end());
   int node = 0;
-  for (const auto& [order, number] : unnamed) {
+  for (const auto& [key, number] : unnamed) {
     while (taken.contains(node)) {
       ++node;
     }
@@ -206,20 +206,20 @@ void Leader::take_seats() {
     by_node.emplace_back(agent.node, number);
   }
   std::sort(by_node.begin(), by_node.end());
-  assembly_.seats.clear();
+  layout_.slots.clear();
   first_ranks_.assign(1, 0);
   for (const auto& [planned, number] : by_node) {
     Agent& agent = agents_.at(number);
-    agent.seat = static_cast<int>(assembly_.seats.size());
+    agent.slot = static_cast<int>(layout_.slots.size());
     agent.has_probed = agent.is_prepared = agent.is_stopped = false;
-    assembly_.seats.push_back({.node = planned,
-                               .name = agent.offer.name,
-                               .workers = count_workers(agent),
-                               .cores = agent.offer.cores,
-                               .address = "127.0.0.1",
-                               .interface = "",
-                               .ports = {}});
-    first_ranks_.push_back(first_ranks_.back() + assembly_.seats.back().workers);
+    layout_.slots.push_back({.node = planned,
+                             .name = agent.offer.name,
+                             .workers = count_workers(agent),
+                             .cores = agent.offer.cores,
+                             .address = "127.0.0.1",
+                             .interface = "",
+                             .ports = {}});
+    first_ranks_.push_back(first_ranks_.back() + layout_.slots.back().workers);
   }
 }
 
@@ -229,35 +229,35 @@ void Leader::begin_attempt(Time now) {
   statuses_.clear();
   sent_to_.clear();
   lost_.reset();
-  std::vector<plan::Seat> former = assembly_.seats;
-  take_seats();
-  for (const plan::Seat& seat : assembly_.seats) {
-    if (seat.workers < 1) {
+  std::vector<plan::NodeSlot> former = layout_.slots;
+  assign_slots();
+  for (const plan::NodeSlot& slot : layout_.slots) {
+    if (slot.workers < 1) {
       fail(kUsage,
-           fmt::format("cannot start one worker per GPU on {}: the node has no GPU", seat.name));
+           fmt::format("cannot start one worker per GPU on {}: the node has no GPU", slot.name));
       return;
     }
   }
   // The choice of the network holds as long as the same agents have the same nodes. lose() clears
-  // seated_before_, so that an agent which replaces a lost one is probed.
-  std::vector<std::string> seated;
+  // probed_members_, so that an agent which replaces a lost one is probed.
+  std::vector<std::string> members;
   for (const auto& [number, agent] : agents_) {
-    seated.push_back(fmt::format("{} {}", agent.node, number));
+    members.push_back(fmt::format("{} {}", agent.node, number));
   }
   limit_ = now + to_duration(plan_.start_timeout_seconds.value);
-  if (assembly_.seats.size() == 1) {
+  if (layout_.slots.size() == 1) {
     prepare();
-  } else if (seated == seated_before_) {
-    for (size_t seat = 0; seat < former.size(); ++seat) {
-      assembly_.seats[seat].address = former[seat].address;
-      assembly_.seats[seat].interface = former[seat].interface;
+  } else if (members == probed_members_) {
+    for (size_t slot = 0; slot < former.size(); ++slot) {
+      layout_.slots[slot].address = former[slot].address;
+      layout_.slots[slot].interface = former[slot].interface;
     }
     prepare();
   } else {
-    seated_before_ = std::move(seated);
-    std::vector<NetworkTrials::Node> nodes(assembly_.seats.size());
+    probed_members_ = std::move(members);
+    std::vector<NetworkTrials::Node> nodes(layout_.slots.size());
     for (const auto& [number, agent] : agents_) {
-      nodes.at(static_cast<size_t>(agent.seat)) = {
+      nodes.at(static_cast<size_t>(agent.slot)) = {
           .offer = {agent.offer.name, agent.offer.machine, agent.offer.addresses},
           .probe_port = agent.offer.probe_port};
     }
@@ -274,9 +274,9 @@ void Leader::probe(Time now) {
     return;
   }
   for (auto& [number, agent] : agents_) {
-    if (agent.seat >= 0) {  // the others joined later and wait for the next attempt
+    if (agent.slot >= 0) {  // the others joined later and wait for the next attempt
       agent.has_probed = false;
-      send(number, trials_.order_for(agent.seat));
+      send(number, trials_.probe_for(agent.slot));
     }
   }
   wait_for_all(&Agent::has_probed);
@@ -284,7 +284,7 @@ void Leader::probe(Time now) {
 
 void Leader::on(int agent, const Probed& probed, Time now) {
   Agent& from = agents_.at(agent);
-  if (phase_ != Phase::Probing || from.seat < 0 || !trials_.take(probed)) {
+  if (phase_ != Phase::Probing || from.slot < 0 || !trials_.take(probed)) {
     return;
   }
   if (mark(from, &Agent::has_probed)) {
@@ -306,10 +306,10 @@ void Leader::choose(Time now) {
     fail(static_cast<int>(ExitCode::Unavailable), text);
     return;
   }
-  for (size_t seat = 0; seat < assembly_.seats.size(); ++seat) {
-    const auto& address = trials_.address_of(static_cast<int>(seat), *choice.network);
-    assembly_.seats[seat].address = address.text;
-    assembly_.seats[seat].interface = address.interface;
+  for (size_t slot = 0; slot < layout_.slots.size(); ++slot) {
+    const auto& address = trials_.address_of(static_cast<int>(slot), *choice.network);
+    layout_.slots[slot].address = address.text;
+    layout_.slots[slot].interface = address.interface;
   }
   say(choice.reason);
   for (const std::string& line : choice.details) {
@@ -321,31 +321,31 @@ void Leader::choose(Time now) {
 void Leader::prepare() {
   phase_ = Phase::Preparing;
   for (auto& [number, agent] : agents_) {
-    if (agent.seat < 0) {
+    if (agent.slot < 0) {
       continue;
     }
-    const bool is_first = agent.seat == 0;
+    const bool is_first = agent.slot == 0;
     agent.is_prepared = false;
-    Prepare order{.attempt = assembly_.attempt,
-                  .ports = assembly_.seats.at(static_cast<size_t>(agent.seat)).workers,
-                  .wanted_host = "",
-                  .wanted_port = 0};
+    Prepare command{.attempt = layout_.attempt,
+                    .ports = layout_.slots.at(static_cast<size_t>(agent.slot)).workers,
+                    .wanted_host = "",
+                    .wanted_port = 0};
     if (is_first) {
-      order.ports += 2;  // MASTER_PORT and the Horovod rendezvous server
-      order.wanted_host = plan_.master_addr.value;
-      order.wanted_port = plan_.master_port.value;
+      command.ports += 2;  // MASTER_PORT and the Horovod rendezvous server
+      command.wanted_host = plan_.master_addr.value;
+      command.wanted_port = plan_.master_port.value;
     }
-    send(number, std::move(order));
+    send(number, std::move(command));
   }
   wait_for_all(&Agent::is_prepared);
 }
 
 void Leader::on(int agent, const Prepared& prepared, Time now) {
   Agent& from = agents_.at(agent);
-  if (phase_ != Phase::Preparing || prepared.attempt != assembly_.attempt || from.seat < 0) {
+  if (phase_ != Phase::Preparing || prepared.attempt != layout_.attempt || from.slot < 0) {
     return;
   }
-  assembly_.seats.at(static_cast<size_t>(from.seat)).ports = prepared.ports;
+  layout_.slots.at(static_cast<size_t>(from.slot)).ports = prepared.ports;
   if (mark(from, &Agent::is_prepared)) {
     start(now);
   }
@@ -353,30 +353,30 @@ void Leader::on(int agent, const Prepared& prepared, Time now) {
 
 // The ports of slot 0 are those of its workers, then MASTER_PORT, then Horovod's (see prepare()).
 void Leader::start(Time now) {
-  const plan::Seat& first = assembly_.seats.front();
-  assembly_.master_addr = plan_.master_addr.value.empty() ? first.address : plan_.master_addr.value;
+  const plan::NodeSlot& first = layout_.slots.front();
+  layout_.master_addr = plan_.master_addr.value.empty() ? first.address : plan_.master_addr.value;
   const auto own = static_cast<size_t>(first.workers);
-  assembly_.master_port = plan_.master_port.value != 0 || first.ports.size() <= own
-                              ? plan_.master_port.value
-                              : first.ports[own];
+  layout_.master_port = plan_.master_port.value != 0 || first.ports.size() <= own
+                            ? plan_.master_port.value
+                            : first.ports[own];
   phase_ = Phase::Running;
   wait_for_all(&Agent::is_stopped);
   attempt_began_ = failed_at_ = now;
   limit_.reset();
-  Begin begin{assembly_, std::vector<int>(assembly_.seats.size())};
+  Begin begin{layout_, std::vector<int>(layout_.slots.size())};
   for (const auto& [number, agent] : agents_) {
-    if (agent.seat >= 0) {
-      begin.agents.at(static_cast<size_t>(agent.seat)) = number;
+    if (agent.slot >= 0) {
+      begin.agents.at(static_cast<size_t>(agent.slot)) = number;
     }
   }
   actions_.emplace_back(std::move(begin));
 }
 
 // LaunchMode::Task: the processes replace themselves by the worker program. Nothing is left that
-// could report its end, so the run is over for the Leader as soon as all agents have their order.
+// could report its end, so the run is over for the Leader as soon as all agents have their spec.
 void Leader::on(int agent, const Started& started, Time /*now*/) {
   if (plan_.mode.value != plan::LaunchMode::Task || phase_ != Phase::Running ||
-      started.attempt != assembly_.attempt) {
+      started.attempt != layout_.attempt) {
     return;
   }
   if (mark(agents_.at(agent), &Agent::is_stopped)) {
@@ -385,9 +385,9 @@ void Leader::on(int agent, const Started& started, Time /*now*/) {
 }
 
 void Leader::on(int agent, const Refused& refused, Time /*now*/) {
-  if (refused.attempt == assembly_.attempt) {
+  if (refused.attempt == layout_.attempt) {
     const std::string where =
-        assembly_.seats.size() > 1 ? fmt::format("on {}: ", agents_.at(agent).offer.name) : "";
+        layout_.slots.size() > 1 ? fmt::format("on {}: ", agents_.at(agent).offer.name) : "";
     fail(refused.code, where + refused.text);
   }
 }
@@ -397,12 +397,12 @@ void Leader::on(int agent, const Refused& refused, Time /*now*/) {
 void Leader::on(int agent, const Exited& exited, Time now) {
   const Agent& from = agents_.at(agent);
   const bool is_running = phase_ == Phase::Running || phase_ == Phase::Stopping;
-  if (!is_running || exited.attempt != assembly_.attempt || from.seat < 0) {
+  if (!is_running || exited.attempt != layout_.attempt || from.slot < 0) {
     return;
   }
-  const int rank = exited.rank == kSeed ? kSeed - from.seat : exited.rank;
-  const auto seat = static_cast<size_t>(from.seat);
-  if (exited.rank != kSeed && (rank < first_ranks_.at(seat) || rank >= first_ranks_.at(seat + 1))) {
+  const int rank = exited.rank == kSeed ? kSeed - from.slot : exited.rank;
+  const auto slot = static_cast<size_t>(from.slot);
+  if (exited.rank != kSeed && (rank < first_ranks_.at(slot) || rank >= first_ranks_.at(slot + 1))) {
     return;  // an agent reports its own workers only
   }
   // Exits are recorded in Stopping as well: Verdict may still move the blame to a later exit, and
@@ -436,13 +436,13 @@ void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_
                     count_of(running, "worker"),
                     grace_seconds));
   }
-  send_seated(Stop{.grace_seconds = grace_seconds, .is_asked = is_asked});
+  send_to_slots(Stop{.grace_seconds = grace_seconds, .is_asked = is_asked});
 }
 
 void Leader::on(int agent, const Stopped& stopped, Time now) {
   Agent& from = agents_.at(agent);
   const bool is_running = phase_ == Phase::Running || phase_ == Phase::Stopping;
-  if (!is_running || stopped.attempt != assembly_.attempt || from.seat < 0) {
+  if (!is_running || stopped.attempt != layout_.attempt || from.slot < 0) {
     return;
   }
   const bool is_last = mark(from, &Agent::is_stopped);
@@ -450,7 +450,7 @@ void Leader::on(int agent, const Stopped& stopped, Time now) {
     say(fmt::format(
         "killed {} that the workers had left behind{}",
         stopped.left_behind == 1 ? "a process" : fmt::format("{} processes", stopped.left_behind),
-        assembly_.seats.size() > 1 ? " on " + from.offer.name : ""));
+        layout_.slots.size() > 1 ? " on " + from.offer.name : ""));
   }
   if (is_last) {
     end_attempt(now);
@@ -467,12 +467,12 @@ void Leader::lose(int agent, const std::string& why, Time now) {
   const bool was_asked = phase_ == Phase::Explaining && agent == agent_to_explain();
   agents_.erase(found);
   taken_nodes_.erase(gone.node);
-  if (phase_ == Phase::Gathering || gone.seat < 0) {
+  if (phase_ == Phase::Gathering || gone.slot < 0) {
     say(fmt::format("node {} left: {}", gone.offer.name, why));
     last_call_ = agents() >= plan_.min_nodes.value ? last_call_ : std::nullopt;
     return;
   }
-  seated_before_.clear();
+  probed_members_.clear();
   if (gone.is_stopped) {
     lose_idle(gone, why);
     if (was_asked) {
@@ -561,7 +561,7 @@ void Leader::on(int agent, const Explained& explained, Time now) {
     say(fmt::format(
         "invalid failure report of {} from {}: {}", failure.who, failure.node, error.what()));
   }
-  if (failure.attempt != assembly_.attempt) {
+  if (failure.attempt != layout_.attempt) {
     return;  // the late answer to an Explain of an earlier attempt
   }
   judge(failure, now);
@@ -603,7 +603,7 @@ RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
 
 void Leader::judge(const Failure& failure, Time now) {
   Failure shown = failure;
-  shown.attempt = assembly_.attempt;
+  shown.attempt = layout_.attempt;
   shown.max_restarts = first_attempt_ + plan_.max_restarts.value;
   shown.seconds = seconds_between(attempt_began_, failed_at_);
   shown.stopped = count_stopped(shown);
@@ -626,8 +626,8 @@ void Leader::judge(const Failure& failure, Time now) {
 }
 
 void Leader::try_again(const std::string& why, Time now) {
-  ++assembly_.attempt;
-  say(fmt::format("starting attempt {}: {}", assembly_.attempt, why));
+  ++layout_.attempt;
+  say(fmt::format("starting attempt {}: {}", layout_.attempt, why));
   begin_attempt(now);
 }
 
@@ -705,13 +705,13 @@ void Leader::kill(const std::string& why) {
     say(why);
     phase_ = Phase::Stopping;
     is_user_stop_ = is_user_stop_ || !(verdict_.cause() || lost_);
-    send_seated(Kill{});
+    send_to_slots(Kill{});
   }
 }
 
 void Leader::pass(int signal) {
   if (phase_ == Phase::Running || phase_ == Phase::Stopping) {
-    send_seated(Pass{.signal = signal});
+    send_to_slots(Pass{.signal = signal});
   }
 }
 
@@ -813,14 +813,14 @@ Failure Leader::failure_of_loss() const {
 // The failure as far as the Leader knows it: used for the first line, and if no report arrives.
 Failure Leader::failure_without_words(int rank) const {
   Failure failure;
-  const int seat = seat_of_rank(rank);
+  const int slot = slot_of_rank(rank);
   failure.who = rank < 0 ? fmt::format("the fork server of {}",
-                                       assembly_.seats.at(static_cast<size_t>(seat)).name)
+                                       layout_.slots.at(static_cast<size_t>(slot)).name)
                          : fmt::format("rank {}", rank);
   failure.rank = std::max(rank, 0);
-  failure.node = assembly_.seats.at(static_cast<size_t>(seat)).name;
+  failure.node = layout_.slots.at(static_cast<size_t>(slot)).name;
   failure.status = statuses_.at(rank);
-  failure.attempt = assembly_.attempt;
+  failure.attempt = layout_.attempt;
   return failure;
 }
 
@@ -828,9 +828,9 @@ Failure Leader::failure_without_words(int rank) const {
 std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const {
   std::vector<StoppedWorkers> stopped;
   int rank = 0;
-  for (const plan::Seat& seat : assembly_.seats) {
-    StoppedWorkers here{.node = seat.name, .count = 0};
-    for (int local = 0; local < seat.workers; ++local, ++rank) {
+  for (const plan::NodeSlot& slot : layout_.slots) {
+    StoppedWorkers here{.node = slot.name, .count = 0};
+    for (int local = 0; local < slot.workers; ++local, ++rank) {
       const auto status = statuses_.find(rank);
       const bool was_stopped = status != statuses_.end() && sent_to_.contains(rank);
       here.count += rank != failure.rank && was_stopped ? 1 : 0;
@@ -842,7 +842,7 @@ std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const 
   return stopped;
 }
 
-int Leader::seat_of_rank(int rank) const {
+int Leader::slot_of_rank(int rank) const {
   if (rank < 0) {
     return kSeed - rank;  // inverse of rank = kSeed - seat
   }
@@ -853,7 +853,7 @@ int Leader::seat_of_rank(int rank) const {
 std::string Leader::names_without(bool Agent::*flag) const {
   std::vector<std::string> names;
   for (const auto& [number, agent] : agents_) {
-    if (agent.seat >= 0 && !(agent.*flag)) {
+    if (agent.slot >= 0 && !(agent.*flag)) {
       names.push_back(agent.offer.name);
     }
   }
@@ -863,12 +863,12 @@ std::string Leader::names_without(bool Agent::*flag) const {
 // The agent of the failed worker; -1 if no worker failed, or if this agent is lost.
 int Leader::agent_to_explain() const {
   const auto cause = verdict_.cause();
-  return cause ? agent_of_seat(seat_of_rank(*cause)) : -1;
+  return cause ? agent_of_slot(slot_of_rank(*cause)) : -1;
 }
 
-int Leader::agent_of_seat(int seat) const {
-  const auto found = std::find_if(agents_.begin(), agents_.end(), [seat](const auto& entry) {
-    return entry.second.seat == seat;
+int Leader::agent_of_slot(int slot) const {
+  const auto found = std::find_if(agents_.begin(), agents_.end(), [slot](const auto& entry) {
+    return entry.second.slot == slot;
   });
   return found == agents_.end() ? -1 : found->first;
 }
@@ -878,7 +878,7 @@ bool Leader::is_elastic() const {
 }
 
 bool Leader::mark(Agent& agent, bool Agent::*flag) {
-  if (agent.seat < 0 || agent.*flag) {
+  if (agent.slot < 0 || agent.*flag) {
     return false;
   }
   agent.*flag = true;
@@ -888,12 +888,12 @@ bool Leader::mark(Agent& agent, bool Agent::*flag) {
 void Leader::wait_for_all(bool Agent::*flag) {
   waiting_ =
       static_cast<int>(std::count_if(agents_.begin(), agents_.end(), [flag](const auto& entry) {
-        return entry.second.seat >= 0 && !(entry.second.*flag);
+        return entry.second.slot >= 0 && !(entry.second.*flag);
       }));
 }
 
-void Leader::send(int agent, Order order) {
-  actions_.emplace_back(Send{agent, std::move(order)});
+void Leader::send(int agent, Command command) {
+  actions_.emplace_back(Send{agent, std::move(command)});
 }
 
 void Leader::say(std::string text) {
@@ -901,10 +901,10 @@ void Leader::say(std::string text) {
 }
 
 template <typename Kind>
-void Leader::send_seated(const Kind& order) {
+void Leader::send_to_slots(const Kind& command) {
   for (const auto& [number, agent] : agents_) {
-    if (agent.seat >= 0 && !agent.is_stopped) {
-      send(number, order);
+    if (agent.slot >= 0 && !agent.is_stopped) {
+      send(number, command);
     }
   }
 }

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/plan/plan.h"
 #include "launcher/supervisor/failure/failure.h"
 #include "launcher/supervisor/failure/verdict.h"
@@ -23,7 +23,7 @@ namespace lockstep::supervisor {
 
 struct Send {
   int agent = 0;
-  Order order;
+  Command command;
 };
 
 // A line for the user.
@@ -39,7 +39,7 @@ struct Blame {
 // Starts an attempt: the caller sends every agent the Start message of its slot. It builds the
 // messages one by one, because those of a large run would take much memory together.
 struct Begin {
-  plan::Assembly assembly;
+  plan::AttemptLayout layout;
   std::vector<int> agents;  // agents[slot]
 };
 
@@ -63,12 +63,12 @@ using Action = std::variant<Send, Say, Blame, Begin>;
 //   Explaining  the agent of the failed worker is asked for the failure report
 //
 // Invariants:
-// - Agents report and obey; only the Leader decides. A run therefore has one verdict.
+// - Agents report and execute commands; only the Leader decides. A run therefore has one verdict.
 // - A report names its attempt (Probed: its round). One that belongs to an earlier attempt was
 //   still in transit when that attempt ended, and is ignored.
 // - The first report of an agent is Join. Other reports of an unknown agent are ignored: its
 //   sender was rejected, or is lost already.
-// - An agent has a slot (`seat`) or waits for the next attempt (-1). Slots follow the order of the
+// - An agent has a slot (`slot`) or waits for the next attempt (-1). Slots follow the order of the
 //   nodes in the plan, and ranks follow the slots, so a node that stays keeps its order.
 // - `waiting_` is the number of agents with a slot that have not reached the end of the phase.
 //
@@ -112,15 +112,15 @@ class Leader {
   int exit_code() const { return exit_code_; }
   // Whether the run was asked to stop before anything failed.
   bool is_cancelled() const { return is_user_stop_; }
-  int attempt() const { return assembly_.attempt; }
-  const plan::Assembly& assembly() const { return assembly_; }
+  int attempt() const { return layout_.attempt; }
+  const plan::AttemptLayout& layout() const { return layout_; }
   int agents() const { return static_cast<int>(agents_.size()); }
 
  private:
   struct Agent {
     Join offer;
-    int node = -1;  // index in plan.nodes; -1: assigned by take_seats()
-    int seat = -1;  // slot in this attempt; -1: waits for the next attempt
+    int node = -1;  // index in plan.nodes; -1: assigned by assign_slots()
+    int slot = -1;  // slot in this attempt; -1: waits for the next attempt
     bool has_probed = false;
     bool is_prepared = false;
     bool is_stopped = false;
@@ -144,7 +144,7 @@ class Leader {
   void gather(Time now);
   void begin_attempt(Time now);
   int count_workers(const Agent& agent) const;
-  void take_seats();
+  void assign_slots();
   void probe(Time now);
   void choose(Time now);
   void prepare();
@@ -167,8 +167,8 @@ class Leader {
   std::vector<StoppedWorkers> count_stopped(const Failure& failure) const;
   Failure failure_without_words(int rank) const;
   std::string describe_missing() const;
-  int seat_of_rank(int rank) const;
-  int agent_of_seat(int seat) const;
+  int slot_of_rank(int rank) const;
+  int agent_of_slot(int slot) const;
   int agent_to_explain() const;
   std::string names_without(bool Agent::*flag) const;
   bool is_elastic() const;
@@ -176,20 +176,20 @@ class Leader {
   bool mark(Agent& agent, bool Agent::*flag);
   // Sets waiting_ to the number of agents with a slot whose flag is not set.
   void wait_for_all(bool Agent::*flag);
-  void send(int agent, Order order);
+  void send(int agent, Command command);
   void say(std::string text);
   template <typename Kind>
-  void send_seated(const Kind& order);
+  void send_to_slots(const Kind& command);
 
   const plan::LaunchPlan& plan_;
   Phase phase_ = Phase::Gathering;
   std::map<int, Agent> agents_;
   std::set<int> taken_nodes_;  // indices in plan.nodes
   int waiting_ = 0;            // agents that the phase still waits for
-  plan::Assembly assembly_;
+  plan::AttemptLayout layout_;
   std::vector<int> first_ranks_ = {0};  // first rank of each slot, then the world size
   NetworkTrials trials_;
-  std::vector<std::string> seated_before_;  // the agents for which the network was chosen
+  std::vector<std::string> probed_members_;  // the agents for which the network was chosen
   // The keys of verdict_, statuses_ and sent_to_ are ranks. A negative key -1 - s is the fork
   // server of slot s.
   Verdict verdict_;

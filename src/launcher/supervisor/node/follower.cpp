@@ -72,7 +72,7 @@ Follower::Follower(Options options, os::Environment environment)
       signals_({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2}),
       forwarder_([this](const Report& report) { send(report); }),
       agent_({.environment = environment_,
-              .only_orders = options_.only_orders,
+              .only_stores_spec = options_.only_stores_spec,
               .descriptor_limit = options_.descriptor_limit,
               .answer = options_.answer},
              reactor_,
@@ -165,15 +165,15 @@ int Follower::run() {
   Join join = agent_.offer(secret_);
   keep_addresses(join, options_.local_addr);
   join.node = options_.node;
-  join.order = options_.order;
+  join.sort_key = options_.sort_key;
   join.workers = options_.count_workers ? options_.count_workers(join) : 0;
   join.fault = options_.fault;
   join.fault_code = options_.fault_code;
   has_joined_ = true;
   send(join);
   // The descriptors of ZeroMQ are edge-triggered, and send() may have consumed the edge of a
-  // message that is already here. Without this read, the first order would be noticed only after a
-  // full wait.
+  // message that is already here. Without this read, the first command would be noticed only after
+  // a full wait.
   take_control_news();
   while (!is_lost_ && !stopped_by_ && !(agent_.release() && !agent_.is_busy())) {
     const auto deadline = agent_.deadline();
@@ -221,7 +221,7 @@ void Follower::take_signals() {
       continue;
     }
     if (signal == SIGUSR1 || signal == SIGUSR2) {
-      agent_.obey(Pass{.signal = signal});
+      agent_.execute(Pass{.signal = signal});
     } else if (!has_joined_ || signal == SIGQUIT) {
       stopped_by_ = signal;  // no leader yet, or SIGQUIT: exit at once
     } else {
@@ -235,11 +235,11 @@ void Follower::take_control_news() {
     if (news->kind == ControlClient::News::Kind::Closed) {
       is_lost_ = true;
     } else if (news->kind == ControlClient::News::Kind::Message) {
-      const Order order = decode_order(news->text);
-      if (const auto* credit = std::get_if<Credit>(&order)) {
+      const Command command = decode_command(news->text);
+      if (const auto* credit = std::get_if<Credit>(&command)) {
         forwarder_.add_credit(credit->bytes);
       } else {
-        agent_.obey(order);
+        agent_.execute(command);
       }
     }
   }

@@ -48,10 +48,10 @@ class Follower {
     std::string what_is_tried;  // for the error message if there is no leader
     std::chrono::duration<double> patience{60};
     std::optional<int> node;
-    int order = 0;
+    int sort_key = 0;
     std::function<int(const Join&)> count_workers;  // 0: the number in the plan of the leader
     std::string local_addr;  // the only address to offer to other nodes; empty: all
-    bool only_orders = false;
+    bool only_stores_spec = false;
     uint64_t descriptor_limit = 0;  // for the workers; 0: the limit of this process
     std::string fault;  // not empty: this node cannot run the program; the leader reports it
     int fault_code = 0;
@@ -70,7 +70,7 @@ class Follower {
   // leader if it rejects this agent.
   int run();
 
-  const std::optional<plan::NodeOrder>& order() const { return agent_.order(); }
+  const std::optional<plan::NodeSpec>& spec() const { return agent_.spec(); }
 
  private:
   using Clock = std::chrono::steady_clock;

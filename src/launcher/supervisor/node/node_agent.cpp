@@ -57,8 +57,8 @@ Join NodeAgent::offer(const std::optional<ProbeSecret>& secret) {
   return join;
 }
 
-void NodeAgent::obey(const Order& order) {
-  std::visit([this](const auto& one) { on(one); }, order);
+void NodeAgent::execute(const Command& command) {
+  std::visit([this](const auto& one) { on(one); }, command);
 }
 
 void NodeAgent::on(const Probe& probe) {
@@ -93,24 +93,24 @@ void NodeAgent::on(const Prepare& prepare) {
 }
 
 void NodeAgent::on(const Start& start) {
-  order_ = start.order;
-  if (options_.only_orders) {
-    report_(Started{.attempt = start.order.attempt});
+  spec_ = start.spec;
+  if (options_.only_stores_spec) {
+    report_(Started{.attempt = start.spec.attempt});
     return;
   }
-  const auto& first = start.order.first;
-  if (start.order.horovod_port != 0) {
+  const auto& first = start.spec.first;
+  if (start.spec.horovod_port != 0) {
     horovod_ = std::make_unique<HorovodStore>();
-    if (!horovod_->start(first.horovod_addr, start.order.horovod_port)) {
+    if (!horovod_->start(first.horovod_addr, start.spec.horovod_port)) {
       log::warn("agent: cannot start the Horovod rendezvous server on port {}",
-                start.order.horovod_port);
+                start.spec.horovod_port);
     }
   }
   try {
     group_.reset();  // of the previous attempt
     stop_at_.reset();
     group_ = std::make_unique<WorkerGroup>(
-        WorkerGroup::Options{.order = start.order,
+        WorkerGroup::Options{.spec = start.spec,
                              .environment = options_.environment,
                              .descriptor_limit = options_.descriptor_limit},
         reactor_,
@@ -120,24 +120,24 @@ void NodeAgent::on(const Start& start) {
     watch_node();
   } catch (const Error& error) {
     group_.reset();
-    report_(Refused{.attempt = start.order.attempt,
+    report_(Refused{.attempt = start.spec.attempt,
                     .code = static_cast<int>(error.code()),
                     .text = error.what()});
   }
 }
 
 void NodeAgent::watch_node() {
-  const int node = order_->first.node_rank;
+  const int node = spec_->first.node_rank;
   if (sampler_ && sampled_node_ != node) {
     stop_sampling();  // the node has another rank in this attempt
   }
-  if (order_->sample_every_seconds <= 0) {
+  if (spec_->sample_every_seconds <= 0) {
     return;
   }
   if (!sampler_) {
     sampled_node_ = node;
     sampler_ = std::make_unique<Sampler>(
-        std::chrono::duration<double>(order_->sample_every_seconds), [node]() -> Sampler::Look {
+        std::chrono::duration<double>(spec_->sample_every_seconds), [node]() -> Sampler::Look {
           const auto sampler =
               std::make_shared<cluster::NodeSampler>(cluster::NodeSampler::Options{.node = node});
           return [sampler](const Sampler::Workers& workers) {

@@ -67,24 +67,24 @@ WorkerGroup::~WorkerGroup() {
 }
 
 void WorkerGroup::start() {
-  const plan::NodeOrder& order = options_.order;
-  executable_ = require_program(order.command, options_.environment);
-  const contract::RunDirectory run(order.run_directory);
-  os::make_directories(run.log(order.attempt, 0).parent_path());
-  workers_.reserve(static_cast<size_t>(order.workers));
-  const auto gid_index = order.first.interface.empty()
+  const plan::NodeSpec& spec = options_.spec;
+  executable_ = require_program(spec.command, options_.environment);
+  const contract::RunDirectory run(spec.run_directory);
+  os::make_directories(run.log(spec.attempt, 0).parent_path());
+  workers_.reserve(static_cast<size_t>(spec.workers));
+  const auto gid_index = spec.first.interface.empty()
                              ? std::nullopt
-                             : cluster::find_roce_gid_index(order.first.interface);
-  const auto devices = place_workers(order, options_.environment);
+                             : cluster::find_roce_gid_index(spec.first.interface);
+  const auto devices = place_workers(spec, options_.environment);
   const bool is_bound = std::any_of(devices.begin(), devices.end(), [](const WorkerDevices& one) {
     return !one.cpus.empty() || !one.gpus.empty();
   });
-  const bool has_seed = !is_bound && order.workers > 1 && program_takes_fork_offer(executable_);
-  for (contract::WorkerPlace place : order.places()) {
-    place.error_file = run.error(order.attempt, place.rank).string();
+  const bool has_seed = !is_bound && spec.workers > 1 && program_takes_fork_offer(executable_);
+  for (contract::WorkerPlace place : spec.places()) {
+    place.error_file = run.error(spec.attempt, place.rank).string();
     place.roce_gid_index = gid_index;
     workers_.emplace_back(
-        place, log_files(order.output, place), [this](const std::string& sentence) {
+        place, log_files(spec.output, place), [this](const std::string& sentence) {
           if (!has_told_unwritten_) {
             has_told_unwritten_ = true;
             report_(Unwritten{.sentence = sentence});
@@ -102,28 +102,28 @@ void WorkerGroup::start() {
     worker.open_logs();
   }
   watch_streams();
-  report_(Started{.attempt = order.attempt});
+  report_(Started{.attempt = spec.attempt});
 }
 
 void WorkerGroup::listen(Worker& worker) {
-  if (options_.order.metrics.empty()) {
+  if (options_.spec.metrics.empty()) {
     return;
   }
   const int rank = worker.place().rank;
-  worker.listen(MetricFinder(rank, options_.order.metrics), [this, rank](std::string found) {
+  worker.listen(MetricFinder(rank, options_.spec.metrics), [this, rank](std::string found) {
     report_(Recorded{.kind = Recorded::Kind::Metrics, .number = rank, .lines = std::move(found)});
   });
 }
 
 void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
   os::Environment environment =
-      plan::worker_environment(options_.order, worker.place(), options_.environment);
+      plan::worker_environment(options_.spec, worker.place(), options_.environment);
   if (!devices.gpus.empty()) {
     environment.insert_or_assign("CUDA_VISIBLE_DEVICES", devices.gpus);
   }
   visible_gpus_[worker.place().rank] = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
   worker.adopt(os::start({.executable = executable_,
-                          .arguments = worker_arguments(options_.order, worker.place()),
+                          .arguments = worker_arguments(options_.spec, worker.place()),
                           .environment = std::move(environment),
                           .stdout_fd = worker.stdout_fd(),
                           .stderr_fd = worker.stderr_fd(),
@@ -146,7 +146,7 @@ void WorkerGroup::start_seed() {
   std::vector<int> inherited = {handover.in.number()};
   std::vector<os::Environment> own;
   for (const Worker& worker : workers_) {
-    own.push_back(plan::worker_environment(options_.order, worker.place(), options_.environment));
+    own.push_back(plan::worker_environment(options_.spec, worker.place(), options_.environment));
     visible_gpus_[worker.place().rank] = os::find_variable(own.back(), "CUDA_VISIBLE_DEVICES");
   }
   os::Environment seeds_own = in_common(own);
@@ -168,7 +168,7 @@ void WorkerGroup::start_seed() {
   seeds_own.insert_or_assign(std::string(contract::kForkOffer),
                              fmt::format("{},{}", offer_file.number(), handover.in.number()));
   seed_.emplace(os::start({.executable = executable_,
-                           .arguments = options_.order.command,
+                           .arguments = options_.spec.command,
                            .environment = seeds_own,
                            .stdout_fd = workers_.front().stdout_fd(),
                            .stderr_fd = workers_.front().stderr_fd(),
@@ -234,7 +234,7 @@ void WorkerGroup::take_exits() {
     if (const auto status = worker.find_new_exit()) {
       reactor_.forget(fd);
       statuses_[worker.place().rank] = *status;
-      report_(Exited{.attempt = options_.order.attempt,
+      report_(Exited{.attempt = options_.spec.attempt,
                      .rank = worker.place().rank,
                      .status = *status,
                      .sent = worker.sent()});
@@ -304,7 +304,7 @@ void WorkerGroup::take_seed_exit() {
   reactor_.forget(handover_.number());
   statuses_[kSeed] = *status;
   if (!status->is_success()) {
-    report_(Exited{.attempt = options_.order.attempt,
+    report_(Exited{.attempt = options_.spec.attempt,
                    .rank = kSeed,
                    .status = *status,
                    .sent = is_stopping_ ? SIGTERM : 0});
@@ -373,7 +373,7 @@ void WorkerGroup::end_when_empty() {
     worker.finish_streams(sink_);
   }
   is_over_ = true;
-  report_(Stopped{.attempt = options_.order.attempt, .left_behind = left_behind_});
+  report_(Stopped{.attempt = options_.spec.attempt, .left_behind = left_behind_});
 }
 
 std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
@@ -417,9 +417,9 @@ Failure WorkerGroup::explain(int rank) const {
                         : fmt::format("rank {}", rank);
   failure.rank = worker.place().rank;
   failure.local_rank = worker.place().local_rank;
-  failure.node = options_.order.node;
+  failure.node = options_.spec.node;
   failure.pid = is_seed ? seed_pid_ : worker.pid();
-  failure.attempt = options_.order.attempt;
+  failure.attempt = options_.spec.attempt;
   const auto status = statuses_.find(rank);
   failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
   failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;

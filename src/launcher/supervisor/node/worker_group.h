@@ -15,7 +15,7 @@
 #include "common/os/fd.h"
 #include "common/os/process.h"
 #include "common/os/reactor.h"
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/failure/failure.h"
 #include "launcher/supervisor/node/placement.h"
@@ -39,7 +39,7 @@ class WorkerGroup {
   using Clock = std::chrono::steady_clock;
   using Report = std::function<void(const supervisor::Report&)>;
   struct Options {
-    plan::NodeOrder order;
+    plan::NodeSpec spec;
     os::Environment environment;    // of the agent
     uint64_t descriptor_limit = 0;  // for the workers
   };

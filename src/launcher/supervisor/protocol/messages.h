@@ -10,12 +10,12 @@
 #include "common/cluster/interfaces.h"
 #include "common/os/process.h"
 #include "launcher/plan/network.h"
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/supervisor/console/line_sink.h"
 
 // The messages between leader and agents; docs/control-plane.md has an overview.
 //
-//   byte 0        kind: 'A' + index in the variant Report or Order
+//   byte 0        kind: 'A' + index in the variant Report or Command
 //   byte 1...     fields as a CBOR map
 //
 // Said has its own layout (messages.cpp), because output is most of the traffic. `attempt` lets the
@@ -23,7 +23,7 @@
 namespace lockstep::supervisor {
 
 // Must be increased whenever a message or its meaning changes. Leader and agents must agree.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 
 // ---- from an agent ----
 
@@ -33,7 +33,7 @@ struct Join {
   std::string name;         // host name
   std::string machine;      // os::machine_identity
   std::optional<int> node;  // node of the plan that this agent was started as
-  int order = 0;            // without `node`: sort key for the assignment of nodes
+  int sort_key = 0;         // without `node`: nodes are assigned in this order
   int workers = 0;          // counted on this node; 0: the number in the plan
   int cores = 1;
   int gpus = 0;
@@ -61,7 +61,7 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
-// The workers of this node are started. LaunchMode::Task: the order was received.
+// The workers of this node are started. LaunchMode::Task: the spec was received.
 struct Started {
   int attempt = 0;
 
@@ -195,7 +195,7 @@ struct Prepare {
 
 // Start the workers.
 struct Start {
-  plan::NodeOrder order;
+  plan::NodeSpec spec;
 
   bool operator==(const Start&) const = default;
 };
@@ -249,13 +249,14 @@ struct Ask {
   bool operator==(const Ask&) const = default;
 };
 
-using Order = std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Credit, Release, Ask>;
+using Command =
+    std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Credit, Release, Ask>;
 
 std::string encode(const Report& report);
-std::string encode(const Order& order);
+std::string encode(const Command& command);
 
 // Throw an Error (70) if the bytes are not a message of this protocol.
 Report decode_report(std::string_view bytes);
-Order decode_order(std::string_view bytes);
+Command decode_command(std::string_view bytes);
 
 }  // namespace lockstep::supervisor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 
 #include <gmock/gmock.h>
 
@@ -30,33 +30,33 @@ class OrdersOfTwoNodes : public ::testing::Test {
     plan.variables = {{"ALL", from_flag<std::string>("all", "-x")},
                       {"SOME", from_flag<std::string>("all", "-x")}};
     plan.nodes[1].variables = {{"SOME", from_flag<std::string>("n2's", "-x")}};
-    assembly.attempt = 2;
-    assembly.master_addr = "10.0.0.1";
-    assembly.master_port = 20003;
-    assembly.seats = {{.node = 0,
-                       .name = "n1",
-                       .workers = 3,
-                       .cores = 12,
-                       .address = "10.0.0.1",
-                       .interface = "ib0",
-                       .ports = {20000, 20001, 20002, 20003, 20004}},
-                      {.node = 1,
-                       .name = "n2",
-                       .workers = 1,
-                       .cores = 2,
-                       .address = "10.0.0.2",
-                       .interface = "ib1",
-                       .ports = {30000}}};
+    layout.attempt = 2;
+    layout.master_addr = "10.0.0.1";
+    layout.master_port = 20003;
+    layout.slots = {{.node = 0,
+                     .name = "n1",
+                     .workers = 3,
+                     .cores = 12,
+                     .address = "10.0.0.1",
+                     .interface = "ib0",
+                     .ports = {20000, 20001, 20002, 20003, 20004}},
+                    {.node = 1,
+                     .name = "n2",
+                     .workers = 1,
+                     .cores = 2,
+                     .address = "10.0.0.2",
+                     .interface = "ib1",
+                     .ports = {30000}}};
   }
 
   // Of all workers, in rank order.
   std::vector<os::Environment> environments(const os::Environment& agents_own = {}) const {
-    const OrderMaker maker(plan, assembly);
+    const NodeSpecMaker maker(plan, layout);
     std::vector<os::Environment> all;
-    for (const int seat : {0, 1}) {
-      const NodeOrder order = maker.order_of(seat);
-      for (const contract::WorkerPlace& place : order.places()) {
-        all.push_back(worker_environment(order, place, agents_own));
+    for (const int slot : {0, 1}) {
+      const NodeSpec spec = maker.spec_of(slot);
+      for (const contract::WorkerPlace& place : spec.places()) {
+        all.push_back(worker_environment(spec, place, agents_own));
       }
     }
     return all;
@@ -71,7 +71,7 @@ class OrdersOfTwoNodes : public ::testing::Test {
   }
 
   LaunchPlan plan;
-  Assembly assembly;
+  AttemptLayout layout;
 };
 
 TEST_F(OrdersOfTwoNodes, TellEveryWorkerItsPlaceInEveryDialect) {
@@ -112,38 +112,38 @@ TEST_F(OrdersOfTwoNodes, GiveTheVariablesOfAllAndThoseOfTheNode) {
 }
 
 TEST_F(OrdersOfTwoNodes, LetOneNodeServeHorovod) {
-  const OrderMaker maker(plan, assembly);
+  const NodeSpecMaker maker(plan, layout);
 
-  EXPECT_EQ(maker.order_of(0).horovod_port, 20004);
-  EXPECT_EQ(maker.order_of(1).horovod_port, 0);
+  EXPECT_EQ(maker.spec_of(0).horovod_port, 20004);
+  EXPECT_EQ(maker.spec_of(1).horovod_port, 0);
 }
 
 TEST_F(OrdersOfTwoNodes, LetNobodyServeHorovodWhereNoAgentStays) {
   plan.mode.value = LaunchMode::Task;
 
-  EXPECT_EQ(OrderMaker(plan, assembly).order_of(0).horovod_port, 0);
+  EXPECT_EQ(NodeSpecMaker(plan, layout).spec_of(0).horovod_port, 0);
   EXPECT_THAT(values("HOROVOD_GLOO_RENDEZVOUS_PORT"), ElementsAre("-", "-", "-", "-"));
 }
 
 TEST_F(OrdersOfTwoNodes, TellTensorflowEveryWorkersAddress) {
-  assembly.seats[1].address = "fd00::2";
+  layout.slots[1].address = "fd00::2";
 
-  const NodeOrder order = OrderMaker(plan, assembly).order_of(1);
+  const NodeSpec spec = NodeSpecMaker(plan, layout).spec_of(1);
 
-  EXPECT_THAT(order.tensorflow_cluster,
+  EXPECT_THAT(spec.tensorflow_cluster,
               ElementsAre("10.0.0.1:20000", "10.0.0.1:20001", "10.0.0.1:20002", "[fd00::2]:30000"));
 }
 
 TEST_F(OrdersOfTwoNodes, CarryWhatTheNodeMustKnow) {
-  const NodeOrder order = OrderMaker(plan, assembly).order_of(1);
+  const NodeSpec spec = NodeSpecMaker(plan, layout).spec_of(1);
 
-  EXPECT_THAT(order.command, ElementsAre("python3", "train.py"));
-  EXPECT_EQ(order.first.rank, 3);
-  EXPECT_EQ(order.workers, 1);
-  EXPECT_THAT(order.gpus, ElementsAre(5));
-  EXPECT_EQ(order.attempt, 2);
-  EXPECT_EQ(order.grace_seconds, 7);
-  EXPECT_EQ(world_size(assembly), 4);
+  EXPECT_THAT(spec.command, ElementsAre("python3", "train.py"));
+  EXPECT_EQ(spec.first.rank, 3);
+  EXPECT_EQ(spec.workers, 1);
+  EXPECT_THAT(spec.gpus, ElementsAre(5));
+  EXPECT_EQ(spec.attempt, 2);
+  EXPECT_EQ(spec.grace_seconds, 7);
+  EXPECT_EQ(world_size(layout), 4);
 }
 
 TEST_F(OrdersOfTwoNodes, InheritNothingOfAnOuterPlaceAndNoKeys) {
@@ -174,20 +174,20 @@ TEST_F(OrdersOfTwoNodes, InheritNothingOfAnOuterPlaceAndNoKeys) {
 // A task becomes the worker itself, so MPI_Init must find its server.
 TEST_F(OrdersOfTwoNodes, LeaveATaskWhatMpiNeeds) {
   plan.mode.value = LaunchMode::Task;
-  const NodeOrder order = OrderMaker(plan, assembly).order_of(0);
+  const NodeSpec spec = NodeSpecMaker(plan, layout).spec_of(0);
 
   const os::Environment environment =
-      task_environment(order, order.places().at(1), {{"PMIX_NAMESPACE", "x"}, {"RANK", "77"}});
+      task_environment(spec, spec.places().at(1), {{"PMIX_NAMESPACE", "x"}, {"RANK", "77"}});
 
   EXPECT_THAT(environment, Contains(Pair("PMIX_NAMESPACE", "x")));
   EXPECT_THAT(environment, Contains(Pair("RANK", "1")));
 }
 
 TEST_F(OrdersOfTwoNodes, AreTheSameForTheSeatsOfALargeGang) {
-  assembly.seats.assign(3000, assembly.seats[1]);
-  const OrderMaker maker(plan, assembly);
+  layout.slots.assign(3000, layout.slots[1]);
+  const NodeSpecMaker maker(plan, layout);
 
-  const NodeOrder last = maker.order_of(2999);
+  const NodeSpec last = maker.spec_of(2999);
 
   EXPECT_EQ(last.first.rank, 2999);
   EXPECT_THAT(last.cross_ranks, ElementsAre(2999));

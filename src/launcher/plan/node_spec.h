@@ -13,7 +13,7 @@
 namespace lockstep::plan {
 
 // One node of an attempt.
-struct Seat {
+struct NodeSlot {
   int node = 0;      // index in LaunchPlan::nodes
   std::string name;  // host name as the machine reports it
   int workers = 1;
@@ -22,21 +22,21 @@ struct Seat {
   std::string interface;   // of that address; empty if there is one node
   std::vector<int> ports;  // reserved on this node: one per worker, then two more
 
-  bool operator==(const Seat&) const = default;
+  bool operator==(const NodeSlot&) const = default;
 };
 
 // The result of the rendezvous: the nodes of an attempt.
-struct Assembly {
+struct AttemptLayout {
   int attempt = 0;
-  std::vector<Seat> seats;  // in rank order
+  std::vector<NodeSlot> slots;  // in rank order
   std::string master_addr;
   int master_port = 0;
 
-  bool operator==(const Assembly&) const = default;
+  bool operator==(const AttemptLayout&) const = default;
 };
 
 // Everything that the agent of one node needs for one attempt.
-struct NodeOrder {
+struct NodeSpec {
   std::string run_id;
   std::string run_directory;
   std::string node;  // its name
@@ -63,39 +63,39 @@ struct NodeOrder {
   // One per worker.
   std::vector<contract::WorkerPlace> places() const;
 
-  bool operator==(const NodeOrder&) const = default;
+  bool operator==(const NodeSpec&) const = default;
 };
 
-// Creates the orders of all seats of one attempt. Plan and assembly must outlive it.
-class OrderMaker {
+// Creates the specs of all slots of one attempt. Plan and layout must outlive it.
+class NodeSpecMaker {
  public:
-  OrderMaker(const LaunchPlan& plan, const Assembly& assembly);
+  NodeSpecMaker(const LaunchPlan& plan, const AttemptLayout& layout);
 
-  NodeOrder order_of(int seat) const;
+  NodeSpec spec_of(int slot) const;
 
  private:
   const LaunchPlan& plan_;
-  const Assembly& assembly_;
+  const AttemptLayout& layout_;
   int world_size_ = 0;
-  std::vector<int> first_ranks_;                    // per seat
-  std::vector<std::vector<int>> seats_with_local_;  // per local rank: the seats that have it
+  std::vector<int> first_ranks_;                    // per slot
+  std::vector<std::vector<int>> slots_with_local_;  // per local rank: the slots that have it
   std::vector<std::string> tensorflow_cluster_;
 };
 
-int world_size(const Assembly& assembly);
+int world_size(const AttemptLayout& layout);
 
 // Number of workers on a node that derives it from its own cores and GPUs.
 int count_by_rule(WorkerRule rule, int cores, int gpus);
 
-// The complete environment of a worker: `environment`, the variables of the order, the variables of
+// The complete environment of a worker: `environment`, the variables of the spec, the variables of
 // its rank.
-os::Environment task_environment(const NodeOrder& order,
+os::Environment task_environment(const NodeSpec& spec,
                                  const contract::WorkerPlace& place,
                                  os::Environment environment);
 
 // Like task_environment, for the child of an agent: removes the rank variables that an outer
 // launcher set for the agent itself.
-os::Environment worker_environment(const NodeOrder& order,
+os::Environment worker_environment(const NodeSpec& spec,
                                    const contract::WorkerPlace& place,
                                    const os::Environment& agents_own);
 
