@@ -160,8 +160,8 @@ void measure(const Bench& bench, const Case& one) {
   fs::remove_all(bench.directory / "logs");
   Reader reader = make_reader(one.console, bench.directory / "logs.console");
   supervisor::Display display(
-      {.fd = reader.fd.number(), .kind = supervisor::Outlet::kind_of(reader.fd.number())},
-      {.fd = 2, .kind = supervisor::Outlet::Kind::Nobody},
+      {.fd = reader.fd.number(), .kind = supervisor::OutputBuffer::kind_of(reader.fd.number())},
+      {.fd = 2, .kind = supervisor::OutputBuffer::Kind::Nobody},
       {.world_size = bench.workers});
   std::vector<supervisor::Worker> workers;
   for (int rank = 0; rank < bench.workers; ++rank) {

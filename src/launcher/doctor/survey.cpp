@@ -77,7 +77,7 @@ std::string Survey::gather(milliseconds patience) {
 }
 
 std::optional<std::string> Survey::find_dead_starter() {
-  for (const supervisor::Starter::Ended& ended : starter_.take_ended()) {
+  for (const supervisor::AgentStarter::Ended& ended : starter_.take_ended()) {
     return fmt::format("{} {}{}{}",
                        ended.what,
                        ended.status.signal != 0
@@ -124,7 +124,7 @@ std::vector<std::string> Survey::missing() const {
 // ---- queries ----
 
 plan::NetworkChoice Survey::try_networks(std::span<const std::string> allowed) {
-  std::vector<supervisor::NetworkTrials::Node> nodes;
+  std::vector<supervisor::NetworkTrials::Participant> nodes;
   for (const auto& [node, agent] : agents_) {
     nodes.push_back({.offer = {agent.offer.name, agent.offer.machine, agent.offer.addresses},
                      .probe_port = agent.offer.probe_port});
@@ -260,7 +260,7 @@ void Survey::wait(milliseconds patience, const std::function<bool()>& is_done) {
 }
 
 void Survey::take_news() {
-  while (const auto news = server_->find_news()) {
+  while (const auto news = server_->poll()) {
     if (news->kind == supervisor::ControlServer::News::Kind::Message) {
       take_message(news->peer, news->text);
     } else if (news->kind == supervisor::ControlServer::News::Kind::Closed) {

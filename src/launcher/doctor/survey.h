@@ -14,7 +14,7 @@
 #include "common/os/reactor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/request.h"
-#include "launcher/supervisor/leader/starter.h"
+#include "launcher/supervisor/leader/agent_starter.h"
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/network_trials.h"
@@ -101,7 +101,7 @@ class Survey {
   os::Reactor reactor_;
   supervisor::ControlKeys keys_;
   std::unique_ptr<supervisor::ControlServer> server_;
-  supervisor::Starter starter_;
+  supervisor::AgentStarter starter_;
   std::vector<std::string> words_;  // output lines of srun
   std::map<int, Agent> agents_;     // by node
   supervisor::NetworkTrials trials_;

@@ -102,7 +102,7 @@ TEST_F(LeaderOfAgents, HearsNoExitsOfRanksThatAreNotTheAgents) {
   EXPECT_EQ(leader().phase(), Phase::Running);
 }
 
-TEST_F(LeaderOfAgents, TellsTheSeedsOfTwoNodesApart) {
+TEST_F(LeaderOfAgents, TellsTheForkServersOfTwoNodesApart) {
   start_two();
 
   exit(2, -1, code(127));

@@ -410,7 +410,7 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   join.node = 1;
   std::optional<supervisor::Command> answer;
   while (!answer) {
-    const auto news = rogue.find_news();
+    const auto news = rogue.poll();
     if (news && news->kind == supervisor::ControlClient::News::Kind::Connected) {
       rogue.send(encode(supervisor::Report(join)));
       rogue.send("no message at all");

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/agent.h"
-
 #include <memory>
 
 #include "common/os/environment.h"
 #include "launcher/cli/subcommands.h"
 #include "launcher/doctor/questions.h"
+#include "launcher/supervisor/leader/launch.h"
 #include "launcher/supervisor/node/guard.h"
 
 namespace lockstep::cli {
@@ -25,7 +24,7 @@ void add_agent(CLI::App& app, Call& call) {
   agent->callback([from_stdin, &call] {
     const auto code = supervisor::guard();
     call.exit_code =
-        code ? *code : supervisor::serve(os::environment(), *from_stdin, doctor::answer);
+        code ? *code : supervisor::run_agent(os::environment(), *from_stdin, doctor::answer);
   });
 }
 

@@ -17,7 +17,7 @@
 #include "launcher/cli/subcommands.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_json.h"
-#include "launcher/supervisor/leader/agent.h"
+#include "launcher/supervisor/leader/launch.h"
 #include "launcher/supervisor/leader/simulate.h"
 #include "launcher/supervisor/node/guard.h"
 #include "launcher/supervisor/node/placement.h"

@@ -21,8 +21,8 @@
 #include "launcher/cli/runs/jobs.h"
 #include "launcher/cli/runs/status.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/supervisor/console/collapse.h"
 #include "launcher/supervisor/console/display.h"
+#include "launcher/supervisor/console/line_merger.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -204,16 +204,16 @@ void print_logs(const contract::RunDirectory& run,
                 std::optional<size_t> last_lines,
                 const std::function<void(std::string_view)>& write) {
   // The time is constant, so that a line waits for equal lines until the buffer is full.
-  constexpr supervisor::Collapse::Time kNow{};
+  constexpr supervisor::LineMerger::Time kNow{};
   std::vector<LineReader> readers;
   for (const int rank : choice.ranks) {
     const fs::path path = run.log(choice.attempt, rank);
     readers.emplace_back(rank, path, last_lines ? find_last_lines(path, *last_lines) : 0);
   }
-  supervisor::Collapse collapse(static_cast<int>(choice.ranks.size()));
+  supervisor::LineMerger merger(static_cast<int>(choice.ranks.size()));
   std::string text;
   const auto show_ready = [&] {
-    while (const auto line = collapse.find_ready(kNow)) {
+    while (const auto line = merger.find_ready(kNow)) {
       if (choice.world_size > 1) {
         text += fmt::format("[{}]: ", supervisor::to_string(line->ranks));
       }
@@ -229,13 +229,13 @@ void print_logs(const contract::RunDirectory& run,
     std::erase_if(readers, [&](LineReader& reader) {
       const auto line = reader.find_line();
       if (line) {
-        collapse.add(reader.rank(), supervisor::Stream::Out, *line, kNow);
+        merger.add(reader.rank(), supervisor::Stream::Out, *line, kNow);
       }
       return !line;
     });
     show_ready();
   }
-  collapse.release_all();
+  merger.release_all();
   show_ready();
   write(text);
 }

@@ -255,7 +255,7 @@ void Leader::begin_attempt(Time now) {
     prepare();
   } else {
     probed_members_ = std::move(members);
-    std::vector<NetworkTrials::Node> nodes(layout_.slots.size());
+    std::vector<NetworkTrials::Participant> nodes(layout_.slots.size());
     for (const auto& [number, agent] : agents_) {
       nodes.at(static_cast<size_t>(agent.slot)) = {
           .offer = {agent.offer.name, agent.offer.machine, agent.offer.addresses},
@@ -415,7 +415,7 @@ void Leader::on(int agent, const Exited& exited, Time now) {
   verdict_.record_exit(rank, exited.status, exited.sent);
   if (!was_over && verdict_.is_over()) {
     failed_at_ = now;
-    const Failure failure = failure_without_words(rank);
+    const Failure failure = failure_without_report(rank);
     stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
                  plan_.grace_seconds.value,
                  is_user_stop_);
@@ -542,7 +542,7 @@ void Leader::end_attempt(Time now) {
   }
   const int agent = agent_to_explain();
   if (agent < 0 || phase_ == Phase::Explaining) {
-    judge(failure_without_words(*cause), now);
+    judge(failure_without_report(*cause), now);
     return;
   }
   phase_ = Phase::Explaining;
@@ -554,7 +554,7 @@ void Leader::on(int agent, const Explained& explained, Time now) {
   if (phase_ != Phase::Explaining || agent != agent_to_explain()) {
     return;
   }
-  Failure failure = failure_without_words(*verdict_.cause());
+  Failure failure = failure_without_report(*verdict_.cause());
   try {
     failure = parse_failure(explained.failure);
   } catch (const Error& error) {
@@ -811,7 +811,7 @@ Failure Leader::failure_of_loss() const {
 }
 
 // The failure as far as the Leader knows it: used for the first line, and if no report arrives.
-Failure Leader::failure_without_words(int rank) const {
+Failure Leader::failure_without_report(int rank) const {
   Failure failure;
   const int slot = slot_of_rank(rank);
   failure.who = rank < 0 ? fmt::format("the fork server of {}",

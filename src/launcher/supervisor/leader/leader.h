@@ -165,7 +165,7 @@ class Leader {
 
   Failure failure_of_loss() const;
   std::vector<StoppedWorkers> count_stopped(const Failure& failure) const;
-  Failure failure_without_words(int rank) const;
+  Failure failure_without_report(int rank) const;
   std::string describe_missing() const;
   int slot_of_rank(int rank) const;
   int agent_of_slot(int slot) const;

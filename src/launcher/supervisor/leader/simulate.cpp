@@ -103,7 +103,7 @@ class Fleet {
         if (!line.client) {
           continue;
         }
-        while (const auto news = line.client->find_news()) {
+        while (const auto news = line.client->poll()) {
           take(line, *news);
         }
         if (line.is_cut) {
@@ -303,7 +303,7 @@ class Rehearsal {
         return false;
       }
       reactor_.turn(milliseconds(20));
-      while (auto news = server_.find_news()) {
+      while (auto news = server_.poll()) {
         take(*news);
       }
       leader_.tick(Clock::now());

@@ -98,7 +98,7 @@ void Follower::watch_control() {
 }
 
 bool Follower::is_answered() {
-  while (const auto news = client_->find_news()) {
+  while (const auto news = client_->poll()) {
     if (news->kind == ControlClient::News::Kind::Connected) {
       return true;
     }
@@ -213,11 +213,11 @@ void Follower::take_signals() {
     if (signal == SIGCHLD) {
       continue;
     }
-    const Arrivals::Meaning meaning = arrivals_.read(*arrival, Clock::now());
-    if (meaning == Arrivals::Meaning::Told) {
+    const SignalClassifier::Meaning meaning = signal_classifier_.read(*arrival, Clock::now());
+    if (meaning == SignalClassifier::Meaning::Told) {
       agent_.note_told(signal);
     }
-    if (meaning == Arrivals::Meaning::Again) {
+    if (meaning == SignalClassifier::Meaning::Again) {
       continue;
     }
     if (signal == SIGUSR1 || signal == SIGUSR2) {
@@ -231,7 +231,7 @@ void Follower::take_signals() {
 }
 
 void Follower::take_control_news() {
-  while (auto news = client_->find_news()) {
+  while (auto news = client_->poll()) {
     if (news->kind == ControlClient::News::Kind::Closed) {
       is_lost_ = true;
     } else if (news->kind == ControlClient::News::Kind::Message) {

@@ -12,9 +12,9 @@
 #include "common/os/signals.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/node/node_agent.h"
-#include "launcher/supervisor/protocol/arrival.h"
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/rendezvous.h"
+#include "launcher/supervisor/protocol/signal_classifier.h"
 
 namespace lockstep::supervisor {
 
@@ -87,7 +87,7 @@ class Follower {
   Options options_;
   os::Environment environment_;
   os::SignalFd signals_;
-  Arrivals arrivals_;
+  SignalClassifier signal_classifier_;
   os::Reactor reactor_;
   Forwarder forwarder_;
   NodeAgent agent_;

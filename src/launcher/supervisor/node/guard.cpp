@@ -12,7 +12,7 @@
 #include "common/os/pipe.h"
 #include "common/os/process.h"
 #include "common/os/signals.h"
-#include "launcher/supervisor/protocol/arrival.h"
+#include "launcher/supervisor/protocol/signal_classifier.h"
 
 namespace lockstep::supervisor {
 namespace {

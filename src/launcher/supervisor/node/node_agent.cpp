@@ -128,44 +128,44 @@ void NodeAgent::on(const Start& start) {
 
 void NodeAgent::watch_node() {
   const int node = spec_->first.node_rank;
-  if (sampler_ && sampled_node_ != node) {
+  if (sample_thread_ && sampled_node_ != node) {
     stop_sampling();  // the node has another rank in this attempt
   }
   if (spec_->sample_every_seconds <= 0) {
     return;
   }
-  if (!sampler_) {
+  if (!sample_thread_) {
     sampled_node_ = node;
-    sampler_ = std::make_unique<Sampler>(
-        std::chrono::duration<double>(spec_->sample_every_seconds), [node]() -> Sampler::Look {
+    sample_thread_ = std::make_unique<SampleThread>(
+        std::chrono::duration<double>(spec_->sample_every_seconds), [node]() -> SampleThread::Look {
           const auto sampler =
               std::make_shared<cluster::NodeSampler>(cluster::NodeSampler::Options{.node = node});
-          return [sampler](const Sampler::Workers& workers) {
+          return [sampler](const SampleThread::Workers& workers) {
             return sampler->sample(workers);
           };
         });
-    reactor_.watch(sampler_->fd(), os::Reactor::For::Read, [this] { take_samples(); });
+    reactor_.watch(sample_thread_->fd(), os::Reactor::For::Read, [this] { take_samples(); });
   }
-  sampler_->set_workers(group_->watched());
+  sample_thread_->set_workers(group_->watched());
 }
 
 void NodeAgent::take_samples() {
-  if (std::string lines = sampler_->take_lines(); !lines.empty()) {
+  if (std::string lines = sample_thread_->take_lines(); !lines.empty()) {
     report_(Recorded{
         .kind = Recorded::Kind::Samples, .number = sampled_node_, .lines = std::move(lines)});
   }
-  if (const std::string fault = sampler_->take_fault(); !fault.empty()) {
+  if (const std::string fault = sample_thread_->take_fault(); !fault.empty()) {
     log::warn("agent: stopped sampling this node: {}", fault);
     stop_sampling();
     return;
   }
-  sampler_->set_workers(group_ ? group_->watched() : Sampler::Workers());
+  sample_thread_->set_workers(group_ ? group_->watched() : SampleThread::Workers());
 }
 
 void NodeAgent::stop_sampling() {
-  if (sampler_) {
-    reactor_.forget(sampler_->fd());
-    sampler_.reset();
+  if (sample_thread_) {
+    reactor_.forget(sample_thread_->fd());
+    sample_thread_.reset();
   }
 }
 

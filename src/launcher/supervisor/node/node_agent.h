@@ -13,7 +13,7 @@
 #include "common/os/socket.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/horovod_rendezvous/horovod_store.h"
-#include "launcher/supervisor/node/sampler.h"
+#include "launcher/supervisor/node/sample_thread.h"
 #include "launcher/supervisor/node/worker_group.h"
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/reachability.h"
@@ -90,7 +90,7 @@ class NodeAgent {
   std::vector<os::ReservedPort> ports_;
   std::unique_ptr<HorovodStore> horovod_;
   std::unique_ptr<WorkerGroup> group_;
-  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<SampleThread> sample_thread_;
   int sampled_node_ = -1;
   std::optional<plan::NodeSpec> spec_;
   std::optional<Release> release_;

@@ -30,8 +30,8 @@ namespace lockstep::supervisor {
 // Reports every exit, and Stopped once when nothing is left: no process, not even a background
 // process of a worker, and no unread output. Not thread-safe.
 //
-// Fork server: a program with the note of contract/fork_offer.h is started once per node (the
-// member names call it `seed`). It loads its libraries, forks the workers, writes "RANK PID" lines
+// Fork server: a program with the note of contract/fork_offer.h is started once per node. It
+// loads its libraries, forks the workers, writes "RANK PID" lines
 // to the handover pipe, and exits. The workers then become children of the agent, which is their
 // subreaper. Until then their exits cannot be observed.
 class WorkerGroup {
@@ -73,12 +73,12 @@ class WorkerGroup {
 
  private:
   void start_one(Worker& worker, const WorkerDevices& devices);
-  void start_seed();
+  void start_fork_server();
   void listen(Worker& worker);
   void watch_streams();
   void watch_exits();
   void take_handover();
-  void take_seed_exit();
+  void take_fork_server_exit();
   void take_exits();
   void reap_orphans();
   void end_when_empty();
@@ -101,8 +101,8 @@ class WorkerGroup {
   bool is_over_ = false;
   bool has_told_unwritten_ = false;
   int left_behind_ = 0;
-  std::optional<os::Child> seed_;
-  int seed_pid_ = 0;
+  std::optional<os::Child> fork_server_;
+  int fork_server_pid_ = 0;
   os::Fd handover_;
   std::string handover_text_;
   cluster::OomKills oom_kills_before_;

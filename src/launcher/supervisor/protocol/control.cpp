@@ -191,7 +191,7 @@ class ControlServer::Wire {
     return {router_.get(zmq::sockopt::fd), gate_.get(zmq::sockopt::fd), monitor_->fd()};
   }
 
-  std::optional<News> find_news() {
+  std::optional<News> poll() {
     if (news_.empty()) {
       pump();
     }
@@ -346,8 +346,8 @@ int ControlServer::port() const {
 std::vector<int> ControlServer::fds() const {
   return wire_->fds();
 }
-std::optional<ControlServer::News> ControlServer::find_news() {
-  return wire_->find_news();
+std::optional<ControlServer::News> ControlServer::poll() {
+  return wire_->poll();
 }
 void ControlServer::send(const std::string& peer, const std::string& message) {
   wire_->send(peer, message);
@@ -393,7 +393,7 @@ class ControlClient::Wire {
     return all;
   }
 
-  std::optional<News> find_news() {
+  std::optional<News> poll() {
     if (news_.empty()) {
       pump();
     }
@@ -489,8 +489,8 @@ ControlClient::~ControlClient() = default;
 std::vector<int> ControlClient::fds() const {
   return wire_->fds();
 }
-std::optional<ControlClient::News> ControlClient::find_news() {
-  return wire_->find_news();
+std::optional<ControlClient::News> ControlClient::poll() {
+  return wire_->poll();
 }
 void ControlClient::send(const std::string& message) {
   wire_->send(message);

@@ -63,10 +63,10 @@ class ControlServer {
   int port() const;
 
   // Descriptors to watch for reading. They are edge-triggered: after one becomes readable, and
-  // after every send(), call find_news() until it returns nothing. Otherwise news that is already
+  // after every send(), call poll() until it returns nothing. Otherwise news that is already
   // here might not wake up the caller again.
   std::vector<int> fds() const;
-  std::optional<News> find_news();
+  std::optional<News> poll();
 
   // Queues the message. Has no effect if the peer has disconnected.
   void send(const std::string& peer, const std::string& message);
@@ -103,7 +103,7 @@ class ControlClient {
   ~ControlClient();
 
   std::vector<int> fds() const;
-  std::optional<News> find_news();
+  std::optional<News> poll();
   void send(const std::string& message);
 
   // The endpoint on which the leader answered; nothing before Connected.

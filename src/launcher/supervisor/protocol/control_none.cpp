@@ -37,7 +37,7 @@ int ControlServer::port() const {
 std::vector<int> ControlServer::fds() const {
   refuse();
 }
-std::optional<ControlServer::News> ControlServer::find_news() {
+std::optional<ControlServer::News> ControlServer::poll() {
   refuse();
 }
 void ControlServer::send(const std::string& /*peer*/, const std::string& /*message*/) {
@@ -56,7 +56,7 @@ ControlClient::~ControlClient() = default;
 std::vector<int> ControlClient::fds() const {
   refuse();
 }
-std::optional<ControlClient::News> ControlClient::find_news() {
+std::optional<ControlClient::News> ControlClient::poll() {
   refuse();
 }
 void ControlClient::send(const std::string& /*message*/) {

@@ -14,10 +14,10 @@ constexpr int kSecondTime = 4000;
 
 }  // namespace
 
-void NetworkTrials::begin(std::vector<Node> nodes, std::span<const std::string> allowed) {
+void NetworkTrials::begin(std::vector<Participant> nodes, std::span<const std::string> allowed) {
   offers_.clear();
   probe_ports_.clear();
-  for (Node& node : nodes) {
+  for (Participant& node : nodes) {
     offers_.push_back(std::move(node.offer));
     probe_ports_.push_back(node.probe_port);
   }

@@ -15,14 +15,14 @@ namespace lockstep::supervisor {
 // the choice. Without I/O. Nodes are identified by their slots (`slot`).
 class NetworkTrials {
  public:
-  struct Node {
+  struct Participant {
     plan::NetworkOffer offer;
     int probe_port = 0;
   };
 
   // Starts a first round with these nodes. `allowed` lists the permitted interfaces; empty: all.
   // Results of earlier rounds that are still in transit are ignored.
-  void begin(std::vector<Node> nodes, std::span<const std::string> allowed);
+  void begin(std::vector<Participant> nodes, std::span<const std::string> allowed);
 
   // Starts a second round with a longer timeout, in case packets were lost. False if this was the
   // second round, or if there is no network to try.

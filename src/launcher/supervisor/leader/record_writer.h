@@ -14,11 +14,11 @@ namespace lockstep::supervisor {
 
 // Writes the samples and metrics of agents to the run directory, one file per node and per rank. A
 // write error does not end the run. Not thread-safe.
-class Records {
+class RecordWriter {
  public:
-  Records(contract::RunDirectory directory,
-          WriteFaults& faults,
-          os::RotatingFile::Limits limits = {});
+  RecordWriter(contract::RunDirectory directory,
+               WriteFaults& faults,
+               os::RotatingFile::Limits limits = {});
 
   void write(const Recorded& recorded);
 

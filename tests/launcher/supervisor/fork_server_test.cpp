@@ -12,7 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class Seed : public ::testing::Test {
+class ForkServer : public ::testing::Test {
  protected:
   Result run(int workers, const std::string& behaviour) {
     return launcher.run({"run",
@@ -21,7 +21,7 @@ class Seed : public ::testing::Test {
                          "--run-dir",
                          "run",
                          "--",
-                         LOCKSTEP_SEED_PROGRAM,
+                         LOCKSTEP_FORK_SERVER_PROGRAM,
                          behaviour});
   }
   nlohmann::json failure() const {
@@ -31,7 +31,7 @@ class Seed : public ::testing::Test {
   Launcher launcher;
 };
 
-TEST_F(Seed, HandsItsChildrenToTheAgent) {
+TEST_F(ForkServer, HandsItsChildrenToTheAgent) {
   const Result result = run(3, "well");
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
@@ -42,11 +42,11 @@ TEST_F(Seed, HandsItsChildrenToTheAgent) {
   }
 }
 
-TEST_F(Seed, IsNotNeededForOneWorker) {
+TEST_F(ForkServer, IsNotNeededForOneWorker) {
   EXPECT_EQ(run(1, "well").output, "no offer came\n");
 }
 
-TEST_F(Seed, LeavesWorkersThatAreWatchedLikeAnyOther) {
+TEST_F(ForkServer, LeavesWorkersThatAreWatchedLikeAnyOther) {
   const Result result = run(3, "fail-rank-1");
 
   EXPECT_EQ(result.status.code, 5);
@@ -56,7 +56,7 @@ TEST_F(Seed, LeavesWorkersThatAreWatchedLikeAnyOther) {
   EXPECT_EQ(failure().at("rank"), 1);
 }
 
-TEST_F(Seed, IsTheCauseWhenItDiesBeforeTheHandover) {
+TEST_F(ForkServer, IsTheCauseWhenItDiesBeforeTheHandover) {
   const Result result = run(2, "die");
 
   EXPECT_EQ(result.status.code, 9);
@@ -68,7 +68,7 @@ TEST_F(Seed, IsTheCauseWhenItDiesBeforeTheHandover) {
   EXPECT_EQ(failure().at("who"), "the fork server of ranks 0-1");
 }
 
-TEST_F(Seed, IsTheCauseWhenItForgetsAWorker) {
+TEST_F(ForkServer, IsTheCauseWhenItForgetsAWorker) {
   const Result result = run(2, "forget");
 
   EXPECT_EQ(result.status.code, 70);

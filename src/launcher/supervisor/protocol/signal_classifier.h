@@ -20,7 +20,7 @@ bool is_from_slurm(const os::SignalFd::Arrival& arrival);
 // workers (proctrack/linuxproc). The task is the guard. It forwards every signal to the agent,
 // those from Slurm with a short delay: if the agent has received the signal from Slurm directly by
 // then, so have the workers.
-class Arrivals {
+class SignalClassifier {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Meaning {

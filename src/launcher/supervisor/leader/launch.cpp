@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/agent.h"
+#include "launcher/supervisor/leader/launch.h"
 
 #include <algorithm>
 #include <csignal>
@@ -17,7 +17,7 @@
 #include "common/os/host.h"
 #include "common/os/process.h"
 #include "common/os/signals.h"
-#include "launcher/supervisor/leader/gang.h"
+#include "launcher/supervisor/leader/run_supervisor.h"
 #include "launcher/supervisor/node/become_worker.h"
 #include "launcher/supervisor/node/follower.h"
 #include "launcher/supervisor/node/placement.h"
@@ -85,13 +85,13 @@ class Peer {
   int run() {
     const std::optional<int> node = plan_.rendezvous.node;
     if (node ? *node == 0 : is_own_host(plan_.rendezvous.host)) {
-      if (auto gang = find_lead(/*must=*/node.has_value())) {
+      if (auto supervisor = try_lead(/*must=*/node.has_value())) {
         std::optional<RendezvousFile> posted;  // with a secret, nodes need no file
         if (!secret_) {
-          posted.emplace(file_, gang->rendezvous_point());
+          posted.emplace(file_, supervisor->rendezvous_point());
         }
-        const int code = gang->run();
-        spec_ = plan_.mode.value == plan::LaunchMode::Task ? gang->spec() : std::nullopt;
+        const int code = supervisor->run();
+        spec_ = plan_.mode.value == plan::LaunchMode::Task ? supervisor->spec() : std::nullopt;
         return code;
       }
     }
@@ -118,12 +118,12 @@ class Peer {
  private:
   // Becomes the leader. Without a node rank, several processes of this machine may try; the port
   // decides, and the others get nullptr.
-  std::unique_ptr<Gang> find_lead(bool must) {
+  std::unique_ptr<RunSupervisor> try_lead(bool must) {
     try {
-      return std::make_unique<Gang>(
+      return std::make_unique<RunSupervisor>(
           plan_,
           environment_,
-          Gang::Options{
+          RunSupervisor::Options{
               .has_local_agent = true,
               .keys = secret_ ? derive_keys(*secret_, plan_.rendezvous.name) : make_keys(),
               .port = plan_.rendezvous.port,
@@ -191,13 +191,14 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
   const uint64_t descriptors = prepare_process();
   switch (plan.mode.value) {
     case plan::LaunchMode::Local:
-      return Gang(plan, environment, {.keys = {}, .descriptor_limit = descriptors}).run();
+      return RunSupervisor(plan, environment, {.keys = {}, .descriptor_limit = descriptors}).run();
     case plan::LaunchMode::Srun:
     case plan::LaunchMode::Ssh:
       require_control_plane();
-      return Gang(plan,
-                  environment,
-                  {.has_local_agent = false, .keys = make_keys(), .descriptor_limit = descriptors})
+      return RunSupervisor(
+                 plan,
+                 environment,
+                 {.has_local_agent = false, .keys = make_keys(), .descriptor_limit = descriptors})
           .run();
     case plan::LaunchMode::Peers:
       require_control_plane();
@@ -224,9 +225,9 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
   return static_cast<int>(ExitCode::Bug);
 }
 
-int serve(os::Environment environment,
-          bool from_stdin,
-          std::function<std::string(const std::string&)> answer) {
+int run_agent(os::Environment environment,
+              bool from_stdin,
+              std::function<std::string(const std::string&)> answer) {
   const uint64_t descriptors = prepare_process();
   require_control_plane();
   std::string text;

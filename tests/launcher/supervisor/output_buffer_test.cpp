@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/console/outlet.h"
+#include "launcher/supervisor/console/output_buffer.h"
 
 #include <csignal>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::EndsWith;
 
 class PipedOutlet : public ::testing::Test {
  protected:
-  PipedOutlet() : outlet(pipe.in.number(), Outlet::Kind::Pipe) {
+  PipedOutlet() : outlet(pipe.in.number(), OutputBuffer::Kind::Pipe) {
     os::set_nonblocking(pipe.out.number());
   }
 
@@ -36,7 +36,7 @@ class PipedOutlet : public ::testing::Test {
   std::string read_all() { return read(size_t{1} << 30); }
 
   os::Pipe pipe = os::make_pipe();
-  Outlet outlet;
+  OutputBuffer outlet;
 };
 
 TEST_F(PipedOutlet, MarksEachLineAndEndsTheLast) {
@@ -67,9 +67,9 @@ TEST_F(PipedOutlet, DropsAndCountsWhatASlowReaderCannotTake) {
     outlet.write_some();
     most_waiting = std::max(most_waiting, outlet.waiting_bytes());
   }
-  EXPECT_LE(most_waiting, Outlet::kMostWaitingBytes + 1024);
+  EXPECT_LE(most_waiting, OutputBuffer::kMostWaitingBytes + 1024);
 
-  std::string text = read(Outlet::kMostWaitingBytes / 2 + (size_t{1} << 20));
+  std::string text = read(OutputBuffer::kMostWaitingBytes / 2 + (size_t{1} << 20));
   outlet.add_lines("", "the end\n");
   text += read_all();
 
@@ -83,7 +83,7 @@ TEST_F(PipedOutlet, DropsAndCountsWhatASlowReaderCannotTake) {
 }
 
 TEST_F(PipedOutlet, TellsAtTheEndWhatWasDropped) {
-  outlet.add(std::string(Outlet::kMostWaitingBytes + 1, 'x'));
+  outlet.add(std::string(OutputBuffer::kMostWaitingBytes + 1, 'x'));
   outlet.add_lines("", "one\n");
 
   outlet.tell_dropped();
@@ -107,11 +107,11 @@ TEST_F(PipedOutlet, ForgetsAllWhenItsReaderHasGone) {
   EXPECT_EQ(outlet.waiting_bytes(), 0U);
 }
 
-TEST(Outlet, NeverDropsWhatGoesToAFile) {
+TEST(OutputBuffer, NeverDropsWhatGoesToAFile) {
   const os::TemporaryDirectory directory;
   const os::Fd file = os::open_for_append(directory.path() / "file");
-  ASSERT_EQ(Outlet::kind_of(file.number()), Outlet::Kind::File);
-  Outlet outlet(file.number(), Outlet::Kind::File);
+  ASSERT_EQ(OutputBuffer::kind_of(file.number()), OutputBuffer::Kind::File);
+  OutputBuffer outlet(file.number(), OutputBuffer::Kind::File);
   const std::string line(999, 'x');
 
   for (int i = 0; i < 20000; ++i) {
@@ -123,10 +123,10 @@ TEST(Outlet, NeverDropsWhatGoesToAFile) {
   EXPECT_EQ(std::filesystem::file_size(directory.path() / "file"), 20000U * 1005);
 }
 
-TEST(Outlet, KnowsThatNobodyReadsTheNullDevice) {
+TEST(OutputBuffer, KnowsThatNobodyReadsTheNullDevice) {
   const os::Fd null = os::open_for_append("/dev/null");
 
-  EXPECT_EQ(Outlet::kind_of(null.number()), Outlet::Kind::Nobody);
+  EXPECT_EQ(OutputBuffer::kind_of(null.number()), OutputBuffer::Kind::Nobody);
 }
 
 }  // namespace

@@ -15,17 +15,17 @@ namespace lockstep::supervisor {
 
 // Samples this node periodically on its own thread. A driver that hangs, a slow file system or an
 // exception affects only the samples, not the run.
-class Sampler {
+class SampleThread {
  public:
   using Workers = std::vector<cluster::WatchedWorker>;
   using Look = std::function<contract::NodeSample(const Workers&)>;
 
   // `make_look` is called once, on the thread. The function that it returns is called per sample.
-  Sampler(std::chrono::duration<double> every, std::function<Look()> make_look);
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
+  SampleThread(std::chrono::duration<double> every, std::function<Look()> make_look);
+  SampleThread(const SampleThread&) = delete;
+  SampleThread& operator=(const SampleThread&) = delete;
   // Waits for a sample in progress, but not for one that hangs.
-  ~Sampler();
+  ~SampleThread();
 
   // The workers to include from now on.
   void set_workers(Workers workers);

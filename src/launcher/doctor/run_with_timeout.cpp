@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/find_answer.h"
+#include "launcher/doctor/run_with_timeout.h"
 
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {
 
-std::optional<os::CommandResult> find_answer(const std::vector<std::string>& arguments,
-                                             const os::Environment& environment,
-                                             std::chrono::milliseconds limit) {
+std::optional<os::CommandResult> run_with_timeout(const std::vector<std::string>& arguments,
+                                                  const os::Environment& environment,
+                                                  std::chrono::milliseconds limit) {
   if (!os::find_program(arguments.at(0), environment)) {
     return std::nullopt;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/node/sampler.h"
+#include "launcher/supervisor/node/sample_thread.h"
 
 #include <atomic>
 #include <gmock/gmock.h>
@@ -18,8 +18,8 @@ using ::testing::Lt;
 using Clock = std::chrono::steady_clock;
 
 // A sampling function that counts its calls in the field `node`.
-Sampler::Look counting() {
-  return [count = 0](const Sampler::Workers& workers) mutable {
+SampleThread::Look counting() {
+  return [count = 0](const SampleThread::Workers& workers) mutable {
     contract::NodeSample sample{.time = 1, .node = count++, .host = "here"};
     for (const cluster::WatchedWorker& worker : workers) {
       sample.workers.push_back({.rank = worker.rank});
@@ -29,14 +29,14 @@ Sampler::Look counting() {
 }
 
 // Waits until the descriptor is readable.
-std::string next_lines(Sampler& sampler) {
+std::string next_lines(SampleThread& sampler) {
   os::Watch watch{.fd = sampler.fd(), .for_write = false, .is_ready = false};
   os::wait_for({&watch, 1}, milliseconds(10'000));
   return sampler.take_lines();
 }
 
-TEST(Sampler, RingsForEverySample) {
-  Sampler sampler(milliseconds(10), counting);
+TEST(SampleThread, RingsForEverySample) {
+  SampleThread sampler(milliseconds(10), counting);
   sampler.set_workers({{.rank = 4, .pid = 1, .visible_gpus = {}}});
 
   std::string lines;
@@ -50,10 +50,10 @@ TEST(Sampler, RingsForEverySample) {
   EXPECT_EQ(contract::parse_node_sample(all[2]).workers.at(0).rank, 4);
 }
 
-TEST(Sampler, HoldsABoundedNumberThatNobodyTakes) {
+TEST(SampleThread, HoldsABoundedNumberThatNobodyTakes) {
   std::atomic<int> taken = 0;
-  Sampler sampler(milliseconds(0), [&taken]() -> Sampler::Look {
-    return [&taken](const Sampler::Workers&) {
+  SampleThread sampler(milliseconds(0), [&taken]() -> SampleThread::Look {
+    return [&taken](const SampleThread::Workers&) {
       ++taken;
       return contract::NodeSample{};
     };
@@ -65,9 +65,9 @@ TEST(Sampler, HoldsABoundedNumberThatNobodyTakes) {
   EXPECT_THAT(split(sampler.take_lines(), '\n').size(), Lt(70U));
 }
 
-TEST(Sampler, ThatFailsSaysSoOnceAndStops) {
-  Sampler sampler(milliseconds(1), []() -> Sampler::Look {
-    return [](const Sampler::Workers&) -> contract::NodeSample {
+TEST(SampleThread, ThatFailsSaysSoOnceAndStops) {
+  SampleThread sampler(milliseconds(1), []() -> SampleThread::Look {
+    return [](const SampleThread::Workers&) -> contract::NodeSample {
       throw std::runtime_error("the driver went away");
     };
   });
@@ -77,13 +77,13 @@ TEST(Sampler, ThatFailsSaysSoOnceAndStops) {
   EXPECT_EQ(sampler.take_fault(), "");
 }
 
-TEST(Sampler, ThatHangsDoesNotKeepItsOwner) {
+TEST(SampleThread, ThatHangsDoesNotKeepItsOwner) {
   static std::atomic<bool> has_begun = false;
   static std::atomic<bool> may_end = false;
   const auto began = Clock::now();
   {
-    const Sampler sampler(milliseconds(1), []() -> Sampler::Look {
-      return [](const Sampler::Workers&) {
+    const SampleThread sampler(milliseconds(1), []() -> SampleThread::Look {
+      return [](const SampleThread::Workers&) {
         has_begun = true;
         while (!may_end) {
           std::this_thread::sleep_for(milliseconds(5));
@@ -102,10 +102,10 @@ TEST(Sampler, ThatHangsDoesNotKeepItsOwner) {
   EXPECT_THAT(waited, Lt(std::chrono::seconds(10)));
 }
 
-TEST(Sampler, EndsAtOnceBetweenTwoSamples) {
+TEST(SampleThread, EndsAtOnceBetweenTwoSamples) {
   const auto began = Clock::now();
   {
-    Sampler sampler(std::chrono::hours(1), counting);
+    SampleThread sampler(std::chrono::hours(1), counting);
     next_lines(sampler);
   }
   EXPECT_THAT(Clock::now() - began, Lt(std::chrono::seconds(5)));

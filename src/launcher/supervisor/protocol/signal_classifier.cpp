@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/protocol/arrival.h"
+#include "launcher/supervisor/protocol/signal_classifier.h"
 
 #include "common/os/process.h"
 
@@ -14,7 +14,8 @@ bool is_from_slurm(const os::SignalFd::Arrival& arrival) {
   return arrival.sender != 0 && os::process_name(arrival.sender).starts_with("slurmstepd");
 }
 
-Arrivals::Meaning Arrivals::read(const os::SignalFd::Arrival& arrival, Clock::time_point now) {
+SignalClassifier::Meaning SignalClassifier::read(const os::SignalFd::Arrival& arrival,
+                                                 Clock::time_point now) {
   const auto told = told_.find(arrival.number);
   const bool was_told = told != told_.end() && now - told->second < kSameCall;
   if (arrival.word == kFromSlurm) {

@@ -32,7 +32,7 @@ os::Environment ssh_environment(const os::Environment& environment);
 
 // The processes (srun, ssh) that start the agents of a run. Reports their exits and passes their
 // output on. Not thread-safe.
-class Starter {
+class AgentStarter {
  public:
   struct Ended {
     std::string what;  // "srun", "ssh n2"
@@ -40,10 +40,10 @@ class Starter {
     std::string last_line;
   };
 
-  Starter(os::Reactor& reactor, std::function<void(const std::string&)> say);
-  Starter(const Starter&) = delete;
-  Starter& operator=(const Starter&) = delete;
-  ~Starter();
+  AgentStarter(os::Reactor& reactor, std::function<void(const std::string&)> say);
+  AgentStarter(const AgentStarter&) = delete;
+  AgentStarter& operator=(const AgentStarter&) = delete;
+  ~AgentStarter();
 
   // Starts the processes for the launch mode of the plan. Throws an Error (69) if srun or ssh is
   // not installed.

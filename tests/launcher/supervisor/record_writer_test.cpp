@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/records.h"
+#include "launcher/supervisor/leader/record_writer.h"
 
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ class RecordsTest : public ::testing::Test {
   WriteFaults faults_{[this](const std::string& text) {
     warnings_.push_back(text);
   }};
-  Records records_{run_, faults_};
+  RecordWriter records_{run_, faults_};
 };
 
 TEST_F(RecordsTest, GoToAFilePerNodeAndPerRank) {
@@ -54,7 +54,7 @@ TEST_F(RecordsTest, OfMoreNodesThanFilesMayBeOpenAreAllKept) {
 }
 
 TEST_F(RecordsTest, AreKeptInPartsOfBoundedSize) {
-  Records small(run_, faults_, {.part_bytes = 10, .old_parts = 1});
+  RecordWriter small(run_, faults_, {.part_bytes = 10, .old_parts = 1});
   for (const char* line : {"111111\n", "222222\n", "333333\n"}) {
     small.write(sample_of(0, line));
   }

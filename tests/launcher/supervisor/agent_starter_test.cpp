@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/starter.h"
+#include "launcher/supervisor/leader/agent_starter.h"
 
 #include <gmock/gmock.h>
 

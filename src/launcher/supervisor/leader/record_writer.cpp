@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/records.h"
+#include "launcher/supervisor/leader/record_writer.h"
 
 #include <fmt/format.h>
 
@@ -11,17 +11,17 @@ constexpr int kMostNumber = 10'000'000;
 
 }  // namespace
 
-Records::Records(contract::RunDirectory directory,
-                 WriteFaults& faults,
-                 os::RotatingFile::Limits limits)
+RecordWriter::RecordWriter(contract::RunDirectory directory,
+                           WriteFaults& faults,
+                           os::RotatingFile::Limits limits)
     : directory_(std::move(directory)), faults_(faults), limits_(limits) {}
 
-std::filesystem::path Records::path_of(const Recorded& recorded) const {
+std::filesystem::path RecordWriter::path_of(const Recorded& recorded) const {
   return recorded.kind == Recorded::Kind::Samples ? directory_.node_samples(recorded.number)
                                                   : directory_.output_metrics(recorded.number);
 }
 
-void Records::write(const Recorded& recorded) {
+void RecordWriter::write(const Recorded& recorded) {
   if (recorded.number < 0 || recorded.number > kMostNumber || recorded.lines.empty()) {
     return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/failure/advice.h"
+#include "launcher/supervisor/failure/hint.h"
 
 #include <algorithm>
 #include <array>
@@ -191,10 +191,11 @@ constexpr auto kSignalsFromWithin = std::to_array<Died>({
 constexpr std::string_view kMemory =
     "use fewer workers per node (--nproc-per-node), a smaller batch, or more memory (--mem)";
 
-Advice find_by_number(int number, std::span<const Died> table) {
+FailureHint find_by_number(int number, std::span<const Died> table) {
   const auto found = std::find_if(
       table.begin(), table.end(), [number](const Died& rule) { return rule.number == number; });
-  return found == table.end() ? Advice{} : Advice{std::string(found->id), std::string(found->text)};
+  return found == table.end() ? FailureHint{}
+                              : FailureHint{std::string(found->id), std::string(found->text)};
 }
 
 std::string_view word_at(std::string_view line, size_t start) {
@@ -203,20 +204,20 @@ std::string_view word_at(std::string_view line, size_t start) {
 }
 
 // The advice of a rule, if it matches one of the lines.
-std::optional<Advice> find_in(const Said& rule, std::span<const std::string_view> lines) {
+std::optional<FailureHint> find_in(const Said& rule, std::span<const std::string_view> lines) {
   for (const std::string_view needle : rule.needles) {
     for (const std::string_view line : lines) {
       const size_t at = needle.empty() ? std::string_view::npos : line.find(needle);
       if (at != std::string_view::npos) {
         const std::string_view word = word_at(line, at + needle.size());
-        return Advice{std::string(rule.id), fmt::format(fmt::runtime(rule.text), word)};
+        return FailureHint{std::string(rule.id), fmt::format(fmt::runtime(rule.text), word)};
       }
     }
   }
   return std::nullopt;
 }
 
-Advice find_by_words(std::span<const Said> table, std::span<const std::string_view> lines) {
+FailureHint find_by_words(std::span<const Said> table, std::span<const std::string_view> lines) {
   for (const Said& rule : table) {
     if (auto advice = find_in(rule, lines)) {
       return *advice;
@@ -227,7 +228,7 @@ Advice find_by_words(std::span<const Said> table, std::span<const std::string_vi
 
 }  // namespace
 
-Advice advise(const Failure& failure) {
+FailureHint find_hint(const Failure& failure) {
   const os::ExitStatus status = failure.status;
   const OutOfMemory memory = judge_memory(failure);
   if (status.signal == SIGKILL && memory != OutOfMemory::No) {
@@ -239,7 +240,7 @@ Advice advise(const Failure& failure) {
   }
   const std::vector<std::string_view> lines(failure.last_lines.begin(), failure.last_lines.end());
 
-  Advice advice = find_by_number(status.signal, kSignalsFromOutside);
+  FailureHint advice = find_by_number(status.signal, kSignalsFromOutside);
   const auto otherwise = [&advice](const auto& find) {
     if (advice.id.empty()) {
       advice = find();

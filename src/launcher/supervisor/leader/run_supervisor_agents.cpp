@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input of a `Gang` from the agents of other nodes, and from srun and ssh, which start them.
+// Input of a `RunSupervisor` from the agents of other nodes, and from srun and ssh, which start
+// them.
 #include <fmt/format.h>
 
-#include "launcher/supervisor/leader/gang.h"
+#include "launcher/supervisor/leader/run_supervisor.h"
 #include "lockstep/error.h"
 
 namespace lockstep::supervisor {
@@ -16,10 +17,10 @@ constexpr int kMostNewsAtOnce = 1000;  // then signals and local workers get a t
 
 // Reads the control plane until it is empty or kMostNewsAtOnce is reached. False if nothing was
 // there.
-bool Gang::take_control_news() {
+bool RunSupervisor::take_control_news() {
   int taken = 0;
   for (; server_ && taken < kMostNewsAtOnce; ++taken) {
-    const auto news = server_->find_news();
+    const auto news = server_->poll();
     if (!news) {
       break;
     }
@@ -45,7 +46,7 @@ bool Gang::take_control_news() {
 // The reports that the agent sent before are handled first: the exit of a worker that it reported
 // is a better explanation than the loss of its connection. numbers_ is cleared at once, so that a
 // second Closed has no effect; peers_ is kept until the Leader has reacted.
-void Gang::lose(const std::string& peer, const std::string& why) {
+void RunSupervisor::lose(const std::string& peer, const std::string& why) {
   const auto found = numbers_.find(peer);
   if (found == numbers_.end()) {
     return;
@@ -58,7 +59,7 @@ void Gang::lose(const std::string& peer, const std::string& why) {
   peers_.erase(number);
 }
 
-void Gang::take_message(const std::string& peer, const std::string& text) {
+void RunSupervisor::take_message(const std::string& peer, const std::string& text) {
   auto found = numbers_.find(peer);
   if (found == numbers_.end()) {
     found = numbers_.emplace(peer, next_number_++).first;
@@ -84,7 +85,7 @@ void Gang::take_message(const std::string& peer, const std::string& text) {
 }
 
 // An agent whose message cannot be decoded is treated as lost, and receives Release.
-std::optional<Report> Gang::find_report(const std::string& peer, const std::string& text) {
+std::optional<Report> RunSupervisor::find_report(const std::string& peer, const std::string& text) {
   try {
     return decode_report(text);
   } catch (const Error& error) {
@@ -97,8 +98,8 @@ std::optional<Report> Gang::find_report(const std::string& peer, const std::stri
 }
 
 // An exit of srun or ssh matters in Gathering only. Later the control plane reports the loss.
-void Gang::take_starters() {
-  for (const Starter::Ended& ended : starter_.take_ended()) {
+void RunSupervisor::take_starters() {
+  for (const AgentStarter::Ended& ended : starter_.take_ended()) {
     if (leader_.phase() != Leader::Phase::Gathering) {
       continue;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/console/collapse.h"
+#include "launcher/supervisor/console/line_merger.h"
 
 #include <algorithm>
 #include <functional>
@@ -16,15 +16,15 @@ constexpr uint64_t kMostMoved = 256;
 
 }  // namespace
 
-Collapse::Waiting*& Collapse::last_of(int rank, Stream stream) {
+LineMerger::Waiting*& LineMerger::last_of(int rank, Stream stream) {
   const auto index = static_cast<size_t>(rank);
-  if (index >= places_.size()) {
-    places_.resize(index + 1);
+  if (index >= last_waiting_.size()) {
+    last_waiting_.resize(index + 1);
   }
-  return stream == Stream::Out ? places_[index].out : places_[index].err;
+  return stream == Stream::Out ? last_waiting_[index].out : last_waiting_[index].err;
 }
 
-void Collapse::add(int rank, Stream stream, std::string_view text, Time now) {
+void LineMerger::add(int rank, Stream stream, std::string_view text, Time now) {
   Waiting*& last = last_of(rank, stream);
   ++work_;
   // The common case: all ranks write the same lines, so the line after the last one of this rank is
@@ -43,10 +43,10 @@ void Collapse::add(int rank, Stream stream, std::string_view text, Time now) {
 
 // A line with the same text that a rank may join whose last line is `last`. Prefers a line behind
 // `last`, which needs no move.
-Collapse::Waiting* Collapse::find_twin(const Waiting* last,
-                                       Stream stream,
-                                       std::string_view text,
-                                       size_t hash) {
+LineMerger::Waiting* LineMerger::find_twin(const Waiting* last,
+                                           Stream stream,
+                                           std::string_view text,
+                                           size_t hash) {
   const auto found = by_hash_.find(hash);
   if (found == by_hash_.end()) {
     return nullptr;
@@ -75,7 +75,7 @@ Collapse::Waiting* Collapse::find_twin(const Waiting* last,
 // The lines that must stay behind the twin are the later lines of its ranks, the later lines of the
 // ranks of those, and so on. If `last` is not one of them, all of them can move behind it in their
 // old order.
-bool Collapse::move_behind(Waiting& twin, const Waiting& last) {
+bool LineMerger::move_behind(Waiting& twin, const Waiting& last) {
   if (last.position - twin.position > kMostMoved || twin.position < ready_until_) {
     return false;
   }
@@ -112,7 +112,10 @@ bool Collapse::move_behind(Waiting& twin, const Waiting& last) {
   return true;
 }
 
-Collapse::Waiting& Collapse::append(Stream stream, std::string_view text, size_t hash, Time now) {
+LineMerger::Waiting& LineMerger::append(Stream stream,
+                                        std::string_view text,
+                                        size_t hash,
+                                        Time now) {
   auto one = std::make_unique<Waiting>();
   one->line = {.stream = stream, .text = std::string(text), .ranks = {}};
   one->until = now + kWindow;
@@ -133,17 +136,17 @@ Collapse::Waiting& Collapse::append(Stream stream, std::string_view text, size_t
   return *waiting_.back();
 }
 
-void Collapse::release(int rank, Stream stream) {
+void LineMerger::release(int rank, Stream stream) {
   if (const Waiting* const last = last_of(rank, stream)) {
     ready_until_ = std::max(ready_until_, last->position + 1);
   }
 }
 
-void Collapse::release_all() {
+void LineMerger::release_all() {
   ready_until_ = first_ + waiting_.size();
 }
 
-void Collapse::end_due_waits(Time now) {
+void LineMerger::end_due_waits(Time now) {
   if (now < next_due_) {
     return;
   }
@@ -157,7 +160,7 @@ void Collapse::end_due_waits(Time now) {
   }
 }
 
-std::optional<Collapse::Line> Collapse::find_ready(Time now) {
+std::optional<LineMerger::Line> LineMerger::find_ready(Time now) {
   if (waiting_.empty()) {
     return std::nullopt;
   }
@@ -169,7 +172,7 @@ std::optional<Collapse::Line> Collapse::find_ready(Time now) {
   return take_front();
 }
 
-Collapse::Line Collapse::take_front() {
+LineMerger::Line LineMerger::take_front() {
   const std::unique_ptr<Waiting> front = std::move(waiting_.front());
   waiting_.pop_front();
   ++first_;
@@ -187,7 +190,7 @@ Collapse::Line Collapse::take_front() {
   return std::move(front->line);
 }
 
-void Collapse::forget(const Waiting& one) {
+void LineMerger::forget(const Waiting& one) {
   const auto same = by_hash_.find(one.hash);
   if (same == by_hash_.end()) {
     return;
@@ -198,7 +201,7 @@ void Collapse::forget(const Waiting& one) {
   }
 }
 
-std::optional<Collapse::Time> Collapse::next_time() const {
+std::optional<LineMerger::Time> LineMerger::next_time() const {
   if (waiting_.empty()) {
     return std::nullopt;
   }

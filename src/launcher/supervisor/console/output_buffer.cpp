@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/console/outlet.h"
+#include "launcher/supervisor/console/output_buffer.h"
 
 #include <algorithm>
 #include <array>
@@ -70,7 +70,7 @@ std::string_view first_lines(std::string_view lines, size_t most) {
 
 }  // namespace
 
-Outlet::Kind Outlet::kind_of(int fd) {
+OutputBuffer::Kind OutputBuffer::kind_of(int fd) {
   if (os::is_terminal(fd)) {
     return Kind::Terminal;
   }
@@ -80,7 +80,7 @@ Outlet::Kind Outlet::kind_of(int fd) {
   return os::is_null_device(fd) ? Kind::Nobody : Kind::Pipe;
 }
 
-Outlet::Outlet(int fd, Kind kind) : kind_(kind), fd_(fd) {
+OutputBuffer::OutputBuffer(int fd, Kind kind) : kind_(kind), fd_(fd) {
   if (kind_ == Kind::Pipe || kind_ == Kind::Terminal) {
     own_ = os::find_nonblocking_twin(fd);
     fd_ = own_.is_open() ? own_.number() : fd;
@@ -88,7 +88,7 @@ Outlet::Outlet(int fd, Kind kind) : kind_(kind), fd_(fd) {
 }
 
 // Returns room for `bytes` more bytes.
-char* Outlet::make_room(size_t bytes) {
+char* OutputBuffer::make_room(size_t bytes) {
   if (pieces_.empty() || pieces_.back().capacity - pieces_.back().size < bytes) {
     if (!pieces_.empty() && pieces_.back().size == 0) {
       pieces_.pop_back();
@@ -105,13 +105,13 @@ char* Outlet::make_room(size_t bytes) {
   return room;
 }
 
-void Outlet::add(std::string_view text) {
+void OutputBuffer::add(std::string_view text) {
   if (!is_nobody() && !text.empty()) {
     std::memcpy(make_room(text.size()), text.data(), text.size());
   }
 }
 
-void Outlet::append_prefixed(std::string_view prefix, std::string_view lines) {
+void OutputBuffer::append_prefixed(std::string_view prefix, std::string_view lines) {
   const size_t last_end = lines.back() == '\n' ? 0 : 1;
   char* to = make_room(lines.size() + count_lines(lines) * prefix.size() + last_end);
   while (!lines.empty()) {
@@ -126,7 +126,7 @@ void Outlet::append_prefixed(std::string_view prefix, std::string_view lines) {
   }
 }
 
-void Outlet::add_lines(std::string_view prefix, std::string_view lines) {
+void OutputBuffer::add_lines(std::string_view prefix, std::string_view lines) {
   if (is_nobody() || lines.empty()) {
     return;
   }
@@ -150,7 +150,7 @@ void Outlet::add_lines(std::string_view prefix, std::string_view lines) {
   }
 }
 
-bool Outlet::write_front() {
+bool OutputBuffer::write_front() {
   Piece& front = pieces_.front();
   std::string_view left(front.text.get() + written_of_front_, front.size - written_of_front_);
   if (kind_ != Kind::File && !own_.is_open()) {
@@ -177,7 +177,7 @@ bool Outlet::write_front() {
   return *count > 0;
 }
 
-void Outlet::write_some() {
+void OutputBuffer::write_some() {
   const size_t enough = waiting_bytes_ - std::min(waiting_bytes_, kMostPerCall);
   while (waiting_bytes_ > 0 && (kind_ == Kind::File || waiting_bytes_ >= enough) && write_front()) {
   }
@@ -186,7 +186,7 @@ void Outlet::write_some() {
   }
 }
 
-void Outlet::tell_dropped() {
+void OutputBuffer::tell_dropped() {
   is_dropping_ = false;
   if (dropped_lines_ > 0) {
     add(fmt::format(
@@ -199,7 +199,7 @@ void Outlet::tell_dropped() {
   dropped_bytes_ = 0;
 }
 
-void Outlet::give_up() {
+void OutputBuffer::give_up() {
   kind_ = Kind::Nobody;
   pieces_.clear();
   written_of_front_ = 0;
@@ -207,7 +207,7 @@ void Outlet::give_up() {
   dropped_lines_ = 0;
 }
 
-int Outlet::waiting_fd() const {
+int OutputBuffer::waiting_fd() const {
   return waiting_bytes_ == 0 ? -1 : fd_;
 }
 

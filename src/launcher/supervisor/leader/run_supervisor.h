@@ -15,15 +15,15 @@
 #include "common/os/signals.h"
 #include "launcher/plan/plan.h"
 #include "launcher/supervisor/console/display.h"
+#include "launcher/supervisor/leader/agent_starter.h"
 #include "launcher/supervisor/leader/leader.h"
-#include "launcher/supervisor/leader/records.h"
+#include "launcher/supervisor/leader/record_writer.h"
 #include "launcher/supervisor/leader/requeue.h"
 #include "launcher/supervisor/leader/run_reporter.h"
-#include "launcher/supervisor/leader/starter.h"
 #include "launcher/supervisor/node/node_agent.h"
-#include "launcher/supervisor/protocol/arrival.h"
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/rendezvous.h"
+#include "launcher/supervisor/protocol/signal_classifier.h"
 
 namespace lockstep::supervisor {
 
@@ -41,8 +41,8 @@ namespace lockstep::supervisor {
 // order of arrival. Agents are numbered: 0 is the agent of this node, others get the next number
 // with their first message.
 //
-// Lifetime: the plan and the environment must outlive the `Gang`. run() is called once.
-class Gang {
+// Lifetime: the plan and the environment must outlive the `RunSupervisor`. run() is called once.
+class RunSupervisor {
  public:
   struct Options {
     bool has_local_agent = true;      // this node runs workers too
@@ -52,10 +52,12 @@ class Gang {
     uint64_t descriptor_limit = 0;    // for the workers; 0: the limit of this process
   };
 
-  Gang(const plan::LaunchPlan& plan, const os::Environment& environment, const Options& options);
-  Gang(const Gang&) = delete;
-  Gang& operator=(const Gang&) = delete;
-  ~Gang();
+  RunSupervisor(const plan::LaunchPlan& plan,
+                const os::Environment& environment,
+                const Options& options);
+  RunSupervisor(const RunSupervisor&) = delete;
+  RunSupervisor& operator=(const RunSupervisor&) = delete;
+  ~RunSupervisor();
 
   // Addresses and keys for the agents of other nodes. Requires Options::keys.
   RendezvousPoint rendezvous_point() const;
@@ -101,16 +103,16 @@ class Gang {
   Options options_;
   contract::RunDirectory directory_;
   os::SignalFd signals_;
-  Arrivals arrivals_;
+  SignalClassifier signal_classifier_;
   os::Reactor reactor_;
   Display display_;
   std::optional<ControlKeys> keys_;
   std::unique_ptr<ControlServer> server_;
   std::unique_ptr<NodeAgent> local_;
-  Starter starter_;
+  AgentStarter starter_;
   Leader leader_;
   WriteFaults write_faults_;
-  Records records_;
+  RecordWriter record_writer_;
   std::optional<Requeue> requeue_;
   std::deque<std::pair<int, Report>> reports_;
   std::map<std::string, int> numbers_;  // number of each agent, by its routing id in ZeroMQ

@@ -23,7 +23,7 @@ namespace lockstep::supervisor {
 // other ranks, so that "rank 1 is here" between two common lines does not prevent their merge.
 // Memory is bounded: beyond kMostLines or kMostBytes the oldest lines stop waiting. The caller
 // passes the time. Not thread-safe.
-class Collapse {
+class LineMerger {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::milliseconds kWindow{100};
@@ -36,7 +36,7 @@ class Collapse {
     RankSet ranks;
   };
 
-  explicit Collapse(int world_size) : world_size_(world_size) {}
+  explicit LineMerger(int world_size) : world_size_(world_size) {}
 
   // The number of ranks that complete a line. Changes if the next attempt has another world size.
   void set_world_size(int world_size) { world_size_ = world_size; }
@@ -65,7 +65,7 @@ class Collapse {
     uint64_t position = 0;  // lines are shown in the order of their positions
   };
   // The last waiting line of one rank, per stream.
-  struct Place {
+  struct LastWaiting {
     Waiting* out = nullptr;
     Waiting* err = nullptr;
   };
@@ -87,7 +87,7 @@ class Collapse {
   size_t work_ = 0;
   Time next_due_ = Time::max();                                // no line is due before
   std::unordered_map<size_t, std::vector<Waiting*>> by_hash_;  // at most kMostOfOneText each
-  std::vector<Place> places_;                                  // by rank
+  std::vector<LastWaiting> last_waiting_;                      // by rank
 };
 
 }  // namespace lockstep::supervisor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/failure/advice.h"
+#include "launcher/supervisor/failure/hint.h"
 
 #include <csignal>
 #include <gmock/gmock.h>
@@ -158,15 +158,15 @@ ModuleNotFoundError: No module named 'torchvision')",
      "exited first"},
 };
 
-TEST(Advice, FitsWhatTheWorkerSaid) {
+TEST(FailureHint, FitsWhatTheWorkerSaid) {
   for (const Excerpt& excerpt : kExcerpts) {
-    const Advice advice = advise(died({.code = 1, .signal = 0}, excerpt.log));
+    const FailureHint advice = find_hint(died({.code = 1, .signal = 0}, excerpt.log));
     EXPECT_EQ(advice.id, excerpt.id) << excerpt.log;
     EXPECT_THAT(advice.text, HasSubstr(excerpt.text)) << excerpt.log;
   }
 }
 
-TEST(Advice, FitsHowTheWorkerDied) {
+TEST(FailureHint, FitsHowTheWorkerDied) {
   const struct {
     os::ExitStatus status;
     const char* id;
@@ -186,25 +186,25 @@ TEST(Advice, FitsHowTheWorkerDied) {
       {{.code = 0, .signal = SIGFPE}, "arithmetic", "division by zero"},
   };
   for (const auto& [status, id, text] : cases) {
-    const Advice advice = advise(died(status));
+    const FailureHint advice = find_hint(died(status));
     EXPECT_EQ(advice.id, id);
     EXPECT_THAT(advice.text, HasSubstr(text));
   }
 }
 
-TEST(Advice, IsLessMemoryAfterTheOomKiller) {
+TEST(FailureHint, IsLessMemoryAfterTheOomKiller) {
   Failure perhaps = died({.code = 0, .signal = SIGKILL}, "FileNotFoundError: not the cause");
   perhaps.may_be_out_of_memory = true;
   Failure childs = died({.code = 1, .signal = 0}, "a pool lost its process");
   childs.out_of_memory = OutOfMemory::Yes;
 
   for (const Failure& failure : {perhaps, childs}) {
-    EXPECT_EQ(advise(failure).id, "out-of-memory");
-    EXPECT_THAT(advise(failure).text, HasSubstr("a smaller batch"));
+    EXPECT_EQ(find_hint(failure).id, "out-of-memory");
+    EXPECT_THAT(find_hint(failure).text, HasSubstr("a smaller batch"));
   }
 }
 
-TEST(Advice, BelievesAnExceptionMoreThanWarningsAroundIt) {
+TEST(FailureHint, BelievesAnExceptionMoreThanWarningsAroundIt) {
   const Failure failure =
       died({.code = 1, .signal = 0},
            R"(Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1
@@ -212,18 +212,18 @@ Traceback (most recent call last):
   File "train.py", line 1, in <module>
 FileNotFoundError: [Errno 2] No such file or directory: 'x')");
 
-  EXPECT_EQ(advise(failure).id, "no-such-file");
+  EXPECT_EQ(find_hint(failure).id, "no-such-file");
 }
 
-TEST(Advice, PutsAMissingLibraryAboveTheCodeThatItLeaves) {
-  EXPECT_EQ(advise(died({.code = 127, .signal = 0},
-                        "./a: error while loading shared libraries: libx.so.1: cannot open"))
+TEST(FailureHint, PutsAMissingLibraryAboveTheCodeThatItLeaves) {
+  EXPECT_EQ(find_hint(died({.code = 127, .signal = 0},
+                           "./a: error while loading shared libraries: libx.so.1: cannot open"))
                 .id,
             "library-not-found");
 }
 
-TEST(Advice, IsSilentWhenNobodyKnows) {
-  EXPECT_EQ(advise(died({.code = 3, .signal = 0}, "the answer is 42")), Advice{});
+TEST(FailureHint, IsSilentWhenNobodyKnows) {
+  EXPECT_EQ(find_hint(died({.code = 3, .signal = 0}, "the answer is 42")), FailureHint{});
 }
 
 }  // namespace

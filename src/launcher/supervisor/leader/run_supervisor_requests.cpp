@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests to a `Gang`: signals, the time limit of the job, lockstep cancel.
+// Requests to a `RunSupervisor`: signals, the time limit of the job, lockstep cancel.
 #include <csignal>
 #include <fmt/format.h>
 
 #include "common/os/files.h"
-#include "launcher/supervisor/leader/gang.h"
+#include "launcher/supervisor/leader/run_supervisor.h"
 
 namespace lockstep::supervisor {
 
-void Gang::take_signals() {
+void RunSupervisor::take_signals() {
   while (const auto arrival = signals_.find_arrival()) {
     if (arrival->number == SIGCHLD) {
       continue;
     }
-    const Arrivals::Meaning meaning = arrivals_.read(*arrival, Clock::now());
-    if (meaning == Arrivals::Meaning::Told && local_) {
+    const SignalClassifier::Meaning meaning = signal_classifier_.read(*arrival, Clock::now());
+    if (meaning == SignalClassifier::Meaning::Told && local_) {
       local_->note_told(arrival->number);
     }
-    if (meaning != Arrivals::Meaning::Again) {
-      take_signal(arrival->number, meaning != Arrivals::Meaning::Ask);
+    if (meaning != SignalClassifier::Meaning::Again) {
+      take_signal(arrival->number, meaning != SignalClassifier::Meaning::Ask);
     }
   }
 }
 
 // With --requeue this signal announces the time limit (sbatch --signal). It is not passed on, since
 // its default action would kill a worker that does not handle it. Repeated signals are ignored.
-void Gang::take_limit(int signal) {
+void RunSupervisor::take_limit(int signal) {
   if (requeue_->is_limit_near()) {
     return;
   }
@@ -36,13 +36,13 @@ void Gang::take_limit(int signal) {
 }
 
 // A request to stop cancels the requeue, unless it arrives at the time limit itself.
-void Gang::note_cancel() {
+void RunSupervisor::note_cancel() {
   if (requeue_) {
     requeue_->take_cancel(Requeue::Clock::now());
   }
 }
 
-void Gang::take_signal(int signal, bool is_slurms) {
+void RunSupervisor::take_signal(int signal, bool is_slurms) {
   if (requeue_ && signal == plan_.requeue->signal.value) {
     take_limit(signal);
     return;
@@ -74,7 +74,7 @@ void Gang::take_signal(int signal, bool is_slurms) {
   }
 }
 
-void Gang::take_cancel(Clock::time_point now) {
+void RunSupervisor::take_cancel(Clock::time_point now) {
   if (!has_directory_) {
     return;
   }

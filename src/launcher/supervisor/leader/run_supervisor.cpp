@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/gang.h"
+#include "launcher/supervisor/leader/run_supervisor.h"
 
 #include <algorithm>
 #include <array>
@@ -49,7 +49,9 @@ std::string describe_slots(const plan::AttemptLayout& layout) {
 
 }  // namespace
 
-Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, const Options& options)
+RunSupervisor::RunSupervisor(const plan::LaunchPlan& plan,
+                             const os::Environment& environment,
+                             const Options& options)
     : plan_(plan),
       environment_(environment),
       options_(options),
@@ -60,7 +62,7 @@ Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, con
       starter_(reactor_, [this](const std::string& line) { display_.say(line); }),
       leader_(plan, Clock::now(), first_attempt(plan)),
       write_faults_([this](const std::string& text) { display_.say(text); }),
-      records_(directory_, write_faults_),
+      record_writer_(directory_, write_faults_),
       next_house_keeping_(Clock::now() + kHouseKeeping),
       reporter_(plan, environment, write_faults_) {
   reactor_.watch(signals_.fd(), os::Reactor::For::Read, [] {});
@@ -82,15 +84,15 @@ Gang::Gang(const plan::LaunchPlan& plan, const os::Environment& environment, con
   }
 }
 
-Gang::~Gang() = default;
+RunSupervisor::~RunSupervisor() = default;
 
-void Gang::watch_control() {
+void RunSupervisor::watch_control() {
   for (const int fd : server_->fds()) {
     reactor_.watch(fd, os::Reactor::For::Read, [] {});
   }
 }
 
-RendezvousPoint Gang::rendezvous_point() const {
+RendezvousPoint RunSupervisor::rendezvous_point() const {
   RendezvousPoint point;
   point.endpoints = own_endpoints(server_->port());
   point.keys = *keys_;
@@ -99,7 +101,7 @@ RendezvousPoint Gang::rendezvous_point() const {
   return point;
 }
 
-int Gang::run() {
+int RunSupervisor::run() {
   if (local_) {
     Join join = local_->offer(keys_ ? std::optional(probe_secret(*keys_)) : std::nullopt);
     keep_addresses(join, keys_ ? plan_.local_addr.value : "");
@@ -123,13 +125,13 @@ int Gang::run() {
   return leader_.exit_code();
 }
 
-bool Gang::is_finished() const {
+bool RunSupervisor::is_finished() const {
   return leader_.is_over() && (!local_ || !local_->is_busy()) && reports_.empty();
 }
 
 // One turn of the event loop. Signals come first, so that a flood of messages does not delay a
 // Ctrl-C.
-void Gang::turn() {
+void RunSupervisor::turn() {
   display_.write_some();
   for (const int fd : display_.waiting_fds()) {
     if (fd >= 0) {
@@ -155,14 +157,14 @@ void Gang::turn() {
 // After every send the control plane must therefore be read again until it is empty. The exception
 // is has_more_news_: after a full batch, signals and the workers of this node get a turn, and
 // time_to_wait() returns 0.
-void Gang::settle() {
+void RunSupervisor::settle() {
   do {
     take_reports();
     act();
   } while (!reports_.empty() || (take_control_news() && !has_more_news_));
 }
 
-std::optional<milliseconds> Gang::time_to_wait() const {
+std::optional<milliseconds> RunSupervisor::time_to_wait() const {
   if (has_more_news_ || !reports_.empty()) {
     return milliseconds(0);
   }
@@ -179,12 +181,12 @@ std::optional<milliseconds> Gang::time_to_wait() const {
   return std::max(milliseconds(0), display ? std::min(*display, left) : left);
 }
 
-void Gang::take_reports() {
+void RunSupervisor::take_reports() {
   while (!reports_.empty()) {
     const auto [agent, report] = std::move(reports_.front());
     reports_.pop_front();
     if (const auto* recorded = std::get_if<Recorded>(&report)) {
-      records_.write(*recorded);
+      record_writer_.write(*recorded);
       continue;
     }
     if (const auto* unwritten = std::get_if<Unwritten>(&report)) {
@@ -203,13 +205,13 @@ void Gang::take_reports() {
   }
 }
 
-void Gang::act() {
+void RunSupervisor::act() {
   for (const Action& action : leader_.take_actions()) {
     std::visit([this](const auto& one) { act_on(one); }, action);
   }
 }
 
-void Gang::act_on(const Send& send) {
+void RunSupervisor::act_on(const Send& send) {
   if (send.agent == kLocal) {
     local_->execute(send.command);
   } else if (const auto peer = peers_.find(send.agent); peer != peers_.end()) {
@@ -217,11 +219,11 @@ void Gang::act_on(const Send& send) {
   }
 }
 
-void Gang::act_on(const Say& say) {
+void RunSupervisor::act_on(const Say& say) {
   display_.say(say.text);
 }
 
-void Gang::act_on(const Blame& blame) {
+void RunSupervisor::act_on(const Blame& blame) {
   Failure shown = blame.failure;
   shown.log = shown.log.empty() ? shown.log : fs::path(short_name(shown.log));
   display_.flush();
@@ -236,7 +238,7 @@ void Gang::act_on(const Blame& blame) {
   }
 }
 
-void Gang::act_on(const Begin& begin) {
+void RunSupervisor::act_on(const Begin& begin) {
   announce(begin.layout);
   const plan::NodeSpecMaker maker(plan_, begin.layout);
   for (size_t slot = 0; slot < begin.agents.size(); ++slot) {
@@ -244,7 +246,7 @@ void Gang::act_on(const Begin& begin) {
   }
 }
 
-void Gang::announce(const plan::AttemptLayout& layout) {
+void RunSupervisor::announce(const plan::AttemptLayout& layout) {
   display_.set_world_size(plan::world_size(layout));
   if (options_.only_stores_spec) {
     return;
@@ -263,7 +265,7 @@ void Gang::announce(const plan::AttemptLayout& layout) {
   }
 }
 
-void Gang::keep_house() {
+void RunSupervisor::keep_house() {
   const auto now = Clock::now();
   if (now >= next_house_keeping_) {
     next_house_keeping_ = now + kHouseKeeping;
@@ -271,7 +273,7 @@ void Gang::keep_house() {
   }
 }
 
-void Gang::write_state() {
+void RunSupervisor::write_state() {
   if (has_directory_) {
     reporter_.report(leader_, Clock::now());
   }
@@ -279,7 +281,7 @@ void Gang::write_state() {
 
 // Called when no worker and no agent is left: `scontrol requeue` makes Slurm end all processes of
 // the job, and must not interrupt a worker that still saves a checkpoint.
-void Gang::end_turn() {
+void RunSupervisor::end_turn() {
   if (!requeue_) {
     return;
   }
@@ -299,7 +301,7 @@ void Gang::end_turn() {
 // 2. Wait for srun and ssh, which exit after the agents, and kill them after kStarterTime.
 // 3. Requeue the job, with signals blocked: Slurm sends SIGTERM to a job that it requeues.
 // 4. Write the rest of the output. The reader can take its time; a signal discards the rest.
-void Gang::finish() {
+void RunSupervisor::finish() {
   write_state();
   const auto until = Clock::now() + kStarterTime;
   while (!peers_.empty() && Clock::now() < until) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/node/sampler.h"
+#include "launcher/supervisor/node/sample_thread.h"
 
 #include <condition_variable>
 #include <deque>
@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kPatience(2);
 
 // Shared by both threads. If the sampling thread hangs, it keeps this object alive after
 // ~Sampler().
-struct Sampler::Shared {
+struct SampleThread::Shared {
   std::mutex mutex;
   std::condition_variable news;
   bool is_stopping = false;
@@ -77,7 +77,7 @@ struct Sampler::Shared {
   }
 };
 
-Sampler::Sampler(std::chrono::duration<double> every, std::function<Look()> make_look)
+SampleThread::SampleThread(std::chrono::duration<double> every, std::function<Look()> make_look)
     : shared_(std::make_shared<Shared>()) {
   shared_->bell = os::make_pipe();
   os::set_nonblocking(shared_->bell.out.number());
@@ -89,7 +89,7 @@ Sampler::Sampler(std::chrono::duration<double> every, std::function<Look()> make
 
 // Not a std::jthread, whose destructor joins: a thread that hangs in a faulty driver must not
 // prevent the end of the agent.
-Sampler::~Sampler() {
+SampleThread::~SampleThread() {
   std::unique_lock lock(shared_->mutex);
   shared_->is_stopping = true;
   shared_->news.notify_all();
@@ -102,16 +102,16 @@ Sampler::~Sampler() {
   }
 }
 
-int Sampler::fd() const {
+int SampleThread::fd() const {
   return shared_->bell.out.number();
 }
 
-void Sampler::set_workers(Workers workers) {
+void SampleThread::set_workers(Workers workers) {
   const std::lock_guard lock(shared_->mutex);
   shared_->workers = std::move(workers);
 }
 
-std::string Sampler::take_lines() {
+std::string SampleThread::take_lines() {
   std::string rung;
   while (os::read_some(fd(), rung, os::kAtomicBytes) == os::ReadResult::Some) {
     rung.clear();
@@ -125,7 +125,7 @@ std::string Sampler::take_lines() {
   return all;
 }
 
-std::string Sampler::take_fault() {
+std::string SampleThread::take_fault() {
   const std::lock_guard lock(shared_->mutex);
   return std::exchange(shared_->fault, "");
 }

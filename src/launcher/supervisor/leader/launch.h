@@ -18,8 +18,8 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment);
 // The agent that srun or ssh starts. It reads the rendezvous from the environment or from standard
 // input, joins the leader and executes its commands. `answer` answers the questions of lockstep
 // doctor about this node. Returns the exit code of this process.
-int serve(os::Environment environment,
-          bool from_stdin,
-          std::function<std::string(const std::string&)> answer = {});
+int run_agent(os::Environment environment,
+              bool from_stdin,
+              std::function<std::string(const std::string&)> answer = {});
 
 }  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@ namespace lockstep::supervisor {
 // Never blocks on a slow reader and never grows without bound: at most kMostWaitingBytes are
 // buffered. Further lines are dropped and counted, and their number is printed when there is room
 // again. Output to a file is written at once and never dropped. Not thread-safe.
-class Outlet {
+class OutputBuffer {
  public:
   enum class Kind {
     Pipe,  // or anything else that may block a writer
@@ -29,7 +29,7 @@ class Outlet {
   // The kind of a descriptor of this process.
   static Kind kind_of(int fd);
 
-  Outlet(int fd, Kind kind);
+  OutputBuffer(int fd, Kind kind);
 
   // Adds `prefix` before each of `lines`, and a final '\n' if it is missing.
   void add_lines(std::string_view prefix, std::string_view lines);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/starter.h"
+#include "launcher/supervisor/leader/agent_starter.h"
 
 #include <algorithm>
 #include <array>
@@ -168,10 +168,10 @@ os::Environment ssh_environment(const os::Environment& environment) {
   return sent;
 }
 
-Starter::Starter(os::Reactor& reactor, std::function<void(const std::string&)> say)
+AgentStarter::AgentStarter(os::Reactor& reactor, std::function<void(const std::string&)> say)
     : reactor_(reactor), say_(std::move(say)) {}
 
-Starter::~Starter() {
+AgentStarter::~AgentStarter() {
   kill();
   for (const Process& process : processes_) {
     reactor_.forget(process.child.fd());
@@ -179,9 +179,9 @@ Starter::~Starter() {
   }
 }
 
-void Starter::start(const plan::LaunchPlan& plan,
-                    const RendezvousPoint& point,
-                    const os::Environment& environment) {
+void AgentStarter::start(const plan::LaunchPlan& plan,
+                         const RendezvousPoint& point,
+                         const os::Environment& environment) {
   const std::string lockstep = os::own_executable();
   if (plan.mode.value == plan::LaunchMode::Srun) {
     os::Environment own = srun_environment(environment);
@@ -198,10 +198,10 @@ void Starter::start(const plan::LaunchPlan& plan,
   }
 }
 
-void Starter::add(const std::string& what,
-                  const std::vector<std::string>& command,
-                  const os::Environment& environment,
-                  const std::string& input) {
+void AgentStarter::add(const std::string& what,
+                       const std::vector<std::string>& command,
+                       const os::Environment& environment,
+                       const std::string& input) {
   const auto program = os::find_program(command.front(), environment);
   if (!program) {
     throw Error(ExitCode::Unavailable,
@@ -233,7 +233,7 @@ void Starter::add(const std::string& what,
   reactor_.watch(added.output.number(), os::Reactor::For::Read, [this, &added] { read(added); });
 }
 
-void Starter::read(Process& process) {
+void AgentStarter::read(Process& process) {
   constexpr size_t kMost = 1 << 16;
   const os::ReadResult result = os::read_some(process.output.number(), process.text, kMost);
   for (size_t end = process.text.find('\n'); end != std::string::npos;
@@ -251,7 +251,7 @@ void Starter::read(Process& process) {
   }
 }
 
-std::vector<Starter::Ended> Starter::take_ended() {
+std::vector<AgentStarter::Ended> AgentStarter::take_ended() {
   std::vector<Ended> ended;
   for (auto process = processes_.begin(); process != processes_.end();) {
     const auto status = process->child.find_exit();
@@ -270,7 +270,7 @@ std::vector<Starter::Ended> Starter::take_ended() {
   return ended;
 }
 
-void Starter::kill() {
+void AgentStarter::kill() {
   for (const Process& process : processes_) {
     process.child.signal_group(SIGKILL);
   }
