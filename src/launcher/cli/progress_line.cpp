@@ -21,7 +21,7 @@ ProgressLine::ProgressLine() {
   }
 }
 
-void ProgressLine::show(const slurm::Progress& progress) {
+void ProgressLine::show(const slurm::JobProgress& progress) {
   const std::string text = progress.moment.empty()
                                ? progress.headline
                                : fmt::format("{}, {}", progress.headline, progress.moment);

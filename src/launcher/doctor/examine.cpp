@@ -56,20 +56,22 @@ std::optional<plan::LaunchPlan> find_plan(const plan::HostEnvironment& here) {
   }
 }
 
-void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkChoice& choice) {
+void keep_networks(CrossNodeFacts& cross_node,
+                   const Survey& survey,
+                   const plan::NetworkChoice& choice) {
   const supervisor::NetworkTrials& trials = survey.trials();
   for (size_t i = 0; i < trials.networks().size(); ++i) {
-    gang.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
+    cross_node.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
     std::vector<std::string> addresses;
-    for (size_t slot = 0; slot < gang.nodes.size(); ++slot) {
+    for (size_t slot = 0; slot < cross_node.nodes.size(); ++slot) {
       addresses.push_back(trials.address_of(static_cast<int>(slot), static_cast<int>(i)).text);
     }
-    gang.addresses.push_back(std::move(addresses));
+    cross_node.addresses.push_back(std::move(addresses));
   }
-  gang.trials = trials.trials();
-  gang.chosen = choice.network.value_or(-1);
-  gang.reason = choice.reason;
-  gang.details = choice.details;
+  cross_node.trials = trials.trials();
+  cross_node.chosen = choice.network.value_or(-1);
+  cross_node.reason = choice.reason;
+  cross_node.details = choice.details;
 }
 
 // Collects the facts of all nodes of a job.
@@ -87,23 +89,25 @@ class Examination {
 
   // Returns the nodes to exclude in a second try; empty on success.
   std::vector<std::string> run() {
-    facts_.gang.fault = survey_.gather(options_.patience);
+    facts_.cross_node.fault = survey_.gather(options_.patience);
     if (auto without = survey_.unreachable();
         !without.empty() && without.size() < plan_.nodes.size()) {
       return without;
     }
     const std::vector<std::string> missing = survey_.missing();
-    facts_.gang.missing.insert(facts_.gang.missing.end(), missing.begin(), missing.end());
+    facts_.cross_node.missing.insert(
+        facts_.cross_node.missing.end(), missing.begin(), missing.end());
     const std::vector<int> present = survey_.present();
     for (const int node : present) {
-      facts_.gang.nodes.push_back(name_of(node));
+      facts_.cross_node.nodes.push_back(name_of(node));
     }
     if (present.size() > 1) {
       for (const auto& [node, clock] : survey_.measure_clocks()) {
-        facts_.gang.clocks[name_of(node)] = {.offset = clock.seconds, .precision = clock.precision};
+        facts_.cross_node.clocks[name_of(node)] = {.offset = clock.seconds,
+                                                   .precision = clock.precision};
       }
       const plan::NetworkChoice choice = survey_.try_networks({});
-      keep_networks(facts_.gang, survey_, choice);
+      keep_networks(facts_.cross_node, survey_, choice);
     }
     ask();
     survey_.finish();
@@ -119,7 +123,7 @@ class Examination {
     const Token in_home(home, id + "-h");
     const Token in_directory(here_.directory, id + "-d");
     const std::string question = facts_question({.is_quick = options_.is_quick,
-                                                 .names = facts_.gang.nodes,
+                                                 .names = facts_.cross_node.nodes,
                                                  .file_in_home = in_home.path(),
                                                  .file_in_directory = in_directory.path()});
     const std::vector<int> asked = survey_.present();
@@ -128,7 +132,7 @@ class Examination {
     for (const int node : asked) {
       const auto answer = answers.find(node);
       if (answer == answers.end()) {
-        facts_.gang.silent.push_back(name_of(node));
+        facts_.cross_node.silent.push_back(name_of(node));
         continue;
       }
       facts_.nodes.push_back(parse_node_facts(answer->second));
@@ -153,7 +157,7 @@ void examine_job(Facts& facts,
   if (without.empty()) {
     return;
   }
-  facts.gang.missing = without;
+  facts.cross_node.missing = without;
   std::erase_if(plan.nodes, [&without](const plan::PlannedNode& node) {
     return std::find(without.begin(), without.end(), node.name) != without.end();
   });
@@ -173,7 +177,7 @@ Facts examine(const plan::HostEnvironment& here, const ExamineOptions& options) 
     try {
       examine_job(facts, here, *plan, options);
     } catch (const Error& error) {  // no srun or no control plane: report it as a finding
-      facts.gang.fault = error.what();
+      facts.cross_node.fault = error.what();
     }
   }
   if (facts.nodes.empty()) {

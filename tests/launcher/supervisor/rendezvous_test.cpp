@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-RendezvousPoint made_up_point() {
+RendezvousPoint fake_point() {
   RendezvousPoint point;
   point.endpoints = {{"10.0.0.1", 4711}, {"fd00::1", 4711}};
   point.keys = make_keys();
@@ -28,7 +28,7 @@ RendezvousPoint made_up_point() {
 }
 
 TEST(RendezvousPoint, ComesBackAsItWas) {
-  RendezvousPoint point = made_up_point();
+  RendezvousPoint point = fake_point();
   EXPECT_EQ(decode_rendezvous_point(encode(point)), point);
 
   point.node.reset();
@@ -36,7 +36,7 @@ TEST(RendezvousPoint, ComesBackAsItWas) {
 }
 
 TEST(RendezvousPoint, IsOneLineWithoutTheLeadersSecret) {
-  RendezvousPoint point = made_up_point();
+  RendezvousPoint point = fake_point();
   point.keys = make_keys();
 
   const std::string text = encode(point);
@@ -46,9 +46,9 @@ TEST(RendezvousPoint, IsOneLineWithoutTheLeadersSecret) {
 }
 
 TEST(RendezvousPoint, IsAnErrorWhenItIsNone) {
-  std::string other_format = encode(made_up_point());
+  std::string other_format = encode(fake_point());
   other_format.replace(other_format.find("\"format\":1"), 10, "\"format\":9");
-  std::string short_key = encode(made_up_point());
+  std::string short_key = encode(fake_point());
   short_key.erase(short_key.find("\"client_secret\":\"") + 17, 1);
 
   for (const std::string& text :
@@ -94,7 +94,7 @@ class Posted : public ::testing::Test {
 
 TEST_F(Posted, IsForThisUserOnlyAndGoneAtTheEnd) {
   {
-    const RendezvousFile posted(file, made_up_point());
+    const RendezvousFile posted(file, fake_point());
     EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
     EXPECT_TRUE(find_rendezvous_in(file));
   }
@@ -104,8 +104,8 @@ TEST_F(Posted, IsForThisUserOnlyAndGoneAtTheEnd) {
 }
 
 TEST_F(Posted, LeavesWhatALaterRunHasPosted) {
-  auto first = std::make_unique<RendezvousFile>(file, made_up_point());
-  const RendezvousPoint later = made_up_point();
+  auto first = std::make_unique<RendezvousFile>(file, fake_point());
+  const RendezvousPoint later = fake_point();
   const RendezvousFile second(file, later);
 
   first.reset();
@@ -114,7 +114,7 @@ TEST_F(Posted, LeavesWhatALaterRunHasPosted) {
 }
 
 TEST_F(Posted, IsNotReadWhenOthersCouldHaveWrittenIt) {
-  const RendezvousFile posted(file, made_up_point());
+  const RendezvousFile posted(file, fake_point());
   fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
   EXPECT_FALSE(find_rendezvous_in(file));
 

@@ -27,20 +27,20 @@ using ::testing::Not;
 class SeveralNodes : public ::testing::Test {
  protected:
   // `lockstep run` as one of the nodes. Its workers execute SCRIPT.
-  struct Option {
+  struct NodeOptions {
     std::vector<std::string> options;
     int workers = 2;
   };
 
-  Launcher& start(const Option& wish, const std::string& script) {
+  Launcher& start(const NodeOptions& node_options, const std::string& script) {
     Launcher& node = *nodes.emplace_back(std::make_unique<Launcher>());
     node.environment.insert_or_assign("LOCKSTEP_MEETING_DIR", directory.path() / "meeting");
     node.environment.merge(os::Environment(variables));
     std::vector<std::string> arguments = {"run"};
-    arguments.insert(arguments.end(), wish.options.begin(), wish.options.end());
+    arguments.insert(arguments.end(), node_options.options.begin(), node_options.options.end());
     arguments.insert(arguments.end(),
                      {"--nproc-per-node",
-                      std::to_string(wish.workers),
+                      std::to_string(node_options.workers),
                       "--grace",
                       "0.5",
                       "--run-dir",
@@ -392,11 +392,11 @@ TEST_F(SeveralNodes, TellOneThatMayNotJoinWhy) {
 // A client that has the keys and sends messages like an agent of another version.
 TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   const auto as_node = [this](int node) {
-    return Option{.options = {"--nnodes=3",
-                              fmt::format("--node-rank={}", node),
-                              "--master-addr=127.0.0.1",
-                              fmt::format("--master-port={}", port)},
-                  .workers = 1};
+    return NodeOptions{.options = {"--nnodes=3",
+                                   fmt::format("--node-rank={}", node),
+                                   "--master-addr=127.0.0.1",
+                                   fmt::format("--master-port={}", port)},
+                       .workers = 1};
   };
   start(as_node(0), "true");
   std::optional<supervisor::RendezvousPoint> point;

@@ -327,11 +327,11 @@ std::string first_long_name(std::string_view names) {
 
 class Declarer {
  public:
-  Declarer(CLI::App& app, Wishes& wishes) : app_(app), wishes_(wishes) {}
+  Declarer(CLI::App& app, RunOptions& options) : app_(app), options_(options) {}
 
   void add(const std::vector<ValueOption>& options, const char* group) {
     for (const ValueOption& option : options) {
-      Option& target = wishes_.request.*option.target;
+      Option& target = options_.request.*option.target;
       const std::string flag =
           *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
       const std::string usual = usual_name(option);
@@ -348,20 +348,20 @@ class Declarer {
 
   void add(const std::vector<FlagOption>& flags, const char* group) {
     for (const FlagOption& flag : flags) {
-      app_.add_flag(flag.names, wishes_.request.*flag.flag, flag.text)->group(group);
+      app_.add_flag(flag.names, options_.request.*flag.flag, flag.text)->group(group);
     }
   }
 
   void add_list(const char* name,
-                std::vector<plan::OptionValue>& wishes,
+                std::vector<plan::OptionValue>& values,
                 const char* type,
                 const char* text,
                 const char* group = "Workers") {
     app_.add_option_function<std::vector<std::string>>(
             name,
-            [&wishes](const std::vector<std::string>& texts) {
+            [&values](const std::vector<std::string>& texts) {
               for (const std::string& one : texts) {
-                wishes.push_back({.text = one, .source = "command line", .flag = ""});
+                values.push_back({.text = one, .source = "command line", .flag = ""});
               }
             },
             text)
@@ -383,20 +383,20 @@ class Declarer {
   }
 
   CLI::App& app_;
-  Wishes& wishes_;
+  RunOptions& options_;
 };
 
 // Options that show the run while it is running.
-void add_views(CLI::App& app, Wishes& wishes) {
+void add_views(CLI::App& app, RunOptions& options) {
   app.add_flag("--dashboard",
-               wishes.has_dashboard,
+               options.has_dashboard,
                "Serve a live web page of the run, like lockstep dashboard")
       ->group("Output");
   constexpr const char* kUsualPlace = "RUN/tensorboard";
   app.add_option_function<std::string>(
          "--tensorboard",
-         [&wishes](const std::string& text) {
-           wishes.tensorboard = text == kUsualPlace ? "" : text;
+         [&options](const std::string& text) {
+           options.tensorboard = text == kUsualPlace ? "" : text;
          },
          "Write live metrics for TensorBoard to DIR")
       ->expected(0, 1)
@@ -408,9 +408,9 @@ void add_views(CLI::App& app, Wishes& wishes) {
 
 }  // namespace
 
-void add_run_options(CLI::App& app, Wishes& wishes) {
-  Request& request = wishes.request;
-  Declarer declare(app, wishes);
+void add_run_options(CLI::App& app, RunOptions& options) {
+  Request& request = options.request;
+  Declarer declare(app, options);
   declare.add(worker_options(), "Workers");
   declare.add_list("--env",
                    request.env,
@@ -447,20 +447,20 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
                    "Record a number from the output of the workers as metric NAME: the first group "
                    "of REGEX in each matching line; can be repeated",
                    "Output");
-  app.add_flag("--verbose", wishes.is_verbose, "Print the launch plan before the start")
+  app.add_flag("--verbose", options.is_verbose, "Print the launch plan before the start")
       ->group("Output");
-  add_views(app, wishes);
+  add_views(app, options);
 
   app.add_flag("--dry-run",
-               wishes.is_dry,
+               options.is_dry,
                "Print the launch plan with the source of every value; start nothing")
       ->group("Diagnostics");
-  app.add_flag("--json", wishes.is_json, "Print the plan of --dry-run as JSON, like plan.json")
+  app.add_flag("--json", options.is_json, "Print the plan of --dry-run as JSON, like plan.json")
       ->group("Diagnostics");
   app.add_option_function<std::string>(
          "--simulate",
-         [&wishes](const std::string& text) {
-           wishes.simulate = plan::OptionValue{.text = text, .source = "command line", .flag = ""};
+         [&options](const std::string& text) {
+           options.simulate = plan::OptionValue{.text = text, .source = "command line", .flag = ""};
          },
          "Measure the startup time with simulated nodes and simulated workers on each; runs no "
          "program")

@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 
 // The options of `lockstep run`: the request for a plan, and the use of the plan.
-struct Wishes {
+struct RunOptions {
   plan::Request request;
   plan::Option simulate;  // NODESxWORKERS
   bool is_dry = false;
@@ -21,8 +21,8 @@ struct Wishes {
   std::optional<std::string> tensorboard;  // directory; empty: in the run directory
 };
 
-// Declares the options of `lockstep run` on `app`, with the short names of the dialect in `wishes`.
-// `wishes` must outlive the parsing.
-void add_run_options(CLI::App& app, Wishes& wishes);
+// Declares the options of `lockstep run` on `app`, with the short names of the dialect in
+// `options`. `options` must outlive the parsing.
+void add_run_options(CLI::App& app, RunOptions& options);
 
 }  // namespace lockstep::cli

@@ -21,7 +21,7 @@ namespace lockstep::cli {
 // Parses ranks such as "3" or "0,2-5"; throws an Error (64) with the text.
 supervisor::RankSet parse_ranks(const std::string& text);
 
-struct LogWishes {
+struct LogOptions {
   std::optional<supervisor::RankSet> ranks;  // absent: all
   std::optional<int> attempt;                // absent: the newest
   std::optional<size_t> last_lines;          // of each rank; absent: all
@@ -33,7 +33,7 @@ struct LogChoice {
   std::vector<int> ranks;
   int world_size = 1;  // of the attempt, including ranks that are not shown
 };
-LogChoice choose_logs(const Run& run, const LogWishes& wishes);
+LogChoice choose_logs(const Run& run, const LogOptions& options);
 
 // Passes the logs to `write` in the format of the console: "[3]: " before each line if there are
 // several workers, and identical lines of many ranks merged into one. Logs have no timestamps, so

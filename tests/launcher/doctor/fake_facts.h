@@ -87,27 +87,28 @@ inline doctor::Facts healthy_facts() {
       .is_in_step = false,
       .variables = {
           {"SLURM_JOB_ID", "42"}, {"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_JOB_NUM_NODES", "3"}}};
-  facts.gang.nodes = {"n1", "n2", "n3"};
-  facts.gang.networks = {"10.12.0.0/24 (fab0)", "10.11.0.0/24 (mgmt0)"};
+  facts.cross_node.nodes = {"n1", "n2", "n3"};
+  facts.cross_node.networks = {"10.12.0.0/24 (fab0)", "10.11.0.0/24 (mgmt0)"};
   for (int network = 0; network < 2; ++network) {
     std::vector<std::string> addresses;
     for (int from = 0; from < 3; ++from) {
       addresses.push_back((network == 0 ? "10.12.0." : "10.11.0.") + std::to_string(from + 1));
       for (int to = 0; to < 3; ++to) {
         if (from != to) {
-          facts.gang.trials.push_back({.from = from,
-                                       .to = to,
-                                       .network = network,
-                                       .fault = network == 0 ? "" : "no answer",
-                                       .milliseconds = 1});
+          facts.cross_node.trials.push_back({.from = from,
+                                             .to = to,
+                                             .network = network,
+                                             .fault = network == 0 ? "" : "no answer",
+                                             .milliseconds = 1});
         }
       }
     }
-    facts.gang.addresses.push_back(addresses);
+    facts.cross_node.addresses.push_back(addresses);
   }
-  facts.gang.chosen = 0;
-  facts.gang.reason = "10.12.0.0/24 (fab0): the only one of 2 networks";
-  facts.gang.clocks = {{"n1", {0.0, 0.0001}}, {"n2", {0.004, 0.0002}}, {"n3", {-0.001, 0.0001}}};
+  facts.cross_node.chosen = 0;
+  facts.cross_node.reason = "10.12.0.0/24 (fab0): the only one of 2 networks";
+  facts.cross_node.clocks = {
+      {"n1", {0.0, 0.0001}}, {"n2", {0.004, 0.0002}}, {"n3", {-0.001, 0.0001}}};
   for (int number = 1; number <= 3; ++number) {
     facts.nodes.push_back(healthy_node("n" + std::to_string(number), number));
   }
@@ -118,7 +119,8 @@ inline doctor::Facts healthy_facts() {
 inline doctor::Finding of_subject(const doctor::Findings& findings, std::string_view subject) {
   doctor::Finding found;
   for (const doctor::Finding& finding : findings) {
-    if (finding.subject == subject && (found.subject.empty() || finding.verdict > found.verdict)) {
+    if (finding.subject == subject &&
+        (found.subject.empty() || finding.severity > found.severity)) {
       found = finding;
     }
   }

@@ -11,7 +11,7 @@
 namespace lockstep::testing {
 
 // A directory with simulated runs.
-class MadeUpRuns {
+class FakeRuns {
  public:
   static constexpr double kNow = 1706693460;
 

@@ -16,11 +16,11 @@ namespace lockstep::testing {
 
 // A run directory with simulated files: two nodes with two workers each, GPUs on the first node
 // only.
-class MadeUpGang {
+class FakeRun {
  public:
   static constexpr double kStart = 1706693400;
 
-  MadeUpGang() { std::filesystem::create_directories(events()); }
+  FakeRun() { std::filesystem::create_directories(events()); }
 
   contract::RunDirectory run() const { return contract::RunDirectory(directory_.path() / "run"); }
   std::filesystem::path events() const { return run().root() / "events"; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/cli/run/beside.h"
+#include "launcher/cli/run/viewers.h"
 
 #include <array>
 #include <chrono>

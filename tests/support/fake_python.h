@@ -5,7 +5,7 @@ namespace lockstep::testing {
 
 // A fake Python interpreter. `-m venv DIR` creates an environment immediately. Installations only
 // print their arguments; packages named "broken" fail and packages named "slow" take a minute.
-inline constexpr const char* kPretendedPython = R"(#!/bin/bash
+inline constexpr const char* kFakePython = R"(#!/bin/bash
 if [[ $2 == venv ]]; then
   mkdir -p "${@: -1}/bin"
   touch "${@: -1}/pyvenv.cfg"

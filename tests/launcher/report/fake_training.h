@@ -8,7 +8,7 @@
 
 #include "launcher/report/advice.h"
 #include "launcher/report/run_facts.h"
-#include "support/made_up_gang.h"
+#include "support/fake_run.h"
 
 namespace lockstep::testing {
 
@@ -48,31 +48,31 @@ struct Training {
 };
 
 // The run directory of such a training run.
-class MadeUpTraining {
+class FakeTraining {
  public:
-  static constexpr double kStart = MadeUpGang::kStart;
+  static constexpr double kStart = FakeRun::kStart;
 
-  explicit MadeUpTraining(Training wish = {}) : wish_(std::move(wish)) {
+  explicit FakeTraining(Training shape = {}) : shape_(std::move(shape)) {
     write_state();
-    for (int node = 0; node < wish_.nodes && wish_.has_samples; ++node) {
+    for (int node = 0; node < shape_.nodes && shape_.has_samples; ++node) {
       std::string lines;
-      for (int second = 0; second <= wish_.seconds; ++second) {
+      for (int second = 0; second <= shape_.seconds; ++second) {
         lines += contract::to_json(sample(node, second)) + "\n";
       }
-      gang_.append("node-" + std::to_string(node) + ".jsonl", lines);
+      fake_run_.append("node-" + std::to_string(node) + ".jsonl", lines);
     }
-    for (int rank = 0; rank < wish_.nodes * wish_.workers && wish_.has_events; ++rank) {
-      gang_.start(rank, kStart, wish_.nodes * wish_.workers);
+    for (int rank = 0; rank < shape_.nodes * shape_.workers && shape_.has_events; ++rank) {
+      fake_run_.start(rank, kStart, shape_.nodes * shape_.workers);
       std::string lines;
-      for (int second = 1; second <= wish_.seconds; ++second) {
+      for (int second = 1; second <= shape_.seconds; ++second) {
         lines += contract::to_json(step(rank, second)) + "\n";
       }
-      gang_.append("rank-" + std::to_string(rank) + ".jsonl", lines);
+      fake_run_.append("rank-" + std::to_string(rank) + ".jsonl", lines);
     }
   }
 
-  const MadeUpGang& gang() const { return gang_; }
-  contract::RunDirectory run() const { return gang_.run(); }
+  const FakeRun& fake_run() const { return fake_run_; }
+  contract::RunDirectory run() const { return fake_run_.run(); }
 
   report::RunFacts facts(const report::JobFacts& job = {}) const {
     monitor::EventStore store(run());
@@ -107,82 +107,82 @@ class MadeUpTraining {
                        {"loss", 2.0 / second},
                        {"learning_rate", 0.1},
                        {"samples_per_second", 640.0},
-                       {"data_seconds", of(wish_.data_of, rank, wish_.data)},
-                       {"compute_seconds", of(wish_.compute_of, rank, wish_.compute)},
-                       {"exchange_seconds", wish_.exchange},
-                       {"update_seconds", wish_.update}}};
+                       {"data_seconds", of(shape_.data_of, rank, shape_.data)},
+                       {"compute_seconds", of(shape_.compute_of, rank, shape_.compute)},
+                       {"exchange_seconds", shape_.exchange},
+                       {"update_seconds", shape_.update}}};
   }
 
   contract::NodeSample sample(int node, int second) const {
     contract::NodeSample sample{.time = kStart + second,
                                 .node = node,
                                 .host = node == 0 ? "node-a" : "node-b",
-                                .cores = wish_.cores * wish_.workers + wish_.foreign,
-                                .granted = wish_.granted,
-                                .memory_bytes = wish_.memory * wish_.workers,
-                                .memory_limit_bytes = wish_.memory_limit,
+                                .cores = shape_.cores * shape_.workers + shape_.foreign,
+                                .granted = shape_.granted,
+                                .memory_bytes = shape_.memory * shape_.workers,
+                                .memory_limit_bytes = shape_.memory_limit,
                                 .interfaces = {{.name = "ib0",
                                                 .received_bytes = second * int64_t{1000000},
                                                 .sent_bytes = second * int64_t{2000000}}}};
-    for (int i = 0; i < wish_.gpus; ++i) {
-      const int number = node * wish_.gpus + i;
+    for (int i = 0; i < shape_.gpus; ++i) {
+      const int number = node * shape_.gpus + i;
       contract::GpuSample gpu{.index = i,
                               .uuid = "GPU-" + std::to_string(number),
                               .name = "NVIDIA A100",
-                              .utilisation = of(wish_.utilisation_of, number, wish_.utilisation),
-                              .memory_bytes = of(wish_.gpu_memory_of, number, wish_.gpu_memory),
+                              .utilisation = of(shape_.utilisation_of, number, shape_.utilisation),
+                              .memory_bytes = of(shape_.gpu_memory_of, number, shape_.gpu_memory),
                               .memory_total_bytes = 80 * kGiB,
                               .power_watts = 400,
                               .energy_joules = 5000 + 400 * second,
                               .temperature = 65,
                               .sm_clock_mhz = 1410,
                               .ecc_errors = 0};
-      if (wish_.gpu_sample) {
-        wish_.gpu_sample(gpu, number, second);
+      if (shape_.gpu_sample) {
+        shape_.gpu_sample(gpu, number, second);
       }
       sample.gpus.push_back(gpu);
     }
-    for (int i = 0; i < wish_.workers; ++i) {
-      contract::WorkerSample worker{.rank = node * wish_.workers + i,
+    for (int i = 0; i < shape_.workers; ++i) {
+      contract::WorkerSample worker{.rank = node * shape_.workers + i,
                                     .pid = 100 + i,
-                                    .cores = wish_.cores,
-                                    .memory_bytes = wish_.memory};
-      if (i < wish_.gpus) {
+                                    .cores = shape_.cores,
+                                    .memory_bytes = shape_.memory};
+      if (i < shape_.gpus) {
         worker.gpus = {i};
       }
       sample.workers.push_back(worker);
     }
-    sample.no_gpus = wish_.gpus == 0 ? "no NVIDIA driver" : "";
+    sample.no_gpus = shape_.gpus == 0 ? "no NVIDIA driver" : "";
     return sample;
   }
 
   void write_state() const {
     contract::RunState state;
     state.run_id = "train-20240131-093000-beef";
-    state.phase = wish_.phase;
+    state.phase = shape_.phase;
     state.host = "node-a";
     state.launcher = {.machine = "elsewhere", .pid = 4711, .start_time = 1};
-    state.attempt = wish_.attempt;
-    for (int node = 0; node < wish_.nodes; ++node) {
+    state.attempt = shape_.attempt;
+    for (int node = 0; node < shape_.nodes; ++node) {
       state.nodes.push_back({.name = node == 0 ? "node-a" : "node-b",
-                             .workers = wish_.workers,
+                             .workers = shape_.workers,
                              .interface = "",
                              .address = ""});
     }
-    state.world_size = wish_.nodes * wish_.workers;
+    state.world_size = shape_.nodes * shape_.workers;
     state.started = kStart;
-    state.updated = kStart + wish_.seconds;
-    if (contract::is_end(wish_.phase)) {
-      state.ended = kStart + wish_.seconds;
-      state.exit_code = wish_.exit_code;
+    state.updated = kStart + shape_.seconds;
+    if (contract::is_end(shape_.phase)) {
+      state.ended = kStart + shape_.seconds;
+      state.exit_code = shape_.exit_code;
     }
-    state.slurm_job = wish_.job;
+    state.slurm_job = shape_.job;
     contract::write_state(run(), state);
     os::write_file(run().plan(), R"({"command": ["python3", "train.py"]})");
   }
 
-  Training wish_;
-  MadeUpGang gang_;
+  Training shape_;
+  FakeRun fake_run_;
 };
 
 }  // namespace lockstep::testing
