@@ -126,14 +126,17 @@ class LeaderOfAgents : public ::testing::Test {
   }
 
   void exit(int agent, int rank, os::ExitStatus status, int sent = 0) {
+    exit(agent, ProcessId::worker(rank), status, sent);
+  }
+  void exit(int agent, ProcessId process, os::ExitStatus status, int sent = 0) {
     hear(agent,
-         Exited{.attempt = leader().attempt(), .rank = rank, .status = status, .sent = sent});
+         Exited{.attempt = leader().attempt(), .process = process, .status = status, .sent = sent});
   }
 
   void stopped(int agent) { hear(agent, Stopped{.attempt = leader().attempt(), .left_behind = 0}); }
 
   // The two workers of the agent, from `first` on, end after Stop.
-  void obey_stop(int agent, int first) {
+  void report_stop(int agent, int first) {
     exit(agent, first, death(SIGTERM), SIGTERM);
     exit(agent, first + 1, death(SIGTERM), SIGTERM);
     stopped(agent);
@@ -148,7 +151,7 @@ class LeaderOfAgents : public ::testing::Test {
     failure.attempt = leader().attempt();
     failure.status = status;
     failure.last_lines = {last_line};
-    hear(agent, Explained{.rank = rank, .failure = to_json(failure)});
+    hear(agent, Explained{.process = ProcessId::worker(rank), .failure = to_json(failure)});
   }
 
   // Rank 0 of agent 1 fails, all workers stop, and agent 1 sends the failure report.
@@ -156,7 +159,7 @@ class LeaderOfAgents : public ::testing::Test {
     exit(1, 0, code(with_code));
     exit(1, 1, death(SIGTERM), SIGTERM);
     stopped(1);
-    obey_stop(2, 2);
+    report_stop(2, 2);
     explain(1, 0, code(with_code), last_line);
   }
 

@@ -42,9 +42,12 @@ std::vector<Report> reports() {
           Prepared{.attempt = 1, .ports = {20000, 65535}},
           Started{.attempt = 2},
           Refused{.attempt = 3, .code = 64, .text = kBytes},
-          Exited{.attempt = 4, .rank = -1, .status = {.code = 0, .signal = SIGSEGV}, .sent = 15},
+          Exited{.attempt = 4,
+                 .process = ProcessId::fork_server(2),
+                 .status = {.code = 0, .signal = SIGSEGV},
+                 .sent = 15},
           Stopped{.attempt = 5, .left_behind = 6},
-          Explained{.rank = 7, .failure = "{}"},
+          Explained{.process = ProcessId::worker(7), .failure = "{}"},
           Said{.rank = 100'000, .stream = Stream::Err, .is_status = false, .text = kBytes},
           Said{.rank = -1, .stream = Stream::Out, .is_status = true, .text = ""},
           Interrupted{.signal = SIGTERM},
@@ -53,7 +56,7 @@ std::vector<Report> reports() {
           Unwritten{.sentence = kBytes}};
 }
 
-plan::NodeSpec whole_order() {
+plan::NodeSpec whole_spec() {
   plan::NodeSpec spec;
   spec.run_id = "run";
   spec.run_directory = "/runs/" + kBytes;
@@ -92,11 +95,11 @@ std::vector<Command> commands() {
                 {{.to = 2, .network = 3, .address = "10.0.0.1", .port = 4, .source = "10.0.0.2"}},
             .timeout_ms = 5},
       Prepare{.attempt = 1, .ports = 2, .wanted_host = "n1", .wanted_port = 29500},
-      Start{whole_order()},
+      Start{whole_spec()},
       Stop{.grace_seconds = 0.25, .is_asked = true},
       Kill{},
       Pass{.signal = SIGUSR1},
-      Explain{.rank = -1},
+      Explain{.process = ProcessId::fork_server(2)},
       Credit{.bytes = int64_t{1} << 40},
       Release{.code = 75, .text = kBytes},
       Ask{.text = kBytes}};

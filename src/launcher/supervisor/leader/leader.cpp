@@ -19,11 +19,6 @@ using std::chrono::duration;
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-// The fork server of a node has no rank. In messages (Exited, Explain) it is rank -1, because the
-// sender or the receiver implies the node. In the maps of the Leader, which hold the processes of
-// all nodes, the fork server of slot s is rank kSeed - s: -1 for slot 0, -2 for slot 1 and so on.
-// slot_of_rank() inverts this. Every rank >= 0 is a worker.
-constexpr int kSeed = -1;
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 constexpr int kUsage = static_cast<int>(ExitCode::Usage);
 constexpr int kTimedOut = 124;  // the exit code of timeout(1)
@@ -400,22 +395,21 @@ void Leader::on(int agent, const Exited& exited, Time now) {
   if (!is_running || exited.attempt != layout_.attempt || from.slot < 0) {
     return;
   }
-  const int rank = exited.rank == kSeed ? kSeed - from.slot : exited.rank;
-  const auto slot = static_cast<size_t>(from.slot);
-  if (exited.rank != kSeed && (rank < first_ranks_.at(slot) || rank >= first_ranks_.at(slot + 1))) {
-    return;  // an agent reports its own workers only
+  const ProcessId process = exited.process;
+  if (!has_process(process) || slot_of(process) != from.slot) {
+    return;  // an agent reports its own processes only
   }
   // Exits are recorded in Stopping as well: Verdict may still move the blame to a later exit, and
   // count_stopped() needs them. Only the first failure stops the workers.
   const bool was_over = verdict_.is_over() || lost_;
-  statuses_[rank] = exited.status;
+  statuses_[process] = exited.status;
   if (exited.sent != 0) {
-    sent_to_.insert(rank);
+    sent_to_.insert(process);
   }
-  verdict_.record_exit(rank, exited.status, exited.sent);
+  verdict_.record_exit(process, exited.status, exited.sent);
   if (!was_over && verdict_.is_over()) {
     failed_at_ = now;
-    const Failure failure = failure_without_report(rank);
+    const Failure failure = failure_without_report(process);
     stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
                  plan_.grace_seconds.value,
                  is_user_stop_);
@@ -427,8 +421,9 @@ void Leader::on(int agent, const Exited& exited, Time now) {
 // and the agents must not send a second SIGTERM then (NodeAgent::on(Stop)).
 void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_asked) {
   phase_ = Phase::Stopping;
-  const auto ended = std::count_if(
-      statuses_.begin(), statuses_.end(), [](const auto& entry) { return entry.first >= 0; });
+  const auto ended = std::count_if(statuses_.begin(), statuses_.end(), [](const auto& entry) {
+    return entry.first.is_worker();
+  });
   const int running = first_ranks_.back() - static_cast<int>(ended);
   if (!why.empty() && running > 0) {
     say(fmt::format("{}; stopping {} (at most {} s, Ctrl-C kills at once)",
@@ -547,7 +542,7 @@ void Leader::end_attempt(Time now) {
   }
   phase_ = Phase::Explaining;
   limit_ = now + kExplainTime;
-  send(agent, Explain{.rank = *cause < 0 ? kSeed : *cause});
+  send(agent, Explain{.process = *cause});
 }
 
 void Leader::on(int agent, const Explained& explained, Time now) {
@@ -811,15 +806,15 @@ Failure Leader::failure_of_loss() const {
 }
 
 // The failure as far as the Leader knows it: used for the first line, and if no report arrives.
-Failure Leader::failure_without_report(int rank) const {
+Failure Leader::failure_without_report(ProcessId process) const {
   Failure failure;
-  const int slot = slot_of_rank(rank);
-  failure.who = rank < 0 ? fmt::format("the fork server of {}",
-                                       layout_.slots.at(static_cast<size_t>(slot)).name)
-                         : fmt::format("rank {}", rank);
-  failure.rank = std::max(rank, 0);
+  const int slot = slot_of(process);
+  failure.who = !process.is_worker() ? fmt::format("the fork server of {}",
+                                                   layout_.slots.at(static_cast<size_t>(slot)).name)
+                                     : fmt::format("rank {}", process.number);
+  failure.rank = process.is_worker() ? process.number : 0;
   failure.node = layout_.slots.at(static_cast<size_t>(slot)).name;
-  failure.status = statuses_.at(rank);
+  failure.status = statuses_.at(process);
   failure.attempt = layout_.attempt;
   return failure;
 }
@@ -831,8 +826,7 @@ std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const 
   for (const plan::NodeSlot& slot : layout_.slots) {
     StoppedWorkers here{.node = slot.name, .count = 0};
     for (int local = 0; local < slot.workers; ++local, ++rank) {
-      const auto status = statuses_.find(rank);
-      const bool was_stopped = status != statuses_.end() && sent_to_.contains(rank);
+      const bool was_stopped = sent_to_.contains(ProcessId::worker(rank));
       here.count += rank != failure.rank && was_stopped ? 1 : 0;
     }
     if (here.count > 0) {
@@ -842,11 +836,17 @@ std::vector<StoppedWorkers> Leader::count_stopped(const Failure& failure) const 
   return stopped;
 }
 
-int Leader::slot_of_rank(int rank) const {
-  if (rank < 0) {
-    return kSeed - rank;  // inverse of rank = kSeed - seat
+bool Leader::has_process(ProcessId process) const {
+  const int end =
+      process.is_worker() ? first_ranks_.back() : static_cast<int>(layout_.slots.size());
+  return process.number >= 0 && process.number < end;
+}
+
+int Leader::slot_of(ProcessId process) const {
+  if (!process.is_worker()) {
+    return process.number;
   }
-  const auto next = std::upper_bound(first_ranks_.begin(), first_ranks_.end(), rank);
+  const auto next = std::upper_bound(first_ranks_.begin(), first_ranks_.end(), process.number);
   return static_cast<int>(next - first_ranks_.begin()) - 1;
 }
 
@@ -863,7 +863,7 @@ std::string Leader::names_without(bool Agent::*flag) const {
 // The agent of the failed worker; -1 if no worker failed, or if this agent is lost.
 int Leader::agent_to_explain() const {
   const auto cause = verdict_.cause();
-  return cause ? agent_of_slot(slot_of_rank(*cause)) : -1;
+  return cause ? agent_of_slot(slot_of(*cause)) : -1;
 }
 
 int Leader::agent_of_slot(int slot) const {

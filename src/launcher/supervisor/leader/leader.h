@@ -165,9 +165,11 @@ class Leader {
 
   Failure failure_of_loss() const;
   std::vector<StoppedWorkers> count_stopped(const Failure& failure) const;
-  Failure failure_without_report(int rank) const;
+  Failure failure_without_report(ProcessId process) const;
   std::string describe_missing() const;
-  int slot_of_rank(int rank) const;
+  // Whether this attempt has such a process.
+  bool has_process(ProcessId process) const;
+  int slot_of(ProcessId process) const;
   int agent_of_slot(int slot) const;
   int agent_to_explain() const;
   std::string names_without(bool Agent::*flag) const;
@@ -190,11 +192,9 @@ class Leader {
   std::vector<int> first_ranks_ = {0};  // first rank of each slot, then the world size
   NetworkTrials trials_;
   std::vector<std::string> probed_members_;  // the agents for which the network was chosen
-  // The keys of verdict_, statuses_ and sent_to_ are ranks. A negative key -1 - s is the fork
-  // server of slot s.
   Verdict verdict_;
-  std::map<int, os::ExitStatus> statuses_;
-  std::set<int> sent_to_;            // ranks that ended after their agent had sent them a signal
+  std::map<ProcessId, os::ExitStatus> statuses_;
+  std::set<ProcessId> sent_to_;      // those that ended after their agent had sent them a signal
   std::optional<std::string> lost_;  // the node whose loss is the cause
   std::string lost_why_;
   bool is_user_stop_ = false;

@@ -176,7 +176,7 @@ class Fleet {
         say(line,
             agent,
             Exited{.attempt = attempt_,
-                   .rank = started_[agent] + local,
+                   .process = ProcessId::worker(started_[agent] + local),
                    .status = {.code = 0, .signal = SIGTERM},
                    .sent = SIGTERM});
       }
@@ -186,7 +186,10 @@ class Fleet {
       for (int local = 0; local < workers_; ++local) {
         say(line,
             agent,
-            Exited{.attempt = attempt_, .rank = started_[agent] + local, .status = {}, .sent = 0});
+            Exited{.attempt = attempt_,
+                   .process = ProcessId::worker(started_[agent] + local),
+                   .status = {},
+                   .sent = 0});
       }
       say(line, agent, Stopped{.attempt = attempt_, .left_behind = 0});
     } else if (std::holds_alternative<Release>(command)) {

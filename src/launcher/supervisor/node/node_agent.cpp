@@ -207,7 +207,8 @@ void NodeAgent::on(const Pass& pass) {
 
 void NodeAgent::on(const Explain& explain) {
   if (group_) {
-    report_(Explained{.rank = explain.rank, .failure = to_json(group_->explain(explain.rank))});
+    report_(Explained{.process = explain.process,
+                      .failure = to_json(group_->explain(explain.process))});
   }
 }
 

@@ -23,7 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kSeed = -1;  // the "rank" of the fork server in Exited, Explain and statuses_
 constexpr size_t kLastLines = 20;
 constexpr milliseconds kCleanUpTime(5000);
 constexpr milliseconds kDrainTime(2000);
@@ -235,9 +234,10 @@ void WorkerGroup::take_exits() {
     const int fd = worker.process_fd();
     if (const auto status = worker.find_new_exit()) {
       reactor_.forget(fd);
-      statuses_[worker.place().rank] = *status;
+      const ProcessId process = ProcessId::worker(worker.place().rank);
+      statuses_[process] = *status;
       report_(Exited{.attempt = options_.spec.attempt,
-                     .rank = worker.place().rank,
+                     .process = process,
                      .status = *status,
                      .sent = worker.sent()});
     }
@@ -304,10 +304,10 @@ void WorkerGroup::take_fork_server_exit() {
   }
   reactor_.forget(fork_server_->fd());
   reactor_.forget(handover_.number());
-  statuses_[kSeed] = *status;
+  statuses_[fork_server_id()] = *status;
   if (!status->is_success()) {
     report_(Exited{.attempt = options_.spec.attempt,
-                   .rank = kSeed,
+                   .process = fork_server_id(),
                    .status = *status,
                    .sent = is_stopping_ ? SIGTERM : 0});
   }
@@ -405,10 +405,15 @@ std::vector<cluster::WatchedWorker> WorkerGroup::watched() const {
   return running;
 }
 
-Failure WorkerGroup::explain(int rank) const {
-  const bool is_fork_server = rank == kSeed;
-  const auto found = std::find_if(workers_.begin(), workers_.end(), [rank](const Worker& one) {
-    return one.place().rank == rank;
+// The slot of a node is its node rank in the attempt.
+ProcessId WorkerGroup::fork_server_id() const {
+  return ProcessId::fork_server(options_.spec.first.node_rank);
+}
+
+Failure WorkerGroup::explain(ProcessId process) const {
+  const bool is_fork_server = !process.is_worker();
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [process](const Worker& one) {
+    return ProcessId::worker(one.place().rank) == process;
   });
   const Worker& worker = found == workers_.end() ? workers_.front() : *found;
   const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
@@ -416,13 +421,13 @@ Failure WorkerGroup::explain(int rank) const {
   failure.who = is_fork_server ? fmt::format("the fork server of ranks {}-{}",
                                              workers_.front().place().rank,
                                              workers_.back().place().rank)
-                               : fmt::format("rank {}", rank);
+                               : fmt::format("rank {}", process.number);
   failure.rank = worker.place().rank;
   failure.local_rank = worker.place().local_rank;
   failure.node = options_.spec.node;
   failure.pid = is_fork_server ? fork_server_pid_ : worker.pid();
   failure.attempt = options_.spec.attempt;
-  const auto status = statuses_.find(rank);
+  const auto status = statuses_.find(process);
   failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
   failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;
   failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes

@@ -63,8 +63,8 @@ class WorkerGroup {
   void take_news();
   std::optional<Clock::time_point> deadline() const;
 
-  // The failure report of a worker, or (rank -1) of the fork server.
-  Failure explain(int rank) const;
+  // The failure report of a worker or of the fork server.
+  Failure explain(ProcessId process) const;
 
   bool is_over() const { return is_over_; }
 
@@ -81,6 +81,7 @@ class WorkerGroup {
   void take_fork_server_exit();
   void take_exits();
   void reap_orphans();
+  ProcessId fork_server_id() const;
   void end_when_empty();
   bool is_running() const;
   bool has_open_streams() const;
@@ -92,7 +93,7 @@ class WorkerGroup {
   std::string executable_;
   std::vector<Worker> workers_;
   std::map<int, std::optional<std::string>> visible_gpus_;  // by rank
-  std::map<int, os::ExitStatus> statuses_;
+  std::map<ProcessId, os::ExitStatus> statuses_;
   std::optional<Clock::time_point> kill_at_;
   std::optional<Clock::time_point> drain_until_;
   Clock::time_point next_reaping_;

@@ -75,13 +75,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeSpec,
 }  // namespace lockstep::plan
 
 namespace lockstep::supervisor {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessId, kind, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probed, round, trials)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepared, attempt, ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Started, attempt)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Refused, attempt, code, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, rank, status, sent)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, process, status, sent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Stopped, attempt, left_behind)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explained, rank, failure)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explained, process, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Interrupted, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answered, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Recorded, kind, number, lines)
@@ -92,7 +93,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepare, attempt, ports, wanted_host, wanted_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Start, spec)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Stop, grace_seconds, is_asked)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pass, signal)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explain, rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explain, process)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Credit, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Release, code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ask, text)

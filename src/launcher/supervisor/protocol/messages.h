@@ -12,6 +12,7 @@
 #include "launcher/plan/network.h"
 #include "launcher/plan/node_spec.h"
 #include "launcher/supervisor/console/line_sink.h"
+#include "launcher/supervisor/failure/process_id.h"
 
 // The messages between leader and agents; docs/control-plane.md has an overview.
 //
@@ -77,10 +78,10 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-// A worker has ended, or (rank -1) the fork server of the node has failed.
+// A worker has ended, or the fork server of the node has failed.
 struct Exited {
   int attempt = 0;
-  int rank = 0;
+  ProcessId process;
   os::ExitStatus status;
   int sent = 0;  // the strongest signal that the agent had sent to it; 0: none
 
@@ -97,7 +98,7 @@ struct Stopped {
 
 // The answer to Explain: a Failure as JSON.
 struct Explained {
-  int rank = 0;
+  ProcessId process;
   std::string failure;
 
   bool operator==(const Explained&) const = default;
@@ -220,9 +221,9 @@ struct Pass {
   bool operator==(const Pass&) const = default;
 };
 
-// Send the failure report of a worker, or (rank -1) of the fork server.
+// Send the failure report of this process.
 struct Explain {
-  int rank = 0;
+  ProcessId process;
 
   bool operator==(const Explain&) const = default;
 };
