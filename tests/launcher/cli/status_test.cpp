@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/runs/status.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "support/fake_runs.h"
