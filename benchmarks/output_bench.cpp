@@ -129,13 +129,13 @@ Reader make_reader(Console console, const fs::path& file) {
   return {.fd = std::move(pipe.in), .process = std::move(process)};
 }
 
-void listen(std::vector<agent::Worker>& workers, agent::Display& display) {
-  constexpr std::array kStreams = {agent::Stream::Out, agent::Stream::Err};
+void listen(std::vector<supervisor::Worker>& workers, supervisor::Display& display) {
+  constexpr std::array kStreams = {supervisor::Stream::Out, supervisor::Stream::Err};
   for (;;) {
     std::vector<os::Watch> watches;
     bool is_open = false;
-    for (const agent::Worker& worker : workers) {
-      for (const agent::Stream stream : kStreams) {
+    for (const supervisor::Worker& worker : workers) {
+      for (const supervisor::Stream stream : kStreams) {
         watches.push_back({.fd = worker.stream_fd(stream)});
         is_open = is_open || worker.stream_fd(stream) >= 0;
       }
@@ -159,22 +159,22 @@ void listen(std::vector<agent::Worker>& workers, agent::Display& display) {
 void measure(const Bench& bench, const Case& one) {
   fs::remove_all(bench.directory / "logs");
   Reader reader = make_reader(one.console, bench.directory / "logs.console");
-  agent::Display display(
-      {.fd = reader.fd.number(), .kind = agent::Outlet::kind_of(reader.fd.number())},
-      {.fd = 2, .kind = agent::Outlet::Kind::Nobody},
+  supervisor::Display display(
+      {.fd = reader.fd.number(), .kind = supervisor::OutputBuffer::kind_of(reader.fd.number())},
+      {.fd = 2, .kind = supervisor::OutputBuffer::Kind::Nobody},
       {.world_size = bench.workers});
-  std::vector<agent::Worker> workers;
+  std::vector<supervisor::Worker> workers;
   for (int rank = 0; rank < bench.workers; ++rank) {
     contract::WorkerPlace place;
     place.rank = rank;
     place.world_size = bench.workers;
     place.local_world_size = bench.workers;
     place.run_directory = one.has_log ? (bench.directory / "logs").string() : "";
-    workers.emplace_back(place, agent::log_files({}, place));
+    workers.emplace_back(place, supervisor::log_files({}, place));
   }
   const double before = own_seconds();
   const auto begin = Clock::now();
-  for (agent::Worker& worker : workers) {
+  for (supervisor::Worker& worker : workers) {
     worker.adopt(start({"/proc/self/exe",
                         "--write",
                         std::to_string(bench.bytes_each),

@@ -67,8 +67,8 @@ const std::vector<plan::Metric> kMetrics = {{.name = "loss", .pattern = "loss: (
 
 // Time advances with every call, so that the limit of events per second is never reached.
 void find_in_line(benchmark::State& state, const std::string& line) {
-  agent::MetricFinder finder(0, kMetrics);
-  auto now = agent::MetricFinder::Clock::now();
+  supervisor::MetricFinder finder(0, kMetrics);
+  auto now = supervisor::MetricFinder::Clock::now();
   for (auto _ : state) {
     now += std::chrono::seconds(1);
     benchmark::DoNotOptimize(finder.find(line, now));

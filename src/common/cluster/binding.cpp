@@ -12,7 +12,7 @@
 namespace lockstep::cluster {
 namespace {
 
-using Wishes = std::vector<std::optional<int>>;
+using PreferredNodes = std::vector<std::optional<int>>;
 
 // The unit of distribution: a core with its hyperthreads, or one hyperthread.
 struct Unit {
@@ -43,15 +43,15 @@ std::vector<Unit> make_units(std::vector<Cpu> cpus, Grain grain) {
 // One distribution of the units over the workers.
 class Deal {
  public:
-  Deal(const std::vector<Unit>& units, const Wishes& wishes)
-      : units_(units), wishes_(wishes), is_taken_(units.size()), shares_(wishes.size()) {}
+  Deal(const std::vector<Unit>& units, const PreferredNodes& preferred)
+      : units_(units), preferred_(preferred), is_taken_(units.size()), shares_(preferred.size()) {}
 
   // `sizes` has the number of units of each worker.
   void make(const std::vector<size_t>& sizes) {
     std::vector<size_t> left_over;
-    for (size_t worker = 0; worker < wishes_.size(); ++worker) {
+    for (size_t worker = 0; worker < preferred_.size(); ++worker) {
       const std::vector<size_t> near = free_units(worker, 0);
-      if (wishes_[worker] && near.size() >= sizes[worker]) {
+      if (preferred_[worker] && near.size() >= sizes[worker]) {
         take(worker, near, sizes[worker]);
       } else {
         left_over.push_back(worker);
@@ -65,9 +65,10 @@ class Deal {
   // Number of units that are not on the preferred NUMA node of their worker.
   size_t strangers() const {
     size_t count = 0;
-    for (size_t worker = 0; worker < wishes_.size(); ++worker) {
+    for (size_t worker = 0; worker < preferred_.size(); ++worker) {
       for (const size_t unit : shares_[worker]) {
-        count += wishes_[worker].value_or(units_[unit].numa_node) == units_[unit].numa_node ? 0 : 1;
+        count +=
+            preferred_[worker].value_or(units_[unit].numa_node) == units_[unit].numa_node ? 0 : 1;
       }
     }
     return count;
@@ -88,7 +89,7 @@ class Deal {
 
  private:
   int distance(size_t worker, size_t unit) const {
-    return std::abs(wishes_[worker].value_or(units_[unit].numa_node) - units_[unit].numa_node);
+    return std::abs(preferred_[worker].value_or(units_[unit].numa_node) - units_[unit].numa_node);
   }
 
   // Nearest first, at a distance of at most `most`.
@@ -113,51 +114,54 @@ class Deal {
   }
 
   const std::vector<Unit>& units_;
-  const Wishes& wishes_;
+  const PreferredNodes& preferred_;
   std::vector<bool> is_taken_;
   std::vector<std::vector<size_t>> shares_;
 };
 
-std::vector<std::vector<int>> deal_out(const std::vector<Unit>& units, const Wishes& wishes) {
-  std::vector<size_t> sizes(wishes.size(), units.size() / wishes.size());
-  Deal equal(units, wishes);
+std::vector<std::vector<int>> deal_out(const std::vector<Unit>& units,
+                                       const PreferredNodes& preferred) {
+  std::vector<size_t> sizes(preferred.size(), units.size() / preferred.size());
+  Deal equal(units, preferred);
   equal.make(sizes);
-  std::for_each_n(sizes.begin(), units.size() % wishes.size(), [](size_t& size) { ++size; });
-  Deal complete(units, wishes);
+  std::for_each_n(sizes.begin(), units.size() % preferred.size(), [](size_t& size) { ++size; });
+  Deal complete(units, preferred);
   complete.make(sizes);
   return complete.strangers() <= equal.strangers() ? complete.cpus() : equal.cpus();
 }
 
 }  // namespace
 
-std::vector<std::vector<int>> split_cpus(const std::vector<Cpu>& cpus, const Wishes& wishes) {
-  if (wishes.empty()) {
+std::vector<std::vector<int>> split_cpus(const std::vector<Cpu>& cpus,
+                                         const PreferredNodes& preferred) {
+  if (preferred.empty()) {
     return {};
   }
   for (const Grain grain : {Grain::Core, Grain::Cpu}) {
     const std::vector<Unit> units = make_units(cpus, grain);
-    if (units.size() >= wishes.size()) {
-      return deal_out(units, wishes);
+    if (units.size() >= preferred.size()) {
+      return deal_out(units, preferred);
     }
   }
   std::vector<int> all;
   std::transform(
       cpus.begin(), cpus.end(), std::back_inserter(all), [](const Cpu& cpu) { return cpu.number; });
   std::sort(all.begin(), all.end());
-  std::vector<std::vector<int>> shares(wishes.size(), all);
+  std::vector<std::vector<int>> shares(preferred.size(), all);
   return shares;
 }
 
 std::vector<std::vector<int>> share_cores(int workers, const std::vector<int>& gpu_of_worker) {
-  Wishes wishes(static_cast<size_t>(std::max(workers, 0)));
-  const std::vector<std::optional<int>> nodes = gpu_of_worker.empty() ? Wishes() : gpu_numa_nodes();
-  for (size_t worker = 0; worker < std::min(wishes.size(), gpu_of_worker.size()); ++worker) {
+  PreferredNodes preferred(static_cast<size_t>(std::max(workers, 0)));
+  const std::vector<std::optional<int>> nodes =
+      gpu_of_worker.empty() ? PreferredNodes() : gpu_numa_nodes();
+  for (size_t worker = 0; worker < std::min(preferred.size(), gpu_of_worker.size()); ++worker) {
     const int gpu = gpu_of_worker[worker];
     if (gpu >= 0 && static_cast<size_t>(gpu) < nodes.size()) {
-      wishes[worker] = nodes[static_cast<size_t>(gpu)];
+      preferred[worker] = nodes[static_cast<size_t>(gpu)];
     }
   }
-  return split_cpus(locate_cpus(os::usable_processor_numbers()), wishes);
+  return split_cpus(locate_cpus(os::usable_processor_numbers()), preferred);
 }
 
 }  // namespace lockstep::cluster

@@ -15,7 +15,7 @@ namespace lockstep::cluster {
 // milliseconds.
 std::vector<std::vector<int>> share_cores(int workers, const std::vector<int>& gpu_of_worker);
 
-// As above, from known values. `wishes` has one entry per worker: the NUMA node of its GPU.
+// As above, from known values. `preferred` has one entry per worker: the NUMA node of its GPU.
 //
 // Shares are disjoint, consist of whole cores, and differ by at most one core. Cores are split only
 // if there are fewer cores than workers. A worker gets cores on its preferred NUMA node if they
@@ -23,6 +23,6 @@ std::vector<std::vector<int>> share_cores(int workers, const std::vector<int>& g
 // distribution would move a worker off its NUMA node. With fewer processors than workers, each
 // worker gets all processors.
 std::vector<std::vector<int>> split_cpus(const std::vector<Cpu>& cpus,
-                                         const std::vector<std::optional<int>>& wishes);
+                                         const std::vector<std::optional<int>>& preferred);
 
 }  // namespace lockstep::cluster

@@ -95,21 +95,21 @@ std::optional<contract::WorkerPlace> find_slurm_place(const os::Environment& env
 
 Placement read_placement(const os::Environment& environment) {
   if (const auto place = contract::find_place(environment)) {
-    return {*place, Origin::Launcher, has_mpi_server(environment)};
+    return {*place, LaunchedBy::Launcher, has_mpi_server(environment)};
   }
   if (const auto place = find_open_mpi_place(environment)) {
-    return {*place, Origin::OpenMpi, true};
+    return {*place, LaunchedBy::OpenMpi, true};
   }
   // Inside a worker, the remaining variables, including TF_CONFIG, describe that worker.
   if (!environment.contains(contract::kRunId)) {
     if (const auto place = find_tf_config_place(environment)) {
-      return {*place, Origin::TfConfig, false};
+      return {*place, LaunchedBy::TfConfig, false};
     }
     if (const auto place = find_slurm_place(environment)) {
-      return {*place, Origin::Slurm, has_mpi_server(environment)};
+      return {*place, LaunchedBy::Slurm, has_mpi_server(environment)};
     }
   }
-  return {contract::place_alone(environment), Origin::Alone, false};
+  return {contract::place_alone(environment), LaunchedBy::Alone, false};
 }
 
 }  // namespace lockstep::cluster

@@ -7,11 +7,11 @@
 namespace lockstep::cluster {
 
 // The launcher that set the rank of a worker.
-enum class Origin { Alone, Launcher, OpenMpi, TfConfig, Slurm };
+enum class LaunchedBy { Alone, Launcher, OpenMpi, TfConfig, Slurm };
 
 struct Placement {
   contract::WorkerPlace place;
-  Origin origin = Origin::Alone;
+  LaunchedBy launched_by = LaunchedBy::Alone;
   // Whether MPI_Init works: mpirun, or another launcher with PMIx, started this very process. The
   // variables of Open MPI do not prove it, because lockstep sets them, too.
   bool is_under_mpi = false;

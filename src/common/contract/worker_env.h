@@ -89,9 +89,9 @@ inline constexpr std::string_view kLogLevel = "LOCKSTEP_LOG_LEVEL";
 inline constexpr std::string_view kCommandTime = "LOCKSTEP_COMMAND_TIME";
 
 // Address of the leader and keys, for an agent that srun started; never passed to workers.
-inline constexpr std::string_view kMeeting = "LOCKSTEP_MEETING";
+inline constexpr std::string_view kRendezvous = "LOCKSTEP_MEETING";
 // Directory in which processes started by another launcher publish the address of the leader.
-inline constexpr std::string_view kMeetingDirectory = "LOCKSTEP_MEETING_DIR";
+inline constexpr std::string_view kRendezvousDirectory = "LOCKSTEP_MEETING_DIR";
 // Shared secret of the nodes of a manual run without a common home directory; derives the keys.
 inline constexpr std::string_view kSecret = "LOCKSTEP_SECRET";
 

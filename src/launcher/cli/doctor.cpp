@@ -4,8 +4,8 @@
 
 #include "common/os/environment.h"
 #include "common/os/host.h"
+#include "launcher/cli/host_environment.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/cli/surroundings.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/report.h"
 #include "lockstep/error.h"
@@ -34,56 +34,56 @@ constexpr const char* kFooter =
     "  0    ok, possibly with warnings\n"
     "  1    something is broken\n";
 
-struct Wishes {
+struct DoctorOptions {
   bool is_json = false;
   bool is_quick = false;
   unsigned patience = 20;
 };
 
 // Invalid Slurm variables are a finding, not a reason to stop: everything else is still checked.
-plan::Surroundings look_around(std::string& fault) {
+plan::HostEnvironment look_around(std::string& fault) {
   try {
-    return read_surroundings();
+    return read_host_environment();
   } catch (const Error& error) {
     fault = error.what();
-    plan::Surroundings here;
+    plan::HostEnvironment here;
     here.environment = os::environment();
     here.node = os::host_name();
     return here;
   }
 }
 
-int examine(const Wishes& wishes) {
+int examine(const DoctorOptions& options) {
   std::string fault;
-  const plan::Surroundings here = look_around(fault);
+  const plan::HostEnvironment here = look_around(fault);
   doctor::Facts facts = doctor::examine(here,
                                         {.version = LOCKSTEP_VERSION,
-                                         .is_quick = wishes.is_quick,
-                                         .patience = std::chrono::seconds(wishes.patience)});
+                                         .is_quick = options.is_quick,
+                                         .patience = std::chrono::seconds(options.patience)});
   if (!fault.empty()) {
     facts.slurm.fault_of_job = fault;
   }
   const doctor::Findings findings = doctor::check_all(facts);
   fmt::print("{}",
-             wishes.is_json ? doctor::to_json(facts, findings) : doctor::to_text(facts, findings));
-  return doctor::worst_of(findings) == doctor::Verdict::Broken ? 1 : 0;
+             options.is_json ? doctor::to_json(facts, findings) : doctor::to_text(facts, findings));
+  return doctor::worst_of(findings) == doctor::Severity::Broken ? 1 : 0;
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app, Call& call) {
-  auto wishes = std::make_shared<Wishes>();
+  auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor = app.add_subcommand("doctor", kDescription);
   doctor->footer(kFooter);
-  doctor->add_flag("--quick", wishes->is_quick, "Start no other programs, except srun in a job")
+  doctor->add_flag("--quick", options->is_quick, "Start no other programs, except srun in a job")
       ->group("Options");
-  doctor->add_flag("--json", wishes->is_json, "Print all collected values as JSON")
+  doctor->add_flag("--json", options->is_json, "Print all collected values as JSON")
       ->group("Options");
-  doctor->add_option("--patience", wishes->patience, "Maximum time to wait for nodes, in seconds")
+  doctor->add_option("--patience", options->patience, "Maximum time to wait for nodes, in seconds")
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group("Options");
-  doctor->callback([wishes, &call] { call.exit_code = examine(*wishes); });
+  doctor->callback([options, &call] { call.exit_code = examine(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/cli/host_environment.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/cli/surroundings.h"
-#include "launcher/doctor/meeting_place.h"
+#include "launcher/doctor/job_rendezvous.h"
 #include "launcher/doctor/survey.h"
 #include "launcher/plan/plan.h"
 #include "lockstep/error.h"
@@ -39,43 +39,43 @@ constexpr const char* kFooter =
     "  64   called inside a job step with several tasks\n"
     "  69   a node did not respond, or no network connects all nodes; stdout is empty\n";
 
-struct Wishes {
+struct NetworkOptions {
   std::vector<std::string> interfaces;
   bool is_json = false;
 };
 
-int find(const Wishes& wishes) {
-  const plan::Surroundings here = read_surroundings();
+int find(const NetworkOptions& options) {
+  const plan::HostEnvironment here = read_host_environment();
   const plan::LaunchPlan plan = doctor::plan_of_survey(here, "lockstep network");
-  const doctor::MeetingPlace place =
-      doctor::find_meeting_place(plan, here.environment, wishes.interfaces);
-  const doctor::OrderedVariables variables = doctor::variables_of(place, here.environment);
-  fmt::print(stderr, "lockstep: {}\n", place.reason);
-  for (const std::string& line : place.details) {
+  const doctor::JobRendezvous rendezvous =
+      doctor::choose_rendezvous(plan, here.environment, options.interfaces);
+  const doctor::OrderedVariables variables = doctor::variables_of(rendezvous, here.environment);
+  fmt::print(stderr, "lockstep: {}\n", rendezvous.reason);
+  for (const std::string& line : rendezvous.details) {
     fmt::print(stderr, "lockstep:   {}\n", line);
   }
-  for (const std::string& line : doctor::remarks_on(place)) {
+  for (const std::string& line : doctor::remarks_on(rendezvous)) {
     fmt::print(stderr, "lockstep: {}\n", line);
   }
-  fmt::print("{}",
-             wishes.is_json ? doctor::to_json(place, variables) : doctor::to_shell(variables));
+  fmt::print(
+      "{}", options.is_json ? doctor::to_json(rendezvous, variables) : doctor::to_shell(variables));
   return 0;
 }
 
 }  // namespace
 
 void add_network(CLI::App& app, Call& call) {
-  auto wishes = std::make_shared<Wishes>();
+  auto options = std::make_shared<NetworkOptions>();
   CLI::App* network = app.add_subcommand("network", kDescription);
   network->footer(kFooter);
   network
       ->add_option(
-          "--interface", wishes->interfaces, "Try only this network interface; can be repeated")
+          "--interface", options->interfaces, "Try only this network interface; can be repeated")
       ->type_name("NAME")
       ->expected(1)
       ->group("Options");
-  network->add_flag("--json", wishes->is_json, "Print all results as JSON")->group("Options");
-  network->callback([wishes, &call] { call.exit_code = find(*wishes); });
+  network->add_flag("--json", options->is_json, "Print all results as JSON")->group("Options");
+  network->callback([options, &call] { call.exit_code = find(*options); });
 }
 
 }  // namespace lockstep::cli

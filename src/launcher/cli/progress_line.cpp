@@ -21,12 +21,12 @@ ProgressLine::ProgressLine() {
   }
 }
 
-void ProgressLine::show(const slurm::Progress& progress) {
+void ProgressLine::show(const slurm::JobProgress& progress) {
   const std::string text = progress.moment.empty()
                                ? progress.headline
                                : fmt::format("{}, {}", progress.headline, progress.moment);
   if (columns_) {
-    fmt::print(stderr, "{}{}", kClear, agent::cut_to_columns(text, *columns_ - 1));
+    fmt::print(stderr, "{}{}", kClear, supervisor::cut_to_columns(text, *columns_ - 1));
     is_drawn_ = true;
   } else if (progress.headline != headline_) {
     tell(text);

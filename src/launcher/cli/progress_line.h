@@ -16,7 +16,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(const slurm::Progress& progress);
+  void show(const slurm::JobProgress& progress);
 
   // Prints a permanent line.
   void tell(const std::string& text);

@@ -18,9 +18,9 @@ bool is_key(std::string_view name) {
          });
 }
 
-Error unknown(const Node& node, const std::string& name, std::span<const std::string> known) {
+Error unknown(const YamlNode& node, const std::string& name, std::span<const std::string> known) {
   Error error(ExitCode::Usage, fmt::format("cannot replace ${{{}}}: unknown key '{}'", name, name));
-  error.fact("where", describe(node.place));
+  error.fact("where", describe(node.position));
   if (const auto closest = find_closest(name, known)) {
     error.hint(fmt::format("${{{}}}", *closest));
   }
@@ -30,7 +30,7 @@ Error unknown(const Node& node, const std::string& name, std::span<const std::st
 
 }  // namespace
 
-std::string interpolate(const Node& node,
+std::string interpolate(const YamlNode& node,
                         const Lookup& lookup,
                         std::span<const std::string> known) {
   const std::string& text = node.text;

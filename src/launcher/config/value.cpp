@@ -10,31 +10,33 @@
 namespace lockstep::config {
 namespace {
 
-std::string found_in(const Node& node) {
+std::string found_in(const YamlNode& node) {
   switch (node.kind) {
-    case Node::Kind::Nothing:
+    case YamlNode::Kind::Nothing:
       return "nothing";
-    case Node::Kind::Scalar:
+    case YamlNode::Kind::Scalar:
       return fmt::format("'{}'", node.text);
-    case Node::Kind::List:
+    case YamlNode::Kind::List:
       return "a list";
-    case Node::Kind::Map:
+    case YamlNode::Kind::Map:
       return "a map";
   }
   return "";
 }
 
-const Node& require_scalar(const Node& node, std::string_view key, std::string_view expected) {
-  if (node.kind != Node::Kind::Scalar) {
+const YamlNode& require_scalar(const YamlNode& node,
+                               std::string_view key,
+                               std::string_view expected) {
+  if (node.kind != YamlNode::Kind::Scalar) {
     throw not_understood(node, key, expected);
   }
   return node;
 }
 
-std::vector<std::string> scalars_of(const Node& list, std::string_view key) {
+std::vector<std::string> scalars_of(const YamlNode& list, std::string_view key) {
   std::vector<std::string> texts;
   texts.reserve(list.items.size());
-  for (const Node& item : list.items) {
+  for (const YamlNode& item : list.items) {
     texts.push_back(require_scalar(item, key, "a list of single values").text);
   }
   return texts;
@@ -42,18 +44,19 @@ std::vector<std::string> scalars_of(const Node& list, std::string_view key) {
 
 }  // namespace
 
-Error not_understood(const Node& node, std::string_view key, std::string_view expected) {
-  const std::string what = node.kind == Node::Kind::Scalar ? fmt::format(" '{}'", node.text) : "";
+Error not_understood(const YamlNode& node, std::string_view key, std::string_view expected) {
+  const std::string what =
+      node.kind == YamlNode::Kind::Scalar ? fmt::format(" '{}'", node.text) : "";
   return Error(ExitCode::Usage, fmt::format("cannot understand {}{}", key, what))
       .fact("expected", expected)
-      .fact("found", found_in(node), describe(node.place));
+      .fact("found", found_in(node), describe(node.position));
 }
 
-std::string read_text(const Node& node, std::string_view key) {
+std::string read_text(const YamlNode& node, std::string_view key) {
   return require_scalar(node, key, "one value").text;
 }
 
-int64_t read_whole(const Node& node, std::string_view key, Bounds bounds) {
+int64_t read_whole(const YamlNode& node, std::string_view key, Bounds bounds) {
   const std::string expected =
       fmt::format("a whole number from {} to {}", bounds.least, bounds.most);
   const auto number = find_integer(require_scalar(node, key, expected).text);
@@ -63,7 +66,7 @@ int64_t read_whole(const Node& node, std::string_view key, Bounds bounds) {
   return *number;
 }
 
-bool read_flag(const Node& node, std::string_view key) {
+bool read_flag(const YamlNode& node, std::string_view key) {
   constexpr std::array<std::string_view, 5> kYes = {"true", "yes", "on", "1", "y"};
   constexpr std::array<std::string_view, 5> kNo = {"false", "no", "off", "0", "n"};
   const std::string word = to_lower(require_scalar(node, key, "true or false").text);
@@ -76,8 +79,8 @@ bool read_flag(const Node& node, std::string_view key) {
   throw not_understood(node, key, "true or false");
 }
 
-std::vector<std::string> read_list(const Node& node, std::string_view key) {
-  if (node.kind == Node::Kind::List) {
+std::vector<std::string> read_list(const YamlNode& node, std::string_view key) {
+  if (node.kind == YamlNode::Kind::List) {
     return scalars_of(node, key);
   }
   std::vector<std::string> pieces;
@@ -89,20 +92,20 @@ std::vector<std::string> read_list(const Node& node, std::string_view key) {
   return pieces;
 }
 
-std::vector<std::string> read_lines(const Node& node, std::string_view key) {
-  if (node.kind == Node::Kind::List) {
+std::vector<std::string> read_lines(const YamlNode& node, std::string_view key) {
+  if (node.kind == YamlNode::Kind::List) {
     return scalars_of(node, key);
   }
   return {require_scalar(node, key, "a list, or one line").text};
 }
 
-std::vector<std::pair<std::string, std::string>> read_pairs(const Node& node,
+std::vector<std::pair<std::string, std::string>> read_pairs(const YamlNode& node,
                                                             std::string_view key) {
   std::vector<std::pair<std::string, std::string>> pairs;
-  if (node.kind == Node::Kind::Map) {
-    for (const Entry& entry : node.entries) {
+  if (node.kind == YamlNode::Kind::Map) {
+    for (const YamlEntry& entry : node.entries) {
       // An empty value sets the variable to an empty text: `NAME:`.
-      const bool is_empty = entry.value.kind == Node::Kind::Nothing;
+      const bool is_empty = entry.value.kind == YamlNode::Kind::Nothing;
       pairs.emplace_back(
           entry.key,
           is_empty ? ""

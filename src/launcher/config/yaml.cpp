@@ -16,13 +16,13 @@ namespace {
 constexpr int kDeepest = 32;  // deeper nesting is a mistake or an attack, not a configuration
 
 // yaml-cpp counts from 0, and returns -1 for an unknown position.
-Place place_of(const YAML::Mark& mark, const std::string& file) {
+Position place_of(const YAML::Mark& mark, const std::string& file) {
   return {.file = file, .line = std::max(mark.line, 0) + 1, .column = std::max(mark.column, 0) + 1};
 }
 
-Error not_read(const std::string& why, const Place& place) {
-  return Error(ExitCode::Usage, fmt::format("cannot read {}: {}", place.file, why))
-      .fact("where", describe(place));
+Error not_read(const std::string& why, const Position& position) {
+  return Error(ExitCode::Usage, fmt::format("cannot read {}: {}", position.file, why))
+      .fact("where", describe(position));
 }
 
 // A hint for a syntax error, selected by the English message of yaml-cpp.
@@ -43,28 +43,28 @@ class Converter {
  public:
   explicit Converter(const std::string& file) : file_(file) {}
 
-  Node convert(const YAML::Node& from, int depth) const {
-    Node node;
-    node.place = place_of(from.Mark(), file_);
+  YamlNode convert(const YAML::Node& from, int depth) const {
+    YamlNode node;
+    node.position = place_of(from.Mark(), file_);
     if (depth > kDeepest) {
-      throw not_read(fmt::format("more than {} levels of nesting", kDeepest), node.place);
+      throw not_read(fmt::format("more than {} levels of nesting", kDeepest), node.position);
     }
     switch (from.Type()) {
       case YAML::NodeType::Undefined:
       case YAML::NodeType::Null:
         break;
       case YAML::NodeType::Scalar:
-        node.kind = Node::Kind::Scalar;
+        node.kind = YamlNode::Kind::Scalar;
         node.text = from.Scalar();
         break;
       case YAML::NodeType::Sequence:
-        node.kind = Node::Kind::List;
+        node.kind = YamlNode::Kind::List;
         for (const auto& item : from) {
           node.items.push_back(convert(item, depth + 1));
         }
         break;
       case YAML::NodeType::Map:
-        node.kind = Node::Kind::Map;
+        node.kind = YamlNode::Kind::Map;
         for (const auto& entry : from) {
           add(node, entry.first, convert(entry.second, depth + 1));
         }
@@ -74,19 +74,19 @@ class Converter {
   }
 
  private:
-  void add(Node& map, const YAML::Node& key, Node value) const {
-    const Place place = place_of(key.Mark(), file_);
+  void add(YamlNode& map, const YAML::Node& key, YamlNode value) const {
+    const Position position = place_of(key.Mark(), file_);
     if (!key.IsScalar()) {
-      throw not_read("a key must be one word", place);
+      throw not_read("a key must be one word", position);
     }
-    for (const Entry& earlier : map.entries) {
+    for (const YamlEntry& earlier : map.entries) {
       if (earlier.key == key.Scalar()) {
-        throw not_read(fmt::format("duplicate key '{}'", earlier.key), place)
-            .fact("first", describe(earlier.place))
+        throw not_read(fmt::format("duplicate key '{}'", earlier.key), position)
+            .fact("first", describe(earlier.position))
             .hint("remove one of them");
       }
     }
-    map.entries.push_back({key.Scalar(), place, std::move(value)});
+    map.entries.push_back({key.Scalar(), position, std::move(value)});
   }
 
   const std::string& file_;
@@ -94,46 +94,47 @@ class Converter {
 
 }  // namespace
 
-std::string describe(const Place& place) {
-  return place.line == 0 ? place.file
-                         : fmt::format("{}:{}:{}", place.file, place.line, place.column);
+std::string describe(const Position& position) {
+  return position.line == 0
+             ? position.file
+             : fmt::format("{}:{}:{}", position.file, position.line, position.column);
 }
 
-const Node* Node::find(std::string_view key) const {
-  const auto found =
-      std::find_if(entries.begin(), entries.end(), [key](const Entry& e) { return e.key == key; });
+const YamlNode* YamlNode::find(std::string_view key) const {
+  const auto found = std::find_if(
+      entries.begin(), entries.end(), [key](const YamlEntry& e) { return e.key == key; });
   return found == entries.end() ? nullptr : &found->value;
 }
 
-Node parse_yaml(std::string_view text, const std::string& file) {
+YamlNode parse_yaml(std::string_view text, const std::string& file) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
     if (documents.size() > 1) {
       throw not_read("it has more than one document", place_of(documents[1].Mark(), file))
           .hint("use one file for each, without the line '---'");
     }
-    return documents.empty() ? Node() : Converter(file).convert(documents.front(), 0);
+    return documents.empty() ? YamlNode() : Converter(file).convert(documents.front(), 0);
   } catch (const YAML::Exception& fault) {
     throw not_read(fault.msg, place_of(fault.mark, file)).hint(advice_on(fault.msg));
   }
 }
 
-Node scalar(std::string text, const std::string& where) {
-  Node node;
-  node.kind = Node::Kind::Scalar;
+YamlNode scalar(std::string text, const std::string& where) {
+  YamlNode node;
+  node.kind = YamlNode::Kind::Scalar;
   node.text = std::move(text);
-  node.place.file = where;
+  node.position.file = where;
   return node;
 }
 
-void require_known(const Node& map, std::span<const std::string> known) {
-  for (const Entry& entry : map.entries) {
+void require_known(const YamlNode& map, std::span<const std::string> known) {
+  for (const YamlEntry& entry : map.entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) {
       continue;
     }
     Error error(ExitCode::Usage,
-                fmt::format("cannot read {}: unknown key '{}'", entry.place.file, entry.key));
-    error.fact("where", describe(entry.place));
+                fmt::format("cannot read {}: unknown key '{}'", entry.position.file, entry.key));
+    error.fact("where", describe(entry.position));
     if (const auto closest = find_closest(entry.key, known)) {
       error.hint(*closest);
     } else {

@@ -12,22 +12,22 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
 Finding make(
-    Section section, Verdict verdict, std::string subject, std::string text, std::string source) {
+    Section section, Severity severity, std::string subject, std::string text, std::string source) {
   return {.section = section,
-          .verdict = verdict,
+          .severity = severity,
           .subject = std::move(subject),
           .text = std::move(text),
           .source = std::move(source),
           .advice = {}};
 }
 
-Finding of_limits(Verdict verdict, std::string subject, std::string text, std::string source) {
-  return make(Section::Limits, verdict, std::move(subject), std::move(text), std::move(source));
+Finding of_limits(Severity severity, std::string subject, std::string text, std::string source) {
+  return make(Section::Limits, severity, std::move(subject), std::move(text), std::move(source));
 }
 
-Finding of_place(Verdict verdict, std::string subject, std::string text, std::string source) {
+Finding of_place(Severity severity, std::string subject, std::string text, std::string source) {
   return make(
-      Section::Surroundings, verdict, std::move(subject), std::move(text), std::move(source));
+      Section::HostEnvironment, severity, std::move(subject), std::move(text), std::move(source));
 }
 
 std::string bytes_text(int64_t bytes) {
@@ -43,9 +43,9 @@ void check_cores(Findings& findings, const LimitFacts& limits) {
   if (limits.cores_granted > 0) {
     text += fmt::format(", Slurm allocated {}", limits.cores_granted);
   }
-  Finding finding = of_limits(Verdict::Ok, "cores", text, "affinity, cgroup, SLURM_CPUS_ON_NODE");
+  Finding finding = of_limits(Severity::Ok, "cores", text, "affinity, cgroup, SLURM_CPUS_ON_NODE");
   if (limits.cores_granted > 0 && limits.cores_usable < limits.cores_granted) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += ": this process is bound to fewer cores than the job has";
     finding.advice.emplace_back("srun --cpu-bind=none, or unset ${!SLURM_CPU_BIND*} before srun");
   } else if (limits.cores_granted > 0 && limits.cores_usable > limits.cores_granted) {
@@ -58,7 +58,7 @@ void check_cores(Findings& findings, const LimitFacts& limits) {
 
 void check_memory(Findings& findings, const LimitFacts& limits) {
   Finding finding = of_limits(
-      Verdict::Ok,
+      Severity::Ok,
       "memory",
       limits.memory_limit == kUnlimited
           ? fmt::format("{}, no limit", bytes_text(limits.memory_total))
@@ -66,7 +66,7 @@ void check_memory(Findings& findings, const LimitFacts& limits) {
                 "{} of {}", bytes_text(limits.memory_limit), bytes_text(limits.memory_total)),
       "cgroup");
   if (limits.memory_limit < kGiB) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += ": too little for training; the kernel will kill workers";
     finding.advice.emplace_back("sbatch --mem=16G, or --mem=0 for all memory of the node");
   }
@@ -76,7 +76,7 @@ void check_memory(Findings& findings, const LimitFacts& limits) {
 void check_shm(Findings& findings, const LimitFacts& limits) {
   if (limits.shm_total == kUnknown) {
     Finding finding = of_limits(
-        Verdict::Broken, "/dev/shm", "does not exist: workers cannot share memory", "statvfs");
+        Severity::Broken, "/dev/shm", "does not exist: workers cannot share memory", "statvfs");
     finding.advice.emplace_back(
         "in a container: use apptainer, which mounts it, or docker run --shm-size=8g");
     findings.push_back(std::move(finding));
@@ -88,14 +88,14 @@ void check_shm(Findings& findings, const LimitFacts& limits) {
                          : fmt::format("{} MiB", bytes / kMiB);
   };
   Finding finding = of_limits(
-      Verdict::Ok,
+      Severity::Ok,
       "/dev/shm",
       fmt::format("{}, {} % free",
                   in_words(limits.shm_total),
                   limits.shm_total > 0 ? limits.shm_free * 10 / limits.shm_total * 10 : 0),
       "statvfs");
   if (limits.shm_free < 512 * kMiB) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text = fmt::format("{} free: PyTorch data loaders die of a bus error when it is full",
                                in_words(limits.shm_free));
     finding.advice.emplace_back(
@@ -107,7 +107,7 @@ void check_shm(Findings& findings, const LimitFacts& limits) {
 void check_files(Findings& findings, const LimitFacts& limits) {
   constexpr int64_t kFew = 4096;
   Finding finding = of_limits(
-      Verdict::Ok,
+      Severity::Ok,
       "open files",
       fmt::format(
           "{} (hard limit {})", count_text(limits.open_files), count_text(limits.most_open_files)),
@@ -115,8 +115,8 @@ void check_files(Findings& findings, const LimitFacts& limits) {
   if (limits.open_files < kFew) {
     const bool may_rise = limits.most_open_files >= kFew;
     // 1024 is the usual soft limit and sufficient for few workers.
-    finding.verdict = may_rise && limits.open_files >= 1024 ? Verdict::Ok : Verdict::Warning;
-    if (finding.verdict == Verdict::Warning) {
+    finding.severity = may_rise && limits.open_files >= 1024 ? Severity::Ok : Severity::Warning;
+    if (finding.severity == Severity::Warning) {
       finding.text += ": data loaders and many workers need more";
       finding.advice.emplace_back(may_rise ? "ulimit -n " + count_text(limits.most_open_files)
                                            : "ask the administrators for a higher limit");
@@ -127,9 +127,9 @@ void check_files(Findings& findings, const LimitFacts& limits) {
 
 void check_locked(Findings& findings, const NodeFacts& node) {
   const int64_t locked = node.limits.locked_bytes;
-  Finding finding = of_limits(Verdict::Ok, "locked memory", bytes_text(locked), "ulimit -l");
+  Finding finding = of_limits(Severity::Ok, "locked memory", bytes_text(locked), "ulimit -l");
   if (!node.rdma.empty() && locked != kUnlimited) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += ": RDMA must register memory; it fails or falls back to TCP";
     finding.advice.emplace_back(
         "ulimit -l unlimited; for jobs: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf");
@@ -139,9 +139,9 @@ void check_locked(Findings& findings, const NodeFacts& node) {
 
 void check_processes(Findings& findings, const LimitFacts& limits) {
   constexpr int64_t kFew = 1024;
-  Finding finding = of_limits(Verdict::Ok, "processes", count_text(limits.processes), "ulimit -u");
+  Finding finding = of_limits(Severity::Ok, "processes", count_text(limits.processes), "ulimit -u");
   if (limits.processes < kFew) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += ": threads count as well, and every worker has dozens";
     finding.advice.emplace_back("ulimit -u, or ask the administrators for a higher limit");
   }
@@ -151,15 +151,15 @@ void check_processes(Findings& findings, const LimitFacts& limits) {
 void check_container(Findings& findings, const PlaceFacts& place) {
   if (place.container.where.empty()) {
     findings.push_back(
-        of_place(Verdict::Ok, "containers", "neither apptainer nor singularity", "PATH"));
+        of_place(Severity::Ok, "containers", "neither apptainer nor singularity", "PATH"));
     return;
   }
-  Finding finding = of_place(Verdict::Ok,
+  Finding finding = of_place(Severity::Ok,
                              "containers",
                              fmt::format("{} {}", place.container_name, place.container.version),
                              place.container.where);
   if (place.user_namespaces == 0) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += "; user namespaces are disabled: only a setuid installation works";
     finding.advice.emplace_back("ask the administrators to set sysctl user.max_user_namespaces");
   } else if (!place.has_fuse) {
@@ -170,12 +170,12 @@ void check_container(Findings& findings, const PlaceFacts& place) {
 
 void check_modules(Findings& findings, const PlaceFacts& place) {
   if (place.modules.empty()) {
-    findings.push_back(of_place(Verdict::Ok, "modules", "no module system", "environment"));
+    findings.push_back(of_place(Severity::Ok, "modules", "no module system", "environment"));
     return;
   }
-  Finding finding = of_place(Verdict::Ok, "modules", place.modules, "environment");
+  Finding finding = of_place(Severity::Ok, "modules", place.modules, "environment");
   if (place.has_module_command == 0) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += "; the command `module` is not defined in scripts";
     finding.advice.push_back(place.module_script.empty() ? "#!/bin/bash -l as the first line"
                                                          : "source " + place.module_script);
@@ -191,12 +191,12 @@ void check_active(Findings& findings, const PlaceFacts& place) {
   if (!place.conda.empty()) {
     active.push_back("conda " + place.conda);
   }
-  Finding finding = of_place(Verdict::Ok,
+  Finding finding = of_place(Severity::Ok,
                              "environment",
                              active.empty() ? "neither venv nor conda" : join(active, ", "),
                              "VIRTUAL_ENV, CONDA_PREFIX");
   if (active.size() == 2) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += ": both are active; PATH decides which Python runs";
     finding.advice.emplace_back("deactivate, or conda deactivate");
   }
@@ -206,15 +206,15 @@ void check_active(Findings& findings, const PlaceFacts& place) {
     for (const auto& [name, value] : place.proxies) {
       texts.push_back(fmt::format("{}={}", name, value));
     }
-    findings.push_back(of_place(Verdict::Ok, "proxies", join(texts, ", "), "environment"));
+    findings.push_back(of_place(Severity::Ok, "proxies", join(texts, ", "), "environment"));
   }
 }
 
 void check_shared(Findings& findings, const PlaceFacts& place) {
   if (place.sees_home == 1) {
-    findings.push_back(of_place(Verdict::Ok, "shared home", place.home.path, "test file"));
+    findings.push_back(of_place(Severity::Ok, "shared home", place.home.path, "test file"));
   } else if (place.sees_home == 0) {
-    Finding finding = of_place(Verdict::Warning,
+    Finding finding = of_place(Severity::Warning,
                                "shared home",
                                place.home.path + " is a different directory than on the first node",
                                "test file");
@@ -223,7 +223,7 @@ void check_shared(Findings& findings, const PlaceFacts& place) {
     findings.push_back(std::move(finding));
   }
   if (place.sees_directory == 0) {
-    Finding finding = of_place(Verdict::Broken,
+    Finding finding = of_place(Severity::Broken,
                                "directory",
                                "the working directory does not exist or is a different one",
                                "test file");
@@ -243,14 +243,14 @@ void check_least(Findings& findings,
       });
   const SpaceFact& space = least->place.*which;
   if (space.free == kUnknown) {
-    Finding finding =
-        of_place(Verdict::Broken, subject, fmt::format("{} does not exist", space.path), "statvfs");
+    Finding finding = of_place(
+        Severity::Broken, subject, fmt::format("{} does not exist", space.path), "statvfs");
     finding.nodes = {least->name};
     finding.advice.push_back("mkdir -p " + quote_for_shell(space.path));
     findings.push_back(std::move(finding));
     return;
   }
-  Finding finding = of_place(Verdict::Ok,
+  Finding finding = of_place(Severity::Ok,
                              subject,
                              fmt::format("{}: {} free{}",
                                          space.path,
@@ -258,7 +258,7 @@ void check_least(Findings& findings,
                                          nodes.size() > 1 ? ", minimum on " + least->name : ""),
                              "statvfs");
   if (space.free < kGiB) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text += ": nearly full";
     finding.advice.push_back("du -xh --max-depth=1 " + quote_for_shell(space.path) + " | sort -h");
   }

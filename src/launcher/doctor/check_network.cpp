@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kMostNamed = 6;
 
-Finding of_network(Verdict verdict, std::string subject, std::string text, std::string source) {
+Finding of_network(Severity severity, std::string subject, std::string text, std::string source) {
   return {.section = Section::Network,
-          .verdict = verdict,
+          .severity = severity,
           .subject = std::move(subject),
           .text = std::move(text),
           .source = std::move(source),
@@ -26,12 +26,12 @@ Finding of_network(Verdict verdict, std::string subject, std::string text, std::
 // Results of the connection trials between pairs of nodes.
 class Outcomes {
  public:
-  explicit Outcomes(const GangFacts& gang) : gang_(gang) {}
+  explicit Outcomes(const CrossNodeFacts& cross_node) : cross_node_(cross_node) {}
 
   // Result from one node to another; nullptr if it was not tried. A success beats failures.
   const plan::Trial* find(int network, int from, int to) const {
     const plan::Trial* found = nullptr;
-    for (const plan::Trial& trial : gang_.trials) {
+    for (const plan::Trial& trial : cross_node_.trials) {
       const bool is_it = trial.network == network && trial.from == from && trial.to == to;
       if (is_it && (found == nullptr || trial.fault.empty())) {
         found = &trial;
@@ -65,7 +65,7 @@ class Outcomes {
     return size() > 2 ? cut_off : std::nullopt;
   }
 
-  int size() const { return static_cast<int>(gang_.nodes.size()); }
+  int size() const { return static_cast<int>(cross_node_.nodes.size()); }
 
  private:
   bool is_cut_off(int network, int node) const {
@@ -81,7 +81,7 @@ class Outcomes {
     return has_tried;
   }
 
-  const GangFacts& gang_;
+  const CrossNodeFacts& cross_node_;
 };
 
 std::string cell(const plan::Trial* trial, bool is_self) {
@@ -92,25 +92,27 @@ std::string cell(const plan::Trial* trial, bool is_self) {
 }
 
 // Table of connections from the rows to the columns.
-std::vector<std::string> matrix(const GangFacts& gang, const Outcomes& outcomes, int network) {
+std::vector<std::string> matrix(const CrossNodeFacts& cross_node,
+                                const Outcomes& outcomes,
+                                int network) {
   constexpr size_t kMostNodes = 10;
   std::vector<std::string> lines;
-  if (gang.nodes.size() > kMostNodes) {
+  if (cross_node.nodes.size() > kMostNodes) {
     return lines;
   }
   size_t width = 2;
-  for (const std::string& name : gang.nodes) {
+  for (const std::string& name : cross_node.nodes) {
     width = std::max(width, name.size());
   }
   width = std::min<size_t>(width, 8);
   std::string head = fmt::format("{:>{}.{}}", "", width, width);
-  for (const std::string& name : gang.nodes) {
+  for (const std::string& name : cross_node.nodes) {
     head += fmt::format(" {:>{}.{}}", name, width, width);
   }
   lines.push_back(head);
   for (int from = 0; from < outcomes.size(); ++from) {
     std::string line =
-        fmt::format("{:>{}.{}}", gang.nodes[static_cast<size_t>(from)], width, width);
+        fmt::format("{:>{}.{}}", cross_node.nodes[static_cast<size_t>(from)], width, width);
     for (int to = 0; to < outcomes.size(); ++to) {
       line += fmt::format(" {:>{}}", cell(outcomes.find(network, from, to), from == to), width);
     }
@@ -119,29 +121,30 @@ std::vector<std::string> matrix(const GangFacts& gang, const Outcomes& outcomes,
   return lines;
 }
 
-void check_reachability(Findings& findings, const GangFacts& gang) {
-  const Outcomes outcomes(gang);
+void check_reachability(Findings& findings, const CrossNodeFacts& cross_node) {
+  const Outcomes outcomes(cross_node);
   std::vector<std::string> shown;
-  for (size_t i = 0; i < gang.networks.size(); ++i) {
+  for (size_t i = 0; i < cross_node.networks.size(); ++i) {
     const int network = static_cast<int>(i);
     const int failed = outcomes.failed(network);
-    Finding finding = of_network(Verdict::Ok,
-                                 gang.networks[i],
-                                 fmt::format("all {} nodes reach each other", gang.nodes.size()),
-                                 "connection test");
+    Finding finding =
+        of_network(Severity::Ok,
+                   cross_node.networks[i],
+                   fmt::format("all {} nodes reach each other", cross_node.nodes.size()),
+                   "connection test");
     if (failed > 0) {
       const auto cut_off = outcomes.find_cut_off(network);
-      finding.verdict = Verdict::Warning;
+      finding.severity = Severity::Warning;
       finding.text = cut_off ? fmt::format("{} is isolated: no connection from or to other nodes",
-                                           gang.nodes[static_cast<size_t>(*cut_off)])
+                                           cross_node.nodes[static_cast<size_t>(*cut_off)])
                              : fmt::format("{} connections failed", failed);
       finding.advice.emplace_back(
-          gang.chosen >= 0
+          cross_node.chosen >= 0
               ? "eval \"$(lockstep network)\" in job scripts, so that libraries avoid it; lockstep "
                 "run avoids it automatically"
               : "ask the administrators to open it between compute nodes");
       // IPv6 on the same interface usually has the same result; do not repeat an equal table.
-      std::vector<std::string> table = matrix(gang, outcomes, network);
+      std::vector<std::string> table = matrix(cross_node, outcomes, network);
       if (table != shown) {
         finding.table = table;
         shown = std::move(table);
@@ -151,32 +154,34 @@ void check_reachability(Findings& findings, const GangFacts& gang) {
   }
 }
 
-void check_choice(Findings& findings, const GangFacts& gang) {
-  if (gang.nodes.size() < 2) {
+void check_choice(Findings& findings, const CrossNodeFacts& cross_node) {
+  if (cross_node.nodes.size() < 2) {
     return;
   }
-  if (gang.chosen >= 0) {
-    findings.push_back(of_network(Verdict::Ok, "choice", gang.reason, "rule of lockstep run"));
+  if (cross_node.chosen >= 0) {
+    findings.push_back(
+        of_network(Severity::Ok, "choice", cross_node.reason, "rule of lockstep run"));
     return;
   }
-  Finding finding = of_network(Verdict::Broken, "choice", gang.reason, "rule of lockstep run");
+  Finding finding =
+      of_network(Severity::Broken, "choice", cross_node.reason, "rule of lockstep run");
   finding.advice.emplace_back("report the lines above to the administrators");
-  finding.table = gang.details;
+  finding.table = cross_node.details;
   findings.push_back(std::move(finding));
 }
 
 // What is wrong with the addresses of a host name; empty if one of them works.
-std::string fault_of_name(const GangFacts& gang,
+std::string fault_of_name(const CrossNodeFacts& cross_node,
                           const std::vector<std::string>& addresses,
                           int from,
                           int to) {
   if (addresses.empty()) {
     return "does not resolve";
   }
-  const Outcomes outcomes(gang);
+  const Outcomes outcomes(cross_node);
   for (const std::string& address : addresses) {
-    for (size_t i = 0; i < gang.addresses.size(); ++i) {
-      const bool is_it = gang.addresses[i].at(static_cast<size_t>(to)) == address;
+    for (size_t i = 0; i < cross_node.addresses.size(); ++i) {
+      const bool is_it = cross_node.addresses[i].at(static_cast<size_t>(to)) == address;
       const plan::Trial* trial = is_it ? outcomes.find(static_cast<int>(i), from, to) : nullptr;
       if (is_it && (trial == nullptr || trial->fault.empty())) {
         return "";
@@ -193,24 +198,24 @@ std::string fault_of_name(const GangFacts& gang,
 }
 
 void check_names(Findings& findings, const Facts& facts) {
-  const GangFacts& gang = facts.gang;
+  const CrossNodeFacts& cross_node = facts.cross_node;
   std::vector<std::string> faults;
   bool has_names = false;
   for (const NodeFacts& node : facts.nodes) {
-    const auto from = std::find(gang.nodes.begin(), gang.nodes.end(), node.name);
-    for (size_t to = 0; to < gang.nodes.size(); ++to) {
-      const auto resolved = node.resolved.find(gang.nodes[to]);
-      if (from == gang.nodes.end() || gang.nodes[to] == node.name ||
+    const auto from = std::find(cross_node.nodes.begin(), cross_node.nodes.end(), node.name);
+    for (size_t to = 0; to < cross_node.nodes.size(); ++to) {
+      const auto resolved = node.resolved.find(cross_node.nodes[to]);
+      if (from == cross_node.nodes.end() || cross_node.nodes[to] == node.name ||
           resolved == node.resolved.end()) {
         continue;
       }
       has_names = true;
-      const std::string fault = fault_of_name(gang,
+      const std::string fault = fault_of_name(cross_node,
                                               resolved->second,
-                                              static_cast<int>(from - gang.nodes.begin()),
+                                              static_cast<int>(from - cross_node.nodes.begin()),
                                               static_cast<int>(to));
       if (!fault.empty()) {
-        faults.push_back(fmt::format("on {}, {} {}", node.name, gang.nodes[to], fault));
+        faults.push_back(fmt::format("on {}, {} {}", node.name, cross_node.nodes[to], fault));
       }
     }
   }
@@ -219,14 +224,14 @@ void check_names(Findings& findings, const Facts& facts) {
   }
   if (faults.empty()) {
     findings.push_back(of_network(
-        Verdict::Ok, "host names", "all names resolve to reachable addresses", "getent"));
+        Severity::Ok, "host names", "all names resolve to reachable addresses", "getent"));
     return;
   }
-  Finding finding = of_network(
-      Verdict::Warning,
-      "host names",
-      agent::name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
-      "getent");
+  Finding finding = of_network(Severity::Warning,
+                               "host names",
+                               supervisor::name_some(faults, 3) +
+                                   "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
+                               "getent");
   finding.advice.emplace_back("network=$(lockstep network) || exit; eval \"$network\"");
   findings.push_back(std::move(finding));
 }
@@ -266,12 +271,12 @@ void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
         without.push_back(fmt::format("{} ({})", node.name, state_of(node, interface)));
       }
     }
-    Finding finding = of_network(Verdict::Warning,
+    Finding finding = of_network(Severity::Warning,
                                  interface,
                                  fmt::format("{} of {} nodes have it; missing on: {}",
                                              count,
                                              nodes.size(),
-                                             agent::name_some(without, kMostNamed)),
+                                             supervisor::name_some(without, kMostNamed)),
                                  "/sys/class/net");
     finding.advice.push_back(
         fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
@@ -290,8 +295,8 @@ std::string speed_text(int mbps) {
 
 Findings check_network(const Facts& facts) {
   Findings findings;
-  check_reachability(findings, facts.gang);
-  check_choice(findings, facts.gang);
+  check_reachability(findings, facts.cross_node);
+  check_choice(findings, facts.cross_node);
   check_uneven(findings, facts.nodes);
   check_names(findings, facts);
   return findings;
@@ -312,17 +317,18 @@ Findings check_interfaces(const NodeFacts& node) {
                                 one.mtu,
                                 one.is_rdma ? ", RDMA" : ""));
   }
-  findings.push_back(
-      texts.empty()
-          ? of_network(Verdict::Ok, "interfaces", "loopback only", "/sys/class/net")
-          : of_network(
-                Verdict::Ok, "interfaces", agent::name_some(texts, kMostNamed), "/sys/class/net"));
+  findings.push_back(texts.empty()
+                         ? of_network(Severity::Ok, "interfaces", "loopback only", "/sys/class/net")
+                         : of_network(Severity::Ok,
+                                      "interfaces",
+                                      supervisor::name_some(texts, kMostNamed),
+                                      "/sys/class/net"));
   if (!node.can_listen) {
-    Finding finding = of_network(Verdict::Broken, "ports", "no free port", "bind");
+    Finding finding = of_network(Severity::Broken, "ports", "no free port", "bind");
     finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
     findings.push_back(std::move(finding));
   } else if (!node.is_29500_free) {
-    Finding finding = of_network(Verdict::Warning,
+    Finding finding = of_network(Severity::Warning,
                                  "ports",
                                  "29500, the default of torchrun, is in use (lockstep run finds a "
                                  "free port)",
@@ -330,7 +336,8 @@ Findings check_interfaces(const NodeFacts& node) {
     finding.advice.emplace_back("ss -ltnp 'sport = :29500', or another MASTER_PORT");
     findings.push_back(std::move(finding));
   } else {
-    findings.push_back(of_network(Verdict::Ok, "ports", "free ports found, 29500 is free", "bind"));
+    findings.push_back(
+        of_network(Severity::Ok, "ports", "free ports found, 29500 is free", "bind"));
   }
   return findings;
 }
@@ -339,7 +346,7 @@ Findings check_rdma(const NodeFacts& node) {
   Findings findings;
   if (node.rdma.empty()) {
     findings.push_back({.section = Section::Rdma,
-                        .verdict = Verdict::Ok,
+                        .severity = Severity::Ok,
                         .subject = "devices",
                         .text = "none",
                         .source = "/sys/class/infiniband",
@@ -347,7 +354,7 @@ Findings check_rdma(const NodeFacts& node) {
   }
   for (const RdmaPortFact& port : node.rdma) {
     Finding finding{.section = Section::Rdma,
-                    .verdict = Verdict::Ok,
+                    .severity = Severity::Ok,
                     .subject = fmt::format("{}/{}", port.device, port.port),
                     .text = fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate),
                     .source = "/sys/class/infiniband",
@@ -358,14 +365,14 @@ Findings check_rdma(const NodeFacts& node) {
       return gid.type == "RoCE v2" && gid.gid.starts_with("0000:0000:0000:0000:0000:ffff:");
     });
     if (!is_active) {
-      finding.verdict = Verdict::Warning;
+      finding.severity = Severity::Warning;
       finding.text += "; the port is not active";
       finding.advice.push_back("ibstat " + port.device + "; NCCL_IB_HCA=^" + port.device +
                                " excludes it from NCCL");
     } else if (is_roce && v2 != port.gids.end()) {
       finding.text += fmt::format("; RoCE v2 with IPv4 at GID {} ({})", v2->index, v2->interface);
     } else if (is_roce) {
-      finding.verdict = Verdict::Warning;
+      finding.severity = Severity::Warning;
       finding.text +=
           "; no RoCE v2 GID with an IPv4 address: NCCL may choose one that is not routable";
       finding.advice.emplace_back(
@@ -376,16 +383,16 @@ Findings check_rdma(const NodeFacts& node) {
   return findings;
 }
 
-Findings check_clocks(const GangFacts& gang) {
+Findings check_clocks(const CrossNodeFacts& cross_node) {
   constexpr double kMost = 1.0;
   Findings findings;
-  if (gang.clocks.size() < 2) {
+  if (cross_node.clocks.size() < 2) {
     return findings;
   }
   // Compare with the median, so that a single wrong clock is the one that is reported.
   std::vector<double> offsets;
   double precision = 0;
-  for (const auto& [name, clock] : gang.clocks) {
+  for (const auto& [name, clock] : cross_node.clocks) {
     offsets.push_back(clock.offset);
     precision = std::max(precision, clock.precision);
   }
@@ -395,7 +402,7 @@ Findings check_clocks(const GangFacts& gang) {
   const double median = offsets[offsets.size() / 2];
   std::vector<std::string> wrong;
   double widest = 0;
-  for (const auto& [name, clock] : gang.clocks) {
+  for (const auto& [name, clock] : cross_node.clocks) {
     const double offset = clock.offset - median;
     widest = std::max(widest, std::abs(offset));
     if (std::abs(offset) - clock.precision > kMost) {
@@ -404,18 +411,18 @@ Findings check_clocks(const GangFacts& gang) {
     }
   }
   Finding finding{.section = Section::Clock,
-                  .verdict = Verdict::Ok,
+                  .severity = Severity::Ok,
                   .subject = "offset",
                   .text = fmt::format("{} nodes agree to within {:.0f} ms (measured to {:.1f} ms)",
-                                      gang.clocks.size(),
+                                      cross_node.clocks.size(),
                                       widest * 1000,
                                       precision * 1000),
                   .source = "control plane",
                   .advice = {}};
   if (!wrong.empty()) {
-    finding.verdict = Verdict::Warning;
+    finding.severity = Severity::Warning;
     finding.text =
-        agent::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+        supervisor::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
     finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
   }
   findings.push_back(std::move(finding));

@@ -13,9 +13,12 @@ namespace {
 
 constexpr size_t kMostNamed = 8;
 
-Finding of_slurm(Verdict verdict, std::string subject, std::string text, std::string source = "") {
+Finding of_slurm(Severity severity,
+                 std::string subject,
+                 std::string text,
+                 std::string source = "") {
   return {.section = Section::Slurm,
-          .verdict = verdict,
+          .severity = severity,
           .subject = std::move(subject),
           .text = std::move(text),
           .source = std::move(source),
@@ -28,9 +31,9 @@ Finding advised(Finding finding, std::string advice) {
 }
 
 // Variables of the job.
-class Job {
+class JobVariables {
  public:
-  explicit Job(const SlurmFacts& slurm) : variables_(slurm.variables) {}
+  explicit JobVariables(const SlurmFacts& slurm) : variables_(slurm.variables) {}
 
   std::optional<std::string> text(const std::string& name) const {
     const auto found = variables_.find(name);
@@ -56,12 +59,12 @@ bool hands_cpus_on(const std::string& version) {
   return major && minor && (*major < 22 || (*major == 22 && *minor < 5));
 }
 
-void check_tasks(Findings& findings, const Job& job) {
+void check_tasks(Findings& findings, const JobVariables& job) {
   const auto tasks = job.number("SLURM_NTASKS");
   const auto per_node = job.number("SLURM_NTASKS_PER_NODE");
   if (tasks && per_node && *tasks != *per_node * job.nodes()) {
     findings.push_back(advised(
-        of_slurm(Verdict::Warning,
+        of_slurm(Severity::Warning,
                  "tasks",
                  fmt::format(
                      "{} tasks do not match {} nodes x {} tasks", *tasks, job.nodes(), *per_node),
@@ -70,7 +73,7 @@ void check_tasks(Findings& findings, const Job& job) {
   }
 }
 
-void check_cpus(Findings& findings, const Job& job, const std::string& version) {
+void check_cpus(Findings& findings, const JobVariables& job, const std::string& version) {
   const auto cpus = job.number("SLURM_CPUS_PER_TASK");
   if (!cpus || *cpus <= 1 || hands_cpus_on(version)) {
     return;
@@ -80,7 +83,7 @@ void check_cpus(Findings& findings, const Job& job, const std::string& version) 
     return;
   }
   findings.push_back(
-      advised(of_slurm(Verdict::Warning,
+      advised(of_slurm(Severity::Warning,
                        "cpus per task",
                        fmt::format("the job has {} CPUs per task, but srun gives each task one: "
                                    "since 22.05, srun does not inherit the number from the job "
@@ -90,14 +93,14 @@ void check_cpus(Findings& findings, const Job& job, const std::string& version) 
               "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"));
 }
 
-void check_gpus_per_task(Findings& findings, const Job& job) {
+void check_gpus_per_task(Findings& findings, const JobVariables& job) {
   const auto gpus = job.number("SLURM_GPUS_ON_NODE");
   const auto tasks = job.number("SLURM_NTASKS_PER_NODE");
   if (!gpus || !tasks || *gpus < 1 || *tasks == 1 || *tasks == *gpus) {
     return;
   }
   findings.push_back(
-      advised(of_slurm(Verdict::Warning,
+      advised(of_slurm(Severity::Warning,
                        "GPUs and tasks",
                        fmt::format("{} tasks on a node with {} GPU{}: {}",
                                    *tasks,
@@ -109,12 +112,12 @@ void check_gpus_per_task(Findings& findings, const Job& job) {
                           *gpus)));
 }
 
-void check_leaks(Findings& findings, const Job& job, bool is_in_step) {
+void check_leaks(Findings& findings, const JobVariables& job, bool is_in_step) {
   const auto bind = job.text("SLURM_CPU_BIND");
   if (bind && !is_in_step) {
     findings.push_back(advised(
         of_slurm(
-            Verdict::Warning,
+            Severity::Warning,
             "CPU binding",
             fmt::format("'{}' is inherited from an enclosing srun and binds every step of this "
                         "script to its cores (lockstep run is not affected)",
@@ -123,7 +126,7 @@ void check_leaks(Findings& findings, const Job& job, bool is_in_step) {
         "unset ${!SLURM_CPU_BIND*}"));
   }
   if (job.text("SLURM_EXPORT_ENV").value_or("") == "NONE") {
-    findings.push_back(advised(of_slurm(Verdict::Warning,
+    findings.push_back(advised(of_slurm(Severity::Warning,
                                         "environment",
                                         "srun passes no variables to its tasks (lockstep run does)",
                                         "SLURM_EXPORT_ENV=NONE"),
@@ -131,7 +134,7 @@ void check_leaks(Findings& findings, const Job& job, bool is_in_step) {
   }
 }
 
-void check_memory(Findings& findings, const Job& job) {
+void check_memory(Findings& findings, const JobVariables& job) {
   std::vector<std::string> set;
   for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE"}) {
     if (job.text(name)) {
@@ -139,7 +142,7 @@ void check_memory(Findings& findings, const Job& job) {
     }
   }
   if (set.size() > 1) {
-    findings.push_back(advised(of_slurm(Verdict::Broken,
+    findings.push_back(advised(of_slurm(Severity::Broken,
                                         "memory",
                                         "srun fails: these variables exclude each other",
                                         join(set, ", ")),
@@ -160,37 +163,37 @@ std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
                                 one.time_limit,
                                 gpus));
   }
-  return agent::name_some(texts, kMost);
+  return supervisor::name_some(texts, kMost);
 }
 
 void check_service(Findings& findings, const Facts& facts) {
   const SlurmFacts& slurm = facts.slurm;
   if (slurm.version.empty()) {
     if (slurm.is_in_job && !facts.is_quick) {
-      findings.push_back(advised(of_slurm(Verdict::Broken,
+      findings.push_back(advised(of_slurm(Severity::Broken,
                                           "commands",
                                           "inside a job, but sinfo and srun are not found",
                                           "PATH"),
                                  "load the module of Slurm, or bind its commands into the "
                                  "container"));
     } else if (!slurm.controller.empty()) {
-      findings.push_back(of_slurm(Verdict::Ok,
+      findings.push_back(of_slurm(Severity::Ok,
                                   "version",
                                   "installed, but not configured: " + slurm.controller,
                                   "sinfo --version"));
     } else if (!facts.is_quick) {
-      findings.push_back(of_slurm(Verdict::Ok, "version", "no Slurm on this machine", "PATH"));
+      findings.push_back(of_slurm(Severity::Ok, "version", "no Slurm on this machine", "PATH"));
     }
     return;
   }
-  findings.push_back(of_slurm(Verdict::Ok, "version", slurm.version, "sinfo --version"));
+  findings.push_back(of_slurm(Severity::Ok, "version", slurm.version, "sinfo --version"));
   if (slurm.is_controller_up == 1) {
-    findings.push_back(of_slurm(Verdict::Ok, "controller", slurm.controller, "scontrol ping"));
+    findings.push_back(of_slurm(Severity::Ok, "controller", slurm.controller, "scontrol ping"));
     findings.push_back(
-        of_slurm(Verdict::Ok, "partitions", describe_partitions(slurm.partitions), "sinfo"));
+        of_slurm(Severity::Ok, "partitions", describe_partitions(slurm.partitions), "sinfo"));
   } else {
     findings.push_back(
-        advised(of_slurm(Verdict::Broken, "controller", slurm.controller, "scontrol ping"),
+        advised(of_slurm(Severity::Broken, "controller", slurm.controller, "scontrol ping"),
                 "scontrol ping, later; report it to the administrators if it persists"));
   }
 }
@@ -200,31 +203,31 @@ void check_service(Findings& findings, const Facts& facts) {
 Findings check_slurm(const Facts& facts) {
   Findings findings;
   check_service(findings, facts);
-  const GangFacts& gang = facts.gang;
-  if (!gang.fault.empty()) {
-    findings.push_back(advised(of_slurm(Verdict::Broken, "agents", gang.fault, "srun"),
+  const CrossNodeFacts& cross_node = facts.cross_node;
+  if (!cross_node.fault.empty()) {
+    findings.push_back(advised(of_slurm(Severity::Broken, "agents", cross_node.fault, "srun"),
                                "srun hostname, in this job"));
   }
-  if (!gang.missing.empty()) {
+  if (!cross_node.missing.empty()) {
     findings.push_back(
-        advised(of_slurm(Verdict::Broken,
+        advised(of_slurm(Severity::Broken,
                          "nodes",
                          fmt::format("{} did not answer; the report covers the other nodes",
-                                     agent::name_some(gang.missing, kMostNamed)),
+                                     supervisor::name_some(cross_node.missing, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
-                            gang.missing.front(),
-                            gang.missing.front(),
-                            join(gang.missing, ","))));
+                            cross_node.missing.front(),
+                            cross_node.missing.front(),
+                            join(cross_node.missing, ","))));
   }
-  if (!gang.silent.empty()) {
+  if (!cross_node.silent.empty()) {
     findings.push_back(
-        advised(of_slurm(Verdict::Broken,
+        advised(of_slurm(Severity::Broken,
                          "nodes",
                          fmt::format("{} did not report its facts in time",
-                                     agent::name_some(gang.silent, kMostNamed)),
+                                     supervisor::name_some(cross_node.silent, kMostNamed)),
                          "srun lockstep agent"),
-                fmt::format("srun -w {} lockstep doctor --quick", gang.silent.front())));
+                fmt::format("srun -w {} lockstep doctor --quick", cross_node.silent.front())));
   }
   return findings;
 }
@@ -233,17 +236,17 @@ Findings check_job(const SlurmFacts& slurm) {
   Findings findings;
   if (!slurm.fault_of_job.empty()) {
     std::vector<std::string> lines = split(slurm.fault_of_job, '\n');
-    Finding finding =
-        advised(of_slurm(Verdict::Broken, "job", "lockstep run fails: " + lines.front(), "SLURM_*"),
-                "lockstep run --dry-run true, after a correction");
+    Finding finding = advised(
+        of_slurm(Severity::Broken, "job", "lockstep run fails: " + lines.front(), "SLURM_*"),
+        "lockstep run --dry-run true, after a correction");
     finding.table.assign(lines.begin() + 1, lines.end());
     findings.push_back(std::move(finding));
   }
   if (!slurm.is_in_job) {
     return findings;
   }
-  const Job job(slurm);
-  findings.push_back(of_slurm(Verdict::Ok,
+  const JobVariables job(slurm);
+  findings.push_back(of_slurm(Severity::Ok,
                               "job",
                               fmt::format("{} on {} ({} node{})",
                                           job.text("SLURM_JOB_ID").value_or("?"),
@@ -253,7 +256,7 @@ Findings check_job(const SlurmFacts& slurm) {
                               "SLURM_JOB_*"));
   if (slurm.is_in_step) {
     findings.push_back(
-        advised(of_slurm(Verdict::Warning,
+        advised(of_slurm(Severity::Warning,
                          "step",
                          "inside a step with several tasks: each task examines only its node",
                          "SLURM_STEP_ID"),

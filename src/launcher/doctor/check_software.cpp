@@ -11,17 +11,17 @@
 namespace lockstep::doctor {
 namespace {
 
-Finding of_software(Verdict verdict, std::string subject, std::string text, std::string source) {
+Finding of_software(Severity severity, std::string subject, std::string text, std::string source) {
   return {.section = Section::Software,
-          .verdict = verdict,
+          .severity = severity,
           .subject = std::move(subject),
           .text = std::move(text),
           .source = std::move(source),
           .advice = {}};
 }
 
-Finding of_gpus(Verdict verdict, std::string subject, std::string text, std::string source) {
-  Finding finding = of_software(verdict, std::move(subject), std::move(text), std::move(source));
+Finding of_gpus(Severity severity, std::string subject, std::string text, std::string source) {
+  Finding finding = of_software(severity, std::move(subject), std::move(text), std::move(source));
   finding.section = Section::Gpus;
   return finding;
 }
@@ -77,14 +77,14 @@ void check_visible(Findings& findings, const GpuFacts& gpu) {
     }
   }
   if (wrong.empty()) {
-    findings.push_back(of_gpus(Verdict::Ok,
+    findings.push_back(of_gpus(Severity::Ok,
                                "visible",
                                gpu.visible.empty() ? "none" : gpu.visible,
                                "CUDA_VISIBLE_DEVICES"));
     return;
   }
   Finding finding =
-      of_gpus(count == 0 ? Verdict::Warning : Verdict::Broken,
+      of_gpus(count == 0 ? Severity::Warning : Severity::Broken,
               "visible",
               fmt::format("{} contains GPU {}, but there {} {}; CUDA ignores the rest of the list",
                           gpu.visible,
@@ -104,7 +104,7 @@ void check_health(Findings& findings, const GpuFacts& gpu) {
     is_persistent = is_persistent && one.persistence != 0;
   }
   if (errors > 0) {
-    Finding finding = of_gpus(Verdict::Warning,
+    Finding finding = of_gpus(Severity::Warning,
                               "ECC",
                               fmt::format("{} uncorrected memory errors since boot", errors),
                               "NVML");
@@ -112,7 +112,7 @@ void check_health(Findings& findings, const GpuFacts& gpu) {
     findings.push_back(std::move(finding));
   }
   if (!is_persistent) {
-    Finding finding = of_gpus(Verdict::Warning,
+    Finding finding = of_gpus(Severity::Warning,
                               "persistence",
                               "disabled: the first CUDA call of each process loads the driver",
                               "NVML");
@@ -130,7 +130,7 @@ void check_torch(Findings& findings, const NodeFacts& node) {
   const auto built_for = find_pair(python.cuda);
   const int driver = node.gpu.cuda_of_driver;
   if (has_gpus && !built_for) {
-    Finding finding = of_software(Verdict::Warning,
+    Finding finding = of_software(Severity::Warning,
                                   "torch and GPUs",
                                   "torch is built without CUDA: it cannot use the GPUs",
                                   python.python.where);
@@ -138,7 +138,7 @@ void check_torch(Findings& findings, const NodeFacts& node) {
     findings.push_back(std::move(finding));
   } else if (built_for && driver > 0 && built_for->first > driver / 1000) {
     Finding finding =
-        of_software(Verdict::Broken,
+        of_software(Severity::Broken,
                     "torch and driver",
                     fmt::format("torch is built for CUDA {}, the driver supports up to {}",
                                 python.cuda,
@@ -152,7 +152,7 @@ void check_torch(Findings& findings, const NodeFacts& node) {
     return std::find(python.backends.begin(), python.backends.end(), name) != python.backends.end();
   };
   if (has_gpus && built_for && !has("nccl")) {
-    Finding finding = of_software(Verdict::Warning,
+    Finding finding = of_software(Severity::Warning,
                                   "torch backends",
                                   "torch has CUDA but not NCCL: communication between GPUs is slow",
                                   python.python.where);
@@ -166,7 +166,7 @@ void check_toolkit(Findings& findings, const NodeFacts& node) {
   const int driver = node.gpu.cuda_of_driver;
   if (toolkit && driver > 0 && toolkit->first > driver / 1000) {
     Finding finding =
-        of_software(Verdict::Warning,
+        of_software(Severity::Warning,
                     "CUDA and driver",
                     fmt::format("the toolkit is {}, the driver supports up to {}: new programs do "
                                 "not run here",
@@ -179,7 +179,7 @@ void check_toolkit(Findings& findings, const NodeFacts& node) {
   const auto own = find_pair(node.software.nccl.version);
   const auto torch = find_pair(node.software.python.nccl);
   if (own && torch && own != torch) {
-    Finding finding = of_software(Verdict::Warning,
+    Finding finding = of_software(Severity::Warning,
                                   "NCCL and torch",
                                   fmt::format("the system has libnccl {}, torch was built with {}",
                                               node.software.nccl.version,
@@ -196,7 +196,7 @@ Findings list_software(const NodeFacts& node) {
   const SoftwareFacts& software = node.software;
   const auto add = [&findings](const char* name, const SoftwareFact& fact) {
     if (!fact.where.empty()) {
-      findings.push_back(of_software(Verdict::Ok, name, version_or(fact), fact.where));
+      findings.push_back(of_software(Severity::Ok, name, version_or(fact), fact.where));
     }
   };
   add("CUDA toolkit", software.cuda);
@@ -207,7 +207,7 @@ Findings list_software(const NodeFacts& node) {
   const PythonFacts& python = software.python;
   if (!python.torch.empty()) {
     findings.push_back(
-        of_software(Verdict::Ok,
+        of_software(Severity::Ok,
                     "Python torch",
                     fmt::format("{}, {}, NCCL {}, backends: {}",
                                 python.torch,
@@ -217,12 +217,12 @@ Findings list_software(const NodeFacts& node) {
                     python.python.where));
   } else if (!python.fault.empty()) {
     Finding finding =
-        of_software(Verdict::Warning, "Python torch", python.fault, python.python.where);
+        of_software(Severity::Warning, "Python torch", python.fault, python.python.where);
     finding.advice.emplace_back("python3 -c 'import torch', on that node");
     findings.push_back(std::move(finding));
   } else if (!python.python.where.empty()) {
     findings.push_back(
-        of_software(Verdict::Ok, "Python torch", "not installed", python.python.where));
+        of_software(Severity::Ok, "Python torch", "not installed", python.python.where));
   }
   return findings;
 }
@@ -238,10 +238,10 @@ void check_mpi(Findings& findings, const Facts& facts) {
   }
   if (types.find("pmix") != std::string::npos) {
     findings.push_back(of_software(
-        Verdict::Ok, "MPI and srun", "srun --mpi=pmix can start MPI programs", "srun --mpi=list"));
+        Severity::Ok, "MPI and srun", "srun --mpi=pmix can start MPI programs", "srun --mpi=list"));
     return;
   }
-  Finding finding = of_software(Verdict::Warning,
+  Finding finding = of_software(Severity::Warning,
                                 "MPI and srun",
                                 "Slurm has no PMIx: Open MPI processes started by srun do not find "
                                 "each other",
@@ -256,13 +256,13 @@ Findings check_gpus(const NodeFacts& node) {
   const GpuFacts& gpu = node.gpu;
   Findings findings;
   if (!gpu.fault.empty()) {
-    Finding finding = of_gpus(Verdict::Broken, "driver", gpu.fault, "NVML");
+    Finding finding = of_gpus(Severity::Broken, "driver", gpu.fault, "NVML");
     finding.advice.emplace_back("nvidia-smi; report it to the administrators");
     findings.push_back(std::move(finding));
   } else if (!gpu.gpus.empty()) {
-    findings.push_back(of_gpus(Verdict::Ok, "devices", describe_gpus(gpu.gpus), "NVML"));
+    findings.push_back(of_gpus(Severity::Ok, "devices", describe_gpus(gpu.gpus), "NVML"));
     findings.push_back(of_gpus(
-        Verdict::Ok,
+        Severity::Ok,
         "driver",
         fmt::format("{}{}",
                     gpu.driver,
@@ -270,7 +270,7 @@ Findings check_gpus(const NodeFacts& node) {
         "NVML"));
   } else if (gpu.granted > 0) {
     Finding finding = of_gpus(
-        Verdict::Warning,
+        Severity::Warning,
         "devices",
         fmt::format(
             "Slurm allocated {}, NVML {}", gpu.granted, gpu.has_nvml ? "finds none" : "is missing"),
@@ -278,11 +278,11 @@ Findings check_gpus(const NodeFacts& node) {
     finding.advice.emplace_back("nvidia-smi on that node; in a container: apptainer exec --nv");
     findings.push_back(std::move(finding));
   } else {
-    findings.push_back(of_gpus(Verdict::Ok, "devices", "none", "libnvidia-ml.so.1"));
+    findings.push_back(of_gpus(Severity::Ok, "devices", "none", "libnvidia-ml.so.1"));
   }
   const int seen = static_cast<int>(gpu.gpus.size());
   if (seen > 0 && gpu.granted > 0 && seen < gpu.granted) {
-    Finding finding = of_gpus(Verdict::Warning,
+    Finding finding = of_gpus(Severity::Warning,
                               "granted",
                               fmt::format("Slurm allocated {}, NVML finds {}", gpu.granted, seen),
                               "SLURM_GPUS_ON_NODE, NVML");
@@ -318,7 +318,7 @@ Findings check_software(const Facts& facts) {
       continue;
     }
     Finding finding = of_software(
-        Verdict::Warning,
+        Severity::Warning,
         subject,
         values.size() > 1 ? "the nodes differ, see above: their workers may be incompatible"
                           : "found only on some nodes, see above",

@@ -16,7 +16,7 @@
 #include "common/os/probe_socket.h"
 #include "common/os/process.h"
 #include "common/os/socket.h"
-#include "launcher/doctor/find_answer.h"
+#include "launcher/doctor/run_with_timeout.h"
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {
@@ -107,7 +107,7 @@ int64_t collect_open_files(const os::ResourceLimits& own) {
 std::vector<std::string> resolve(const std::string& name, const os::Environment& environment) {
   constexpr std::chrono::seconds kLimit(5);
   std::set<std::string> addresses;
-  const auto result = find_answer({"getent", "ahosts", name}, environment, kLimit);
+  const auto result = run_with_timeout({"getent", "ahosts", name}, environment, kLimit);
   for (const std::string& line : split(result ? result->output : "", '\n')) {
     const std::string address = line.substr(0, line.find(' '));
     if (!address.empty()) {

@@ -22,7 +22,7 @@ struct CollectOptions {
 };
 
 NodeFacts collect_node(const os::Environment& environment, const CollectOptions& options);
-SlurmFacts collect_slurm(const plan::Surroundings& here, bool is_quick);
+SlurmFacts collect_slurm(const plan::HostEnvironment& here, bool is_quick);
 
 // Parts of collect_node().
 std::vector<InterfaceFact> collect_interfaces(const std::filesystem::path& sysfs = "/sys");

@@ -6,7 +6,7 @@
 #include "common/cluster/cgroup.h"
 #include "common/os/limits.h"
 #include "launcher/doctor/collect.h"
-#include "launcher/doctor/find_answer.h"
+#include "launcher/doctor/run_with_timeout.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -29,7 +29,7 @@ void collect_container(PlaceFacts& facts, const os::Environment& environment, bo
     facts.container_name = name;
     facts.container.where = program->string();
     const auto result =
-        is_quick ? std::nullopt : find_answer({name, "--version"}, environment, kLimit);
+        is_quick ? std::nullopt : run_with_timeout({name, "--version"}, environment, kLimit);
     facts.container.version = result ? find_version(result->output) : "";
     break;
   }
@@ -61,7 +61,7 @@ void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool
   if (facts.modules.empty() || is_quick) {
     return;
   }
-  const auto result = find_answer({"bash", "-c", "type -t module"}, environment, kLimit);
+  const auto result = run_with_timeout({"bash", "-c", "type -t module"}, environment, kLimit);
   facts.has_module_command = result ? (result->status.is_success() ? 1 : 0) : -1;
 }
 

@@ -4,7 +4,7 @@
 
 #include "common/base/text.h"
 #include "launcher/doctor/collect.h"
-#include "launcher/doctor/find_answer.h"
+#include "launcher/doctor/run_with_timeout.h"
 #include "launcher/plan/plan.h"
 #include "lockstep/error.h"
 
@@ -34,16 +34,17 @@ std::vector<PartitionFact> read_partitions(const std::string& text) {
 }
 
 void ask_slurm(SlurmFacts& facts, const os::Environment& environment) {
-  const auto ping = find_answer({"scontrol", "ping"}, environment, kLimit);
+  const auto ping = run_with_timeout({"scontrol", "ping"}, environment, kLimit);
   facts.controller = ping ? first_line(ping->output.empty() ? ping->errors : ping->output)
                           : fmt::format("no answer within {} s", kLimit.count());
   facts.is_controller_up =
       ping && ping->status.is_success() && ping->output.find("UP") != std::string::npos ? 1 : 0;
   if (facts.is_controller_up == 1) {
-    const auto list = find_answer({"sinfo", "-h", "-o", "%P|%a|%l|%D|%G"}, environment, kLimit);
+    const auto list =
+        run_with_timeout({"sinfo", "-h", "-o", "%P|%a|%l|%D|%G"}, environment, kLimit);
     facts.partitions = read_partitions(list ? list->output : "");
   }
-  if (const auto types = find_answer({"srun", "--mpi=list"}, environment, kLimit)) {
+  if (const auto types = run_with_timeout({"srun", "--mpi=list"}, environment, kLimit)) {
     const std::string text = types->output + types->errors;
     std::string words;
     for (const std::string& line : split(text, '\n')) {
@@ -75,7 +76,7 @@ void keep_variables(SlurmFacts& facts, const os::Environment& environment) {
   }
 }
 
-std::string find_fault_of_job(const plan::Surroundings& here) {
+std::string find_fault_of_job(const plan::HostEnvironment& here) {
   plan::Request request;
   request.program = {"true"};
   try {
@@ -88,10 +89,10 @@ std::string find_fault_of_job(const plan::Surroundings& here) {
 
 }  // namespace
 
-SlurmFacts collect_slurm(const plan::Surroundings& here, bool is_quick) {
+SlurmFacts collect_slurm(const plan::HostEnvironment& here, bool is_quick) {
   SlurmFacts facts;
   if (!is_quick) {
-    if (const auto version = find_answer({"sinfo", "--version"}, here.environment, kLimit)) {
+    if (const auto version = run_with_timeout({"sinfo", "--version"}, here.environment, kLimit)) {
       facts.version = find_version(version->output);
       if (facts.version.empty()) {  // not configured: the other commands cannot reach a controller
         facts.controller = first_line(version->errors);

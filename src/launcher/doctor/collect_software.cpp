@@ -10,7 +10,7 @@
 #include "common/cluster/cgroup.h"
 #include "common/os/library.h"
 #include "launcher/doctor/collect.h"
-#include "launcher/doctor/find_answer.h"
+#include "launcher/doctor/run_with_timeout.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -61,7 +61,8 @@ PythonFacts collect_python(const os::Environment& environment) {
     return facts;
   }
   facts.python.where = program->string();
-  const auto result = find_answer({"python3", "-c", kPythonProgram}, environment, kPythonLimit);
+  const auto result =
+      run_with_timeout({"python3", "-c", kPythonProgram}, environment, kPythonLimit);
   if (!result) {
     facts.fault = fmt::format("did not answer within {} s", kPythonLimit.count());
     return facts;
@@ -92,7 +93,7 @@ SoftwareFact collect_cuda(const os::Environment& environment) {
   if (!program) {
     return {};
   }
-  const auto result = find_answer({program->string(), "--version"}, environment, kLimit);
+  const auto result = run_with_timeout({program->string(), "--version"}, environment, kLimit);
   const std::string text = result ? result->output : "";
   const size_t release = text.find("release ");
   return {.version = release == std::string::npos ? "" : find_version(text.substr(release)),
@@ -132,7 +133,7 @@ void collect_mpi(SoftwareFacts& facts, const os::Environment& environment) {
     return;
   }
   facts.mpi.where = program->string();
-  if (const auto result = find_answer({"mpirun", "--version"}, environment, kLimit)) {
+  if (const auto result = run_with_timeout({"mpirun", "--version"}, environment, kLimit)) {
     facts.mpi.version = find_version(result->output + result->errors);
     facts.mpi_kind = kind_of_mpi(result->output + result->errors);
   }
@@ -168,7 +169,8 @@ SoftwareFact collect_libtorch(const os::Environment& environment, bool is_quick)
   os::Environment with_sbin = environment;
   with_sbin["PATH"] =
       os::find_variable(environment, "PATH").value_or("/usr/bin:/bin") + ":/usr/sbin:/sbin";
-  const auto known = is_quick ? std::nullopt : find_answer({"ldconfig", "-p"}, with_sbin, kLimit);
+  const auto known =
+      is_quick ? std::nullopt : run_with_timeout({"ldconfig", "-p"}, with_sbin, kLimit);
   for (const std::string& line : split(known ? known->output : "", '\n')) {
     const size_t arrow = line.find("=> ");
     if (line.find(kName) != std::string::npos && arrow != std::string::npos) {

@@ -48,7 +48,7 @@ class Token {
   std::string path_;
 };
 
-std::optional<plan::LaunchPlan> find_plan(const plan::Surroundings& here) {
+std::optional<plan::LaunchPlan> find_plan(const plan::HostEnvironment& here) {
   try {
     return plan_of_survey(here, "lockstep doctor");
   } catch (const Error&) {  // collect_slurm() stores the reason
@@ -56,27 +56,29 @@ std::optional<plan::LaunchPlan> find_plan(const plan::Surroundings& here) {
   }
 }
 
-void keep_networks(GangFacts& gang, const Survey& survey, const plan::NetworkChoice& choice) {
-  const agent::NetworkTrials& trials = survey.trials();
+void keep_networks(CrossNodeFacts& cross_node,
+                   const Survey& survey,
+                   const plan::NetworkChoice& choice) {
+  const supervisor::NetworkTrials& trials = survey.trials();
   for (size_t i = 0; i < trials.networks().size(); ++i) {
-    gang.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
+    cross_node.networks.push_back(plan::label_of(trials.offers(), trials.networks()[i]));
     std::vector<std::string> addresses;
-    for (size_t seat = 0; seat < gang.nodes.size(); ++seat) {
-      addresses.push_back(trials.address_of(static_cast<int>(seat), static_cast<int>(i)).text);
+    for (size_t slot = 0; slot < cross_node.nodes.size(); ++slot) {
+      addresses.push_back(trials.address_of(static_cast<int>(slot), static_cast<int>(i)).text);
     }
-    gang.addresses.push_back(std::move(addresses));
+    cross_node.addresses.push_back(std::move(addresses));
   }
-  gang.trials = trials.trials();
-  gang.chosen = choice.network.value_or(-1);
-  gang.reason = choice.reason;
-  gang.details = choice.details;
+  cross_node.trials = trials.trials();
+  cross_node.chosen = choice.network.value_or(-1);
+  cross_node.reason = choice.reason;
+  cross_node.details = choice.details;
 }
 
 // Collects the facts of all nodes of a job.
 class Examination {
  public:
   Examination(Facts& facts,
-              const plan::Surroundings& here,
+              const plan::HostEnvironment& here,
               const plan::LaunchPlan& plan,
               const ExamineOptions& options)
       : facts_(facts),
@@ -87,23 +89,25 @@ class Examination {
 
   // Returns the nodes to exclude in a second try; empty on success.
   std::vector<std::string> run() {
-    facts_.gang.fault = survey_.gather(options_.patience);
+    facts_.cross_node.fault = survey_.gather(options_.patience);
     if (auto without = survey_.unreachable();
         !without.empty() && without.size() < plan_.nodes.size()) {
       return without;
     }
     const std::vector<std::string> missing = survey_.missing();
-    facts_.gang.missing.insert(facts_.gang.missing.end(), missing.begin(), missing.end());
+    facts_.cross_node.missing.insert(
+        facts_.cross_node.missing.end(), missing.begin(), missing.end());
     const std::vector<int> present = survey_.present();
     for (const int node : present) {
-      facts_.gang.nodes.push_back(name_of(node));
+      facts_.cross_node.nodes.push_back(name_of(node));
     }
     if (present.size() > 1) {
       for (const auto& [node, clock] : survey_.measure_clocks()) {
-        facts_.gang.clocks[name_of(node)] = {.offset = clock.seconds, .precision = clock.precision};
+        facts_.cross_node.clocks[name_of(node)] = {.offset = clock.seconds,
+                                                   .precision = clock.precision};
       }
       const plan::NetworkChoice choice = survey_.try_networks({});
-      keep_networks(facts_.gang, survey_, choice);
+      keep_networks(facts_.cross_node, survey_, choice);
     }
     ask();
     survey_.finish();
@@ -119,7 +123,7 @@ class Examination {
     const Token in_home(home, id + "-h");
     const Token in_directory(here_.directory, id + "-d");
     const std::string question = facts_question({.is_quick = options_.is_quick,
-                                                 .names = facts_.gang.nodes,
+                                                 .names = facts_.cross_node.nodes,
                                                  .file_in_home = in_home.path(),
                                                  .file_in_directory = in_directory.path()});
     const std::vector<int> asked = survey_.present();
@@ -128,7 +132,7 @@ class Examination {
     for (const int node : asked) {
       const auto answer = answers.find(node);
       if (answer == answers.end()) {
-        facts_.gang.silent.push_back(name_of(node));
+        facts_.cross_node.silent.push_back(name_of(node));
         continue;
       }
       facts_.nodes.push_back(parse_node_facts(answer->second));
@@ -137,7 +141,7 @@ class Examination {
   }
 
   Facts& facts_;
-  const plan::Surroundings& here_;
+  const plan::HostEnvironment& here_;
   const plan::LaunchPlan& plan_;
   const ExamineOptions& options_;
   Survey survey_;
@@ -146,15 +150,15 @@ class Examination {
 // If srun cannot reach one node, it ends the agents of all nodes. The examination then starts again
 // without that node.
 void examine_job(Facts& facts,
-                 const plan::Surroundings& here,
+                 const plan::HostEnvironment& here,
                  plan::LaunchPlan plan,
                  const ExamineOptions& options) {
   const std::vector<std::string> without = Examination(facts, here, plan, options).run();
   if (without.empty()) {
     return;
   }
-  facts.gang.missing = without;
-  std::erase_if(plan.nodes, [&without](const plan::Node& node) {
+  facts.cross_node.missing = without;
+  std::erase_if(plan.nodes, [&without](const plan::PlannedNode& node) {
     return std::find(without.begin(), without.end(), node.name) != without.end();
   });
   Examination(facts, here, plan, options).run();
@@ -162,18 +166,18 @@ void examine_job(Facts& facts,
 
 }  // namespace
 
-Facts examine(const plan::Surroundings& here, const ExamineOptions& options) {
+Facts examine(const plan::HostEnvironment& here, const ExamineOptions& options) {
   Facts facts;
   facts.version = options.version;
   facts.host = here.node;
   facts.is_quick = options.is_quick;
   facts.slurm = collect_slurm(here, options.is_quick);
   const auto plan = find_plan(here);
-  if (plan && plan->way.value == plan::Way::Srun) {
+  if (plan && plan->mode.value == plan::LaunchMode::Srun) {
     try {
       examine_job(facts, here, *plan, options);
     } catch (const Error& error) {  // no srun or no control plane: report it as a finding
-      facts.gang.fault = error.what();
+      facts.cross_node.fault = error.what();
     }
   }
   if (facts.nodes.empty()) {

@@ -17,6 +17,6 @@ struct ExamineOptions {
 
 // Collects the facts of all nodes of the surrounding job, or of this machine outside of a job. Ends
 // within about a minute even if a node or program hangs.
-Facts examine(const plan::Surroundings& here, const ExamineOptions& options);
+Facts examine(const plan::HostEnvironment& here, const ExamineOptions& options);
 
 }  // namespace lockstep::doctor

@@ -164,7 +164,7 @@ struct ClockFact {
 };
 
 // Facts about several nodes together.
-struct GangFacts {
+struct CrossNodeFacts {
   std::vector<std::string> nodes;     // that answered
   std::vector<std::string> missing;   // that did not answer
   std::string fault;                  // why agents could not be started
@@ -185,7 +185,7 @@ struct Facts {
   std::string host;     // calling machine
   bool is_quick = false;
   SlurmFacts slurm;
-  GangFacts gang;
+  CrossNodeFacts cross_node;
   std::vector<NodeFacts> nodes;
 };
 

@@ -78,7 +78,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SlurmFacts,
                                    is_in_step,
                                    variables)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockFact, offset, precision)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GangFacts,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CrossNodeFacts,
                                    nodes,
                                    missing,
                                    fault,
@@ -99,7 +99,7 @@ nlohmann::json json_of(const SlurmFacts& facts) {
   return facts;
 }
 
-nlohmann::json json_of(const GangFacts& facts) {
+nlohmann::json json_of(const CrossNodeFacts& facts) {
   return facts;
 }
 

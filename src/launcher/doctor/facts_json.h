@@ -10,6 +10,6 @@ namespace lockstep::doctor {
 // JSON keys are the names of the struct members.
 nlohmann::json json_of(const NodeFacts& facts);
 nlohmann::json json_of(const SlurmFacts& facts);
-nlohmann::json json_of(const GangFacts& facts);
+nlohmann::json json_of(const CrossNodeFacts& facts);
 
 }  // namespace lockstep::doctor

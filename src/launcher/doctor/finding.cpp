@@ -5,13 +5,13 @@
 
 namespace lockstep::doctor {
 
-std::string_view name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::Ok:
+std::string_view name_of(Severity severity) {
+  switch (severity) {
+    case Severity::Ok:
       return "ok";
-    case Verdict::Warning:
+    case Severity::Warning:
       return "warning";
-    case Verdict::Broken:
+    case Severity::Broken:
       return "broken";
   }
   return "";
@@ -33,7 +33,7 @@ std::string_view title_of(Section section) {
       return "Limits";
     case Section::Clock:
       return "Clock";
-    case Section::Surroundings:
+    case Section::HostEnvironment:
       return "Surroundings";
   }
   return "";
@@ -79,16 +79,16 @@ Findings check_all(const Facts& facts) {
   add(check_software(facts));
   add(merge(facts.nodes, check_versions));
   add(merge(facts.nodes, check_limits));
-  add(check_clocks(facts.gang));
+  add(check_clocks(facts.cross_node));
   add(merge(facts.nodes, check_surroundings));
   add(check_space(facts.nodes));
   return all;
 }
 
-Verdict worst_of(const Findings& findings) {
-  Verdict worst = Verdict::Ok;
+Severity worst_of(const Findings& findings) {
+  Severity worst = Severity::Ok;
   for (const Finding& finding : findings) {
-    worst = std::max(worst, finding.verdict);
+    worst = std::max(worst, finding.severity);
   }
   return worst;
 }

@@ -9,16 +9,16 @@
 
 namespace lockstep::doctor {
 
-enum class Verdict { Ok, Warning, Broken };
-std::string_view name_of(Verdict verdict);
+enum class Severity { Ok, Warning, Broken };
+std::string_view name_of(Severity severity);
 
-enum class Section { Slurm, Network, Rdma, Gpus, Software, Limits, Clock, Surroundings };
+enum class Section { Slurm, Network, Rdma, Gpus, Software, Limits, Clock, HostEnvironment };
 std::string_view title_of(Section section);
 
 // Result of one check.
 struct Finding {
   Section section = Section::Slurm;
-  Verdict verdict = Verdict::Ok;
+  Severity severity = Severity::Ok;
   std::string subject;                  // "controller", "/dev/shm"
   std::string text;                     // result
   std::string source;                   // source: "scontrol ping"
@@ -44,7 +44,7 @@ Findings check_gpus(const NodeFacts& node);
 Findings check_software(const Facts& facts);
 Findings check_versions(const NodeFacts& node);
 Findings check_limits(const NodeFacts& node);
-Findings check_clocks(const GangFacts& gang);
+Findings check_clocks(const CrossNodeFacts& cross_node);
 Findings check_surroundings(const NodeFacts& node);
 Findings check_space(const std::vector<NodeFacts>& nodes);
 
@@ -52,6 +52,6 @@ Findings check_space(const std::vector<NodeFacts>& nodes);
 Findings check_all(const Facts& facts);
 
 // The worst verdict.
-Verdict worst_of(const Findings& findings);
+Severity worst_of(const Findings& findings);
 
 }  // namespace lockstep::doctor

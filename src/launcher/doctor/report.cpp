@@ -6,7 +6,7 @@
 
 #include "common/base/text.h"
 #include "launcher/doctor/facts_json.h"
-#include "launcher/plan/names.h"
+#include "launcher/plan/hostlist_format.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -25,9 +25,9 @@ struct Counts {
 Counts count(const Findings& findings) {
   Counts counts;
   for (const Finding& finding : findings) {
-    counts.ok += finding.verdict == Verdict::Ok ? 1 : 0;
-    counts.warning += finding.verdict == Verdict::Warning ? 1 : 0;
-    counts.broken += finding.verdict == Verdict::Broken ? 1 : 0;
+    counts.ok += finding.severity == Severity::Ok ? 1 : 0;
+    counts.warning += finding.severity == Severity::Warning ? 1 : 0;
+    counts.broken += finding.severity == Severity::Broken ? 1 : 0;
   }
   return counts;
 }
@@ -61,17 +61,17 @@ std::string whose(const Finding& finding, size_t nodes) {
     return "";
   }
   return finding.nodes.size() == nodes ? fmt::format("{} nodes: ", nodes)
-                                       : plan::fold_names(finding.nodes) + ": ";
+                                       : plan::to_hostlist(finding.nodes) + ": ";
 }
 
 std::string line_of(const Finding& finding, size_t nodes) {
-  const std::string verdict(name_of(finding.verdict));
+  const std::string severity(name_of(finding.severity));
   std::string text = fmt::format("{}: {}{}", finding.subject, whose(finding, nodes), finding.text);
   if (!finding.source.empty()) {
     text += fmt::format(" ({})", finding.source);
   }
   std::string lines =
-      fmt::format("  {:<{}}{}\n", verdict, kVerdictWidth, wrap(text, kIndent, kIndent + 2));
+      fmt::format("  {:<{}}{}\n", severity, kVerdictWidth, wrap(text, kIndent, kIndent + 2));
   for (const std::string& row : finding.table) {
     lines += std::string(kIndent + 2, ' ') + row + "\n";
   }
@@ -90,12 +90,12 @@ std::string plural(int count, const char* thing) {
 
 std::string head_of(const Facts& facts) {
   std::string text = fmt::format("lockstep {} doctor on {}", facts.version, facts.host);
-  if (facts.gang.nodes.size() + facts.gang.missing.size() > 1) {
-    std::vector<std::string> names = facts.gang.nodes;
-    names.insert(names.end(), facts.gang.missing.begin(), facts.gang.missing.end());
-    text += fmt::format(", {} nodes: {}", names.size(), plan::fold_names(names));
-  } else if (!facts.gang.nodes.empty()) {
-    text += fmt::format(", node {}", facts.gang.nodes.front());
+  if (facts.cross_node.nodes.size() + facts.cross_node.missing.size() > 1) {
+    std::vector<std::string> names = facts.cross_node.nodes;
+    names.insert(names.end(), facts.cross_node.missing.begin(), facts.cross_node.missing.end());
+    text += fmt::format(", {} nodes: {}", names.size(), plan::to_hostlist(names));
+  } else if (!facts.cross_node.nodes.empty()) {
+    text += fmt::format(", node {}", facts.cross_node.nodes.front());
   }
   return wrap(text, 0, 2) + "\n";
 }
@@ -111,7 +111,7 @@ std::string to_text(const Facts& facts, const Findings& findings) {
                                 Section::Software,
                                 Section::Limits,
                                 Section::Clock,
-                                Section::Surroundings}) {
+                                Section::HostEnvironment}) {
     bool is_first = true;
     for (const Finding& finding : findings) {
       if (finding.section != section) {
@@ -136,7 +136,7 @@ std::string to_json(const Facts& facts, const Findings& findings) {
   Json list = Json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"section", title_of(finding.section)},
-                    {"verdict", name_of(finding.verdict)},
+                    {"verdict", name_of(finding.severity)},
                     {"subject", finding.subject},
                     {"text", finding.text},
                     {"source", finding.source},
@@ -156,7 +156,7 @@ std::string to_json(const Facts& facts, const Findings& findings) {
                {{"broken", counts.broken}, {"warning", counts.warning}, {"ok", counts.ok}}},
               {"findings", list},
               {"slurm", json_of(facts.slurm)},
-              {"gang", json_of(facts.gang)},
+              {"gang", json_of(facts.cross_node)},
               {"nodes", nodes}}
              .dump(2, ' ', false, Json::error_handler_t::replace) +
          "\n";

@@ -8,7 +8,7 @@
 
 #include "common/os/signals.h"
 #include "launcher/doctor/questions.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {
@@ -24,24 +24,24 @@ constexpr milliseconds kClockTime(2000);
 constexpr milliseconds kLeaveTime(2000);
 constexpr int kClockRounds = 5;
 
-agent::ControlKeys keys_if_any() {
-  if (!agent::has_control_plane()) {
+supervisor::ControlKeys keys_if_any() {
+  if (!supervisor::has_control_plane()) {
     throw Error(ExitCode::Unavailable, "cannot query several nodes: built without ZeroMQ CURVE")
         .hint("install libzmq3-dev and rebuild lockstep");
   }
-  return agent::make_keys();
+  return supervisor::make_keys();
 }
 
 }  // namespace
 
-plan::LaunchPlan plan_of_survey(plan::Surroundings here, const std::string& who) {
+plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& who) {
   if (here.job) {
     here.job->asked_tasks_per_node.reset();
     here.job->asked_tasks.reset();
   }
   plan::Request request;
   request.program = {"true"};
-  request.nproc_per_node = plan::Asked{.text = "1", .source = who, .flag = ""};
+  request.nproc_per_node = plan::OptionValue{.text = "1", .source = who, .flag = ""};
   return plan::make_plan(request, here);
 }
 
@@ -49,7 +49,7 @@ Survey::Survey(const plan::LaunchPlan& plan, const os::Environment& environment)
     : plan_(plan),
       environment_(environment),
       keys_(keys_if_any()),
-      server_(std::make_unique<agent::ControlServer>(keys_, 0)),
+      server_(std::make_unique<supervisor::ControlServer>(keys_, 0)),
       starter_(reactor_, [this](const std::string& line) { words_.push_back(line); }) {
   for (const int fd : server_->fds()) {
     reactor_.watch(fd, os::Reactor::For::Read, [] {});
@@ -63,8 +63,8 @@ Survey::~Survey() {
 }
 
 std::string Survey::gather(milliseconds patience) {
-  agent::MeetingPoint point;
-  point.endpoints = agent::own_endpoints(server_->port());
+  supervisor::RendezvousPoint point;
+  point.endpoints = supervisor::own_endpoints(server_->port());
   point.keys = keys_;
   point.keys.server_secret.clear();
   starter_.start(plan_, point, environment_);
@@ -77,7 +77,7 @@ std::string Survey::gather(milliseconds patience) {
 }
 
 std::optional<std::string> Survey::find_dead_starter() {
-  for (const agent::Starter::Ended& ended : starter_.take_ended()) {
+  for (const supervisor::AgentStarter::Ended& ended : starter_.take_ended()) {
     return fmt::format("{} {}{}{}",
                        ended.what,
                        ended.status.signal != 0
@@ -92,7 +92,7 @@ std::optional<std::string> Survey::find_dead_starter() {
 // "srun: error: Task launch for StepId=4.0 failed on node n2: Communication connection failure"
 std::vector<std::string> Survey::unreachable() const {
   std::vector<std::string> names;
-  for (const plan::Node& node : plan_.nodes) {
+  for (const plan::PlannedNode& node : plan_.nodes) {
     const std::string mark = " failed on node " + node.name + ":";
     if (std::any_of(words_.begin(), words_.end(), [&mark](const std::string& line) {
           return line.find(mark) != std::string::npos;
@@ -124,7 +124,7 @@ std::vector<std::string> Survey::missing() const {
 // ---- queries ----
 
 plan::NetworkChoice Survey::try_networks(std::span<const std::string> allowed) {
-  std::vector<agent::NetworkTrials::Node> nodes;
+  std::vector<supervisor::NetworkTrials::Participant> nodes;
   for (const auto& [node, agent] : agents_) {
     nodes.push_back({.offer = {agent.offer.name, agent.offer.machine, agent.offer.addresses},
                      .probe_port = agent.offer.probe_port});
@@ -143,10 +143,10 @@ void Survey::run_trials(milliseconds patience) {
   if (!trials_.has_candidates()) {
     return;
   }
-  int seat = 0;
+  int slot = 0;
   for (auto& [node, agent] : agents_) {
     agent.probed.reset();
-    send(node, trials_.order_for(seat++));
+    send(node, trials_.probe_for(slot++));
   }
   wait(patience, [this] {
     return std::all_of(agents_.begin(), agents_.end(), [](const auto& entry) {
@@ -162,7 +162,7 @@ void Survey::run_trials(milliseconds patience) {
 
 int Survey::find_port(int node, const std::string& wanted_host, int wanted_port) {
   send(node,
-       agent::Prepare{
+       supervisor::Prepare{
            .attempt = 0, .ports = 1, .wanted_host = wanted_host, .wanted_port = wanted_port});
   const auto find = [this, node]() -> const Agent* {
     const auto found = agents_.find(node);
@@ -193,7 +193,7 @@ std::map<int, ClockOffset> Survey::measure_clocks() {
     for (int round = 0; round < kClockRounds && agents_.contains(node); ++round) {
       agents_.at(node).answer.reset();
       const double before = wall_seconds();
-      send(node, agent::Ask{clock_question()});
+      send(node, supervisor::Ask{clock_question()});
       wait(kClockTime,
            [this, node] { return !agents_.contains(node) || agents_.at(node).answer.has_value(); });
       const double after = wall_seconds();
@@ -216,7 +216,7 @@ std::map<int, std::string> Survey::ask(const std::function<std::string(int)>& qu
                                        milliseconds patience) {
   for (auto& [node, agent] : agents_) {
     agent.answer.reset();
-    send(node, agent::Ask{question(node)});
+    send(node, supervisor::Ask{question(node)});
   }
   wait(patience, [this] {
     return std::all_of(agents_.begin(), agents_.end(), [](const auto& entry) {
@@ -234,7 +234,7 @@ std::map<int, std::string> Survey::ask(const std::function<std::string(int)>& qu
 
 void Survey::finish() {
   for (const auto& [node, agent] : agents_) {
-    send(node, agent::Release{});
+    send(node, supervisor::Release{});
   }
   wait(kLeaveTime, [this] {
     find_dead_starter();
@@ -245,8 +245,8 @@ void Survey::finish() {
 
 // ---- messages ----
 
-void Survey::send(int node, const agent::Order& order) {
-  server_->send(agents_.at(node).peer, agent::encode(order));
+void Survey::send(int node, const supervisor::Command& command) {
+  server_->send(agents_.at(node).peer, supervisor::encode(command));
 }
 
 void Survey::wait(milliseconds patience, const std::function<bool()>& is_done) {
@@ -260,18 +260,18 @@ void Survey::wait(milliseconds patience, const std::function<bool()>& is_done) {
 }
 
 void Survey::take_news() {
-  while (const auto news = server_->find_news()) {
-    if (news->kind == agent::ControlServer::News::Kind::Message) {
+  while (const auto news = server_->poll()) {
+    if (news->kind == supervisor::ControlServer::News::Kind::Message) {
       take_message(news->peer, news->text);
-    } else if (news->kind == agent::ControlServer::News::Kind::Closed) {
+    } else if (news->kind == supervisor::ControlServer::News::Kind::Closed) {
       std::erase_if(agents_, [&](const auto& entry) { return entry.second.peer == news->peer; });
     }
   }
 }
 
 void Survey::take_message(const std::string& peer, const std::string& text) {
-  const agent::Report report = agent::decode_report(text);
-  if (const auto* join = std::get_if<agent::Join>(&report)) {
+  const supervisor::Report report = supervisor::decode_report(text);
+  if (const auto* join = std::get_if<supervisor::Join>(&report)) {
     const int node = join->node.value_or(-1);
     if (node >= 0 && node < static_cast<int>(plan_.nodes.size()) && !agents_.contains(node)) {
       agents_[node] = {
@@ -286,13 +286,13 @@ void Survey::take_message(const std::string& peer, const std::string& text) {
     return;
   }
   Agent& from = found->second;
-  if (const auto* probed = std::get_if<agent::Probed>(&report)) {
+  if (const auto* probed = std::get_if<supervisor::Probed>(&report)) {
     from.probed = *probed;
-  } else if (const auto* prepared = std::get_if<agent::Prepared>(&report)) {
+  } else if (const auto* prepared = std::get_if<supervisor::Prepared>(&report)) {
     from.prepared = *prepared;
-  } else if (const auto* refused = std::get_if<agent::Refused>(&report)) {
+  } else if (const auto* refused = std::get_if<supervisor::Refused>(&report)) {
     from.refused = *refused;
-  } else if (const auto* answered = std::get_if<agent::Answered>(&report)) {
+  } else if (const auto* answered = std::get_if<supervisor::Answered>(&report)) {
     from.answer = answered->text;
   }
 }

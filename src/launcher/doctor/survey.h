@@ -14,7 +14,7 @@
 #include "common/os/reactor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/request.h"
-#include "launcher/supervisor/leader/starter.h"
+#include "launcher/supervisor/leader/agent_starter.h"
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/network_trials.h"
@@ -23,7 +23,7 @@ namespace lockstep::doctor {
 
 // Launch plan of a survey: one agent per node, independent of the number of tasks of the job.
 // Throws an Error if the environment allows no such plan.
-plan::LaunchPlan plan_of_survey(plan::Surroundings here, const std::string& who);
+plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& who);
 
 // Clock of another node relative to ours, and the error of the measurement.
 struct ClockOffset {
@@ -56,12 +56,12 @@ class Survey {
   // Nodes with a connected agent, and nodes without one.
   std::vector<int> present() const;
   std::vector<std::string> missing() const;
-  const agent::Join& offer_of(int node) const { return agents_.at(node).offer; }
+  const supervisor::Join& offer_of(int node) const { return agents_.at(node).offer; }
 
   // Lets all present nodes connect to each other on every network. `allowed` restricts the
-  // interfaces; empty: all. Seats are indices into present().
+  // interfaces; empty: all. Slots are indices into present().
   plan::NetworkChoice try_networks(std::span<const std::string> allowed);
-  const agent::NetworkTrials& trials() const { return trials_; }
+  const supervisor::NetworkTrials& trials() const { return trials_; }
 
   // Finds a free port of this node, or checks the wanted one (port 0: none). Throws an Error (69)
   // if the wanted port is in use or the node does not answer.
@@ -81,14 +81,14 @@ class Survey {
   using Clock = std::chrono::steady_clock;
   struct Agent {
     std::string peer;
-    agent::Join offer;
-    std::optional<agent::Probed> probed;
-    std::optional<agent::Prepared> prepared;
-    std::optional<agent::Refused> refused;
+    supervisor::Join offer;
+    std::optional<supervisor::Probed> probed;
+    std::optional<supervisor::Prepared> prepared;
+    std::optional<supervisor::Refused> refused;
     std::optional<std::string> answer;
   };
 
-  void send(int node, const agent::Order& order);
+  void send(int node, const supervisor::Command& command);
   void take_news();
   void take_message(const std::string& peer, const std::string& text);
   std::optional<std::string> find_dead_starter();
@@ -99,12 +99,12 @@ class Survey {
   const plan::LaunchPlan& plan_;
   const os::Environment& environment_;
   os::Reactor reactor_;
-  agent::ControlKeys keys_;
-  std::unique_ptr<agent::ControlServer> server_;
-  agent::Starter starter_;
+  supervisor::ControlKeys keys_;
+  std::unique_ptr<supervisor::ControlServer> server_;
+  supervisor::AgentStarter starter_;
   std::vector<std::string> words_;  // output lines of srun
   std::map<int, Agent> agents_;     // by node
-  agent::NetworkTrials trials_;
+  supervisor::NetworkTrials trials_;
 };
 
 }  // namespace lockstep::doctor

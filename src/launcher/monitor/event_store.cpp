@@ -113,7 +113,7 @@ struct EventStore::Content {
   std::optional<os::FileLook> state_look;
   std::optional<os::FileLook> plan_look;
   std::vector<std::string> command;
-  Snapshot gang;  // the fields that rank 0 reports for the run as a whole
+  Snapshot run_wide;  // the fields that rank 0 reports for the run as a whole
   int starts = 0;
   double last_start = 0;
   int64_t events = 0;
@@ -239,42 +239,43 @@ void EventStore::Content::take_worker(const contract::Event& event) {
 void EventStore::Content::take_leader(const contract::Event& event) {
   const int64_t step = whole_of(event, "step", -1);
   if (event.kind == "start") {
-    gang.strategy = text_of(event, "strategy");
-    gang.transport = text_of(event, "transport");
-    gang.global_batch = whole_of(event, "global_batch", 0);
-    gang.steps = whole_of(event, "steps", 0);
-    gang.world_size = static_cast<int>(whole_of(event, "workers", 0));
+    run_wide.strategy = text_of(event, "strategy");
+    run_wide.transport = text_of(event, "transport");
+    run_wide.global_batch = whole_of(event, "global_batch", 0);
+    run_wide.steps = whole_of(event, "steps", 0);
+    run_wide.world_size = static_cast<int>(whole_of(event, "workers", 0));
     last_start = event.time;
     add_mark({.time = event.time,
               .kind = starts == 0 ? Mark::Kind::Start : Mark::Kind::Restart,
-              .text = fmt::format("{} workers", gang.world_size)});
+              .text = fmt::format("{} workers", run_wide.world_size)});
     ++starts;
   } else if (event.kind == "first_step") {
     const auto seconds = contract::find_number(event, "seconds_since_command");
-    gang.first_step_seconds = seconds && *seconds >= 0 ? seconds : std::nullopt;
+    run_wide.first_step_seconds = seconds && *seconds >= 0 ? seconds : std::nullopt;
   } else if (event.kind == "step") {
     add_numbers(event, "");
     look_at_loss(event.time, step, contract::find_number(event, "loss"));
   } else if (event.kind == "evaluation") {
     add_numbers(event, "evaluation/");
-    gang.evaluation_loss = contract::find_number(event, "loss");
-    gang.accuracy = contract::find_number(event, "accuracy");
-    if (gang.accuracy && *gang.accuracy < 0) {
-      gang.accuracy.reset();
+    run_wide.evaluation_loss = contract::find_number(event, "loss");
+    run_wide.accuracy = contract::find_number(event, "accuracy");
+    if (run_wide.accuracy && *run_wide.accuracy < 0) {
+      run_wide.accuracy.reset();
     }
-    gang.top5 = contract::find_number(event, "top5");
-    ++gang.evaluations;
-    add_mark({.time = event.time,
-              .step = step,
-              .kind = Mark::Kind::Evaluation,
-              .text = fmt::format("loss {:.4g}", gang.evaluation_loss.value_or(NAN)) +
-                      (gang.accuracy ? fmt::format(", accuracy {:.4g}", *gang.accuracy) : "")});
+    run_wide.top5 = contract::find_number(event, "top5");
+    ++run_wide.evaluations;
+    add_mark(
+        {.time = event.time,
+         .step = step,
+         .kind = Mark::Kind::Evaluation,
+         .text = fmt::format("loss {:.4g}", run_wide.evaluation_loss.value_or(NAN)) +
+                 (run_wide.accuracy ? fmt::format(", accuracy {:.4g}", *run_wide.accuracy) : "")});
   } else if (event.kind == "checkpoint") {
     const double seconds = find_stall(event).value_or(0);
-    gang.checkpoint_seconds += seconds;
-    gang.checkpoint_step = step;
-    gang.checkpoint_time = event.time;
-    ++gang.checkpoints;
+    run_wide.checkpoint_seconds += seconds;
+    run_wide.checkpoint_step = step;
+    run_wide.checkpoint_time = event.time;
+    ++run_wide.checkpoints;
     add_mark({.time = event.time,
               .step = step,
               .kind = Mark::Kind::Checkpoint,
@@ -293,7 +294,7 @@ void EventStore::Content::take_metric(const contract::Event& event) {
   }
   rank(event.rank).metric(event.time, name, *value);
   if (event.rank == 0) {
-    gang.output_metrics[name] = *value;
+    run_wide.output_metrics[name] = *value;
     if (name == "loss") {
       look_at_loss(event.time, -1, value);
     }
@@ -328,9 +329,9 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
 void EventStore::Content::look_at_loss(double time,
                                        int64_t step,
                                        const std::optional<double>& loss) {
-  if (loss && !std::isfinite(*loss) && !gang.bad_loss_time) {
-    gang.bad_loss_time = time;
-    gang.bad_loss_step = step;
+  if (loss && !std::isfinite(*loss) && !run_wide.bad_loss_time) {
+    run_wide.bad_loss_time = time;
+    run_wide.bad_loss_step = step;
   }
 }
 
@@ -442,7 +443,7 @@ std::vector<RankView> EventStore::Content::views(int world_size) const {
 
 Snapshot EventStore::snapshot() const {
   const Content& content = *content_;
-  Snapshot snapshot = content.gang;
+  Snapshot snapshot = content.run_wide;
   content.describe_run(snapshot);
   snapshot.ranks = content.views(snapshot.world_size);
   for (const auto& [number, record] : content.nodes) {

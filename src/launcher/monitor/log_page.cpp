@@ -71,21 +71,21 @@ LogLine cut(uint64_t offset, std::string_view line) {
 
 }  // namespace
 
-LogPage read_log(const fs::path& path, const LogWish& wish) {
+LogPage read_log(const fs::path& path, const LogQuery& query) {
   std::error_code fault;
   if (!fs::is_regular_file(path, fault)) {
     return {};
   }
   const os::InputFile file(path);
-  const std::string word = to_lower(wish.search);
-  const bool is_tail = !wish.after || *wish.after > file.size();
+  const std::string word = to_lower(query.search);
+  const bool is_tail = !query.after || *query.after > file.size();
   // Without a search only the end of the file is read. Lines are truncated to 4 KiB, so this many
   // bytes are enough unless lines are longer.
   const uint64_t most = word.empty()
-                            ? std::min<uint64_t>(wish.most_bytes, wish.most_lines * kMostOfALine)
-                            : wish.most_bytes;
+                            ? std::min<uint64_t>(query.most_bytes, query.most_lines * kMostOfALine)
+                            : query.most_bytes;
   const uint64_t begin =
-      is_tail ? begin_of_line(file, file.size() > most ? file.size() - most : 0) : *wish.after;
+      is_tail ? begin_of_line(file, file.size() > most ? file.size() - most : 0) : *query.after;
 
   LogPage page{.lines = {}, .next = 0, .size_bytes = file.size(), .searched_from = begin};
   std::deque<LogLine> lines;
@@ -93,11 +93,11 @@ LogPage read_log(const fs::path& path, const LogWish& wish) {
     if (!word.empty() && to_lower(line).find(word) == std::string::npos) {
       return true;
     }
-    if (!is_tail && lines.size() == wish.most_lines) {
+    if (!is_tail && lines.size() == query.most_lines) {
       return false;
     }
     lines.push_back(cut(offset, line));
-    if (lines.size() > wish.most_lines) {
+    if (lines.size() > query.most_lines) {
       lines.pop_front();
     }
     return true;

@@ -26,7 +26,7 @@ struct LogPage {
                                // is read
 };
 
-struct LogWish {
+struct LogQuery {
   std::string search = {};             // only lines that contain it; case-insensitive
   std::optional<uint64_t> after = {};  // the `next` of an earlier page; absent: the newest lines
   size_t most_lines = 500;
@@ -36,6 +36,6 @@ struct LogWish {
 // Reads complete lines only: a line without its end is part of a later page. A missing file counts
 // as empty. A file that is now shorter than `after` is read again from near its end. Throws an
 // Error (74) if the file cannot be read.
-LogPage read_log(const std::filesystem::path& path, const LogWish& wish);
+LogPage read_log(const std::filesystem::path& path, const LogQuery& query);
 
 }  // namespace lockstep::monitor

@@ -33,15 +33,15 @@ ScreenLine title(const Snapshot& snapshot) {
                          ? fmt::format("{} (exit code {})", snapshot.phase, *snapshot.exit_code)
                          : snapshot.phase);
   }
-  std::string gang = snapshot.strategy;
+  std::string workers = snapshot.strategy;
   if (snapshot.world_size > 0) {
-    gang += (gang.empty() ? "" : ", ") + count_of(snapshot.world_size, "worker");
+    workers += (workers.empty() ? "" : ", ") + count_of(snapshot.world_size, "worker");
   }
   if (!snapshot.nodes.empty()) {
-    gang += fmt::format(" on {}", count_of(static_cast<int64_t>(snapshot.nodes.size()), "node"));
+    workers += fmt::format(" on {}", count_of(static_cast<int64_t>(snapshot.nodes.size()), "node"));
   }
-  if (!gang.empty()) {
-    pieces.push_back(gang);
+  if (!workers.empty()) {
+    pieces.push_back(workers);
   }
   if (snapshot.restarts > 0) {
     pieces.push_back(count_of(snapshot.restarts, "restart"));

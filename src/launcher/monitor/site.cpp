@@ -297,12 +297,12 @@ Answer Site::log(const Followed& run, const Parameters& parameters) const {
   const int rank = static_cast<int>(find_whole(parameters, "rank", kMostInt).value_or(0));
   const auto asked = find_whole(parameters, "attempt", kMostInt);
   const auto after = find_whole(parameters, "after");
-  LogWish wish;
-  wish.search = find_word(parameters, "search").value_or("");
-  wish.most_lines = static_cast<size_t>(find_whole(parameters, "lines", kMostLogLines)
-                                            .value_or(static_cast<int64_t>(wish.most_lines)));
+  LogQuery query;
+  query.search = find_word(parameters, "search").value_or("");
+  query.most_lines = static_cast<size_t>(find_whole(parameters, "lines", kMostLogLines)
+                                             .value_or(static_cast<int64_t>(query.most_lines)));
   if (after) {
-    wish.after = static_cast<uint64_t>(*after);
+    query.after = static_cast<uint64_t>(*after);
   }
   const std::vector<int> attempts = directory.find_attempts();
   const int newest = attempts.empty() ? 0 : attempts.back();
@@ -315,7 +315,7 @@ Answer Site::log(const Followed& run, const Parameters& parameters) const {
             "rank {} has no log in attempt {} (number of ranks: {})", rank, attempt, ranks.size())};
   }
 
-  const LogPage page = read_log(directory.log(attempt, rank), wish);
+  const LogPage page = read_log(directory.log(attempt, rank), query);
   nlohmann::ordered_json lines = nlohmann::ordered_json::array();
   for (const LogLine& line : page.lines) {
     lines.push_back({{"offset", line.offset}, {"text", line.text}});

@@ -4,41 +4,41 @@
 #include <fmt/format.h>
 
 #include "common/base/text.h"
-#include "launcher/plan/read.h"
+#include "launcher/plan/parse_options.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
 namespace {
 
 struct Choice {
-  const Wish* wish;
+  const Option* option;
   std::string_view flag;
 };
 
 void exclude(const Choice& one, const Choice& other, std::string_view why, std::string_view hint) {
-  if (!*one.wish || !*other.wish) {
+  if (!*one.option || !*other.option) {
     return;
   }
   throw Error(ExitCode::Usage,
               fmt::format("cannot use {} with {}: {}",
-                          spelt(**one.wish, one.flag),
-                          spelt(**other.wish, other.flag),
+                          spelt(**one.option, one.flag),
+                          spelt(**other.option, other.flag),
                           why))
-      .fact("asked", said(**one.wish, one.flag), (*one.wish)->source)
-      .fact("asked", said(**other.wish, other.flag), (*other.wish)->source)
+      .fact("asked", said(**one.option, one.flag), (*one.option)->source)
+      .fact("asked", said(**other.option, other.flag), (*other.option)->source)
       .hint(hint);
 }
 
 void exclude_standalone(const Choice& other) {
-  if (!*other.wish) {
+  if (!*other.option) {
     return;
   }
   throw Error(ExitCode::Usage,
               fmt::format("cannot use --standalone with {}: it means this machine only",
-                          spelt(**other.wish, other.flag)))
+                          spelt(**other.option, other.flag)))
       .fact("asked", "--standalone", kCommandLine)
-      .fact("asked", said(**other.wish, other.flag), (*other.wish)->source)
-      .hint(fmt::format("drop --standalone, or drop {}", spelt(**other.wish, other.flag)));
+      .fact("asked", said(**other.option, other.flag), (*other.option)->source)
+      .hint(fmt::format("drop --standalone, or drop {}", spelt(**other.option, other.flag)));
 }
 
 void require_hosts_once(const Request& request) {
@@ -81,7 +81,7 @@ void require_alone(const Request& request, const Sizes& sizes) {
                 fmt::format("cannot run on {} nodes with --standalone: it means this machine only",
                             sizes.nodes->most))
         .fact("asked", "--standalone", kCommandLine)
-        .fact("asked", sizes.nodes->quote.text, sizes.nodes->quote.who)
+        .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
         .hint("drop --standalone, or --nnodes 1");
   }
 }
@@ -99,8 +99,8 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
             "--node-rank {} is out of range for {} node{}", *node, nodes, nodes == 1 ? "" : "s"));
     error.fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source);
     error.fact("asked",
-               sizes.nodes ? sizes.nodes->quote.text : "no --nnodes: one node",
-               sizes.nodes ? sizes.nodes->quote.who : kCommandLine);
+               sizes.nodes ? sizes.nodes->provenance.text : "no --nnodes: one node",
+               sizes.nodes ? sizes.nodes->provenance.who : kCommandLine);
     error.hint(fmt::format("--nnodes {}; node ranks start at 0", *node + 1));
     throw std::move(error);
   }
@@ -138,26 +138,26 @@ void require_backend(const Request& request) {
   if (!request.rdzv_backend) {
     return;
   }
-  const Asked& asked = *request.rdzv_backend;
-  if (asked.text == "static" || asked.text == "c10d") {
+  const OptionValue& given = *request.rdzv_backend;
+  if (given.text == "static" || given.text == "c10d") {
     return;
   }
-  if (asked.text.starts_with("etcd")) {
-    throw Error(ExitCode::Usage, fmt::format("rendezvous backend {} is not supported", asked.text))
-        .fact("asked", said(asked, "--rdzv-backend"), asked.source)
+  if (given.text.starts_with("etcd")) {
+    throw Error(ExitCode::Usage, fmt::format("rendezvous backend {} is not supported", given.text))
+        .fact("asked", said(given, "--rdzv-backend"), given.source)
         .fact("expected", "c10d or static: node 0 hosts the rendezvous, no service is needed")
         .hint("--rdzv-backend c10d --rdzv-endpoint HOST:29400; HOST is one of the nodes");
   }
-  throw not_understood(asked, "--rdzv-backend", "c10d or static").hint("--rdzv-backend c10d");
+  throw not_understood(given, "--rdzv-backend", "c10d or static").hint("--rdzv-backend c10d");
 }
 
 void require_start_method(const Request& request) {
   if (!request.start_method || request.start_method->text == "spawn") {
     return;
   }
-  const Asked& asked = *request.start_method;
-  throw Error(ExitCode::Usage, fmt::format("the start method '{}' is not supported", asked.text))
-      .fact("asked", said(asked, "--start-method"), asked.source)
+  const OptionValue& given = *request.start_method;
+  throw Error(ExitCode::Usage, fmt::format("the start method '{}' is not supported", given.text))
+      .fact("asked", said(given, "--start-method"), given.source)
       .fact("expected", "spawn: each worker executes a program")
       .hint("drop --start-method");
 }

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
-#include "launcher/plan/read.h"
+#include "launcher/plan/parse_options.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
@@ -28,8 +28,8 @@ std::string describe_fault(int fault) {
 }
 
 // Always in the form of the command line, because some metrics come from a job file.
-std::string as_asked(const Asked& asked) {
-  return fmt::format("{} {}", kFlag, asked.text);
+std::string as_given(const OptionValue& given) {
+  return fmt::format("{} {}", kFlag, given.text);
 }
 
 bool is_name(std::string_view name) {
@@ -113,9 +113,9 @@ std::optional<double> NumberPattern::find(std::string_view line) const {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-std::vector<Metric> read_metrics(std::span<const Asked> asked) {
+std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
   std::vector<Metric> metrics;
-  for (const Asked& one : asked) {
+  for (const OptionValue& one : given) {
     const size_t equals = one.text.find('=');
     if (equals == std::string::npos || equals + 1 == one.text.size()) {
       throw not_understood(one, kFlag, "NAME=REGEX").hint(std::string(kExample));
@@ -123,7 +123,7 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
     Metric metric{.name = one.text.substr(0, equals), .pattern = one.text.substr(equals + 1)};
     if (!is_name(metric.name)) {
       throw Error(ExitCode::Usage, fmt::format("invalid metric name '{}'", metric.name))
-          .fact("asked", as_asked(one), one.source)
+          .fact("asked", as_given(one), one.source)
           .fact("expected", "a letter, then letters, digits and _ - . /; at most 64 characters")
           .hint(std::string(kExample));
     }
@@ -131,13 +131,13 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
         metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == metric.name; });
     if (is_known) {
       throw Error(ExitCode::Usage, fmt::format("duplicate metric '{}'", metric.name))
-          .fact("asked", as_asked(one), one.source)
+          .fact("asked", as_given(one), one.source)
           .hint(fmt::format("one expression for both: '{}=(?|FIRST|SECOND)'", metric.name));
     }
     try {
       const NumberPattern pattern(metric.pattern);
     } catch (Error& error) {
-      error.fact("asked", as_asked(one), one.source).hint(std::string(kExample));
+      error.fact("asked", as_given(one), one.source).hint(std::string(kExample));
       throw;
     }
     metrics.push_back(std::move(metric));
@@ -145,13 +145,13 @@ std::vector<Metric> read_metrics(std::span<const Asked> asked) {
   return metrics;
 }
 
-Sourced<double> read_sample_every(const Asked& asked) {
+Sourced<double> read_sample_every(const OptionValue& given) {
   constexpr double kLeast = 0.1;
   constexpr SecondsRule kRule{
       .flag = "--sample-every", .least = 0, .hint = "--sample-every 1; 0 disables sampling"};
-  Sourced<double> seconds = read_seconds(asked, kRule);
+  Sourced<double> seconds = read_seconds(given, kRule);
   if (seconds.value > 0 && seconds.value < kLeast) {
-    throw not_understood(asked, kRule.flag, "0, or at least 0.1 seconds")
+    throw not_understood(given, kRule.flag, "0, or at least 0.1 seconds")
         .hint(std::string(kRule.hint));
   }
   return seconds;

@@ -33,9 +33,9 @@ class NumberPattern {
 };
 
 // Throws an Error (64) that quotes the first invalid metric.
-std::vector<Metric> read_metrics(std::span<const Asked> asked);
+std::vector<Metric> read_metrics(std::span<const OptionValue> given);
 
 // Seconds between two samples of a node; 0: none.
-Sourced<double> read_sample_every(const Asked& asked);
+Sourced<double> read_sample_every(const OptionValue& given);
 
 }  // namespace lockstep::plan

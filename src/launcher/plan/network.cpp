@@ -58,7 +58,7 @@ class Finder {
                .takes_the_best = false});
     }
     std::stable_sort(found_.begin(), found_.end(), [&](const Network& one, const Network& other) {
-      return order_of(one) < order_of(other);
+      return spec_of(one) < spec_of(other);
     });
     return std::move(found_);
   }
@@ -159,7 +159,7 @@ class Finder {
 
   // Sort key; the best network has the smallest one.
   using Order = std::tuple<bool, bool, bool, bool, int, bool, int>;
-  Order order_of(const Network& network) const {
+  Order spec_of(const Network& network) const {
     bool has_bridge = false;
     for (size_t node = 0; node < offers_.size() && !has_bridge; ++node) {
       has_bridge = is_of_containers(member(network, node).interface);

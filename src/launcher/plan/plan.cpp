@@ -11,10 +11,10 @@
 #include "common/base/text.h"
 #include "common/contract/worker_env.h"
 #include "launcher/plan/conflicts.h"
-#include "launcher/plan/ground.h"
+#include "launcher/plan/launch_target.h"
 #include "launcher/plan/metric.h"
+#include "launcher/plan/parse_options.h"
 #include "launcher/plan/program.h"
-#include "launcher/plan/read.h"
 #include "launcher/plan/requeue.h"
 #include "launcher/plan/workers.h"
 #include "lockstep/error.h"
@@ -24,60 +24,61 @@ namespace {
 
 constexpr std::string_view kThreads = "OMP_NUM_THREADS";
 
-Sourced<std::string> read_text(const Wish& wish, std::string_view flag, std::string otherwise) {
-  return wish ? Sourced<std::string>{wish->text, source_of(*wish, flag)}
-              : from_default(std::move(otherwise));
+Sourced<std::string> read_text(const Option& option, std::string_view flag, std::string otherwise) {
+  return option ? Sourced<std::string>{option->text, source_of(*option, flag)}
+                : from_default(std::move(otherwise));
 }
 
 // Adds the nodes with their workers and drops those that -np leaves without workers.
-void place_nodes(LaunchPlan& plan, Ground& ground, const WorkerCounts& counts) {
+void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& counts) {
   std::vector<cluster::Host> used;
-  for (size_t i = 0; i < ground.hosts.size(); ++i) {
-    cluster::Host& host = ground.hosts[i];
+  for (size_t i = 0; i < target.hosts.size(); ++i) {
+    cluster::Host& host = target.hosts[i];
     if (counts.per_node[i].value > 0 || counts.rule != WorkerRule::Number) {
       plan.nodes.push_back(
           {.name = host.name, .workers = counts.per_node[i], .variables = {}, .gpus = host.gpus});
       used.push_back(std::move(host));
     }
   }
-  ground.hosts = std::move(used);
+  target.hosts = std::move(used);
   plan.worker_rule = counts.rule;
 }
 
 void read_place(LaunchPlan& plan,
                 const Request& request,
-                const Surroundings& here,
+                const HostEnvironment& here,
                 const Sizes& sizes,
-                Ground& ground) {
-  place_nodes(plan, ground, count_workers(request, here, sizes, ground));
-  settle(ground, here);
-  plan.nodes.front().name = ground.hosts.front().name;
-  plan.way = ground.way;
-  plan.min_nodes = {std::min(ground.min_nodes, static_cast<int>(plan.nodes.size())),
-                    sizes.nodes ? sizes.nodes->source : ground.way.source};
-  plan.meeting = ground.meeting;
+                LaunchTarget& target) {
+  place_nodes(plan, target, count_workers(request, here, sizes, target));
+  settle(target, here);
+  plan.nodes.front().name = target.hosts.front().name;
+  plan.mode = target.mode;
+  plan.min_nodes = {std::min(target.min_nodes, static_cast<int>(plan.nodes.size())),
+                    sizes.nodes ? sizes.nodes->source : target.mode.source};
+  plan.rendezvous = target.rendezvous;
   plan.may_share_gpus = request.may_share_gpus;
   if (!request.rdzv_id) {
     return;
   }
-  if (plan.way.value == Way::Task || (plan.way.value == Way::Peers && !ground.is_by_hand)) {
+  if (plan.mode.value == LaunchMode::Task ||
+      (plan.mode.value == LaunchMode::Peers && !target.is_manual)) {
     plan.remarks.push_back(fmt::format("{} is not needed: {} provides the ranks",
                                        said(*request.rdzv_id, "--rdzv-id"),
-                                       ground.told_by));
+                                       target.named_by));
   } else {
-    plan.meeting.name = request.rdzv_id->text;
+    plan.rendezvous.name = request.rdzv_id->text;
   }
 }
 
 // The run id: the name of the program and a unique suffix. Tasks that become workers have no leader
 // to distribute an id, so they derive it from values that all of them know. A requeued job keeps
 // its id.
-void read_name(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+void read_name(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   const std::string& program = request.program.front();
   const std::string name =
       to_file_name(request.is_module ? program : std::filesystem::path(program).stem().string());
-  if (plan.way.value == Way::Task) {
-    plan.run_id = fmt::format("{}-{}", name, plan.meeting.name);
+  if (plan.mode.value == LaunchMode::Task) {
+    plan.run_id = fmt::format("{}-{}", name, plan.rendezvous.name);
   } else if (plan.requeue) {
     plan.run_id = fmt::format("{}-{}", name, here.job->id);
   } else {
@@ -89,19 +90,19 @@ void read_name(LaunchPlan& plan, const Request& request, const Surroundings& her
           : from_default((std::filesystem::path(here.directory) / "runs" / plan.run_id).string());
 }
 
-void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_meeting) {
+void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_rendezvous) {
   const NumberRule port_rule{.flag = "--master-port",
                              .least = 1,
                              .most = 65535,
                              .hint = "drop --master-port: lockstep chooses a free port"};
-  plan.master_addr = plan.way.value == Way::Here ? from_default<std::string>("127.0.0.1")
-                                                 : from_default<std::string>("");
+  plan.master_addr = plan.mode.value == LaunchMode::Local ? from_default<std::string>("127.0.0.1")
+                                                          : from_default<std::string>("");
   plan.master_port = from_default(0);
-  if (request.master_addr && !is_spent_on_meeting) {
+  if (request.master_addr && !is_spent_on_rendezvous) {
     plan.master_addr = {read_host(*request.master_addr, "--master-addr"),
                         source_of(*request.master_addr, "--master-addr")};
   }
-  if (request.master_port && !is_spent_on_meeting) {
+  if (request.master_port && !is_spent_on_rendezvous) {
     plan.master_port = read_number(*request.master_port, port_rule);
   }
 }
@@ -122,7 +123,7 @@ void read_interfaces(LaunchPlan& plan, const Request& request) {
   }
 }
 
-void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+void read_ssh(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   plan.ssh_port = from_default(0, "ssh configuration");
   plan.ssh_identity = from_default<std::string>("", "ssh configuration");
   if (request.ssh_port) {
@@ -132,8 +133,8 @@ void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here
   if (request.ssh_identity) {
     plan.ssh_identity = read_path(*request.ssh_identity, "--ssh-identity-file", here.directory);
   }
-  const Wish& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
-  if (needless && plan.way.value != Way::Ssh) {
+  const Option& needless = request.ssh_port ? request.ssh_port : request.ssh_identity;
+  if (needless && plan.mode.value != LaunchMode::Ssh) {
     plan.remarks.push_back(
         fmt::format("{} is not needed: no host is started over ssh",
                     said(*needless, request.ssh_port ? "--ssh-port" : "--ssh-identity-file")));
@@ -141,9 +142,9 @@ void read_ssh(LaunchPlan& plan, const Request& request, const Surroundings& here
 }
 
 Sourced<double> read_start_timeout(const Request& request,
-                                   const Surroundings& here,
-                                   const MeetingRules& rules,
-                                   Way way) {
+                                   const HostEnvironment& here,
+                                   const RendezvousOptions& rules,
+                                   LaunchMode mode) {
   constexpr SecondsRule kRule{.flag = "--start-timeout", .least = 1, .hint = "--start-timeout 120"};
   if (request.start_timeout) {
     return read_seconds(*request.start_timeout, kRule);
@@ -157,7 +158,7 @@ Sourced<double> read_start_timeout(const Request& request,
     }
     return from_default(30.0, "as in horovodrun");
   }
-  return way == Way::Peers ? from_default(600.0, "as in torchrun") : from_default(120.0);
+  return mode == LaunchMode::Peers ? from_default(600.0, "as in torchrun") : from_default(120.0);
 }
 
 void read_supervision(LaunchPlan& plan, const Request& request) {
@@ -182,17 +183,17 @@ void read_supervision(LaunchPlan& plan, const Request& request) {
   }
 }
 
-Sourced<Bind> read_binding(const Request& request, const Surroundings& here, Way way) {
+Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, LaunchMode mode) {
   if (!request.bind) {
-    if (way == Way::Task) {
+    if (mode == LaunchMode::Task) {
       return from_default(Bind::None, "the launcher of the tasks binds them");
     }
-    return (here.job || here.step) && !here.is_nested && way != Way::Ssh
+    return (here.job || here.step) && !here.is_nested && mode != LaunchMode::Ssh
                ? from_default(Bind::Core, "Slurm grants these cores to this job only")
                : from_default(Bind::None, "other programs can use these cores");
   }
   const Bind bind = read_bind(*request.bind);
-  if (bind == Bind::Gpu && way == Way::Here && here.gpus == 0) {
+  if (bind == Bind::Gpu && mode == LaunchMode::Local && here.gpus == 0) {
     throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
         .fact("asked", said(*request.bind, "--bind"), request.bind->source)
         .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
@@ -201,7 +202,7 @@ Sourced<Bind> read_binding(const Request& request, const Surroundings& here, Way
   return {bind, source_of(*request.bind, "--bind")};
 }
 
-void read_output(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+void read_output(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   OutputRules& output = plan.output;
   if (request.redirects) {
     output.redirects = read_streams(*request.redirects, "--redirects");
@@ -226,7 +227,7 @@ void read_output(LaunchPlan& plan, const Request& request, const Surroundings& h
       request.sample_every ? read_sample_every(*request.sample_every) : from_default(1.0);
 }
 
-void add_variables(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+void add_variables(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   plan.variables = read_variables(request, here);
   if (runs_python(plan)) {
     add_where_unset(plan.variables,
@@ -243,11 +244,11 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
     return;
   }
   if (const auto set = os::find_variable(here.environment, kThreads)) {
-    plan.variables.emplace(kThreads,
-                           Sourced<std::string>{*set, {Origin::Variable, std::string(kThreads)}});
-  } else if (plan.way.value == Way::Here) {
+    plan.variables.emplace(
+        kThreads, Sourced<std::string>{*set, {ValueSource::Variable, std::string(kThreads)}});
+  } else if (plan.mode.value == LaunchMode::Local) {
     // On other nodes, the agent counts the cores that it was granted.
-    Node& node = plan.nodes.front();
+    PlannedNode& node = plan.nodes.front();
     const int threads = std::max(1, here.cores / node.workers.value);
     node.variables.emplace(
         kThreads,
@@ -259,58 +260,59 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
 }  // namespace
 
 std::string describe(const Source& source) {
-  switch (source.origin) {
-    case Origin::Flag:
+  switch (source.kind) {
+    case ValueSource::Flag:
       return "flag " + source.detail;
-    case Origin::Variable:
+    case ValueSource::Variable:
       return "variable " + source.detail;
-    case Origin::Probe:
+    case ValueSource::Probe:
       return "probe: " + source.detail;
-    case Origin::Default:
+    case ValueSource::Default:
       return source.detail.empty() ? "default" : "default: " + source.detail;
   }
   return "";
 }
 
-LaunchPlan make_plan(const Request& request, const Surroundings& here) {
+LaunchPlan make_plan(const Request& request, const HostEnvironment& here) {
   LaunchPlan plan;
   read_program(plan, request, here);
   const Sizes sizes = read_sizes(request);
   require_consistent(request, sizes);
-  const MeetingRules rules =
-      request.rdzv_conf ? read_rdzv_conf(*request.rdzv_conf) : MeetingRules{};
+  const RendezvousOptions rules =
+      request.rdzv_conf ? read_rdzv_conf(*request.rdzv_conf) : RendezvousOptions{};
   plan.remarks = rules.remarks;
-  Ground ground = find_ground(request, here, sizes, rules);
-  read_place(plan, request, here, sizes, ground);
-  if (request.rdzv_endpoint && !ground.is_by_hand) {
+  LaunchTarget target = choose_launch_target(request, here, sizes, rules);
+  read_place(plan, request, here, sizes, target);
+  if (request.rdzv_endpoint && !target.is_manual) {
     read_endpoint(*request.rdzv_endpoint);
     plan.remarks.push_back(said(*request.rdzv_endpoint, "--rdzv-endpoint") +
                            (plan.nodes.size() == 1 ? " is not needed: there is one node"
                                                    : " is not needed: rendezvous is automatic"));
   }
 
-  plan.requeue = read_requeue(request, here, plan.way.value);
+  plan.requeue = read_requeue(request, here, plan.mode.value);
   plan.slurm_restarts = here.job ? here.job->restart_count.value_or(0) : 0;
   read_name(plan, request, here);
-  read_master(plan, request, ground.is_by_hand && !request.rdzv_endpoint);
+  read_master(plan, request, target.is_manual && !request.rdzv_endpoint);
   read_interfaces(plan, request);
   read_ssh(plan, request, here);
-  plan.start_timeout_seconds = read_start_timeout(request, here, rules, plan.way.value);
+  plan.start_timeout_seconds = read_start_timeout(request, here, rules, plan.mode.value);
   plan.last_call_seconds =
       rules.last_call
           ? Sourced<double>{*rules.last_call, source_of(*request.rdzv_conf, "--rdzv-conf")}
           : from_default(30.0);
   read_supervision(plan, request);
-  plan.bind = read_binding(request, here, plan.way.value);
+  plan.bind = read_binding(request, here, plan.mode.value);
   read_output(plan, request, here);
   add_variables(plan, request, here);
   return plan;
 }
 
 int known_workers(const LaunchPlan& plan) {
-  return std::accumulate(plan.nodes.begin(), plan.nodes.end(), 0, [](int sum, const Node& node) {
-    return sum + node.workers.value;
-  });
+  return std::accumulate(
+      plan.nodes.begin(), plan.nodes.end(), 0, [](int sum, const PlannedNode& node) {
+        return sum + node.workers.value;
+      });
 }
 
 }  // namespace lockstep::plan

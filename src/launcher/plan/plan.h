@@ -19,8 +19,8 @@ namespace lockstep::plan {
 using Variables = std::map<std::string, Sourced<std::string>>;
 
 // Launch mode: how the agents of a run are started.
-enum class Way {
-  Here,   // local: one node, this machine
+enum class LaunchMode {
+  Local,  // local: one node, this machine
   Srun,   // in an allocation: this process is the leader and starts the agents with one srun
   Ssh,    // on named hosts: this process is the leader and starts the agents over ssh
   Peers,  // another launcher or the user starts one process per node; node 0 is the leader
@@ -31,28 +31,28 @@ enum class Way {
 enum class WorkerRule { Number, Cpu, Gpu, Auto };
 
 // A node and its workers.
-struct Node {
+struct PlannedNode {
   std::string name;       // empty: unknown until its agent joins
   Sourced<int> workers;   // 0: counted on the node by worker_rule
   Variables variables;    // for the workers of this node only
   std::vector<int> gpus;  // device numbers for its workers; empty: all
 
-  bool operator==(const Node&) const = default;
+  bool operator==(const PlannedNode&) const = default;
 };
 
 // Rendezvous of processes that another launcher or the user has started.
-struct Meeting {
+struct Rendezvous {
   std::string name;         // the same for all processes: "slurm-4711.0", "job1"
   std::string host;         // of the leader, if given; empty: node 0 publishes it in a file
   int port = 0;             // of the leader, if given; 0: any free port
   std::optional<int> node;  // node rank of this process; absent: in order of arrival
-  // Way::Task only: the rank of this process.
+  // LaunchMode::Task only: the rank of this process.
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
 
-  bool operator==(const Meeting&) const = default;
+  bool operator==(const Rendezvous&) const = default;
 };
 
 enum class Bind { None, Core, Gpu };
@@ -102,11 +102,11 @@ struct LaunchPlan {
   int program_word = 0;                // index of the program in `command`: 1 after "python3"
   bool passes_local_rank = false;      // passes OPTION=N, as torch.distributed.launch does
   std::string local_rank_option = "--local_rank";
-  Sourced<Way> way;
-  std::vector<Node> nodes;  // the maximum number of nodes
+  Sourced<LaunchMode> mode;
+  std::vector<PlannedNode> nodes;  // the maximum number of nodes
   Sourced<int> min_nodes;
   WorkerRule worker_rule = WorkerRule::Number;
-  Meeting meeting;
+  Rendezvous rendezvous;
   Sourced<std::string> master_addr;   // empty: the address in the chosen network
   Sourced<int> master_port;           // 0: a free port on node 0
   Sourced<std::string> interfaces;    // comma separated; only these are tried; empty: all
@@ -133,10 +133,10 @@ struct LaunchPlan {
 };
 
 // Throws an Error (64) that quotes the invalid or conflicting option.
-LaunchPlan make_plan(const Request& request, const Surroundings& here);
+LaunchPlan make_plan(const Request& request, const HostEnvironment& here);
 
 // The launch mode in --dry-run and messages: "on this machine", "agents started by one srun".
-std::string_view describe(Way way);
+std::string_view describe(LaunchMode mode);
 
 // Total number of workers on the nodes whose number is known.
 int known_workers(const LaunchPlan& plan);

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/plan/words.h"
+#include "launcher/plan/enum_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
@@ -20,13 +20,13 @@ constexpr int kFormat = 2;
 
 template <typename T>
 concept Named = requires(T value) {
-  words_of(value);
+  enum_names(value);
 };
 
 template <Named T>
-T from_word(const Json& json) {
+T from_name(const Json& json) {
   const auto text = json.get<std::string>();
-  for (const auto& [known, word] : words_of(T{})) {
+  for (const auto& [known, word] : enum_names(T{})) {
     if (word == text) {
       return known;
     }
@@ -39,7 +39,7 @@ T from_word(const Json& json) {
 template <typename T>
 Json write_value(const T& value) {
   if constexpr (Named<T>) {
-    return word_of(value);
+    return to_string(value);
   } else {
     return value;
   }
@@ -48,7 +48,7 @@ Json write_value(const T& value) {
 template <typename T>
 T read_value(const Json& json) {
   if constexpr (Named<T>) {
-    return from_word<T>(json);
+    return from_name<T>(json);
   } else {
     return json.get<T>();
   }
@@ -71,7 +71,7 @@ class Writer {
   }
   template <typename T>
   static Json write(const Sourced<T>& sourced) {
-    Json json = {{"value", write_value(sourced.value)}, {"source", word_of(sourced.source.origin)}};
+    Json json = {{"value", write_value(sourced.value)}, {"source", to_string(sourced.source.kind)}};
     if (!sourced.source.detail.empty()) {
       json["detail"] = sourced.source.detail;
     }
@@ -91,8 +91,8 @@ class Writer {
   static Json write(const std::optional<RequeueRules>& rules);
   static Json write(const StreamRule& rule);
   static Json write(const OutputRules& rules);
-  static Json write(const Meeting& meeting);
-  static Json write(const std::vector<Node>& nodes);
+  static Json write(const Rendezvous& rendezvous);
+  static Json write(const std::vector<PlannedNode>& nodes);
   static Json write(const std::vector<Metric>& metrics);
 
   Json json_ = Json::object();
@@ -115,7 +115,7 @@ class Reader {
   template <typename T>
   static void read(const Json& json, Sourced<T>& sourced) {
     sourced = {read_value<T>(json.at("value")),
-               {from_word<Origin>(json.at("source")), json.value("detail", "")}};
+               {from_name<ValueSource>(json.at("source")), json.value("detail", "")}};
   }
   static void read(const Json& json, Variables& variables) {
     for (const auto& [name, value] : json.items()) {
@@ -131,8 +131,8 @@ class Reader {
   static void read(const Json& json, std::optional<RequeueRules>& rules);
   static void read(const Json& json, StreamRule& rule);
   static void read(const Json& json, OutputRules& rules);
-  static void read(const Json& json, Meeting& meeting);
-  static void read(const Json& json, std::vector<Node>& nodes);
+  static void read(const Json& json, Rendezvous& rendezvous);
+  static void read(const Json& json, std::vector<PlannedNode>& nodes);
   static void read(const Json& json, std::vector<Metric>& metrics);
 
   const Json& json_;
@@ -148,15 +148,15 @@ void visit_output(Visitor& visitor, T& rules) {
 }
 
 template <typename Visitor, typename T>
-void visit_meeting(Visitor& visitor, T& meeting) {
-  visitor.field("name", meeting.name);
-  visitor.field("host", meeting.host);
-  visitor.field("port", meeting.port);
-  visitor.field("node", meeting.node);
-  visitor.field("rank", meeting.rank);
-  visitor.field("world_size", meeting.world_size);
-  visitor.field("local_rank", meeting.local_rank);
-  visitor.field("local_world_size", meeting.local_world_size);
+void visit_rendezvous(Visitor& visitor, T& rendezvous) {
+  visitor.field("name", rendezvous.name);
+  visitor.field("host", rendezvous.host);
+  visitor.field("port", rendezvous.port);
+  visitor.field("node", rendezvous.node);
+  visitor.field("rank", rendezvous.rank);
+  visitor.field("world_size", rendezvous.world_size);
+  visitor.field("local_rank", rendezvous.local_rank);
+  visitor.field("local_world_size", rendezvous.local_world_size);
 }
 
 template <typename Visitor, typename T>
@@ -184,11 +184,11 @@ void visit_plan(Visitor& visitor, T& plan) {
   visitor.field("program_word", plan.program_word);
   visitor.field("passes_local_rank", plan.passes_local_rank);
   visitor.field("local_rank_option", plan.local_rank_option);
-  visitor.field("way", plan.way);
+  visitor.field("way", plan.mode);
   visitor.field("nodes", plan.nodes);
   visitor.field("min_nodes", plan.min_nodes);
   visitor.field("worker_rule", plan.worker_rule);
-  visitor.field("meeting", plan.meeting);
+  visitor.field("meeting", plan.rendezvous);
   visitor.field("master_addr", plan.master_addr);
   visitor.field("master_port", plan.master_port);
   visitor.field("interfaces", plan.interfaces);
@@ -227,9 +227,9 @@ Json Writer::write(const OutputRules& rules) {
   return writer.json();
 }
 
-Json Writer::write(const Meeting& meeting) {
+Json Writer::write(const Rendezvous& rendezvous) {
   Writer writer;
-  visit_meeting(writer, meeting);
+  visit_rendezvous(writer, rendezvous);
   return writer.json();
 }
 
@@ -242,9 +242,9 @@ Json Writer::write(const std::optional<RequeueRules>& rules) {
   return writer.json();
 }
 
-Json Writer::write(const std::vector<Node>& nodes) {
+Json Writer::write(const std::vector<PlannedNode>& nodes) {
   Json json = Json::array();
-  for (const Node& node : nodes) {
+  for (const PlannedNode& node : nodes) {
     Writer writer;
     visit_node(writer, node);
     json.push_back(writer.json());
@@ -278,9 +278,9 @@ void Reader::read(const Json& json, OutputRules& rules) {
   visit_output(reader, rules);
 }
 
-void Reader::read(const Json& json, Meeting& meeting) {
+void Reader::read(const Json& json, Rendezvous& rendezvous) {
   Reader reader(json);
-  visit_meeting(reader, meeting);
+  visit_rendezvous(reader, rendezvous);
 }
 
 void Reader::read(const Json& json, std::optional<RequeueRules>& rules) {
@@ -291,7 +291,7 @@ void Reader::read(const Json& json, std::optional<RequeueRules>& rules) {
   }
 }
 
-void Reader::read(const Json& json, std::vector<Node>& nodes) {
+void Reader::read(const Json& json, std::vector<PlannedNode>& nodes) {
   for (const Json& one : json) {
     Reader reader(one);
     visit_node(reader, nodes.emplace_back());

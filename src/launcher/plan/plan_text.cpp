@@ -7,9 +7,9 @@
 
 #include "common/base/text.h"
 #include "common/os/signals.h"
-#include "launcher/plan/names.h"
+#include "launcher/plan/enum_names.h"
+#include "launcher/plan/hostlist_format.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/words.h"
 
 namespace lockstep::plan {
 namespace {
@@ -36,12 +36,12 @@ std::string describe_command(const LaunchPlan& plan) {
   return join(words, " ");
 }
 
-bool are_alike(const Node& one, const Node& other) {
+bool are_alike(const PlannedNode& one, const PlannedNode& other) {
   return one.workers == other.workers && one.variables == other.variables &&
          one.gpus == other.gpus && one.name.empty() == other.name.empty();
 }
 
-std::string describe_workers(const LaunchPlan& plan, const Node& node, bool is_each) {
+std::string describe_workers(const LaunchPlan& plan, const PlannedNode& node, bool is_each) {
   if (node.workers.value == 0) {
     switch (plan.worker_rule) {
       case WorkerRule::Gpu:
@@ -59,14 +59,14 @@ std::string describe_workers(const LaunchPlan& plan, const Node& node, bool is_e
 }
 
 // Adjacent nodes with equal settings share a line: "n[1-4]: 4 workers each".
-std::string describe_group(const LaunchPlan& plan, std::span<const Node> group) {
+std::string describe_group(const LaunchPlan& plan, std::span<const PlannedNode> group) {
   std::vector<std::string> names;
-  for (const Node& node : group) {
+  for (const PlannedNode& node : group) {
     if (!node.name.empty()) {
       names.push_back(node.name);
     }
   }
-  std::string who = fold_names(names);
+  std::string who = to_hostlist(names);
   if (names.empty()) {
     who = group.size() == 1 ? "a node that will join"
                             : fmt::format("{} nodes that will join", group.size());
@@ -85,7 +85,7 @@ void add_nodes(std::vector<Row>& rows, const LaunchPlan& plan) {
     while (last < plan.nodes.size() && are_alike(plan.nodes[first], plan.nodes[last])) {
       ++last;
     }
-    const Node& node = plan.nodes[first];
+    const PlannedNode& node = plan.nodes[first];
     rows.push_back({first == 0 ? "nodes" : "",
                     describe_group(plan, std::span(plan.nodes).subspan(first, last - first)),
                     describe(node.workers.source)});
@@ -98,29 +98,30 @@ void add_nodes(std::vector<Row>& rows, const LaunchPlan& plan) {
   }
 }
 
-void add_meeting(std::vector<Row>& rows, const LaunchPlan& plan) {
-  const Meeting& meeting = plan.meeting;
-  if (plan.way.value == Way::Task) {
+void add_rendezvous(std::vector<Row>& rows, const LaunchPlan& plan) {
+  const Rendezvous& rendezvous = plan.rendezvous;
+  if (plan.mode.value == LaunchMode::Task) {
     rows.push_back({"this process",
                     fmt::format("rank {} of {}, local rank {} of {}",
-                                meeting.rank,
-                                meeting.world_size,
-                                meeting.local_rank,
-                                meeting.local_world_size),
-                    describe(plan.way.source)});
+                                rendezvous.rank,
+                                rendezvous.world_size,
+                                rendezvous.local_rank,
+                                rendezvous.local_world_size),
+                    describe(plan.mode.source)});
   }
-  if (plan.way.value == Way::Peers) {
+  if (plan.mode.value == LaunchMode::Peers) {
     rows.push_back(
         {"this process",
-         meeting.node ? fmt::format("node {}", *meeting.node) : "node in order of arrival",
-         describe(plan.way.source)});
+         rendezvous.node ? fmt::format("node {}", *rendezvous.node) : "node in order of arrival",
+         describe(plan.mode.source)});
   }
-  if (!meeting.name.empty()) {
-    rows.push_back({"rendezvous",
-                    meeting.host.empty()
-                        ? meeting.name
-                        : fmt::format("{} at {} port {}", meeting.name, meeting.host, meeting.port),
-                    describe(plan.way.source)});
+  if (!rendezvous.name.empty()) {
+    rows.push_back(
+        {"rendezvous",
+         rendezvous.host.empty()
+             ? rendezvous.name
+             : fmt::format("{} at {} port {}", rendezvous.name, rendezvous.host, rendezvous.port),
+         describe(plan.mode.source)});
   }
 }
 
@@ -131,11 +132,11 @@ Row to_row(std::string name, std::string value, const Sourced<T>& sourced) {
 
 // Adds a row only if the value is not a default: defaults would hide the rest of the table.
 template <typename T>
-void add_asked(std::vector<Row>& rows,
-               std::string name,
-               std::string value,
-               const Sourced<T>& sourced) {
-  if (sourced.source.origin != Origin::Default) {
+void add_option_facts(std::vector<Row>& rows,
+                      std::string name,
+                      std::string value,
+                      const Sourced<T>& sourced) {
+  if (sourced.source.kind != ValueSource::Default) {
     rows.push_back(to_row(std::move(name), std::move(value), sourced));
   }
 }
@@ -148,11 +149,11 @@ void add_network(std::vector<Row>& rows, const LaunchPlan& plan) {
                         plan.master_addr));
   rows.push_back(to_row(
       "master port", port == 0 ? "a free port on node 0" : std::to_string(port), plan.master_port));
-  add_asked(rows, "interfaces", plan.interfaces.value, plan.interfaces);
-  add_asked(rows, "own address", plan.local_addr.value, plan.local_addr);
-  add_asked(rows, "ssh port", std::to_string(plan.ssh_port.value), plan.ssh_port);
-  add_asked(rows, "ssh identity", plan.ssh_identity.value, plan.ssh_identity);
-  if (plan.way.value != Way::Here) {
+  add_option_facts(rows, "interfaces", plan.interfaces.value, plan.interfaces);
+  add_option_facts(rows, "own address", plan.local_addr.value, plan.local_addr);
+  add_option_facts(rows, "ssh port", std::to_string(plan.ssh_port.value), plan.ssh_port);
+  add_option_facts(rows, "ssh identity", plan.ssh_identity.value, plan.ssh_identity);
+  if (plan.mode.value != LaunchMode::Local) {
     rows.push_back(to_row("start timeout",
                           fmt::format("{} s", plan.start_timeout_seconds.value),
                           plan.start_timeout_seconds));
@@ -198,10 +199,10 @@ void add_output(std::vector<Row>& rows, const LaunchPlan& plan) {
   for (const Metric& metric : plan.metrics) {
     rows.push_back({"metric", metric.name + "=" + metric.pattern, "flag --metric"});
   }
-  add_asked(rows,
-            "sample every",
-            fmt::format("{} s", plan.sample_every_seconds.value),
-            plan.sample_every_seconds);
+  add_option_facts(rows,
+                   "sample every",
+                   fmt::format("{} s", plan.sample_every_seconds.value),
+                   plan.sample_every_seconds);
 }
 
 void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rules) {
@@ -212,7 +213,7 @@ void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rule
       to_row("requeue",
              fmt::format("job {} at {}", rules->job, os::signal_name(rules->signal.value)),
              rules->signal));
-  add_asked(rows, "requeues", std::to_string(rules->most.value), rules->most);
+  add_option_facts(rows, "requeues", std::to_string(rules->most.value), rules->most);
   if (!rules->progress_file.empty()) {
     rows.push_back({"progress file", rules->progress_file, "flag --progress-file"});
   }
@@ -221,15 +222,16 @@ void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rule
 std::vector<Row> to_rows(const LaunchPlan& plan) {
   std::vector<Row> rows = {{"command", describe_command(plan), "command line"}};
   rows.push_back(to_row("run directory", plan.run_directory.value, plan.run_directory));
-  rows.push_back(to_row("launch mode", std::string(describe(plan.way.value)), plan.way));
+  rows.push_back(to_row("launch mode", std::string(describe(plan.mode.value)), plan.mode));
   add_nodes(rows, plan);
-  add_meeting(rows, plan);
+  add_rendezvous(rows, plan);
   add_network(rows, plan);
-  rows.push_back(to_row("bind", std::string(word_of(plan.bind.value)), plan.bind));
-  add_asked(rows, "role", plan.role.value, plan.role);
+  rows.push_back(to_row("bind", std::string(to_string(plan.bind.value)), plan.bind));
+  add_option_facts(rows, "role", plan.role.value, plan.role);
   rows.push_back(
       to_row("grace", fmt::format("{} s", plan.grace_seconds.value), plan.grace_seconds));
-  add_asked(rows, "timeout", fmt::format("{} s", plan.timeout_seconds.value), plan.timeout_seconds);
+  add_option_facts(
+      rows, "timeout", fmt::format("{} s", plan.timeout_seconds.value), plan.timeout_seconds);
   rows.push_back(to_row("restarts", std::to_string(plan.max_restarts.value), plan.max_restarts));
   add_requeue(rows, plan.requeue);
   if (plan.may_share_gpus) {
@@ -242,17 +244,17 @@ std::vector<Row> to_rows(const LaunchPlan& plan) {
 
 }  // namespace
 
-std::string_view describe(Way way) {
-  switch (way) {
-    case Way::Here:
+std::string_view describe(LaunchMode mode) {
+  switch (mode) {
+    case LaunchMode::Local:
       return "on this machine";
-    case Way::Srun:
+    case LaunchMode::Srun:
       return "agents started by one srun";
-    case Way::Ssh:
+    case LaunchMode::Ssh:
       return "agents started over ssh";
-    case Way::Peers:
+    case LaunchMode::Peers:
       return "one launcher per node";
-    case Way::Task:
+    case LaunchMode::Task:
       return "one launcher per worker";
   }
   return "";

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/contract/worker_env.h"
-#include "launcher/plan/read.h"
+#include "launcher/plan/parse_options.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
@@ -26,19 +26,21 @@ bool passes_local_rank(const Request& request) {
   }
 }
 
-Sourced<std::string> read_assignment(const std::string& flag, const Asked& asked) {
-  return {asked.text.substr(asked.text.find('=') + 1), source_of(asked, flag)};
+Sourced<std::string> read_assignment(const std::string& flag, const OptionValue& given) {
+  return {given.text.substr(given.text.find('=') + 1), source_of(given, flag)};
 }
 
-std::string require_name(const std::string& flag, const Asked& asked, std::string_view expected) {
-  std::string name = asked.text.substr(0, asked.text.find('='));
+std::string require_name(const std::string& flag,
+                         const OptionValue& given,
+                         std::string_view expected) {
+  std::string name = given.text.substr(0, given.text.find('='));
   if (name.empty()) {
-    throw not_understood(asked, flag, expected).hint(flag + " OMP_PROC_BIND=true");
+    throw not_understood(given, flag, expected).hint(flag + " OMP_PROC_BIND=true");
   }
   const os::Environment ours = contract::to_environment({});
   if (ours.contains(name)) {
     throw Error(ExitCode::Usage, fmt::format("cannot set {}: the launcher sets it", name))
-        .fact("asked", said(asked, flag), asked.source)
+        .fact("asked", said(given, flag), given.source)
         .hint("drop it: each worker has its own value");
   }
   return name;
@@ -46,7 +48,7 @@ std::string require_name(const std::string& flag, const Asked& asked, std::strin
 
 }  // namespace
 
-void read_program(LaunchPlan& plan, const Request& request, const Surroundings& here) {
+void read_program(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   if (request.program.empty() || request.program.front().empty()) {
     throw Error(ExitCode::Usage, "no program given")
         .fact("expected", "a program after the options", kCommandLine)
@@ -76,28 +78,28 @@ bool runs_python(const LaunchPlan& plan) {
          std::filesystem::path(plan.command.front()).filename().string().starts_with("python");
 }
 
-Variables read_variables(const Request& request, const Surroundings& here) {
+Variables read_variables(const Request& request, const HostEnvironment& here) {
   Variables variables;
-  for (const Asked& asked : request.env) {
-    if (asked.text.find('=') == std::string::npos) {
-      throw not_understood(asked, "--env", "NAME=VALUE").hint("--env OMP_PROC_BIND=true");
+  for (const OptionValue& given : request.env) {
+    if (given.text.find('=') == std::string::npos) {
+      throw not_understood(given, "--env", "NAME=VALUE").hint("--env OMP_PROC_BIND=true");
     }
-    variables.insert_or_assign(require_name("--env", asked, "NAME=VALUE"),
-                               read_assignment("--env", asked));
+    variables.insert_or_assign(require_name("--env", given, "NAME=VALUE"),
+                               read_assignment("--env", given));
   }
-  for (const Asked& asked : request.pass) {
-    const std::string name = require_name("-x", asked, "NAME or NAME=VALUE");
-    if (asked.text.find('=') != std::string::npos) {
-      variables.insert_or_assign(name, read_assignment("-x", asked));
+  for (const OptionValue& given : request.pass) {
+    const std::string name = require_name("-x", given, "NAME or NAME=VALUE");
+    if (given.text.find('=') != std::string::npos) {
+      variables.insert_or_assign(name, read_assignment("-x", given));
       continue;
     }
     const auto value = os::find_variable(here.environment, name);
     if (!value) {
       throw Error(ExitCode::Usage, fmt::format("cannot pass {}: it is not set", name))
-          .fact("asked", said(asked, "-x"), asked.source)
+          .fact("asked", said(given, "-x"), given.source)
           .hint(fmt::format("-x {}=VALUE, or export {} first", name, name));
     }
-    variables.insert_or_assign(name, Sourced<std::string>{*value, source_of(asked, "-x")});
+    variables.insert_or_assign(name, Sourced<std::string>{*value, source_of(given, "-x")});
   }
   return variables;
 }
@@ -107,7 +109,7 @@ void add_where_unset(Variables& variables,
                      std::string_view name,
                      Sourced<std::string> value) {
   if (const auto set = os::find_variable(environment, name)) {
-    value = {*set, {Origin::Variable, std::string(name)}};
+    value = {*set, {ValueSource::Variable, std::string(name)}};
   }
   variables.emplace(name, std::move(value));
 }

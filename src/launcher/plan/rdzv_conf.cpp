@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/text.h"
-#include "launcher/plan/read.h"
+#include "launcher/plan/parse_options.h"
 
 namespace lockstep::plan {
 namespace {
@@ -44,56 +44,56 @@ std::optional<bool> find_truth(std::string_view text) {
 // Interprets one key and its value.
 class Reader {
  public:
-  Reader(const Asked& whole, MeetingRules& rules) : whole_(whole), rules_(rules) {}
+  Reader(const OptionValue& whole, RendezvousOptions& rules) : whole_(whole), rules_(rules) {}
 
   void take(const std::string& key, const std::string& value) {
-    const Asked asked{
+    const OptionValue given{
         .text = value, .source = whole_.source, .flag = fmt::format("--rdzv-conf {}", key)};
     if (key == "timeout" || key == "join_timeout") {
-      rules_.start_timeout = read_seconds(asked, {.flag = kFlag, .least = 1, .hint = kHint}).value;
+      rules_.start_timeout = read_seconds(given, {.flag = kFlag, .least = 1, .hint = kHint}).value;
     } else if (key == "last_call_timeout") {
-      rules_.last_call = read_seconds(asked, {.flag = kFlag, .least = 0, .hint = kHint}).value;
+      rules_.last_call = read_seconds(given, {.flag = kFlag, .least = 0, .hint = kHint}).value;
     } else if (key == "rank") {
       rules_.node =
-          read_number(asked, {.flag = kFlag, .least = 0, .most = 65535, .hint = "--node-rank 0"})
+          read_number(given, {.flag = kFlag, .least = 0, .most = 65535, .hint = "--node-rank 0"})
               .value;
     } else if (key == "is_host" || key == "use_libuv") {
-      take_truth(key, asked);
+      take_truth(key, given);
     } else if (key == "store_type") {
-      take_store(asked);
+      take_store(given);
     } else {
-      take_unneeded(key, asked);
+      take_unneeded(key, given);
     }
   }
 
  private:
-  void take_truth(const std::string& key, const Asked& asked) {
-    const auto truth = find_truth(asked.text);
+  void take_truth(const std::string& key, const OptionValue& given) {
+    const auto truth = find_truth(given.text);
     if (!truth) {
-      throw not_understood(asked, kFlag, "0 or 1").hint(fmt::format("--rdzv-conf {}=1", key));
+      throw not_understood(given, kFlag, "0 or 1").hint(fmt::format("--rdzv-conf {}=1", key));
     }
     if (key == "is_host" && *truth) {
       rules_.node = rules_.node.value_or(0);
     } else {
-      remark(key, asked, "--rdzv-endpoint selects the leader, and lockstep has its own store");
+      remark(key, given, "--rdzv-endpoint selects the leader, and lockstep has its own store");
     }
   }
 
-  void take_store(const Asked& asked) {
-    if (asked.text != "tcp") {
-      throw Error(ExitCode::Usage, fmt::format("the store type '{}' is not supported", asked.text))
+  void take_store(const OptionValue& given) {
+    if (given.text != "tcp") {
+      throw Error(ExitCode::Usage, fmt::format("the store type '{}' is not supported", given.text))
           .fact("asked", said(whole_, kFlag), whole_.source)
           .fact("expected", "tcp: the rendezvous uses the network")
           .hint("drop store_type from --rdzv-conf");
     }
-    remark("store_type", asked, "it is the only type");
+    remark("store_type", given, "it is the only type");
   }
 
-  void take_unneeded(const std::string& key, const Asked& asked) {
+  void take_unneeded(const std::string& key, const OptionValue& given) {
     for (const auto& [name, why] : kUnneeded) {
       if (name == key) {
-        read_seconds(asked, {.flag = kFlag, .least = 0, .hint = kHint});
-        remark(key, asked, why);
+        read_seconds(given, {.flag = kFlag, .least = 0, .hint = kHint});
+        remark(key, given, why);
         return;
       }
     }
@@ -102,33 +102,33 @@ class Reader {
     throw Error(ExitCode::Usage, fmt::format("unknown key '{}' in --rdzv-conf", key))
         .fact("found", said(whole_, kFlag), whole_.source)
         .fact("there are", join(keys, ", "))
-        .hint(closest ? fmt::format("--rdzv-conf {}={}", *closest, asked.text)
+        .hint(closest ? fmt::format("--rdzv-conf {}={}", *closest, given.text)
                       : std::string(kHint));
   }
 
-  void remark(std::string_view key, const Asked& asked, std::string_view why) {
+  void remark(std::string_view key, const OptionValue& given, std::string_view why) {
     rules_.remarks.push_back(
-        fmt::format("--rdzv-conf {}={} is not needed: {}", key, asked.text, why));
+        fmt::format("--rdzv-conf {}={} is not needed: {}", key, given.text, why));
   }
 
-  const Asked& whole_;
-  MeetingRules& rules_;
+  const OptionValue& whole_;
+  RendezvousOptions& rules_;
 };
 
 }  // namespace
 
-MeetingRules read_rdzv_conf(const Asked& asked) {
-  MeetingRules rules;
-  for (const std::string& piece : split(asked.text, ',')) {
+RendezvousOptions read_rdzv_conf(const OptionValue& given) {
+  RendezvousOptions rules;
+  for (const std::string& piece : split(given.text, ',')) {
     const size_t equals = piece.find('=');
     const std::string key(trim(std::string_view(piece).substr(0, equals)));
     const std::string value = equals == std::string::npos
                                   ? ""
                                   : std::string(trim(std::string_view(piece).substr(equals + 1)));
     if (key.empty() || value.empty()) {
-      throw not_understood(asked, kFlag, "KEY=VALUE,...").hint(kHint);
+      throw not_understood(given, kFlag, "KEY=VALUE,...").hint(kHint);
     }
-    Reader(asked, rules).take(key, value);
+    Reader(given, rules).take(key, value);
   }
   return rules;
 }

@@ -14,14 +14,14 @@
 namespace lockstep::plan {
 
 // A value and its source: "command line", "PET_NNODES". Absent: not given.
-struct Asked {
+struct OptionValue {
   std::string text;
   std::string source = "command line";
   std::string flag;  // the spelling of the user, if it is not the usual name: "--num_gpus"
 
-  bool operator==(const Asked&) const = default;
+  bool operator==(const OptionValue&) const = default;
 };
-using Wish = std::optional<Asked>;
+using Option = std::optional<OptionValue>;
 
 // The launcher whose command line is emulated: it determines some spellings and defaults.
 enum class Dialect { Lockstep, Torchrun, TorchLaunch, Horovodrun, Deepspeed };
@@ -39,48 +39,48 @@ struct Request {
   bool is_run_path = false;          // --run-path: run under Python, whatever its name
 
   // Sizes.
-  Wish nnodes;                               // N or MIN:MAX; --num_nodes of deepspeed
-  Wish nproc_per_node;                       // a number, cpu, gpu or auto; --num_gpus of deepspeed
-  Wish np;                                   // total number of workers; -np of horovodrun
-  Wish hosts;                                // -H of horovodrun: h1:4,h2:2
-  Wish hostfile;                             // path of the file
+  Option nnodes;                             // N or MIN:MAX; --num_nodes of deepspeed
+  Option nproc_per_node;                     // a number, cpu, gpu or auto; --num_gpus of deepspeed
+  Option np;                                 // total number of workers; -np of horovodrun
+  Option hosts;                              // -H of horovodrun: h1:4,h2:2
+  Option hostfile;                           // path of the file
   std::optional<std::string> hostfile_text;  // contents, read by the front end
-  Wish include;                              // --include of deepspeed
-  Wish exclude;
-  Wish ssh_port;      // for the hosts of -H
-  Wish ssh_identity;  // private key for these hosts
+  Option include;                            // --include of deepspeed
+  Option exclude;
+  Option ssh_port;      // for the hosts of -H
+  Option ssh_identity;  // private key for these hosts
 
   // Rendezvous.
-  Wish node_rank;
-  Wish master_addr;
-  Wish master_port;
-  Wish local_addr;
+  Option node_rank;
+  Option master_addr;
+  Option master_port;
+  Option local_addr;
   bool is_standalone = false;
-  Wish rdzv_backend;
-  Wish rdzv_endpoint;
-  Wish rdzv_id;
-  Wish rdzv_conf;
-  Wish network_interfaces;  // the only interfaces to use, as in horovodrun
-  Wish start_timeout;       // maximum time to wait for all agents, in seconds
-  Wish start_method;        // as in torchrun: spawn
+  Option rdzv_backend;
+  Option rdzv_endpoint;
+  Option rdzv_id;
+  Option rdzv_conf;
+  Option network_interfaces;  // the only interfaces to use, as in horovodrun
+  Option start_timeout;       // maximum time to wait for all agents, in seconds
+  Option start_method;        // as in torchrun: spawn
 
   // Supervision.
-  Wish max_restarts;
-  Wish monitor_interval;
-  Wish grace;    // seconds
-  Wish timeout;  // of the whole run: seconds, or HH:MM:SS
-  Wish run_dir;
+  Option max_restarts;
+  Option monitor_interval;
+  Option grace;    // seconds
+  Option timeout;  // of the whole run: seconds, or HH:MM:SS
+  Option run_dir;
   bool is_requeue = false;     // --requeue: requeue the Slurm job before its time limit
   bool is_no_requeue = false;  // --no-requeue: overrides --requeue
-  Wish requeue_signal;         // sent by Slurm before the time limit: USR1 or USR2
-  Wish max_requeues;
-  Wish progress_file;  // changes whenever the program saves its state
+  Option requeue_signal;       // sent by Slurm before the time limit: USR1 or USR2
+  Option max_requeues;
+  Option progress_file;  // changes whenever the program saves its state
 
   // Workers.
-  std::vector<Asked> env;   // NAME=VALUE
-  std::vector<Asked> pass;  // -x NAME: copied from the environment of the launcher
-  Wish bind;                // core, gpu or none
-  Wish role;
+  std::vector<OptionValue> env;   // NAME=VALUE
+  std::vector<OptionValue> pass;  // -x NAME: copied from the environment of the launcher
+  Option bind;                    // core, gpu or none
+  Option role;
   bool is_use_env = false;            // torch.distributed.launch: no --local-rank argument
   bool is_no_local_rank = false;      // deepspeed: no --local_rank argument
   bool is_local_rank_passed = false;  // --pass-local-rank: pass the argument in every dialect
@@ -89,17 +89,17 @@ struct Request {
   bool may_share_gpus = false;
 
   // Output.
-  Wish log_dir;
-  Wish redirects;
-  Wish tee;
-  Wish local_ranks_filter;
-  Wish output_filename;        // a directory, as in horovodrun
-  std::vector<Asked> metrics;  // NAME=REGEX: numbers to extract from the output
-  Wish sample_every;           // seconds between two samples of each node; 0: none
+  Option log_dir;
+  Option redirects;
+  Option tee;
+  Option local_ranks_filter;
+  Option output_filename;            // a directory, as in horovodrun
+  std::vector<OptionValue> metrics;  // NAME=REGEX: numbers to extract from the output
+  Option sample_every;               // seconds between two samples of each node; 0: none
 };
 
 // The environment of the command: this host and its variables.
-struct Surroundings {
+struct HostEnvironment {
   std::string node = "localhost";
   std::string directory = "/";  // current directory
   int cores = 1;

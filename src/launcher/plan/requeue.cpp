@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "launcher/plan/read.h"
+#include "launcher/plan/parse_options.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
@@ -18,11 +18,11 @@ constexpr std::string_view kHint =
     "lockstep run --requeue PROGRAM'";
 
 // Why this process is not a batch job; empty if it is one.
-std::string find_objection(const Surroundings& here, Way way) {
+std::string find_objection(const HostEnvironment& here, LaunchMode mode) {
   if (!here.job) {
     return here.is_nested ? "a worker of another run" : "no Slurm job";
   }
-  if (here.step || way == Way::Peers || way == Way::Task) {
+  if (here.step || mode == LaunchMode::Peers || mode == LaunchMode::Task) {
     return fmt::format("an srun task of job {}", here.job->id);
   }
   // Only slurmstepd sets SLURM_TASK_PID. An interactive shell of salloc (Slurm's step -6) has it,
@@ -35,35 +35,35 @@ std::string find_objection(const Surroundings& here, Way way) {
 }
 
 void require_no_details(const Request& request) {
-  const std::array<std::pair<const Wish*, std::string_view>, 3> details = {
+  const std::array<std::pair<const Option*, std::string_view>, 3> details = {
       {{&request.requeue_signal, "--requeue-signal"},
        {&request.max_requeues, "--max-requeues"},
        {&request.progress_file, "--progress-file"}}};
-  for (const auto& [wish, flag] : details) {
-    if (*wish) {
+  for (const auto& [option, flag] : details) {
+    if (*option) {
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without --requeue", flag))
-          .fact("asked", said(**wish, flag), (*wish)->source)
-          .hint(fmt::format("--requeue {} {}", flag, (*wish)->text));
+          .fact("asked", said(**option, flag), (*option)->source)
+          .hint(fmt::format("--requeue {} {}", flag, (*option)->text));
     }
   }
 }
 
-Sourced<int> read_signal(const Wish& wish) {
+Sourced<int> read_signal(const Option& option) {
   constexpr std::string_view kFlag = "--requeue-signal";
-  if (!wish) {
+  if (!option) {
     return from_default(SIGUSR1);
   }
-  std::string_view name = wish->text;
+  std::string_view name = option->text;
   name.remove_prefix(name.starts_with("SIG") ? 3 : 0);
   if (name != "USR1" && name != "USR2") {
-    throw not_understood(*wish, kFlag, "USR1 or USR2, as in #SBATCH --signal=B:USR1@120")
+    throw not_understood(*option, kFlag, "USR1 or USR2, as in #SBATCH --signal=B:USR1@120")
         .hint("--requeue-signal USR1");
   }
-  return {name == "USR1" ? SIGUSR1 : SIGUSR2, source_of(*wish, kFlag)};
+  return {name == "USR1" ? SIGUSR1 : SIGUSR2, source_of(*option, kFlag)};
 }
 
 // Names a task of an array by both numbers: its own job id can be that of the whole array.
-std::string name_of_job(const Surroundings& here) {
+std::string name_of_job(const HostEnvironment& here) {
   const auto array = os::find_variable(here.environment, "SLURM_ARRAY_JOB_ID");
   const auto task = os::find_variable(here.environment, "SLURM_ARRAY_TASK_ID");
   return array && task ? *array + "_" + *task : here.job->id;
@@ -72,8 +72,8 @@ std::string name_of_job(const Surroundings& here) {
 }  // namespace
 
 std::optional<RequeueRules> read_requeue(const Request& request,
-                                         const Surroundings& here,
-                                         Way way) {
+                                         const HostEnvironment& here,
+                                         LaunchMode mode) {
   if (request.is_no_requeue) {
     return std::nullopt;
   }
@@ -81,7 +81,7 @@ std::optional<RequeueRules> read_requeue(const Request& request,
     require_no_details(request);
     return std::nullopt;
   }
-  if (const std::string objection = find_objection(here, way); !objection.empty()) {
+  if (const std::string objection = find_objection(here, mode); !objection.empty()) {
     throw Error(ExitCode::Usage, "cannot requeue the job: this process is not its batch script")
         .fact("asked", "--requeue", kCommandLine)
         .fact("found", objection, "environment")

@@ -13,7 +13,7 @@ inline constexpr int kMostNodes = 65536;
 inline constexpr int kMostWorkersPerNode = 4096;
 
 // The option that set a size, for messages: "--nnodes 4", "command line".
-struct Quote {
+struct Provenance {
   std::string text;
   std::string who;
 };
@@ -22,7 +22,7 @@ struct NodeRange {
   int least = 1;
   int most = 1;
   Source source;
-  Quote quote;
+  Provenance provenance;
 };
 
 struct WorkersPerNode {
@@ -30,19 +30,19 @@ struct WorkersPerNode {
   int number = 0;  // if the rule is WorkerRule::Number
   Source source;
   std::string flag;  // as the user spelled it
-  Quote quote;
+  Provenance provenance;
 };
 
-struct WorkersInAll {
+struct TotalWorkers {
   int number = 1;
   Source source;
-  Quote quote;
+  Provenance provenance;
 };
 
 struct Sizes {
   std::optional<NodeRange> nodes;  // from --nnodes, or computed from the other two
   std::optional<WorkersPerNode> per_node;
-  std::optional<WorkersInAll> in_all;
+  std::optional<TotalWorkers> total;
 };
 
 // Throws an Error (64) when a size is invalid or the three contradict each other.

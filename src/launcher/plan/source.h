@@ -7,10 +7,10 @@
 namespace lockstep::plan {
 
 // The kind of source of a value in the plan.
-enum class Origin { Flag, Variable, Probe, Default };
+enum class ValueSource { Flag, Variable, Probe, Default };
 
 struct Source {
-  Origin origin = Origin::Default;
+  ValueSource kind = ValueSource::Default;
   std::string detail;  // "--grace", "OMP_NUM_THREADS", "free on this machine"
 
   bool operator==(const Source&) const = default;
@@ -30,15 +30,15 @@ struct Sourced {
 
 template <typename T>
 Sourced<T> from_flag(T value, std::string flag) {
-  return {std::move(value), {Origin::Flag, std::move(flag)}};
+  return {std::move(value), {ValueSource::Flag, std::move(flag)}};
 }
 template <typename T>
 Sourced<T> from_probe(T value, std::string what) {
-  return {std::move(value), {Origin::Probe, std::move(what)}};
+  return {std::move(value), {ValueSource::Probe, std::move(what)}};
 }
 template <typename T>
 Sourced<T> from_default(T value, std::string why = "") {
-  return {std::move(value), {Origin::Default, std::move(why)}};
+  return {std::move(value), {ValueSource::Default, std::move(why)}};
 }
 
 }  // namespace lockstep::plan

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "launcher/plan/grant.h"
+#include "launcher/plan/allocation.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
@@ -23,21 +23,21 @@ std::string name_of(const cluster::Host& host) {
 class Counter {
  public:
   Counter(const Request& request,
-          const Surroundings& here,
+          const HostEnvironment& here,
           const Sizes& sizes,
-          const Ground& ground)
+          const LaunchTarget& target)
       : request_(request),
         here_(here),
         sizes_(sizes),
-        ground_(ground),
-        grant_(read_grant(here, ground)) {}
+        target_(target),
+        allocation_(read_allocation(here, target)) {}
 
   WorkerCounts count() {
-    if (ground_.way.value == Way::Task) {
+    if (target_.mode.value == LaunchMode::Task) {
       take_tasks();
     } else if (sizes_.per_node && sizes_.per_node->rule == WorkerRule::Number) {
       take_number();
-    } else if (sizes_.in_all) {
+    } else if (sizes_.total) {
       take_total();
     } else if (sizes_.per_node) {
       take_rule();
@@ -51,43 +51,43 @@ class Counter {
   }
 
  private:
-  bool is_here() const { return ground_.way.value == Way::Here; }
+  bool is_here() const { return target_.mode.value == LaunchMode::Local; }
 
   void add(int workers, Source source) { counts_.per_node.push_back({workers, std::move(source)}); }
 
   // Each task becomes one worker.
   void take_tasks() {
-    const int mine = ground_.meeting.local_world_size;
+    const int mine = target_.rendezvous.local_world_size;
     if (sizes_.per_node && sizes_.per_node->rule == WorkerRule::Number &&
         sizes_.per_node->number != mine) {
       throw Error(ExitCode::Usage,
                   fmt::format("cannot start {}: each of the {} on this node becomes one worker",
                               plural(sizes_.per_node->number, "worker"),
                               plural(mine, "task")))
-          .fact("asked", sizes_.per_node->quote.text, sizes_.per_node->quote.who)
-          .fact("found", plural(mine, "task") + " on this node", ground_.told_by)
+          .fact("asked", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
+          .fact("found", plural(mine, "task") + " on this node", target_.named_by)
           .hint(fmt::format("drop {}", sizes_.per_node->flag))
           .hint(fmt::format("one task per node: srun --ntasks-per-node=1 {} {} {} PROGRAM",
                             command_of(request_.dialect),
                             sizes_.per_node->flag,
                             sizes_.per_node->number));
     }
-    if (sizes_.in_all && sizes_.in_all->number != ground_.meeting.world_size) {
+    if (sizes_.total && sizes_.total->number != target_.rendezvous.world_size) {
       throw Error(ExitCode::Usage,
                   fmt::format("cannot start {}: each of the {} becomes one worker",
-                              plural(sizes_.in_all->number, "worker"),
-                              plural(ground_.meeting.world_size, "task")))
-          .fact("asked", sizes_.in_all->quote.text, sizes_.in_all->quote.who)
-          .fact("found", plural(ground_.meeting.world_size, "task"), ground_.told_by)
+                              plural(sizes_.total->number, "worker"),
+                              plural(target_.rendezvous.world_size, "task")))
+          .fact("asked", sizes_.total->provenance.text, sizes_.total->provenance.who)
+          .fact("found", plural(target_.rendezvous.world_size, "task"), target_.named_by)
           .hint("drop -np");
     }
-    for (const cluster::Host& host : ground_.hosts) {
-      add(host.slots.value_or(mine), ground_.way.source);
+    for (const cluster::Host& host : target_.hosts) {
+      add(host.slots.value_or(mine), target_.mode.source);
     }
   }
 
   void take_number() {
-    for (size_t i = 0; i < ground_.hosts.size(); ++i) {
+    for (size_t i = 0; i < target_.hosts.size(); ++i) {
       require_slots(i);
       require_tasks(i);
       add(sizes_.per_node->number, sizes_.per_node->source);
@@ -95,93 +95,93 @@ class Counter {
   }
 
   void require_slots(size_t i) const {
-    const cluster::Host& host = ground_.hosts[i];
-    const int asked = sizes_.per_node->number;
-    if (!host.slots || asked <= *host.slots || request_.may_share_gpus) {
+    const cluster::Host& host = target_.hosts[i];
+    const int requested = sizes_.per_node->number;
+    if (!host.slots || requested <= *host.slots || request_.may_share_gpus) {
       return;
     }
     throw Error(
         ExitCode::Usage,
         fmt::format(
-            "cannot start {} on {}: not enough slots", plural(asked, "worker"), name_of(host)))
-        .fact("asked", sizes_.per_node->quote.text, sizes_.per_node->quote.who)
-        .fact("found", plural(*host.slots, "slot"), ground_.told_by)
+            "cannot start {} on {}: not enough slots", plural(requested, "worker"), name_of(host)))
+        .fact("asked", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
+        .fact("found", plural(*host.slots, "slot"), target_.named_by)
         .hint(
             fmt::format("{} {}, or drop it to use every slot", sizes_.per_node->flag, *host.slots));
   }
 
   void require_tasks(size_t i) const {
-    const int asked = sizes_.per_node->number;
-    if (grant_.tasks.empty() || grant_.tasks[i] == asked) {
+    const int requested = sizes_.per_node->number;
+    if (allocation_.tasks.empty() || allocation_.tasks[i] == requested) {
       return;
     }
     throw Error(ExitCode::Usage,
                 fmt::format("cannot start {} on {}: the job requested {} there",
-                            plural(asked, "worker"),
-                            name_of(ground_.hosts[i]),
-                            plural(grant_.tasks[i], "task")))
-        .fact("asked", sizes_.per_node->quote.text, sizes_.per_node->quote.who)
-        .fact("asked", grant_.tasks_said, grant_.who)
-        .hint(fmt::format("{} {}, or drop it", sizes_.per_node->flag, grant_.tasks[i]))
-        .hint(fmt::format("submit the job with --ntasks-per-node={}", asked));
+                            plural(requested, "worker"),
+                            name_of(target_.hosts[i]),
+                            plural(allocation_.tasks[i], "task")))
+        .fact("asked", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
+        .fact("asked", allocation_.tasks_said, allocation_.who)
+        .hint(fmt::format("{} {}, or drop it", sizes_.per_node->flag, allocation_.tasks[i]))
+        .hint(fmt::format("submit the job with --ntasks-per-node={}", requested));
   }
 
   // As in horovodrun, -np fills the slots from the first host on; without slots, equal shares.
   void take_total() {
-    const int asked = sizes_.in_all->number;
+    const int requested = sizes_.total->number;
     const bool has_slots =
-        std::all_of(ground_.hosts.begin(), ground_.hosts.end(), [](const cluster::Host& host) {
+        std::all_of(target_.hosts.begin(), target_.hosts.end(), [](const cluster::Host& host) {
           return host.slots.has_value();
         });
-    if (has_slots && ground_.way.value != Way::Srun) {
-      fill_slots(asked);
+    if (has_slots && target_.mode.value != LaunchMode::Srun) {
+      fill_slots(requested);
       return;
     }
-    if (std::accumulate(grant_.tasks.begin(), grant_.tasks.end(), 0) == asked) {
-      for (const int tasks : grant_.tasks) {
-        add(tasks, sizes_.in_all->source);
+    if (std::accumulate(allocation_.tasks.begin(), allocation_.tasks.end(), 0) == requested) {
+      for (const int tasks : allocation_.tasks) {
+        add(tasks, sizes_.total->source);
       }
       return;
     }
-    const auto nodes = static_cast<int>(ground_.hosts.size());
-    if (asked % nodes != 0) {
-      refuse_shares(asked, nodes);
+    const auto nodes = static_cast<int>(target_.hosts.size());
+    if (requested % nodes != 0) {
+      refuse_shares(requested, nodes);
     }
     for (int node = 0; node < nodes; ++node) {
-      add(asked / nodes, sizes_.in_all->source);
+      add(requested / nodes, sizes_.total->source);
     }
   }
 
-  [[noreturn]] void refuse_shares(int asked, int nodes) const {
+  [[noreturn]] void refuse_shares(int requested, int nodes) const {
     Error error(ExitCode::Usage,
-                fmt::format("cannot divide {} among {} nodes", plural(asked, "worker"), nodes));
-    error.fact("asked", sizes_.in_all->quote.text, sizes_.in_all->quote.who);
-    error.fact("found", fmt::format("{} nodes", nodes), ground_.told_by);
-    if (!grant_.tasks.empty()) {
-      error.fact("asked", grant_.tasks_said, grant_.who);
+                fmt::format("cannot divide {} among {} nodes", plural(requested, "worker"), nodes));
+    error.fact("asked", sizes_.total->provenance.text, sizes_.total->provenance.who);
+    error.fact("found", fmt::format("{} nodes", nodes), target_.named_by);
+    if (!allocation_.tasks.empty()) {
+      error.fact("asked", allocation_.tasks_said, allocation_.who);
     }
-    error.hint(fmt::format("-np {}", (asked / nodes + 1) * nodes));
+    error.hint(fmt::format("-np {}", (requested / nodes + 1) * nodes));
     error.hint("unequal numbers: -H host1:3,host2:2");
     throw std::move(error);
   }
 
-  void fill_slots(int asked) {
+  void fill_slots(int requested) {
     const int slots = std::accumulate(
-        ground_.hosts.begin(), ground_.hosts.end(), 0, [](int sum, const cluster::Host& host) {
+        target_.hosts.begin(), target_.hosts.end(), 0, [](int sum, const cluster::Host& host) {
           return sum + *host.slots;
         });
-    if (asked > slots) {
+    if (requested > slots) {
       throw Error(
           ExitCode::Usage,
-          fmt::format("cannot start {} in {}", plural(asked, "worker"), plural(slots, "slot")))
-          .fact("asked", sizes_.in_all->quote.text, sizes_.in_all->quote.who)
-          .fact("found", plural(slots, "slot"), ground_.told_by)
+          fmt::format("cannot start {} in {}", plural(requested, "worker"), plural(slots, "slot")))
+          .fact("asked", sizes_.total->provenance.text, sizes_.total->provenance.who)
+          .fact("found", plural(slots, "slot"), target_.named_by)
           .hint(fmt::format("-np {}, or more slots: -H host1:4,host2:4", slots));
     }
-    int left = asked;
-    for (const cluster::Host& host : ground_.hosts) {
+    int left = requested;
+    for (const cluster::Host& host : target_.hosts) {
       const int taken = std::min(left, *host.slots);
-      add(taken, sizes_.in_all->source);
+      add(taken, sizes_.total->source);
       left -= taken;
     }
   }
@@ -190,7 +190,7 @@ class Counter {
   // the number, else on the node.
   void take_rule() {
     counts_.rule = sizes_.per_node->rule;
-    for (size_t i = 0; i < ground_.hosts.size(); ++i) {
+    for (size_t i = 0; i < target_.hosts.size(); ++i) {
       if (is_here()) {
         add_counted_here();
       } else if (!add_counted_by_slurm(i)) {
@@ -207,30 +207,30 @@ class Counter {
 
   void add_counted_here() {
     const WorkerRule rule = sizes_.per_node->rule;
-    const std::string& said = sizes_.per_node->quote.text;
-    const auto chosen = static_cast<int>(ground_.hosts.front().gpus.size());
+    const std::string& said = sizes_.per_node->provenance.text;
+    const auto chosen = static_cast<int>(target_.hosts.front().gpus.size());
     const int gpus = chosen > 0 ? chosen : here_.gpus;
     if (rule == WorkerRule::Gpu && gpus == 0) {
       throw Error(ExitCode::Usage, "cannot start one worker per GPU: this node has no GPU")
-          .fact("asked", said, sizes_.per_node->quote.who)
+          .fact("asked", said, sizes_.per_node->provenance.who)
           .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
           .hint(fmt::format("{} cpu", sizes_.per_node->flag));
     }
     if (rule == WorkerRule::Gpu || (rule == WorkerRule::Auto && gpus > 0)) {
-      add(gpus, {sizes_.per_node->source.origin, said + ", one per GPU"});
+      add(gpus, {sizes_.per_node->source.kind, said + ", one per GPU"});
     } else {
-      add(here_.cores, {sizes_.per_node->source.origin, said + ", one per granted core"});
+      add(here_.cores, {sizes_.per_node->source.kind, said + ", one per granted core"});
     }
   }
 
   bool add_counted_by_slurm(size_t i) {
     const WorkerRule rule = sizes_.per_node->rule;
-    if (rule != WorkerRule::Cpu && grant_.gpus.value_or(0) > 0) {
-      add(*grant_.gpus, {Origin::Probe, grant_.who + ", its GPUs"});
+    if (rule != WorkerRule::Cpu && allocation_.gpus.value_or(0) > 0) {
+      add(*allocation_.gpus, {ValueSource::Probe, allocation_.who + ", its GPUs"});
       return true;
     }
-    if (rule == WorkerRule::Cpu && !grant_.cpus.empty()) {
-      add(grant_.cpus[i], {Origin::Probe, grant_.who + ", its cores"});
+    if (rule == WorkerRule::Cpu && !allocation_.cpus.empty()) {
+      add(allocation_.cpus[i], {ValueSource::Probe, allocation_.who + ", its cores"});
       return true;
     }
     return false;
@@ -239,18 +239,20 @@ class Counter {
   // Without a requested size: the slots of the hosts or the allocation of Slurm.
   void take_offer() {
     const bool wants_gpus = request_.dialect == Dialect::Deepspeed && is_here() && here_.gpus > 0;
-    for (size_t i = 0; i < ground_.hosts.size(); ++i) {
-      const cluster::Host& host = ground_.hosts[i];
+    for (size_t i = 0; i < target_.hosts.size(); ++i) {
+      const cluster::Host& host = target_.hosts[i];
       if (!host.gpus.empty()) {
-        add(static_cast<int>(host.gpus.size()), {Origin::Flag, ground_.told_by + ", its devices"});
+        add(static_cast<int>(host.gpus.size()),
+            {ValueSource::Flag, target_.named_by + ", its devices"});
       } else if (host.slots) {
-        add(*host.slots, {Origin::Flag, ground_.told_by + ", its slots"});
-      } else if (!grant_.tasks.empty()) {
-        add(grant_.tasks[i], {Origin::Probe, fmt::format("{}, {}", grant_.who, grant_.tasks_said)});
-      } else if (grant_.gpus.value_or(0) > 0) {
-        add(*grant_.gpus, {Origin::Probe, grant_.who + ", its GPUs"});
+        add(*host.slots, {ValueSource::Flag, target_.named_by + ", its slots"});
+      } else if (!allocation_.tasks.empty()) {
+        add(allocation_.tasks[i],
+            {ValueSource::Probe, fmt::format("{}, {}", allocation_.who, allocation_.tasks_said)});
+      } else if (allocation_.gpus.value_or(0) > 0) {
+        add(*allocation_.gpus, {ValueSource::Probe, allocation_.who + ", its GPUs"});
       } else if (wants_gpus) {
-        add(here_.gpus, {Origin::Probe, "one per GPU, as in deepspeed"});
+        add(here_.gpus, {ValueSource::Probe, "one per GPU, as in deepspeed"});
       } else {
         add(1, {});
       }
@@ -259,16 +261,17 @@ class Counter {
 
   // Number of GPUs of a node, as far as known here; 0: unknown or none.
   std::pair<int, std::string> known_gpus(size_t i) const {
-    const cluster::Host& host = ground_.hosts[i];
+    const cluster::Host& host = target_.hosts[i];
     if (!host.gpus.empty()) {
-      return {static_cast<int>(host.gpus.size()), ground_.told_by};
+      return {static_cast<int>(host.gpus.size()), target_.named_by};
     }
     const bool is_mine =
-        ground_.way.value == Way::Peers && ground_.meeting.node == static_cast<int>(i);
+        target_.mode.value == LaunchMode::Peers && target_.rendezvous.node == static_cast<int>(i);
     if (is_here() || is_mine) {
       return {here_.gpus, "/dev and CUDA_VISIBLE_DEVICES"};
     }
-    return {ground_.way.value == Way::Srun ? grant_.gpus.value_or(0) : 0, grant_.who};
+    return {target_.mode.value == LaunchMode::Srun ? allocation_.gpus.value_or(0) : 0,
+            allocation_.who};
   }
 
   // Intentionally without GPUs: one worker per core was requested, or the devices are hidden.
@@ -284,17 +287,17 @@ class Counter {
     if (gpus == 0 || workers <= gpus || request_.may_share_gpus || is_without_gpus()) {
       return;
     }
-    const Quote* asked = sizes_.per_node ? &sizes_.per_node->quote
-                         : sizes_.in_all ? &sizes_.in_all->quote
-                                         : nullptr;
+    const Provenance* requested = sizes_.per_node ? &sizes_.per_node->provenance
+                                  : sizes_.total  ? &sizes_.total->provenance
+                                                  : nullptr;
     throw Error(ExitCode::Usage,
                 fmt::format("cannot start {} on {} of {}",
                             plural(workers, "worker"),
                             plural(gpus, "GPU"),
-                            name_of(ground_.hosts[i])))
+                            name_of(target_.hosts[i])))
         .fact("asked",
-              asked != nullptr ? asked->text : plural(workers, "worker"),
-              asked != nullptr ? asked->who : describe(counts_.per_node[i].source))
+              requested != nullptr ? requested->text : plural(workers, "worker"),
+              requested != nullptr ? requested->who : describe(counts_.per_node[i].source))
         .fact("found", plural(gpus, "GPU"), who)
         .hint(fmt::format(
             "{} {}", sizes_.per_node ? sizes_.per_node->flag : "--nproc-per-node", gpus))
@@ -302,20 +305,20 @@ class Counter {
   }
 
   const Request& request_;
-  const Surroundings& here_;
+  const HostEnvironment& here_;
   const Sizes& sizes_;
-  const Ground& ground_;
-  Grant grant_;
+  const LaunchTarget& target_;
+  Allocation allocation_;
   WorkerCounts counts_;
 };
 
 }  // namespace
 
 WorkerCounts count_workers(const Request& request,
-                           const Surroundings& here,
+                           const HostEnvironment& here,
                            const Sizes& sizes,
-                           const Ground& ground) {
-  return Counter(request, here, sizes, ground).count();
+                           const LaunchTarget& target) {
+  return Counter(request, here, sizes, target).count();
 }
 
 }  // namespace lockstep::plan

@@ -3,13 +3,13 @@
 
 #include <vector>
 
-#include "launcher/plan/ground.h"
+#include "launcher/plan/launch_target.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/sizes.h"
 
 namespace lockstep::plan {
 
-// The number of workers on each node of `ground`.
+// The number of workers on each node of `target`.
 struct WorkerCounts {
   std::vector<Sourced<int>> per_node;  // 0: counted on the node, by the rule
   WorkerRule rule = WorkerRule::Number;
@@ -18,8 +18,8 @@ struct WorkerCounts {
 // Throws an Error (64) that names both sources when flags, slots, Slurm tasks and GPUs contradict
 // each other. Nodes have 0 workers if -np fills the slots of the first nodes only.
 WorkerCounts count_workers(const Request& request,
-                           const Surroundings& here,
+                           const HostEnvironment& here,
                            const Sizes& sizes,
-                           const Ground& ground);
+                           const LaunchTarget& target);
 
 }  // namespace lockstep::plan

@@ -85,11 +85,11 @@ std::vector<const Partition*> partitions_of(const Demand& demand, const ClusterF
   return partitions;
 }
 
-void take(std::optional<Asked<std::string>>& value,
+void take(std::optional<Requested<std::string>>& value,
           const os::Environment& environment,
           const std::string& name) {
   if (const auto set = os::find_variable(environment, name)) {
-    value = Asked<std::string>{.value = *set, .source = name};
+    value = Requested<std::string>{.value = *set, .source = name};
   }
 }
 
@@ -101,8 +101,8 @@ Demand with_sbatch_variables(Demand demand, const os::Environment& environment) 
   take(demand.qos, environment, "SBATCH_QOS");
   take(demand.constraint, environment, "SBATCH_CONSTRAINT");
   if (const auto time = os::find_variable(environment, "SBATCH_TIMELIMIT")) {
-    demand.minutes = Asked<int64_t>{.value = parse_minutes(*time, "SBATCH_TIMELIMIT"),
-                                    .source = "SBATCH_TIMELIMIT"};
+    demand.minutes = Requested<int64_t>{.value = parse_minutes(*time, "SBATCH_TIMELIMIT"),
+                                        .source = "SBATCH_TIMELIMIT"};
   }
   return demand;
 }

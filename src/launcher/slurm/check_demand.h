@@ -12,23 +12,24 @@ namespace lockstep::slurm {
 
 // A requested value and its source ("slurm_config.yaml:7:16").
 template <typename Value>
-struct Asked {
+struct Requested {
   Value value{};
   std::string source = {};
 };
 
 // Resources that a job requests; Slurm chooses the absent ones.
 struct Demand {
-  std::optional<Asked<std::string>> partition = std::nullopt;  // or a list: "gpu,long"
-  std::optional<Asked<std::string>> account = std::nullopt;
-  std::optional<Asked<std::string>> qos = std::nullopt;
-  std::optional<Asked<std::string>> constraint = std::nullopt;  // "a100&nvlink"
-  std::optional<Asked<std::string>> gpu_type = std::nullopt;
-  std::optional<Asked<int>> nodes = std::nullopt;
-  std::optional<Asked<int>> gpus_per_node = std::nullopt;
-  std::optional<Asked<int>> cpus_per_node = std::nullopt;   // tasks x CPUs per task
-  std::optional<Asked<int64_t>> memory_mib = std::nullopt;  // per node; 0: all memory of the node
-  std::optional<Asked<int64_t>> minutes = std::nullopt;     // kUnlimited: none
+  std::optional<Requested<std::string>> partition = std::nullopt;  // or a list: "gpu,long"
+  std::optional<Requested<std::string>> account = std::nullopt;
+  std::optional<Requested<std::string>> qos = std::nullopt;
+  std::optional<Requested<std::string>> constraint = std::nullopt;  // "a100&nvlink"
+  std::optional<Requested<std::string>> gpu_type = std::nullopt;
+  std::optional<Requested<int>> nodes = std::nullopt;
+  std::optional<Requested<int>> gpus_per_node = std::nullopt;
+  std::optional<Requested<int>> cpus_per_node = std::nullopt;  // tasks x CPUs per task
+  std::optional<Requested<int64_t>> memory_mib =
+      std::nullopt;                                          // per node; 0: all memory of the node
+  std::optional<Requested<int64_t>> minutes = std::nullopt;  // kUnlimited: none
 };
 
 // Applies SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_QOS, SBATCH_CONSTRAINT and SBATCH_TIMELIMIT. As

@@ -13,23 +13,23 @@ constexpr int64_t kKibi = 1024;
 constexpr int64_t kMostMebibytes = int64_t{1} << 40;
 
 // Value of a key, if the directive has the same value: `sbatch:` can override the key.
-std::optional<Asked<std::string>> find_asked(const Job& job,
-                                             const JobSettings& settings,
-                                             const char* key,
-                                             const char* option) {
+std::optional<Requested<std::string>> find_requested(const Job& job,
+                                                     const JobSettings& settings,
+                                                     const char* key,
+                                                     const char* option) {
   const auto said = settings.find_text(key);
   if (!said || job.directive(option) != *said) {
     return std::nullopt;
   }
-  return Asked<std::string>{*said, settings.source_of(key)};
+  return Requested<std::string>{*said, settings.source_of(key)};
 }
 
-std::optional<Asked<int>> find_count(const Job& job,
-                                     const char* option,
-                                     int count,
-                                     std::string source) {
+std::optional<Requested<int>> find_count(const Job& job,
+                                         const char* option,
+                                         int count,
+                                         std::string source) {
   const bool is_ours = job.directive(option) == std::to_string(count);
-  return is_ours ? std::optional(Asked<int>{count, std::move(source)}) : std::nullopt;
+  return is_ours ? std::optional(Requested<int>{count, std::move(source)}) : std::nullopt;
 }
 
 }  // namespace
@@ -58,29 +58,29 @@ std::optional<int64_t> find_mebibytes(std::string_view text) {
 
 Demand demand_of(const Job& job, const JobSettings& settings) {
   Demand demand;
-  demand.partition = find_asked(job, settings, "partition", "partition");
-  demand.account = find_asked(job, settings, "account", "account");
-  demand.qos = find_asked(job, settings, "qos", "qos");
-  demand.constraint = find_asked(job, settings, "constraint", "constraint");
+  demand.partition = find_requested(job, settings, "partition", "partition");
+  demand.account = find_requested(job, settings, "account", "account");
+  demand.qos = find_requested(job, settings, "qos", "qos");
+  demand.constraint = find_requested(job, settings, "constraint", "constraint");
   demand.nodes = find_count(job, "nodes", job.nodes, settings.source_of("num_nodes"));
   if (find_count(job, "ntasks-per-node", job.tasks_per_node, "") &&
       find_count(job, "cpus-per-task", job.cpus_per_task, "")) {
     demand.cpus_per_node =
-        Asked<int>{job.tasks_per_node * job.cpus_per_task, settings.source_of("cpus_per_task")};
+        Requested<int>{job.tasks_per_node * job.cpus_per_task, settings.source_of("cpus_per_task")};
   }
   if (job.gpus_per_node > 0 && settings.text("gpu_request") != "none") {
-    demand.gpus_per_node = Asked<int>{job.gpus_per_node, settings.source_of("gpus_per_node")};
+    demand.gpus_per_node = Requested<int>{job.gpus_per_node, settings.source_of("gpus_per_node")};
     if (const auto type = settings.find_text("gpu_type")) {
-      demand.gpu_type = Asked<std::string>{*type, settings.source_of("gpu_type")};
+      demand.gpu_type = Requested<std::string>{*type, settings.source_of("gpu_type")};
     }
   }
-  if (const auto memory = find_asked(job, settings, "memory", "mem")) {
+  if (const auto memory = find_requested(job, settings, "memory", "mem")) {
     if (const auto mebibytes = find_mebibytes(memory->value)) {
-      demand.memory_mib = Asked<int64_t>{*mebibytes, memory->source};
+      demand.memory_mib = Requested<int64_t>{*mebibytes, memory->source};
     }
   }
-  if (const auto time = find_asked(job, settings, "time", "time")) {
-    demand.minutes = Asked<int64_t>{parse_minutes(time->value, time->source), time->source};
+  if (const auto time = find_requested(job, settings, "time", "time")) {
+    demand.minutes = Requested<int64_t>{parse_minutes(time->value, time->source), time->source};
   }
   return demand;
 }

@@ -42,7 +42,7 @@ std::optional<int64_t> find_minutes(const std::string& text) {
   return *seconds / kSecondsPerMinute;
 }
 
-Node node_of(const Fields& fields) {
+ClusterNode node_of(const Fields& fields) {
   return {.name = value_of(fields, "NodeName"),
           .cpus = static_cast<int>(count_of(fields, "CPUTot")),
           .memory_mib = count_of(fields, "RealMemory"),
@@ -93,8 +93,8 @@ std::vector<GpuCount> parse_gpus(std::string_view gres) {
   return gpus;
 }
 
-std::vector<Node> parse_nodes(std::string_view text) {
-  std::vector<Node> nodes;
+std::vector<ClusterNode> parse_nodes(std::string_view text) {
+  std::vector<ClusterNode> nodes;
   for (const std::string& line : split(text, '\n')) {
     if (line.starts_with("NodeName=")) {
       nodes.push_back(node_of(parse_fields(line)));

@@ -20,7 +20,7 @@ struct GpuCount {
 // Parses "gpu:a100:4(S:0-1),gpu:h100:2,shard:8"; other resources are skipped.
 std::vector<GpuCount> parse_gpus(std::string_view gres);
 
-struct Node {
+struct ClusterNode {
   std::string name;
   int cpus = 0;
   int64_t memory_mib = 0;
@@ -44,7 +44,7 @@ struct Partition {
 };
 
 // Parse the output of `scontrol -o show node` and `scontrol -o show partition`.
-std::vector<Node> parse_nodes(std::string_view text);
+std::vector<ClusterNode> parse_nodes(std::string_view text);
 std::vector<Partition> parse_partitions(std::string_view text);
 
 // The relevant part of `scontrol show config`.
@@ -66,7 +66,7 @@ struct Accounts {
 struct ClusterFacts {
   Settings settings;
   std::vector<Partition> partitions;
-  std::vector<Node> nodes;
+  std::vector<ClusterNode> nodes;
   std::optional<Accounts> accounts;  // absent: unknown
 };
 

@@ -31,7 +31,7 @@ std::string restart_of(const JobInfo& job) {
   return job.restarts == 0 ? "" : fmt::format(" (restart {})", job.restarts);
 }
 
-Progress progress_of_waiting(const JobInfo& job) {
+JobProgress progress_of_waiting(const JobInfo& job) {
   std::string reason = job.reason.empty() ? "" : ": " + describe_reason(job.reason);
   if (is_hopeless(job.reason)) {
     reason += fmt::format("; try: {}", advice_for(job.reason, job.id));
@@ -45,7 +45,7 @@ Progress progress_of_waiting(const JobInfo& job) {
           .moment = estimate ? fmt::format("expected to start at {}", *estimate) : ""};
 }
 
-Progress progress_of_one(const JobInfo& job) {
+JobProgress progress_of_one(const JobInfo& job) {
   if (is_waiting(job.state)) {
     return progress_of_waiting(job);
   }
@@ -194,7 +194,7 @@ class Following {
   }
 
   void tell_progress(const std::vector<JobInfo>& jobs) {
-    const Progress progress = progress_of(jobs);
+    const JobProgress progress = progress_of(jobs);
     if (progress.headline != headline_) {
       headline_ = progress.headline;
       changed_ = means_.now();
@@ -235,7 +235,7 @@ std::string elapsed_of(const JobInfo& job) {
   return fmt::format("{} of {}", elapsed, format_minutes(*job.limit_seconds / kSecondsPerMinute));
 }
 
-Progress progress_of(std::span<const JobInfo> jobs) {
+JobProgress progress_of(std::span<const JobInfo> jobs) {
   if (jobs.size() == 1) {
     return progress_of_one(jobs.front());
   }

@@ -13,11 +13,11 @@
 namespace lockstep::slurm {
 
 // Progress of a followed job.
-struct Progress {
+struct JobProgress {
   std::string headline;  // "job 12 is pending: all suitable nodes are busy (Resources)"
   std::string moment;    // changes continuously: "3 min 20 s of 01:00:00"; can be empty
 };
-Progress progress_of(std::span<const JobInfo> jobs);
+JobProgress progress_of(std::span<const JobInfo> jobs);
 
 // "3 min 20 s of 01:00:00"; empty if the run time is unknown.
 std::string elapsed_of(const JobInfo& job);
@@ -32,7 +32,7 @@ struct FollowMeans {
   // Waits. Returns false if the user wants to leave.
   std::function<bool(std::chrono::milliseconds)> pause;
   std::function<double()> now;                   // seconds since the epoch
-  std::function<void(const Progress&)> show;     // transient line
+  std::function<void(const JobProgress&)> show;  // transient line
   std::function<void(const std::string&)> tell;  // permanent line
 };
 

@@ -88,7 +88,7 @@ void check_tasks(const JobSettings& settings, const Job& job) {
   }
 }
 
-void read_time(const JobSettings& settings, const JobGround& ground, Job& job) {
+void read_time(const JobSettings& settings, const JobInputs& inputs, Job& job) {
   const std::string time = settings.text("time");
   const auto limit = find_time_limit(time);
   if (!limit) {
@@ -113,7 +113,7 @@ void read_time(const JobSettings& settings, const JobGround& ground, Job& job) {
   if (asked) {
     job.signal_seconds = *asked;
   } else if (job.is_requeued) {
-    const contract::Pace pace = ground.earlier_pace(job.name);
+    const contract::Pace pace = inputs.earlier_pace(job.name);
     job.signal_seconds = job.seconds == 0 ? lead_seconds(pace)
                                           : lead_seconds(pace, static_cast<double>(job.seconds));
   }
@@ -134,7 +134,7 @@ std::string without_end(std::string text) {
 }
 
 std::string text_or_file(const JobSettings& settings,
-                         const JobGround& ground,
+                         const JobInputs& inputs,
                          const char* text,
                          const char* file) {
   const auto path = settings.find_text(file);
@@ -145,7 +145,7 @@ std::string text_or_file(const JobSettings& settings,
         .hint("remove one of them");
   }
   if (path) {
-    found = ground.read_text(file, *path);
+    found = inputs.read_text(file, *path);
   }
   return without_end(std::move(found));
 }
@@ -161,7 +161,7 @@ std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher
     throw settings.refuse("metric", "metric requires launcher: lockstep")
         .hint("launcher: lockstep");
   }
-  std::vector<plan::Asked> asked;
+  std::vector<plan::OptionValue> asked;
   asked.reserve(lines.size());
   for (const std::string& line : lines) {
     asked.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
@@ -170,15 +170,15 @@ std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher
   return lines;
 }
 
-void read_program(const JobSettings& settings, const JobGround& ground, Job& job) {
+void read_program(const JobSettings& settings, const JobInputs& inputs, Job& job) {
   if (settings.flag("use_ray")) {
     throw settings.refuse("use_ray", "use_ray is not supported")
         .hint("use_ray: false, or an exec_command that starts Ray");
   }
   job.program =
       without_end(settings.fill_in(settings.find_text("training_cmd").value_or(kItwinaiProgram)));
-  job.exec_command = settings.fill_in(text_or_file(settings, ground, "exec_command", "exec_file"));
-  job.before = text_or_file(settings, ground, "pre_exec_command", "pre_exec_file");
+  job.exec_command = settings.fill_in(text_or_file(settings, inputs, "exec_command", "exec_file"));
+  job.before = text_or_file(settings, inputs, "pre_exec_command", "pre_exec_file");
   job.after = settings.text("post_exec_command");
   job.launcher_args = settings.lines("launcher_args");
   job.metrics = read_metric_lines(settings, job.launcher);
@@ -187,7 +187,7 @@ void read_program(const JobSettings& settings, const JobGround& ground, Job& job
   job.interface = settings.text("interface");
   job.run_dir = settings.text("run_dir");
   job.python = settings.text("python");
-  job.lockstep = settings.find_text("lockstep").value_or(ground.lockstep);
+  job.lockstep = settings.find_text("lockstep").value_or(inputs.lockstep);
   if (settings.flag("py_spy")) {
     if (job.strategy == "horovod") {
       throw settings.refuse("py_spy", "py_spy does not support horovod").hint("py_spy: false");
@@ -285,17 +285,17 @@ std::string Job::directive(std::string_view option) const {
   return "";
 }
 
-Job make_job(const JobSettings& settings, const JobGround& ground) {
+Job make_job(const JobSettings& settings, const JobInputs& inputs) {
   Job job;
   job.launcher = launcher_named(settings.one_of("launcher", launcher_names()));
   job.strategy = settings.one_of("distributed_strategy", strategies());
   job.name = settings.text("job_name");
   read_sizes(settings, job);
   check_tasks(settings, job);
-  read_time(settings, ground, job);
+  read_time(settings, inputs, job);
   read_environment(settings, job);
   read_variables(settings, job);
-  read_program(settings, ground, job);
+  read_program(settings, inputs, job);
   check_program(settings, job);
   const std::vector<std::string> raw = settings.lines("sbatch");
   job.is_array =

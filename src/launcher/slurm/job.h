@@ -78,7 +78,7 @@ struct Job {
 using ReadText = std::function<std::string(const std::string& key, const std::string& where)>;
 
 // Additional input of make_job().
-struct JobGround {
+struct JobInputs {
   std::string lockstep;  // path of this executable
   // Step and checkpoint times of the previous run with this job name.
   std::function<contract::Pace(const std::string& name)> earlier_pace;
@@ -86,7 +86,7 @@ struct JobGround {
 };
 
 // Throws an Error (64) with the source of an invalid value.
-Job make_job(const JobSettings& settings, const JobGround& ground);
+Job make_job(const JobSettings& settings, const JobInputs& inputs);
 
 // Names and values of the secret variables. They are passed in the environment of sbatch.
 Pairs secrets_of(const JobSettings& settings);

@@ -29,11 +29,11 @@ void require_no_slip(const std::string& name, bool is_known) {
 }
 
 // Entries of `above` replace those of `below` with the same key.
-config::Node join_maps(config::Node below, const config::Node& above) {
-  if (below.kind != config::Node::Kind::Map || above.kind != config::Node::Kind::Map) {
+config::YamlNode join_maps(config::YamlNode below, const config::YamlNode& above) {
+  if (below.kind != config::YamlNode::Kind::Map || above.kind != config::YamlNode::Kind::Map) {
     return above;
   }
-  for (const config::Entry& entry : above.entries) {
+  for (const config::YamlEntry& entry : above.entries) {
     const auto same = std::find_if(below.entries.begin(), below.entries.end(), [&](const auto& e) {
       return e.key == entry.key;
     });
@@ -48,31 +48,31 @@ config::Node join_maps(config::Node below, const config::Node& above) {
 
 }  // namespace
 
-void JobSettings::lay(const config::Node& map) {
+void JobSettings::lay(const config::YamlNode& map) {
   config::require_known(map, key_names());
-  for (const config::Entry& entry : map.entries) {
+  for (const config::YamlEntry& entry : map.entries) {
     const auto earlier = nodes_.find(entry.key);
     nodes_[entry.key] =
         earlier == nodes_.end() ? entry.value : join_maps(earlier->second, entry.value);
   }
 }
 
-void JobSettings::set(const std::string& key, config::Node value) {
+void JobSettings::set(const std::string& key, config::YamlNode value) {
   LOCKSTEP_CHECK(find_key(key) != nullptr);
   nodes_[key] = std::move(value);
 }
 
 bool JobSettings::has(std::string_view key) const {
   const auto found = nodes_.find(key);
-  return found != nodes_.end() && found->second.kind != config::Node::Kind::Nothing;
+  return found != nodes_.end() && found->second.kind != config::YamlNode::Kind::Nothing;
 }
 
 std::string JobSettings::source_of(std::string_view key) const {
   const auto found = nodes_.find(key);
-  return found == nodes_.end() ? "default" : config::describe(found->second.place);
+  return found == nodes_.end() ? "default" : config::describe(found->second.position);
 }
 
-std::optional<config::Node> JobSettings::find_node(std::string_view key) const {
+std::optional<config::YamlNode> JobSettings::find_node(std::string_view key) const {
   if (has(key)) {
     return resolve(nodes_.find(key)->second, 0);
   }
@@ -84,23 +84,23 @@ std::optional<config::Node> JobSettings::find_node(std::string_view key) const {
   return resolve(config::scalar(std::string(known->standard), "default"), 0);
 }
 
-config::Node JobSettings::resolve(config::Node node, int depth) const {
-  if (node.kind == config::Node::Kind::Scalar) {
+config::YamlNode JobSettings::resolve(config::YamlNode node, int depth) const {
+  if (node.kind == config::YamlNode::Kind::Scalar) {
     node.text = resolve_text(node, depth);
   }
-  for (config::Node& item : node.items) {
+  for (config::YamlNode& item : node.items) {
     item = resolve(item, depth);
   }
-  for (config::Entry& entry : node.entries) {
+  for (config::YamlEntry& entry : node.entries) {
     entry.value = resolve(entry.value, depth);
   }
   return node;
 }
 
-std::string JobSettings::resolve_text(const config::Node& node, int depth) const {
+std::string JobSettings::resolve_text(const config::YamlNode& node, int depth) const {
   if (depth > kDeepest) {
     throw Error(ExitCode::Usage, "circular references")
-        .fact("where", config::describe(node.place))
+        .fact("where", config::describe(node.position))
         .fact("found", node.text)
         .hint("replace one of them by its value");
   }
@@ -116,12 +116,12 @@ std::optional<std::string> JobSettings::look_up(const std::string& name, int dep
     return std::nullopt;
   }
   const auto found = nodes_.find(name);
-  if (found == nodes_.end() || found->second.kind == config::Node::Kind::Nothing) {
+  if (found == nodes_.end() || found->second.kind == config::YamlNode::Kind::Nothing) {
     return resolve_text(config::scalar(std::string(key->standard), "default"), depth);
   }
-  const config::Node node = resolve(found->second, depth);
-  return node.kind == config::Node::Kind::List ? join(config::read_lines(node, name), ",")
-                                               : config::read_text(node, name);
+  const config::YamlNode node = resolve(found->second, depth);
+  return node.kind == config::YamlNode::Kind::List ? join(config::read_lines(node, name), ",")
+                                                   : config::read_text(node, name);
 }
 
 std::string JobSettings::text(std::string_view key) const {
@@ -202,7 +202,7 @@ std::string JobSettings::fill_in(const std::string& text) const {
 Error JobSettings::refuse(std::string_view key, std::string_view sentence) const {
   Error error(ExitCode::Usage, sentence);
   const auto node = find_node(key);
-  const bool is_list = node && node->kind == config::Node::Kind::List;
+  const bool is_list = node && node->kind == config::YamlNode::Kind::List;
   std::string said = is_list ? "[" + join(lines(key), ", ") + "]" : text(key);
   said = join(split(said, '\n'), "\\n");  // a fact is one line
   error.fact("asked", fmt::format("{}: {}", key, said), source_of(key));

@@ -17,7 +17,7 @@ std::string count(int64_t number, std::string_view thing) {
 }
 
 // Number of GPUs of a type in a node; an empty type matches all.
-int gpus_of(const Node& node, const std::string& type) {
+int gpus_of(const ClusterNode& node, const std::string& type) {
   int sum = 0;
   for (const GpuCount& gpus : node.gpus) {
     sum += type.empty() || gpus.type == type ? gpus.count : 0;
@@ -27,9 +27,9 @@ int gpus_of(const Node& node, const std::string& type) {
 
 // Maximum of a resource over the nodes.
 template <typename Measure>
-int64_t most(const std::vector<const Node*>& nodes, const Measure& measure) {
+int64_t most(const std::vector<const ClusterNode*>& nodes, const Measure& measure) {
   int64_t best = 0;
-  for (const Node* node : nodes) {
+  for (const ClusterNode* node : nodes) {
     best = std::max<int64_t>(best, measure(*node));
   }
   return best;
@@ -101,9 +101,9 @@ std::string gpu_type_of(const Match& match) {
 }
 
 // GPU types of the nodes, sorted.
-std::vector<std::string> gpu_types(const std::vector<const Node*>& nodes) {
+std::vector<std::string> gpu_types(const std::vector<const ClusterNode*>& nodes) {
   std::set<std::string> types;
-  for (const Node* node : nodes) {
+  for (const ClusterNode* node : nodes) {
     for (const GpuCount& gpus : node->gpus) {
       types.insert(gpus.type);
     }
@@ -119,7 +119,7 @@ Objection find_unknown_gpu(const Match& match) {
     return std::nullopt;
   }
   const std::string others =
-      others_with(match, 1, [&type](const Node& node) { return gpus_of(node, type); });
+      others_with(match, 1, [&type](const ClusterNode& node) { return gpus_of(node, type); });
   Error error =
       Error(ExitCode::Usage,
             fmt::format("partition '{}' has no GPUs of type '{}'", match.partition.name, type))
@@ -141,7 +141,7 @@ Objection find_too_many_gpus(const Match& match) {
   }
   const auto& [asked, source] = *match.demand.gpus_per_node;
   const std::string type = gpu_type_of(match);
-  const auto measure = [&type](const Node& node) {
+  const auto measure = [&type](const ClusterNode& node) {
     return gpus_of(node, type);
   };
   const int64_t best = most(match.nodes, measure);
@@ -168,7 +168,7 @@ Objection find_too_many_cpus(const Match& match) {
     return std::nullopt;
   }
   const auto& [asked, source] = *match.demand.cpus_per_node;
-  const int64_t best = most(match.nodes, [](const Node& node) { return node.cpus; });
+  const int64_t best = most(match.nodes, [](const ClusterNode& node) { return node.cpus; });
   if (asked <= best) {
     return std::nullopt;
   }
@@ -186,7 +186,7 @@ Objection find_too_much_memory(const Match& match) {
   }
   constexpr int kMebibyteBits = 20;
   const auto& [asked, source] = *match.demand.memory_mib;
-  const int64_t best = most(match.nodes, [](const Node& node) { return node.memory_mib; });
+  const int64_t best = most(match.nodes, [](const ClusterNode& node) { return node.memory_mib; });
   if (asked <= best) {
     return std::nullopt;
   }
@@ -236,7 +236,7 @@ Objection find_unknown_feature(const Match& match) {
     return std::nullopt;
   }
   std::set<std::string> known;
-  for (const Node* node : match.nodes) {
+  for (const ClusterNode* node : match.nodes) {
     known.insert(node->features.begin(), node->features.end());
   }
   const std::vector<std::string> names(known.begin(), known.end());
@@ -254,7 +254,7 @@ Objection find_unknown_feature(const Match& match) {
   return std::nullopt;
 }
 
-bool suits(const Node& node, const Demand& demand, const std::string& gpu_type) {
+bool suits(const ClusterNode& node, const Demand& demand, const std::string& gpu_type) {
   return gpus_of(node, gpu_type) >= (demand.gpus_per_node ? demand.gpus_per_node->value : 0) &&
          node.cpus >= (demand.cpus_per_node ? demand.cpus_per_node->value : 0) &&
          node.memory_mib >= (demand.memory_mib ? demand.memory_mib->value : 0);
@@ -264,7 +264,7 @@ bool suits(const Node& node, const Demand& demand, const std::string& gpu_type) 
 Objection find_too_few_that_suit(const Match& match) {
   const std::string type = gpu_type_of(match);
   const auto suitable =
-      std::count_if(match.nodes.begin(), match.nodes.end(), [&](const Node* node) {
+      std::count_if(match.nodes.begin(), match.nodes.end(), [&](const ClusterNode* node) {
         return suits(*node, match.demand, type);
       });
   const int asked = match.demand.nodes ? match.demand.nodes->value : 1;
@@ -294,7 +294,7 @@ Objection find_too_few_that_suit(const Match& match) {
 // The partition does not allow the account or QOS; `what` is "account" or "QOS".
 Objection find_foreign(const Match& match,
                        std::string_view what,
-                       const std::optional<Asked<std::string>>& asked,
+                       const std::optional<Requested<std::string>>& asked,
                        const std::vector<std::string>& allowed) {
   if (!asked || allowed.empty() ||
       std::find(allowed.begin(), allowed.end(), asked->value) != allowed.end()) {
@@ -320,9 +320,9 @@ Objection find_foreign_qos(const Match& match) {
 
 }  // namespace
 
-std::vector<const Node*> nodes_in(const ClusterFacts& facts, const std::string& partition) {
-  std::vector<const Node*> nodes;
-  for (const Node& node : facts.nodes) {
+std::vector<const ClusterNode*> nodes_in(const ClusterFacts& facts, const std::string& partition) {
+  std::vector<const ClusterNode*> nodes;
+  for (const ClusterNode& node : facts.nodes) {
     const auto& in = node.partitions;
     if (std::find(in.begin(), in.end(), partition) != in.end()) {
       nodes.push_back(&node);

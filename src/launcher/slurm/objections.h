@@ -16,13 +16,13 @@ struct Match {
   const Demand& demand;
   const ClusterFacts& facts;
   const Partition& partition;
-  std::vector<const Node*> nodes;
+  std::vector<const ClusterNode*> nodes;
 };
 
 using Objection = std::optional<Error>;
 
 // Nodes of a partition.
-std::vector<const Node*> nodes_in(const ClusterFacts& facts, const std::string& partition);
+std::vector<const ClusterNode*> nodes_in(const ClusterFacts& facts, const std::string& partition);
 
 // Why the partition can never satisfy the demand. Empty if it can.
 Objection find_objection(const Match& match);

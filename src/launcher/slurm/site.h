@@ -23,7 +23,7 @@ struct Site {
   std::string description;
   std::vector<std::string> hosts;
   std::vector<std::string> required;
-  config::Node settings;
+  config::YamlNode settings;
   std::filesystem::path path;
 };
 

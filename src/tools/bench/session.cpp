@@ -13,7 +13,7 @@ namespace lockstep::bench {
 int in_session(std::vector<std::string> flags, const std::function<void(Session&)>& body) {
   std::optional<os::TemporaryDirectory> scratch;
   flags.insert(flags.begin(), "lockstep-bench");
-  if (cluster::read_placement(os::environment()).origin == cluster::Origin::Alone) {
+  if (cluster::read_placement(os::environment()).launched_by == cluster::LaunchedBy::Alone) {
     scratch.emplace("lockstep-bench");
     flags.insert(flags.end(), {"--run-dir", scratch->path().string()});
   }

@@ -107,8 +107,9 @@ namespace {
 
 Joined join_hosts(const cluster::Placement& placement, const JoinOptions& options) {
   // `lockstep run` may itself run under mpirun. Its workers still use the store of lockstep.
-  const bool is_mpis = placement.origin == cluster::Origin::OpenMpi ||
-                       (placement.origin == cluster::Origin::Slurm && placement.is_under_mpi);
+  const bool is_mpis =
+      placement.launched_by == cluster::LaunchedBy::OpenMpi ||
+      (placement.launched_by == cluster::LaunchedBy::Slurm && placement.is_under_mpi);
   if (options.transport == "mpi" || (options.transport == "auto" && is_mpis)) {
     if (!is_mpis && !placement.is_under_mpi) {
       throw Error(ExitCode::Usage, "cannot use transport 'mpi': mpirun did not start this program")

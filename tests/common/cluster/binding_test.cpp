@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 using Shares = std::vector<std::vector<int>>;
-using Wishes = std::vector<std::optional<int>>;
+using PreferredNodes = std::vector<std::optional<int>>;
 
 // Numbered as in Linux on most machines: first one hyperthread of every core, then the others.
 std::vector<Cpu> machine(int sockets, int cores, int threads) {
@@ -28,8 +28,8 @@ std::vector<Cpu> machine(int sockets, int cores, int threads) {
   return cpus;
 }
 
-Wishes none(size_t workers) {
-  return Wishes(workers);
+PreferredNodes none(size_t workers) {
+  return PreferredNodes(workers);
 }
 
 TEST(SplitCpus, KeepsHyperthreadsTogetherAndSharesContiguous) {
@@ -74,7 +74,7 @@ TEST(SplitCpus, UsesOnlyWhatWasGranted) {
 
 TEST(SplitCpus, GivesWorkersTheNodeOfTheirGpu) {
   const std::vector<Cpu> cpus = machine(2, 4, 1);
-  const std::vector<std::pair<Wishes, Shares>> table = {
+  const std::vector<std::pair<PreferredNodes, Shares>> table = {
       {{1, 0}, {{4, 5, 6, 7}, {0, 1, 2, 3}}},
       {{1, 1, 0, 0}, {{4, 5}, {6, 7}, {0, 1}, {2, 3}}},
       {{0, 1, 0, 1}, {{0, 1}, {4, 5}, {2, 3}, {6, 7}}},
@@ -82,8 +82,8 @@ TEST(SplitCpus, GivesWorkersTheNodeOfTheirGpu) {
       {{std::nullopt, 0}, {{4, 5, 6, 7}, {0, 1, 2, 3}}},
       {{1}, {{0, 1, 2, 3, 4, 5, 6, 7}}},
   };
-  for (const auto& [wishes, shares] : table) {
-    EXPECT_EQ(split_cpus(cpus, wishes), shares) << ::testing::PrintToString(wishes);
+  for (const auto& [preferred, shares] : table) {
+    EXPECT_EQ(split_cpus(cpus, preferred), shares) << ::testing::PrintToString(preferred);
   }
 }
 
@@ -112,11 +112,11 @@ TEST(SplitCpus, IsDisjointAndEqualWhateverTheMachine) {
       for (const int threads : {1, 2}) {
         for (int workers = 1; workers <= sockets * cores; ++workers) {
           SCOPED_TRACE(::testing::PrintToString(std::vector{sockets, cores, threads, workers}));
-          Wishes wishes;
+          PreferredNodes preferred;
           for (int worker = 0; worker < workers; ++worker) {
-            wishes.push_back(worker % 3 == 2 ? std::nullopt : std::optional(worker % sockets));
+            preferred.push_back(worker % 3 == 2 ? std::nullopt : std::optional(worker % sockets));
           }
-          const Shares shares = split_cpus(machine(sockets, cores, threads), wishes);
+          const Shares shares = split_cpus(machine(sockets, cores, threads), preferred);
           std::set<int> seen;
           size_t sum = 0;
           for (const std::vector<int>& share : shares) {

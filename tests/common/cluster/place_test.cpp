@@ -22,7 +22,7 @@ os::Environment open_mpi(const char* rank, const char* local_rank) {
 TEST(Placement, IsAGangOfOneWhenNobodyTells) {
   const Placement mine = read_placement({{"HOME", "/"}});
 
-  EXPECT_EQ(mine.origin, Origin::Alone);
+  EXPECT_EQ(mine.launched_by, LaunchedBy::Alone);
   EXPECT_EQ(mine.place, contract::WorkerPlace{});
 }
 
@@ -33,13 +33,13 @@ TEST(Placement, IsWhatTheLauncherTells) {
   told.master_port = 1234;
 
   EXPECT_EQ(read_placement(contract::to_environment(told)),
-            (Placement{told, Origin::Launcher, false}));
+            (Placement{told, LaunchedBy::Launcher, false}));
 }
 
 TEST(Placement, IsWhatOpenMpiTells) {
   const Placement mine = read_placement(open_mpi("3", "1"));
 
-  EXPECT_EQ(mine.origin, Origin::OpenMpi);
+  EXPECT_EQ(mine.launched_by, LaunchedBy::OpenMpi);
   EXPECT_EQ(mine.place.rank, 3);
   EXPECT_EQ(mine.place.world_size, 4);
   EXPECT_EQ(mine.place.local_rank, 1);
@@ -52,7 +52,7 @@ TEST(Placement, PrefersTheLauncherToOpenMpi) {
   os::Environment both = open_mpi("3", "1");
   both.merge(contract::to_environment({}));
 
-  EXPECT_EQ(read_placement(both).origin, Origin::Launcher);
+  EXPECT_EQ(read_placement(both).launched_by, LaunchedBy::Launcher);
 }
 
 TEST(Placement, DoesNotTakeOurOwnVariablesForThoseOfMpirun) {
@@ -66,7 +66,7 @@ TEST(Placement, DoesNotTakeOurOwnVariablesForThoseOfMpirun) {
   variables.erase("RANK");
   variables.erase("WORLD_SIZE");
 
-  EXPECT_EQ(read_placement(variables).origin, Origin::Alone);
+  EXPECT_EQ(read_placement(variables).launched_by, LaunchedBy::Alone);
   EXPECT_FALSE(read_placement(variables).is_under_mpi);
 }
 
@@ -75,13 +75,13 @@ TEST(Placement, KnowsMpirunByWhatOnlyItCanSet) {
     SCOPED_TRACE(name);
     os::Environment beneath_us = contract::to_environment({});
     beneath_us.emplace(name, "1706688513");
-    EXPECT_EQ(read_placement(beneath_us).origin, Origin::Launcher);
+    EXPECT_EQ(read_placement(beneath_us).launched_by, LaunchedBy::Launcher);
     EXPECT_TRUE(read_placement(beneath_us).is_under_mpi);
 
     os::Environment alone = open_mpi("3", "1");
     alone.emplace(name, "1706688513");
     alone.emplace("LOCKSTEP_RUN_ID", "outer");
-    EXPECT_EQ(read_placement(alone).origin, Origin::OpenMpi);
+    EXPECT_EQ(read_placement(alone).launched_by, LaunchedBy::OpenMpi);
     EXPECT_TRUE(read_placement(alone).is_under_mpi);
   }
 }
@@ -108,7 +108,7 @@ os::Environment slurm_step() {
 TEST(Placement, IsThatOfATaskOfPlainSrun) {
   const Placement mine = read_placement(slurm_step());
 
-  EXPECT_EQ(mine.origin, Origin::Slurm);
+  EXPECT_EQ(mine.launched_by, LaunchedBy::Slurm);
   EXPECT_FALSE(mine.is_under_mpi);
   EXPECT_EQ(mine.place.rank, 2);
   EXPECT_EQ(mine.place.world_size, 3);
@@ -146,7 +146,7 @@ TEST(Placement, IsUnderMpiWhereSrunSpeaksPmix) {
   os::Environment variables = slurm_step();
   variables.emplace("PMIX_NAMESPACE", "slurm.pmix.1234.2");
 
-  EXPECT_EQ(read_placement(variables).origin, Origin::Slurm);
+  EXPECT_EQ(read_placement(variables).launched_by, LaunchedBy::Slurm);
   EXPECT_TRUE(read_placement(variables).is_under_mpi);
 }
 
@@ -163,8 +163,8 @@ TEST(Placement, IsAGangOfOneInABatchScriptAndInAShellOfSrun) {
   shell["SLURM_STEP_TASKS_PER_NODE"] = "1";
   shell["SLURM_PROCID"] = shell["SLURM_NODEID"] = "0";
 
-  EXPECT_EQ(read_placement(batch).origin, Origin::Alone);
-  EXPECT_EQ(read_placement(shell).origin, Origin::Alone);
+  EXPECT_EQ(read_placement(batch).launched_by, LaunchedBy::Alone);
+  EXPECT_EQ(read_placement(shell).launched_by, LaunchedBy::Alone);
 }
 
 TEST(Placement, PrefersMpirunToTfConfigAndThatToSlurm) {
@@ -172,12 +172,12 @@ TEST(Placement, PrefersMpirunToTfConfigAndThatToSlurm) {
                                       "task": {"type": "worker", "index": 1}})";
   os::Environment variables = slurm_step();
   variables.emplace("TF_CONFIG", kConfig);
-  EXPECT_EQ(read_placement(variables).origin, Origin::TfConfig);
+  EXPECT_EQ(read_placement(variables).launched_by, LaunchedBy::TfConfig);
   EXPECT_EQ(read_placement(variables).place.rank, 1);
 
   variables.merge(open_mpi("3", "1"));
 
-  EXPECT_EQ(read_placement(variables).origin, Origin::OpenMpi);
+  EXPECT_EQ(read_placement(variables).launched_by, LaunchedBy::OpenMpi);
 }
 
 TEST(Placement, IsNotTheWorkersOwnInAProgramThatAWorkerStarts) {
@@ -185,7 +185,7 @@ TEST(Placement, IsNotTheWorkersOwnInAProgramThatAWorkerStarts) {
   variables.emplace("TF_CONFIG", "{}");
   variables.emplace("LOCKSTEP_RUN_ID", "outer");
 
-  EXPECT_EQ(read_placement(variables).origin, Origin::Alone);
+  EXPECT_EQ(read_placement(variables).launched_by, LaunchedBy::Alone);
 }
 
 TEST(Placement, NamesTheVariableOfSlurmThatIsMissingOrWrong) {

@@ -16,9 +16,9 @@ using ::testing::Contains;
 using ::testing::Gt;
 
 // /proc/PID/stat of a process with spaces and parentheses in its name.
-class MadeUpProc {
+class FakeProc {
  public:
-  MadeUpProc() {
+  FakeProc() {
     fs::create_directories(root.path() / "42");
     std::ofstream(root.path() / "42/stat")
         << "42 (a (b) c) S 7 41 5 0 -1 4194560 100 0 0 0 150 50 20 30 20 0 4 0 987654 1000 "
@@ -35,7 +35,7 @@ class MadeUpProc {
 };
 
 TEST(ProcessTable, ReadsWhatTheKernelTells) {
-  const MadeUpProc proc;
+  const FakeProc proc;
 
   const auto reading = find_process(42, proc.root.path());
   ASSERT_TRUE(reading);
@@ -51,7 +51,7 @@ TEST(ProcessTable, ReadsWhatTheKernelTells) {
 }
 
 TEST(ProcessTable, HasNothingOfAProcessThatHasEnded) {
-  const MadeUpProc proc;
+  const FakeProc proc;
 
   EXPECT_FALSE(find_process(43, proc.root.path()));
   EXPECT_FALSE(find_disk_bytes(43, proc.root.path()));

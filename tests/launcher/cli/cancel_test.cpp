@@ -6,7 +6,7 @@
 
 #include "common/os/process.h"
 #include "lockstep/error.h"
-#include "support/made_up_run.h"
+#include "support/fake_runs.h"
 
 namespace lockstep::cli {
 namespace {
@@ -14,18 +14,18 @@ namespace {
 using contract::RunPhase;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::FakeRuns;
 using ::testing::HasSubstr;
-using testing::MadeUpRuns;
 using ::testing::ThrowsMessage;
 
 class Cancel : public ::testing::Test {
  protected:
   // The time advances only in sleep(); `on_turn` plays the leader.
-  void cancel(const CancelWishes& wishes) {
+  void cancel(const CancelOptions& options) {
     run = runs.add("train", state);
     cancel_run(
         read_run(run.root()),
-        wishes,
+        options,
         {.now = [this] { return now; },
          .sleep =
              [this](std::chrono::milliseconds time) {
@@ -36,10 +36,10 @@ class Cancel : public ::testing::Test {
         [this](const std::string& text) { waited = text; });
   }
 
-  MadeUpRuns runs;
+  FakeRuns runs;
   contract::RunDirectory run{runs.here()};
-  contract::RunState state = MadeUpRuns::state("train");
-  double now = MadeUpRuns::kNow;
+  contract::RunState state = FakeRuns::state("train");
+  double now = FakeRuns::kNow;
   std::function<void()> on_turn = [] {
   };
   std::vector<std::string> told;
@@ -55,7 +55,7 @@ TEST_F(Cancel, AsksTheLeaderAndWaitsForTheEnd) {
     EXPECT_FALSE(request->is_now);
     EXPECT_EQ(request->grace_seconds, 5);
     state.phase = RunPhase::Stopping;
-    if (now > MadeUpRuns::kNow + 3) {
+    if (now > FakeRuns::kNow + 3) {
       state.phase = RunPhase::Cancelled;
       state.exit_code = 143;
     }
@@ -114,7 +114,7 @@ TEST_F(Cancel, SignalsALauncherOfThisMachine) {
 }
 
 TEST_F(Cancel, CannotReachASilentLauncher) {
-  state.updated = MadeUpRuns::kNow - 100;
+  state.updated = FakeRuns::kNow - 100;
 
   EXPECT_THAT([this] { cancel({}); },
               ThrowsMessage<Error>(
@@ -122,7 +122,7 @@ TEST_F(Cancel, CannotReachASilentLauncher) {
                         HasSubstr("lost: the launcher does not respond (host node-a, last update "),
                         HasSubstr("train/cancel"),
                         HasSubstr("ssh node-a kill 4711"))));
-  EXPECT_LT(now, MadeUpRuns::kNow + 15);
+  EXPECT_LT(now, FakeRuns::kNow + 15);
 }
 
 TEST_F(Cancel, GivesUpOnARunThatDoesNotEnd) {
@@ -143,7 +143,7 @@ TEST_F(Cancel, GivesUpOnARunThatDoesNotEnd) {
                       HasSubstr("stopping  (state.json)"),
                       HasSubstr("lockstep cancel --now train")));
   }
-  EXPECT_GT(now, MadeUpRuns::kNow + state.grace_seconds);
+  EXPECT_GT(now, FakeRuns::kNow + state.grace_seconds);
 }
 
 TEST_F(Cancel, NeedsAState) {

@@ -3,8 +3,8 @@
 #include <csignal>
 #include <gmock/gmock.h>
 
+#include "support/fake_python.h"
 #include "support/launcher.h"
-#include "support/pretended_python.h"
 
 namespace lockstep::testing {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::Not;
 
 class EnvBuildHere : public ::testing::Test {
  protected:
-  EnvBuildHere() { launcher_.write_script("python", kPretendedPython); }
+  EnvBuildHere() { launcher_.write_script("python", kFakePython); }
 
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(launcher_.path(name)) << text;
@@ -127,7 +127,7 @@ TEST_F(EnvBuildHere, TouchesNothingInADryRun) {
 
 TEST_F(EnvBuildHere, GivesSecretsToTheScriptThatDoesNotShowThem) {
   const std::string yaml = kFile + std::string("env: {HF_TOKEN: abc}\n");
-  launcher_.write_script("python", std::string(kPretendedPython) + "echo token $HF_TOKEN\n");
+  launcher_.write_script("python", std::string(kFakePython) + "echo token $HF_TOKEN\n");
 
   EXPECT_THAT(build(yaml, {"--dry-run"}).output, Not(HasSubstr("abc")));
   EXPECT_THAT(build(yaml).output, HasSubstr("token abc"));

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "launcher/slurm/captured.h"
+#include "support/fake_runs.h"
 #include "support/launcher.h"
-#include "support/made_up_run.h"
 
 namespace lockstep::testing {
 namespace {
@@ -22,17 +22,17 @@ class JobCommands : public ::testing::Test {
   void SetUp() override {
     launcher.environment["PATH"] = launcher.path("").string() + ":/usr/bin:/bin";
     launcher.write_script("sacct", "#!/bin/sh\nexit 1\n");
-    pretend_gone();
+    fake_gone();
   }
 
-  void pretend_gone() {
+  void fake_gone() {
     launcher.write_script(
         "scontrol",
         "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n");
   }
 
   // Installs a scontrol that reports the job, with the directory of this test.
-  void pretend_job(const std::string& line) {
+  void fake_job(const std::string& line) {
     os::replace_file(launcher.path("job.txt"), replaced(line, "/home/hpc", here()));
     launcher.write_script("scontrol", "#!/bin/sh\ncat " + here() + "/job.txt\n");
   }
@@ -51,9 +51,9 @@ class JobCommands : public ::testing::Test {
 
 // A number can also be the name of a run.
 TEST(JobWords, AreNumbersThatNoRunIsCalled) {
-  const MadeUpRuns runs;
+  const FakeRuns runs;
   runs.add("12");
-  runs.add("train", MadeUpRuns::state("13"));
+  runs.add("train", FakeRuns::state("13"));
 
   EXPECT_TRUE(cli::means_job("4711", runs.here()));
   EXPECT_TRUE(cli::means_job("4711_3", runs.here()));
@@ -64,9 +64,9 @@ TEST(JobWords, AreNumbersThatNoRunIsCalled) {
 }
 
 TEST(RunOfAJob, IsTheNewestBelowItsDirectoryOrThisOne) {
-  const MadeUpRuns there;
-  const MadeUpRuns here;
-  contract::RunState state = MadeUpRuns::state("x");
+  const FakeRuns there;
+  const FakeRuns here;
+  contract::RunState state = FakeRuns::state("x");
   state.slurm_job = "12";
   here.add("mine", state);
   slurm::JobInfo job;
@@ -83,7 +83,7 @@ TEST(RunOfAJob, IsTheNewestBelowItsDirectoryOrThisOne) {
 }
 
 TEST_F(JobCommands, ShowARunningJobAsAPage) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   const Result result = launcher.run({"status", "4"});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
@@ -92,19 +92,19 @@ TEST_F(JobCommands, ShowARunningJobAsAPage) {
 }
 
 TEST_F(JobCommands, ShowWhyAJobWaits) {
-  pretend_job(kPendingJob);
+  fake_job(kPendingJob);
   expect_golden(plain(launcher.run({"status", "18"}).output), "status_job_pending.txt");
 }
 
 TEST_F(JobCommands, ShowAnArrayAsATable) {
-  pretend_job(kArray);
+  fake_job(kArray);
   expect_golden(plain(launcher.run({"status", "6"}).output), "status_array.txt");
   EXPECT_THAT(launcher.run({"status", "--json", "6"}).output, HasSubstr("\"job\": \"6_2\""));
 }
 
 TEST_F(JobCommands, ShowTheRunOfTheJobToo) {
-  pretend_job(kRunningJob);
-  contract::RunState state = MadeUpRuns::state("train-1");
+  fake_job(kRunningJob);
+  contract::RunState state = FakeRuns::state("train-1");
   state.slurm_job = "4";
   const contract::RunDirectory run(launcher.path("runs/train"));
   os::make_directories(run.root());
@@ -116,8 +116,8 @@ TEST_F(JobCommands, ShowTheRunOfTheJobToo) {
 }
 
 TEST_F(JobCommands, ReportHowSlurmHasEndedARun) {
-  pretend_job(replaced(kRunningJob, "JobState=RUNNING", "JobState=TIMEOUT"));
-  contract::RunState state = MadeUpRuns::state("train-1");  // not updated for years
+  fake_job(replaced(kRunningJob, "JobState=RUNNING", "JobState=TIMEOUT"));
+  contract::RunState state = FakeRuns::state("train-1");  // not updated for years
   state.slurm_job = "4";
   const contract::RunDirectory run(launcher.path("runs/train"));
   os::make_directories(run.root());
@@ -129,7 +129,7 @@ TEST_F(JobCommands, ReportHowSlurmHasEndedARun) {
               AllOf(HasSubstr("killed: the launcher ended without recording a result"),
                     HasSubstr("Slurm state: timed out"),
                     HasSubstr("--requeue")));
-  pretend_gone();
+  fake_gone();
   const Result untold = launcher.run({"report", "runs/train"});
   EXPECT_EQ(untold.status.code, 0) << untold.errors;
   EXPECT_THAT(untold.output,
@@ -155,8 +155,7 @@ TEST_F(JobCommands, SayWhenThereIsNoSlurmHere) {
 }
 
 TEST_F(JobCommands, WaitForAJobAndLeaveAsItDid) {
-  pretend_job(
-      replaced(replaced(kRunningJob, "=RUNNING", "=FAILED"), "ExitCode=0:0", "ExitCode=5:0"));
+  fake_job(replaced(replaced(kRunningJob, "=RUNNING", "=FAILED"), "ExitCode=0:0", "ExitCode=5:0"));
   const Result result = launcher.run({"status", "--wait", "4"});
 
   EXPECT_EQ(result.status.code, 5);
@@ -165,7 +164,7 @@ TEST_F(JobCommands, WaitForAJobAndLeaveAsItDid) {
 }
 
 TEST_F(JobCommands, LeaveAJobRunningOnCtrlC) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   launcher.start({"status", "--wait", "4"});
   for (int turn = 0; turn < 500 && read_text(launcher.path("stderr")).empty(); ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -181,7 +180,7 @@ TEST_F(JobCommands, LeaveAJobRunningOnCtrlC) {
 }
 
 TEST_F(JobCommands, TellProgramsOfACancelledJobToo) {
-  pretend_job(replaced(kRunningJob, "=RUNNING", "=CANCELLED"));
+  fake_job(replaced(kRunningJob, "=RUNNING", "=CANCELLED"));
   const Result result = launcher.run({"status", "--wait", "--json", "4"});
 
   EXPECT_EQ(result.status.code, 130);
@@ -189,7 +188,7 @@ TEST_F(JobCommands, TellProgramsOfACancelledJobToo) {
 }
 
 TEST_F(JobCommands, LeaveAllJobsOfASweepAtOnce) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   launcher.write_script("sbatch", "#!/bin/sh\necho 4\n");
   launcher.start({"submit", "--mode", "runall", "--exec-command", "true", "--wait"});
   for (int turn = 0;
@@ -212,7 +211,7 @@ TEST_F(JobCommands, WaitForNothingButJobs) {
 }
 
 TEST_F(JobCommands, ShowWhatAJobHasWritten) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   const Result early = launcher.run({"logs", "4"});
   EXPECT_EQ(early.status.code, 64);
   EXPECT_THAT(early.errors,
@@ -227,12 +226,12 @@ TEST_F(JobCommands, ShowWhatAJobHasWritten) {
 }
 
 TEST_F(JobCommands, FollowWhatAJobWritesUntilItEnds) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   os::write_file(launcher.path("slurm-4.out"), "one\n");
   launcher.start({"logs", "-f", "4"});
   ASSERT_TRUE(launcher.prints("one\n"));
   std::ofstream(launcher.path("slurm-4.out"), std::ios::app) << "two\n";
-  pretend_job(replaced(kRunningJob, "=RUNNING", "=COMPLETED"));
+  fake_job(replaced(kRunningJob, "=RUNNING", "=COMPLETED"));
   const Result result = launcher.wait();
 
   EXPECT_EQ(result.status.code, 0);
@@ -241,14 +240,14 @@ TEST_F(JobCommands, FollowWhatAJobWritesUntilItEnds) {
 }
 
 TEST_F(JobCommands, RefuseTheLogsOfAWholeArray) {
-  pretend_job(kArray);
+  fake_job(kArray);
   const Result result = launcher.run({"logs", "6"});
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors, HasSubstr("cannot show the logs of the whole array 6"));
 }
 
 TEST_F(JobCommands, AskSlurmToEndAJobWithoutARun) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   const std::string ended = replaced(kRunningJob, "=RUNNING", "=CANCELLED");
   os::write_file(launcher.path("ended.txt"), ended);
   launcher.write_script("scancel",
@@ -268,7 +267,7 @@ TEST_F(JobCommands, AskSlurmToEndAJobWithoutARun) {
 }
 
 TEST_F(JobCommands, CannotEndTheJobOfAnother) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   launcher.write_script(
       "scancel",
       "#!/bin/sh\necho 'scancel: error: Kill job error on job id 4: Access/permission denied' "
@@ -280,7 +279,7 @@ TEST_F(JobCommands, CannotEndTheJobOfAnother) {
 }
 
 TEST_F(JobCommands, GiveNoGraceThatNobodyKeeps) {
-  pretend_job(kRunningJob);
+  fake_job(kRunningJob);
   const Result result = launcher.run({"cancel", "--grace", "5", "4"});
   EXPECT_EQ(result.status.code, 64);
   EXPECT_THAT(result.errors,

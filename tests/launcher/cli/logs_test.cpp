@@ -5,35 +5,35 @@
 
 #include "common/os/pipe.h"
 #include "lockstep/error.h"
-#include "support/made_up_run.h"
+#include "support/fake_runs.h"
 
 namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::FakeRuns;
 using ::testing::HasSubstr;
-using testing::MadeUpRuns;
 using ::testing::ThrowsMessage;
 
 class Logs : public ::testing::Test {
  protected:
-  std::string printed(const LogWishes& wishes) const {
+  std::string printed(const LogOptions& options) const {
     std::string text;
     print_logs(run,
-               choose_logs(read_run(run.root()), wishes),
-               wishes.last_lines,
+               choose_logs(read_run(run.root()), options),
+               options.last_lines,
                [&text](std::string_view piece) { text += piece; });
     return text;
   }
 
-  MadeUpRuns runs;
+  FakeRuns runs;
   contract::RunDirectory run = runs.add("train");
 };
 
 TEST(ParseRanks, TakesRanksAndRanges) {
-  EXPECT_EQ(agent::to_string(parse_ranks("3")), "3");
-  EXPECT_EQ(agent::to_string(parse_ranks("0,2-5,6")), "0,2-6");
+  EXPECT_EQ(supervisor::to_string(parse_ranks("3")), "3");
+  EXPECT_EQ(supervisor::to_string(parse_ranks("0,2-5,6")), "0,2-6");
   for (const std::string bad : {"x", "1-", "-1", "5-3", "1,,2", "1-2-3", "99999999999"}) {
     EXPECT_THAT([&bad] { parse_ranks(bad); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand --rank '" + bad + "'"),
@@ -42,9 +42,9 @@ TEST(ParseRanks, TakesRanksAndRanges) {
 }
 
 TEST_F(Logs, ComeAsOnTheConsole) {
-  MadeUpRuns::write_log(run, 0, 0, "starting\nI am 0\nready\n");
-  MadeUpRuns::write_log(run, 0, 1, "starting\nI am 1\nready\nno end");
-  MadeUpRuns::write_log(run, 0, 2, "starting\nready\n");
+  FakeRuns::write_log(run, 0, 0, "starting\nI am 0\nready\n");
+  FakeRuns::write_log(run, 0, 1, "starting\nI am 1\nready\nno end");
+  FakeRuns::write_log(run, 0, 2, "starting\nready\n");
 
   EXPECT_EQ(printed({}),
             "[0-2]: starting\n"
@@ -57,14 +57,14 @@ TEST_F(Logs, ComeAsOnTheConsole) {
 }
 
 TEST_F(Logs, OfOneWorkerAreAsTheyAre) {
-  MadeUpRuns::write_log(run, 0, 0, "a\n\nb\n");
+  FakeRuns::write_log(run, 0, 0, "a\n\nb\n");
 
   EXPECT_EQ(printed({}), "a\n\nb\n");
 }
 
 TEST_F(Logs, AreThoseOfTheNewestAttempt) {
-  MadeUpRuns::write_log(run, 0, 0, "first\n");
-  MadeUpRuns::write_log(run, 1, 0, "second\n");
+  FakeRuns::write_log(run, 0, 0, "first\n");
+  FakeRuns::write_log(run, 1, 0, "second\n");
 
   EXPECT_EQ(printed({}), "second\n");
   EXPECT_EQ(printed({.ranks = {}, .attempt = 0, .last_lines = {}}), "first\n");
@@ -73,8 +73,8 @@ TEST_F(Logs, AreThoseOfTheNewestAttempt) {
 TEST_F(Logs, AreRefusedWhereThereAreNone) {
   EXPECT_THAT([&] { printed({}); }, ThrowsMessage<Error>(HasSubstr("train has no logs")));
 
-  MadeUpRuns::write_log(run, 0, 0, "");
-  MadeUpRuns::write_log(run, 0, 1, "");
+  FakeRuns::write_log(run, 0, 0, "");
+  FakeRuns::write_log(run, 0, 1, "");
   EXPECT_THAT(
       [&] { printed({.ranks = {}, .attempt = 3, .last_lines = {}}); },
       ThrowsMessage<Error>(AllOf(
@@ -91,7 +91,7 @@ TEST_F(Logs, OfTwoHundredRanksCollapse) {
     text += "line " + std::to_string(i) + "\n";
   }
   for (int rank = 0; rank < 200; ++rank) {
-    MadeUpRuns::write_log(run, 0, rank, text);
+    FakeRuns::write_log(run, 0, rank, text);
   }
 
   const std::string shown = printed({});
@@ -117,15 +117,15 @@ TEST_F(Logs, KnowWhereTheLastLinesBegin) {
                                    {"a\n\n\n", 2, 2},
                                    {"a\n" + much + "\nb\n", 2, 2}};
   for (const Case& one : cases) {
-    MadeUpRuns::write_log(run, 0, 0, one.text);
+    FakeRuns::write_log(run, 0, 0, one.text);
     EXPECT_EQ(find_last_lines(run.log(0, 0), one.lines), one.begin) << one.lines;
   }
   EXPECT_EQ(find_last_lines(run.log(0, 5), 3), 0U);
 }
 
-class Ear : public agent::LineSink {
+class Ear : public supervisor::LineSink {
  public:
-  void take_lines(int rank, agent::Stream /*stream*/, std::string_view lines) override {
+  void take_lines(int rank, supervisor::Stream /*stream*/, std::string_view lines) override {
     heard.push_back(std::to_string(rank) + ":" + std::string(lines));
   }
   void take_status(int /*rank*/, std::string_view /*text*/) override {}
@@ -134,14 +134,14 @@ class Ear : public agent::LineSink {
 };
 
 TEST_F(Logs, AreFollowedAsTheyGrow) {
-  MadeUpRuns::write_log(run, 0, 0, "a\nb\nc");
+  FakeRuns::write_log(run, 0, 0, "a\nb\nc");
   Ear ear;
   LogFollower follower(run, 0, std::nullopt, 2);
 
   EXPECT_TRUE(follower.read(ear));
   EXPECT_FALSE(follower.read(ear));
   os::write_all(os::open_for_append(run.log(0, 0)).number(), "d\n");
-  MadeUpRuns::write_log(run, 0, 1, "new\nlast words");
+  FakeRuns::write_log(run, 0, 1, "new\nlast words");
   EXPECT_TRUE(follower.read(ear));
   EXPECT_FALSE(follower.read(ear));
   follower.finish(ear);

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/fake_run.h"
 #include "support/launcher.h"
-#include "support/made_up_gang.h"
 
 namespace lockstep::testing {
 namespace {
@@ -16,12 +16,12 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 TEST(Report, PrintsTextAndWritesAPage) {
-  const MadeUpGang gang;
-  gang.write_all();
+  const FakeRun fake_run;
+  fake_run.write_all();
   Launcher launcher;
 
   const Result result =
-      launcher.run({"report", "--html", "report.html", gang.run().root().string()});
+      launcher.run({"report", "--html", "report.html", fake_run.run().root().string()});
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(result.errors, IsEmpty());
   EXPECT_THAT(result.output,
@@ -34,10 +34,10 @@ TEST(Report, PrintsTextAndWritesAPage) {
 }
 
 TEST(Report, IsForProgramsToo) {
-  const MadeUpGang gang;
-  gang.write_all();
+  const FakeRun fake_run;
+  fake_run.write_all();
 
-  const Result result = Launcher().run({"report", "--json", gang.run().root().string()});
+  const Result result = Launcher().run({"report", "--json", fake_run.run().root().string()});
   EXPECT_EQ(result.status.code, 0) << result.errors;
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_EQ(json["run"]["run_id"], "train-20240131-093000-beef");
@@ -55,9 +55,9 @@ TEST(Report, TakesTheNewestRun) {
 }
 
 TEST(Report, RefusesWhatCannotBe) {
-  const MadeUpGang gang;
-  gang.write_state();
-  const std::string run = gang.run().root().string();
+  const FakeRun fake_run;
+  fake_run.write_state();
+  const std::string run = fake_run.run().root().string();
   Launcher launcher;
 
   const Result none = launcher.run({"report", "runs/none"});

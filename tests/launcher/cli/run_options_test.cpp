@@ -11,43 +11,43 @@
 namespace lockstep::cli {
 namespace {
 
-using plan::Asked;
 using plan::Dialect;
+using plan::Option;
+using plan::OptionValue;
 using plan::Request;
-using plan::Wish;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 struct Read {
-  Wishes wishes;
+  RunOptions options;
   std::vector<std::string> program;
 };
 
 Read read(const std::vector<std::string>& words, Dialect dialect = Dialect::Lockstep) {
   Read result;
-  result.wishes.request.dialect = dialect;
+  result.options.request.dialect = dialect;
   CLI::App app("", "lockstep run");
   app.prefix_command();
-  add_run_options(app, result.wishes);
+  add_run_options(app, result.options);
   const Arguments arguments = read_arguments(app, words);
   result.program = arguments.program;
   app.parse(std::vector<std::string>(arguments.words.rbegin(), arguments.words.rend()));
   return result;
 }
 
-Asked typed(const std::string& text) {
+OptionValue typed(const std::string& text) {
   return {.text = text, .source = "command line", .flag = ""};
 }
 
 Request request_of(const std::vector<std::string>& words, Dialect dialect = Dialect::Lockstep) {
-  return read(words, dialect).wishes.request;
+  return read(words, dialect).options.request;
 }
 
 TEST(RunOptions, HaveEveryValueOfTheLaunchersTheyStandInFor) {
   struct Case {
     const char* name;
-    Wish Request::*wish;
+    Option Request::*target;
     Dialect dialect = Dialect::Lockstep;
   };
   const std::vector<Case> cases = {
@@ -108,12 +108,13 @@ TEST(RunOptions, HaveEveryValueOfTheLaunchersTheyStandInFor) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
     const Read apart = read({one.name, "5", "./train", "--x"}, one.dialect);
-    const Wish& wish = apart.wishes.request.*one.wish;
-    ASSERT_TRUE(wish);
-    EXPECT_EQ(wish->text, "5");
-    EXPECT_EQ(wish->source, "command line");
+    const Option& target = apart.options.request.*one.target;
+    ASSERT_TRUE(target);
+    EXPECT_EQ(target->text, "5");
+    EXPECT_EQ(target->source, "command line");
     EXPECT_THAT(apart.program, ElementsAre("./train", "--x"));
-    EXPECT_EQ((request_of({std::string(one.name) + "=6", "a"}, one.dialect).*one.wish)->text, "6");
+    EXPECT_EQ((request_of({std::string(one.name) + "=6", "a"}, one.dialect).*one.target)->text,
+              "6");
   }
 }
 
@@ -136,9 +137,10 @@ TEST(RunOptions, HaveEverySwitch) {
     EXPECT_TRUE(request_of({name, "a"}).*flag);
     EXPECT_FALSE(request_of({"a"}).*flag);
   }
-  const Wishes wishes = read({"--dry-run", "--json", "--verbose", "--simulate", "2x3"}).wishes;
-  EXPECT_TRUE(wishes.is_dry && wishes.is_json && wishes.is_verbose);
-  EXPECT_EQ(wishes.simulate->text, "2x3");
+  const RunOptions options =
+      read({"--dry-run", "--json", "--verbose", "--simulate", "2x3"}).options;
+  EXPECT_TRUE(options.is_dry && options.is_json && options.is_verbose);
+  EXPECT_EQ(options.simulate->text, "2x3");
 }
 
 TEST(RunOptions, KeepTheWordsOfLists) {
@@ -166,7 +168,7 @@ TEST(RunOptions, SayHowTheyWereSpelt) {
 }
 
 TEST(PetVariables, StandForTheFlagsOfTheirNames) {
-  const std::vector<std::pair<const char*, Wish Request::*>> cases = {
+  const std::vector<std::pair<const char*, Option Request::*>> cases = {
       {"PET_NNODES", &Request::nnodes},
       {"PET_NPROC_PER_NODE", &Request::nproc_per_node},
       {"PET_RDZV_BACKEND", &Request::rdzv_backend},
@@ -186,11 +188,11 @@ TEST(PetVariables, StandForTheFlagsOfTheirNames) {
       {"PET_MASTER_PORT", &Request::master_port},
       {"PET_LOCAL_ADDR", &Request::local_addr},
   };
-  for (const auto& [name, wish] : cases) {
+  for (const auto& [name, target] : cases) {
     SCOPED_TRACE(name);
     Request request;
     read_pet_variables(request, {{name, "7"}});
-    EXPECT_EQ((request.*wish), (Asked{.text = "7", .source = name, .flag = ""}));
+    EXPECT_EQ((request.*target), (OptionValue{.text = "7", .source = name, .flag = ""}));
   }
 }
 

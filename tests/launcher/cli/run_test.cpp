@@ -69,7 +69,7 @@ TEST(DryRun, ReadsTorchrunsVariables) {
   Launcher launcher;
   launcher.environment["CUDA_VISIBLE_DEVICES"] = "";
   launcher.environment["PET_NPROC_PER_NODE"] = "3";
-  const plan::Sourced<int> expected{3, {plan::Origin::Variable, "PET_NPROC_PER_NODE"}};
+  const plan::Sourced<int> expected{3, {plan::ValueSource::Variable, "PET_NPROC_PER_NODE"}};
   EXPECT_EQ(plan_of(launcher, {"true"}).nodes.at(0).workers, expected);
   EXPECT_EQ(plan_of(launcher, {"--nproc-per-node", "2", "true"}).nodes.at(0).workers.value, 2);
 
@@ -86,7 +86,7 @@ TEST(DryRun, SeesTheSlurmJobAroundIt) {
 
   const plan::LaunchPlan plan = plan_of(launcher, {"true"});
 
-  EXPECT_EQ(plan.way.value, plan::Way::Srun);
+  EXPECT_EQ(plan.mode.value, plan::LaunchMode::Srun);
   EXPECT_EQ(plan.nodes.at(1).name, "n2");
   EXPECT_EQ(plan.nodes.at(1).workers.value, 4);
 }
@@ -97,7 +97,7 @@ TEST(DryRun, ReadsHostFiles) {
 
   const plan::LaunchPlan plan = plan_of(launcher, {"--hostfile", "hosts", "true"});
 
-  EXPECT_EQ(plan.way.value, plan::Way::Ssh);
+  EXPECT_EQ(plan.mode.value, plan::LaunchMode::Ssh);
   EXPECT_EQ(plan.nodes.at(1).workers.value, 1);
 }
 
@@ -122,7 +122,7 @@ TEST(DropIn, SpeaksTheDialectOfItsName) {
 
   launcher.called = "horovodrun";
   plan = plan_of(launcher, {"-np", "4", "-H", "localhost:4", "python3", "train.py"});
-  EXPECT_EQ(plan.way.value, plan::Way::Here);
+  EXPECT_EQ(plan.mode.value, plan::LaunchMode::Local);
   EXPECT_EQ(plan.nodes.at(0).workers.value, 4);
 
   plan = plan_of(launcher,

@@ -4,19 +4,19 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
-#include "support/made_up_run.h"
+#include "support/fake_runs.h"
 
 namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
+using testing::FakeRuns;
 using ::testing::HasSubstr;
-using testing::MadeUpRuns;
 using ::testing::ThrowsMessage;
 
 TEST(Runs, AreListedFromTheNewest) {
-  const MadeUpRuns runs;
-  contract::RunState state = MadeUpRuns::state("b");
+  const FakeRuns runs;
+  contract::RunState state = FakeRuns::state("b");
   state.started = 2000;
   runs.add("b", state);
   state.started = 3000;
@@ -32,8 +32,8 @@ TEST(Runs, AreListedFromTheNewest) {
 }
 
 TEST(Runs, AreFoundByDirectoryNameOrId) {
-  const MadeUpRuns runs;
-  const contract::RunDirectory run = runs.add("train-1", MadeUpRuns::state("job-7"));
+  const FakeRuns runs;
+  const contract::RunDirectory run = runs.add("train-1", FakeRuns::state("job-7"));
 
   for (const std::string& word : {std::string("runs/train-1"),
                                   std::string("runs/train-1/"),
@@ -48,7 +48,7 @@ TEST(Runs, AreFoundByDirectoryNameOrId) {
 
 // A program that uses the library under srun, mpirun or torchrun writes only its events.
 TEST(Runs, NeedNothingButEvents) {
-  const MadeUpRuns runs;
+  const FakeRuns runs;
   const contract::RunDirectory run(runs.here() / "runs" / "alone");
   os::make_directories(run.events());
   EXPECT_FALSE(is_run(run.root()));
@@ -63,8 +63,8 @@ TEST(Runs, NeedNothingButEvents) {
 }
 
 TEST(Runs, MayStillBeToCome) {
-  const MadeUpRuns runs;
-  runs.add("train-1", MadeUpRuns::state("job-7"));
+  const FakeRuns runs;
+  runs.add("train-1", FakeRuns::state("job-7"));
   EXPECT_EQ(coming_run("runs/later", runs.here()).name, "later");
   EXPECT_FALSE(coming_run("runs/later", runs.here()).state);
   EXPECT_TRUE(coming_run("runs/train-1", runs.here()).state);
@@ -72,7 +72,7 @@ TEST(Runs, MayStillBeToCome) {
 }
 
 TEST(Runs, AreProposedWhenAWordMeansNone) {
-  const MadeUpRuns runs;
+  const FakeRuns runs;
   EXPECT_THAT([&] { run_named("", runs.here()); },
               ThrowsMessage<Error>(HasSubstr("cannot find a run below ./runs\n  looked in: ")));
 
@@ -90,7 +90,7 @@ TEST(Runs, AreProposedWhenAWordMeansNone) {
 }
 
 TEST(Runs, OfAnOlderLockstepHaveNoState) {
-  const MadeUpRuns runs;
+  const FakeRuns runs;
   runs.add("old");
 
   EXPECT_FALSE(run_named("old", runs.here()).state.has_value());

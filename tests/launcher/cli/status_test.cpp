@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/runs/status.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "support/fake_runs.h"
 #include "support/golden.h"
-#include "support/made_up_run.h"
 
 namespace lockstep::cli {
 namespace {
 
 using contract::RunPhase;
-using testing::MadeUpRuns;
+using testing::FakeRuns;
 
 class Status : public ::testing::Test {
  protected:
-  static constexpr double kNow = MadeUpRuns::kNow;
+  static constexpr double kNow = FakeRuns::kNow;
 
   // Replaces the directory, which differs from run to run.
   std::string plain(std::string text) const {
@@ -25,11 +26,11 @@ class Status : public ::testing::Test {
     return text;
   }
 
-  MadeUpRuns runs;
+  FakeRuns runs;
 };
 
 TEST_F(Status, OfManyIsATable) {
-  contract::RunState state = MadeUpRuns::state("x");
+  contract::RunState state = FakeRuns::state("x");
   const auto running = runs.add("train-5", state);
   os::make_directories(running.events(0).parent_path());
   os::write_file(running.events(0),
@@ -63,7 +64,7 @@ TEST_F(Status, OfManyIsATable) {
 }
 
 TEST_F(Status, OfAProgramThatTellsItsStepsByItsOutputHasThem) {
-  const auto run = runs.add("told", MadeUpRuns::state("told"));
+  const auto run = runs.add("told", FakeRuns::state("told"));
   os::make_directories(run.output_metrics(0).parent_path());
   const auto metric = [](const char* name, const char* value) {
     return fmt::format(
@@ -86,7 +87,7 @@ TEST_F(Status, OfAProgramThatTellsItsStepsByItsOutputHasThem) {
 }
 
 TEST_F(Status, OfOneIsAPage) {
-  contract::RunState state = MadeUpRuns::state("train-20240131-093000-beef");
+  contract::RunState state = FakeRuns::state("train-20240131-093000-beef");
   state.slurm_job = "815";
   const auto running = runs.add("train", state);
   os::make_directories(running.events(0).parent_path());
@@ -99,7 +100,7 @@ TEST_F(Status, OfOneIsAPage) {
 }
 
 TEST_F(Status, IsHonestAboutALostRun) {
-  contract::RunState state = MadeUpRuns::state("x");
+  contract::RunState state = FakeRuns::state("x");
   state.updated = kNow - 31;
   cli::Run run{.directory = contract::RunDirectory("x"), .name = "x", .state = state};
   EXPECT_EQ(state_sentence(run, kNow),
@@ -117,7 +118,7 @@ TEST_F(Status, IsHonestAboutALostRun) {
 }
 
 TEST_F(Status, OfAFailedRunNamesTheReport) {
-  contract::RunState state = MadeUpRuns::state("x");
+  contract::RunState state = FakeRuns::state("x");
   state.phase = RunPhase::Failed;
   state.exit_code = 3;
   state.ended = kNow - 10;

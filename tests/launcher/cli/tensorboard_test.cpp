@@ -10,8 +10,8 @@
 #include "common/os/command.h"
 #include "launcher/monitor/tensorboard_messages.h"
 #include "support/event_file.h"
+#include "support/fake_run.h"
 #include "support/launcher.h"
-#include "support/made_up_gang.h"
 
 namespace lockstep::testing {
 namespace {
@@ -42,19 +42,19 @@ class ForTensorboard : public ::testing::Test {
     }
   }
 
-  std::string run() const { return gang_.run().root().string(); }
+  std::string run() const { return fake_run_.run().root().string(); }
 
   Launcher launcher_;
-  MadeUpGang gang_;
+  FakeRun fake_run_;
 };
 
 TEST_F(ForTensorboard, WritesWhatIsThere) {
-  gang_.write_all();
+  fake_run_.write_all();
   const Result result = launcher_.run({"export", "--format", "tensorboard", run()});
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_EQ(result.output, "tensorboard: --logdir " + run() + "/tensorboard\n");
-  EXPECT_THAT(steps_in(gang_.run().tensorboard(), "loss"), SizeIs(40));
-  EXPECT_THAT(steps_in(gang_.run().tensorboard(), "rank/0/step"), SizeIs(0));
+  EXPECT_THAT(steps_in(fake_run_.run().tensorboard(), "loss"), SizeIs(40));
+  EXPECT_THAT(steps_in(fake_run_.run().tensorboard(), "rank/0/step"), SizeIs(0));
 
   // A second export writes no value twice.
   launcher_.run({"export",
@@ -71,16 +71,16 @@ TEST_F(ForTensorboard, WritesWhatIsThere) {
 }
 
 TEST_F(ForTensorboard, FollowsARunToItsEnd) {
-  gang_.start(0, MadeUpGang::kStart, 1);
-  gang_.step(0, 1);
+  fake_run_.start(0, FakeRun::kStart, 1);
+  fake_run_.step(0, 1);
   launcher_.start({"export", "--format", "tensorboard", "--follow", "--output", "curves", run()});
   const std::filesystem::path curves = launcher_.path("curves");
   ASSERT_TRUE(comes_true([&] { return steps_in(curves, "loss").size() == 1; }));
-  gang_.step(0, 2);
-  gang_.step(0, 3);
+  fake_run_.step(0, 2);
+  fake_run_.step(0, 3);
   ASSERT_TRUE(comes_true([&] { return steps_in(curves, "loss").size() == 3; }));
-  gang_.step(0, 4);
-  gang_.append({.kind = "end", .time = MadeUpGang::kStart + 60, .rank = 0});
+  fake_run_.step(0, 4);
+  fake_run_.append({.kind = "end", .time = FakeRun::kStart + 60, .rank = 0});
 
   const Result result = launcher_.wait();
   EXPECT_EQ(result.status.code, 0) << result.errors;
@@ -92,14 +92,14 @@ TEST_F(ForTensorboard, WaitsForARunThatHasNotBegun) {
   ASSERT_TRUE(launcher_.prints("tensorboard: --logdir "));
   EXPECT_FALSE(std::filesystem::exists(launcher_.path("later")));
   std::filesystem::copy(
-      gang_.run().root(), launcher_.path("later"), std::filesystem::copy_options::recursive);
+      fake_run_.run().root(), launcher_.path("later"), std::filesystem::copy_options::recursive);
   launcher_.process().signal(SIGTERM);
   EXPECT_EQ(launcher_.wait().status.code, 0);
   EXPECT_FALSE(find_event_file(launcher_.path("later") / "tensorboard").empty());
 }
 
 TEST_F(ForTensorboard, RefusesWhatCannotBe) {
-  gang_.write_all();
+  fake_run_.write_all();
   EXPECT_EQ(launcher_.run({"export", "--follow", run()}).errors,
             "lockstep: error: --follow is not available for csv\n"
             "  asked: --follow with --format csv  (command line)\n"
@@ -213,13 +213,13 @@ TEST_F(RunWithTensorboard, GoesOnWhenTheWriterIsKilled) {
 
 // TensorBoard itself reads all values, and only the later one of a repeated step.
 TEST_F(ForTensorboard, IsReadByTensorboard) {
-  gang_.write_all();
-  gang_.start(0, MadeUpGang::kStart + 30);
+  fake_run_.write_all();
+  fake_run_.start(0, FakeRun::kStart + 30);
   for (int64_t step = 39; step <= 41; ++step) {
-    gang_.append({.kind = "step",
-                  .time = MadeUpGang::kStart + static_cast<double>(step),
-                  .rank = 0,
-                  .fields = {{"step", step}, {"loss", 0.03125}}});
+    fake_run_.append({.kind = "step",
+                      .time = FakeRun::kStart + static_cast<double>(step),
+                      .rank = 0,
+                      .fields = {{"step", step}, {"loss", 0.03125}}});
   }
   ASSERT_EQ(launcher_.run({"export", "--format", "tensorboard", run()}).status.code, 0);
 
@@ -227,7 +227,7 @@ TEST_F(ForTensorboard, IsReadByTensorboard) {
   const os::CommandResult read =
       os::run_command({std::filesystem::exists(own) ? own.string() : "python3",
                        LOCKSTEP_SOURCE_DIR "/tests/launcher/cli/read_tensorboard.py",
-                       gang_.run().tensorboard().string()});
+                       fake_run_.run().tensorboard().string()});
   if (read.status.code == 77 || read.status.code == 127) {
     GTEST_SKIP() << "TensorBoard is not here (tools/setup.sh browser): " << read.output;
   }

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "common/os/command.h"
+#include "support/fake_run.h"
 #include "support/launcher.h"
-#include "support/made_up_gang.h"
 
 namespace lockstep::testing {
 namespace {
@@ -20,11 +20,11 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(Watch, PrintsThePageOnceWithoutATerminal) {
-  const MadeUpGang gang;
-  gang.write_all();
+  const FakeRun fake_run;
+  fake_run.write_all();
 
   const Result result =
-      Launcher().run({"watch", "--once", "--sort", "late", gang.run().root().string()});
+      Launcher().run({"watch", "--once", "--sort", "late", fake_run.run().root().string()});
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(result.errors, IsEmpty());
   EXPECT_THAT(result.output,
@@ -35,17 +35,18 @@ TEST(Watch, PrintsThePageOnceWithoutATerminal) {
 }
 
 TEST(Watch, PrintsThePageAnewUntilTheRunHasEnded) {
-  const MadeUpGang gang;
-  gang.start(0, MadeUpGang::kStart, 1);
-  gang.step(0, 1);
-  os::write_file(gang.run().plan(), "{}");
+  const FakeRun fake_run;
+  fake_run.start(0, FakeRun::kStart, 1);
+  fake_run.step(0, 1);
+  os::write_file(fake_run.run().plan(), "{}");
   Launcher launcher;
-  launcher.start({"watch", "--every", "0.05", gang.run().root().string()});
+  launcher.start({"watch", "--every", "0.05", fake_run.run().root().string()});
   EXPECT_TRUE(launcher.prints("step 1 of 1000"));
 
-  gang.step(0, 2);
+  fake_run.step(0, 2);
   EXPECT_TRUE(launcher.prints("step 2 of 1000"));
-  gang.write_state();  // the launcher is on another machine and has not updated its state for years
+  fake_run
+      .write_state();  // the launcher is on another machine and has not updated its state for years
   const Result result = launcher.wait();
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(result.output,
@@ -53,10 +54,10 @@ TEST(Watch, PrintsThePageAnewUntilTheRunHasEnded) {
 }
 
 TEST(Watch, ShowsARunThatLockstepHasNotStarted) {
-  const MadeUpGang gang;
-  gang.start(0, MadeUpGang::kStart, 1);
-  gang.step(0, 1);
-  const std::string run = gang.run().root().string();
+  const FakeRun fake_run;
+  fake_run.start(0, FakeRun::kStart, 1);
+  fake_run.step(0, 1);
+  const std::string run = fake_run.run().root().string();
   const Result once = Launcher().run({"watch", "--once", run});
   EXPECT_EQ(once.status.code, 0) << once.errors;
   EXPECT_THAT(once.output,
@@ -67,11 +68,9 @@ TEST(Watch, ShowsARunThatLockstepHasNotStarted) {
   Launcher launcher;
   launcher.start({"watch", "--every", "0.05", run});
   EXPECT_TRUE(launcher.prints("step 1 of 1000"));
-  gang.step(0, 2);
-  gang.append({.kind = "end",
-               .time = MadeUpGang::kStart + 60,
-               .rank = 0,
-               .fields = {{"step", int64_t{2}}}});
+  fake_run.step(0, 2);
+  fake_run.append(
+      {.kind = "end", .time = FakeRun::kStart + 60, .rank = 0, .fields = {{"step", int64_t{2}}}});
   const Result followed = launcher.wait();
   EXPECT_EQ(followed.status.code, 0) << followed.errors;
   EXPECT_THAT(followed.output, HasSubstr("step 2 of 1000"));
@@ -84,9 +83,9 @@ TEST(Watch, ShowsARunThatLockstepHasNotStarted) {
 }
 
 TEST(Watch, RefusesWhatCannotBeShown) {
-  const MadeUpGang gang;
-  gang.write_state();
-  const std::string run = gang.run().root().string();
+  const FakeRun fake_run;
+  fake_run.write_state();
+  const std::string run = fake_run.run().root().string();
 
   const Result sort = Launcher().run({"watch", "--sort", "lat", run});
   EXPECT_EQ(sort.status.code, 64);
@@ -103,10 +102,10 @@ TEST(Watch, RefusesWhatCannotBeShown) {
 }
 
 TEST(Export, WritesAFile) {
-  const MadeUpGang gang;
-  gang.write_all();
+  const FakeRun fake_run;
+  fake_run.write_all();
   Launcher launcher;
-  const std::string run = gang.run().root().string();
+  const std::string run = fake_run.run().root().string();
 
   const Result result = launcher.run({"export", "--series", "loss", "--output", "run.csv", run});
   EXPECT_EQ(result.status.code, 0) << result.errors;
@@ -127,7 +126,7 @@ class Tmux : public ::testing::Test {
     if (!os::find_program("tmux", os::environment())) {
       GTEST_SKIP() << "tmux is not here (tools/setup.sh test)";
     }
-    gang_.write_all();
+    fake_run_.write_all();
     const os::CommandResult started =
         tmux({"-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "14", "sh"});
     ASSERT_EQ(started.status.code, 0) << started.errors;
@@ -158,7 +157,7 @@ class Tmux : public ::testing::Test {
   void start() const {
     type(fmt::format("{} watch --every 0.1 {}; echo code $?",
                      LOCKSTEP_BIN_DIR "/lockstep",
-                     gang_.run().root().string()),
+                     fake_run_.run().root().string()),
          "Enter");
   }
 
@@ -177,7 +176,7 @@ class Tmux : public ::testing::Test {
     return now;
   }
 
-  MadeUpGang gang_;
+  FakeRun fake_run_;
   os::TemporaryDirectory directory_{"tmux"};
 };
 
@@ -226,7 +225,7 @@ TEST_F(Tmux, FollowsTheRun) {
   start();
   wait_for("step 40 of 1000");
   for (int rank = 0; rank < 4; ++rank) {
-    gang_.step(rank, 41);
+    fake_run_.step(rank, 41);
   }
   EXPECT_THAT(wait_for("step 41 of 1000"), HasSubstr("step 41 of 1000"));
   type("q");

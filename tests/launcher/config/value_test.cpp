@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::ThrowsMessage;
 
-Node node(const std::string& yaml) {
+YamlNode node(const std::string& yaml) {
   return *parse_yaml("key: " + yaml, "job.yaml").find("key");
 }
 

@@ -2,7 +2,7 @@
 // Every verdict other than ok, from invented facts, with its advice.
 #include <gmock/gmock.h>
 
-#include "launcher/doctor/made_up_facts.h"
+#include "launcher/doctor/fake_facts.h"
 
 namespace lockstep::testing {
 namespace {
@@ -10,17 +10,17 @@ namespace {
 using doctor::Facts;
 using doctor::Finding;
 using doctor::NodeFacts;
-using doctor::Verdict;
+using doctor::Severity;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A finding that is not ok has advice.
 void expect_bad(const Finding& finding,
-                Verdict verdict,
+                Severity severity,
                 const std::string& text,
                 const std::string& advice) {
-  EXPECT_EQ(finding.verdict, verdict) << finding.subject << ": " << finding.text;
+  EXPECT_EQ(finding.severity, severity) << finding.subject << ": " << finding.text;
   EXPECT_THAT(finding.text, HasSubstr(text));
   EXPECT_THAT(finding.advice, Contains(HasSubstr(advice)));
 }
@@ -36,7 +36,7 @@ Finding of_job(const std::map<std::string, std::string>& variables, const std::s
 TEST(Check, FindsNothingWrongWithAHealthyJobButTheDroppedNetwork) {
   std::vector<std::string> wrong;
   for (const Finding& finding : check_all(healthy_facts())) {
-    if (finding.verdict != Verdict::Ok) {
+    if (finding.severity != Severity::Ok) {
       wrong.push_back(finding.subject);
     }
   }
@@ -47,7 +47,7 @@ TEST(Check, GivesAdviceWithEveryVerdictThatIsNotOk) {
   Facts facts = healthy_facts();
   facts.nodes[0] = NodeFacts();  // nothing is known: many checks fail
   for (const Finding& finding : check_all(facts)) {
-    EXPECT_EQ(finding.advice.empty(), finding.verdict == Verdict::Ok)
+    EXPECT_EQ(finding.advice.empty(), finding.severity == Severity::Ok)
         << finding.subject << ": " << finding.text;
   }
 }
@@ -59,35 +59,35 @@ TEST(SlurmCheck, SeesAControllerThatIsDown) {
   facts.slurm.is_controller_up = 0;
   facts.slurm.controller = "Slurmctld(primary) at ctl is DOWN";
   expect_bad(
-      of_subject(check_slurm(facts), "controller"), Verdict::Broken, "is DOWN", "scontrol ping");
+      of_subject(check_slurm(facts), "controller"), Severity::Broken, "is DOWN", "scontrol ping");
 }
 
 TEST(SlurmCheck, MissesItsCommandsInsideAJobOnly) {
   Facts facts = healthy_facts();
   facts.slurm.version = "";
-  expect_bad(of_subject(check_slurm(facts), "commands"), Verdict::Broken, "sinfo", "module");
+  expect_bad(of_subject(check_slurm(facts), "commands"), Severity::Broken, "sinfo", "module");
   facts.slurm.is_in_job = false;
-  EXPECT_EQ(of_subject(check_slurm(facts), "version").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_slurm(facts), "version").severity, Severity::Ok);
 }
 
 TEST(SlurmCheck, NamesNodesThatDoNotAnswer) {
   Facts facts = healthy_facts();
-  facts.gang.missing = {"n4"};
-  expect_bad(of_subject(check_slurm(facts), "nodes"), Verdict::Broken, "n4", "--exclude=n4");
-  facts.gang.missing = {};
-  facts.gang.silent = {"n2"};
-  expect_bad(of_subject(check_slurm(facts), "nodes"), Verdict::Broken, "n2", "doctor --quick");
+  facts.cross_node.missing = {"n4"};
+  expect_bad(of_subject(check_slurm(facts), "nodes"), Severity::Broken, "n4", "--exclude=n4");
+  facts.cross_node.missing = {};
+  facts.cross_node.silent = {"n2"};
+  expect_bad(of_subject(check_slurm(facts), "nodes"), Severity::Broken, "n2", "doctor --quick");
 }
 
 TEST(SlurmCheck, TellsWhyAgentsCouldNotBeStarted) {
   Facts facts = healthy_facts();
-  facts.gang.fault = "srun exited with code 1: Invalid account";
-  expect_bad(of_subject(check_slurm(facts), "agents"), Verdict::Broken, "Invalid account", "srun");
+  facts.cross_node.fault = "srun exited with code 1: Invalid account";
+  expect_bad(of_subject(check_slurm(facts), "agents"), Severity::Broken, "Invalid account", "srun");
 }
 
 TEST(SlurmCheck, SeesTasksThatDoNotFit) {
   expect_bad(of_job({{"SLURM_NTASKS", "5"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "tasks"),
-             Verdict::Warning,
+             Severity::Warning,
              "5 tasks do not match 3 nodes x 2 tasks",
              "--ntasks=6");
   EXPECT_EQ(of_job({{"SLURM_NTASKS", "6"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "tasks").subject, "");
@@ -96,7 +96,7 @@ TEST(SlurmCheck, SeesTasksThatDoNotFit) {
 TEST(SlurmCheck, SeesCpusThatSrunDoesNotPassOn) {
   const std::string subject = "cpus per task";
   expect_bad(of_job({{"SLURM_CPUS_PER_TASK", "8"}}, subject),
-             Verdict::Warning,
+             Severity::Warning,
              "8 CPUs per task",
              "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK");
   EXPECT_EQ(of_job({{"SLURM_CPUS_PER_TASK", "8"}, {"SRUN_CPUS_PER_TASK", "8"}}, subject).subject,
@@ -110,30 +110,30 @@ TEST(SlurmCheck, SeesCpusThatSrunDoesNotPassOn) {
 TEST(SlurmCheck, SeesGpusThatDoNotFitTheTasks) {
   expect_bad(
       of_job({{"SLURM_GPUS_ON_NODE", "4"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "GPUs and tasks"),
-      Verdict::Warning,
+      Severity::Warning,
       "some GPUs stay idle",
       "--ntasks-per-node=4");
   expect_bad(
       of_job({{"SLURM_GPUS_ON_NODE", "1"}, {"SLURM_NTASKS_PER_NODE", "2"}}, "GPUs and tasks"),
-      Verdict::Warning,
+      Severity::Warning,
       "some GPUs are shared",
       "--ntasks-per-node=1");
 }
 
 TEST(SlurmCheck, SeesWhatLeaksFromOutside) {
   expect_bad(of_job({{"SLURM_CPU_BIND", "quiet,mask_cpu:0x1"}}, "CPU binding"),
-             Verdict::Warning,
+             Severity::Warning,
              "mask_cpu:0x1",
              "unset");
   expect_bad(of_job({{"SLURM_EXPORT_ENV", "NONE"}}, "environment"),
-             Verdict::Warning,
+             Severity::Warning,
              "no variables",
              "export SLURM_EXPORT_ENV=ALL");
 }
 
 TEST(SlurmCheck, SeesMemoryThatWasAskedForTwice) {
   expect_bad(of_job({{"SLURM_MEM_PER_CPU", "1000"}, {"SLURM_MEM_PER_NODE", "4000"}}, "memory"),
-             Verdict::Broken,
+             Severity::Broken,
              "exclude each other",
              "unset SLURM_MEM_PER_CPU");
 }
@@ -142,7 +142,7 @@ TEST(SlurmCheck, TellsWhatLockstepRunWouldRefuse) {
   Facts facts = healthy_facts();
   facts.slurm.fault_of_job = "cannot read SLURM_NTASKS='x'\n  found: 'x'";
   const Finding finding = of_subject(check_job(facts.slurm), "job");
-  expect_bad(finding, Verdict::Broken, "cannot read SLURM_NTASKS='x'", "--dry-run");
+  expect_bad(finding, Severity::Broken, "cannot read SLURM_NTASKS='x'", "--dry-run");
   EXPECT_THAT(finding.table, ElementsAre("  found: 'x'"));
 }
 
@@ -150,7 +150,7 @@ TEST(SlurmCheck, WarnsInsideAStepOfSeveralTasks) {
   Facts facts = healthy_facts();
   facts.slurm.is_in_step = true;
   expect_bad(of_subject(check_job(facts.slurm), "step"),
-             Verdict::Warning,
+             Severity::Warning,
              "only its node",
              "without srun");
 }
@@ -159,20 +159,20 @@ TEST(SlurmCheck, WarnsInsideAStepOfSeveralTasks) {
 
 TEST(NetworkCheck, ShowsWhoDoesNotReachWhom) {
   const Finding finding = of_subject(check_network(healthy_facts()), "10.11.0.0/24 (mgmt0)");
-  expect_bad(finding, Verdict::Warning, "6 connections", "lockstep network");
+  expect_bad(finding, Severity::Warning, "6 connections", "lockstep network");
   EXPECT_THAT(finding.table,
               ElementsAre("   n1 n2 n3", "n1  - NO NO", "n2 NO  - NO", "n3 NO NO  -"));
 }
 
 TEST(NetworkCheck, NamesTheNodeThatIsCutOff) {
   Facts facts = healthy_facts();
-  for (auto& trial : facts.gang.trials) {
+  for (auto& trial : facts.cross_node.trials) {
     if (trial.network == 0 && (trial.from == 1 || trial.to == 1)) {
       trial.fault = "no answer";
     }
   }
   expect_bad(of_subject(check_network(facts), "10.12.0.0/24 (fab0)"),
-             Verdict::Warning,
+             Severity::Warning,
              "n2 is isolated",
              "lockstep network");
 }
@@ -182,36 +182,36 @@ TEST(NetworkCheck, NamesTheNodeWithoutTheInterface) {
   facts.nodes[1].interfaces[0].addresses.clear();
   facts.nodes[1].interfaces[0].state = "down";
   expect_bad(of_subject(check_network(facts), "fab0"),
-             Verdict::Warning,
+             Severity::Warning,
              "2 of 3 nodes have it; missing on: n2 (down)",
              "ip addr show fab0");
 }
 
 TEST(NetworkCheck, IsBrokenWhereNoNetworkConnectsAll) {
   Facts facts = healthy_facts();
-  facts.gang.chosen = -1;
-  facts.gang.reason = "none of 2 networks connects all 3 nodes";
+  facts.cross_node.chosen = -1;
+  facts.cross_node.reason = "none of 2 networks connects all 3 nodes";
   expect_bad(
-      of_subject(check_network(facts), "choice"), Verdict::Broken, "none of 2", "administrators");
+      of_subject(check_network(facts), "choice"), Severity::Broken, "none of 2", "administrators");
 }
 
 TEST(NetworkCheck, ComparesNamesWithWhatIsReached) {
   Facts facts = healthy_facts();
   facts.nodes[0].resolved = {{"n1", {"127.0.1.1"}}, {"n2", {"10.12.0.2"}}};
-  EXPECT_EQ(of_subject(check_network(facts), "host names").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_network(facts), "host names").severity, Severity::Ok);
   facts.nodes[0].resolved["n2"] = {"10.11.0.2"};
   expect_bad(of_subject(check_network(facts), "host names"),
-             Verdict::Warning,
+             Severity::Warning,
              "on n1, n2 resolves to 10.11.0.2, which is unreachable",
              "lockstep network");
   facts.nodes[0].resolved["n2"] = {"127.0.1.1"};
   expect_bad(of_subject(check_network(facts), "host names"),
-             Verdict::Warning,
+             Severity::Warning,
              "loopback address (127.0.1.1)",
              "lockstep network");
   facts.nodes[0].resolved["n2"] = {};
   expect_bad(of_subject(check_network(facts), "host names"),
-             Verdict::Warning,
+             Severity::Warning,
              "n2 does not resolve",
              "lockstep network");
 }
@@ -219,9 +219,11 @@ TEST(NetworkCheck, ComparesNamesWithWhatIsReached) {
 TEST(NetworkCheck, TriesPorts) {
   NodeFacts node = healthy_node("n1");
   node.is_29500_free = false;
-  expect_bad(of_subject(check_interfaces(node), "ports"), Verdict::Warning, "29500", "MASTER_PORT");
+  expect_bad(
+      of_subject(check_interfaces(node), "ports"), Severity::Warning, "29500", "MASTER_PORT");
   node.can_listen = false;
-  expect_bad(of_subject(check_interfaces(node), "ports"), Verdict::Broken, "no free port", "ss -s");
+  expect_bad(
+      of_subject(check_interfaces(node), "ports"), Severity::Broken, "no free port", "ss -s");
 }
 
 TEST(RdmaCheck, WantsActivePortsAndAGidOfRoceV2) {
@@ -234,30 +236,30 @@ TEST(RdmaCheck, WantsActivePortsAndAGidOfRoceV2) {
                 .rate = "100 Gb/sec",
                 .gids = {}}};
   expect_bad(of_subject(check_rdma(node), "mlx5_0/1"),
-             Verdict::Warning,
+             Severity::Warning,
              "not active",
              "NCCL_IB_HCA=^mlx5_0");
   node.rdma[0].state = "4: ACTIVE";
   expect_bad(
-      of_subject(check_rdma(node), "mlx5_0/1"), Verdict::Warning, "RoCE v2", "NCCL_IB_DISABLE=1");
+      of_subject(check_rdma(node), "mlx5_0/1"), Severity::Warning, "RoCE v2", "NCCL_IB_DISABLE=1");
   node.rdma[0].gids = {{.index = 3,
                         .gid = "0000:0000:0000:0000:0000:ffff:0a0c:0001",
                         .type = "RoCE v2",
                         .interface = "eth0"}};
   EXPECT_THAT(of_subject(check_rdma(node), "mlx5_0/1").text, HasSubstr("GID 3 (eth0)"));
-  EXPECT_EQ(of_subject(check_rdma(node), "mlx5_0/1").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_rdma(node), "mlx5_0/1").severity, Severity::Ok);
 }
 
 TEST(ClockCheck, NamesTheNodeWhoseClockIsWrong) {
   Facts facts = healthy_facts();
-  EXPECT_EQ(of_subject(check_clocks(facts.gang), "offset").verdict, Verdict::Ok);
-  facts.gang.clocks["n3"].offset = -5;
-  expect_bad(of_subject(check_clocks(facts.gang), "offset"),
-             Verdict::Warning,
+  EXPECT_EQ(of_subject(check_clocks(facts.cross_node), "offset").severity, Severity::Ok);
+  facts.cross_node.clocks["n3"].offset = -5;
+  expect_bad(of_subject(check_clocks(facts.cross_node), "offset"),
+             Severity::Warning,
              "n3 is 5.0 s behind",
              "chronyc");
-  facts.gang.clocks["n3"].precision = 6;  // the measurement is then too imprecise
-  EXPECT_EQ(of_subject(check_clocks(facts.gang), "offset").verdict, Verdict::Ok);
+  facts.cross_node.clocks["n3"].precision = 6;  // the measurement is then too imprecise
+  EXPECT_EQ(of_subject(check_clocks(facts.cross_node), "offset").severity, Severity::Ok);
 }
 
 // ---- GPUs and software ----
@@ -266,13 +268,13 @@ TEST(GpuCheck, MissesWhatSlurmHasGranted) {
   NodeFacts node = healthy_node("n1");
   node.gpu.granted = 2;
   expect_bad(of_subject(check_gpus(node), "granted"),
-             Verdict::Warning,
+             Severity::Warning,
              "allocated 2, NVML finds 1",
              "nvidia-smi");
   node.gpu.gpus.clear();
-  expect_bad(of_subject(check_gpus(node), "devices"), Verdict::Warning, "finds none", "--nv");
+  expect_bad(of_subject(check_gpus(node), "devices"), Severity::Warning, "finds none", "--nv");
   node.gpu.granted = -1;
-  EXPECT_EQ(of_subject(check_gpus(node), "devices").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_gpus(node), "devices").severity, Severity::Ok);
 }
 
 TEST(GpuCheck, ReadsTheVisibleOnes) {
@@ -280,49 +282,50 @@ TEST(GpuCheck, ReadsTheVisibleOnes) {
   node.gpu.is_visible_set = true;
   node.gpu.visible = "0,3";
   expect_bad(of_subject(check_gpus(node), "visible"),
-             Verdict::Broken,
+             Severity::Broken,
              "contains GPU 3, but there is 1",
              "unset CUDA_VISIBLE_DEVICES");
   node.gpu.visible = "GPU-1234";
-  EXPECT_EQ(of_subject(check_gpus(node), "visible").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_gpus(node), "visible").severity, Severity::Ok);
 }
 
 TEST(GpuCheck, TellsOfErrorsAndASlowDriver) {
   NodeFacts node = healthy_node("n1");
   node.gpu.gpus[0].uncorrected_errors = 2;
   node.gpu.gpus[0].persistence = 0;
-  expect_bad(of_subject(check_gpus(node), "ECC"), Verdict::Warning, "2 uncorrected", "nvidia-smi");
-  expect_bad(of_subject(check_gpus(node), "persistence"), Verdict::Warning, "disabled", "-pm 1");
+  expect_bad(of_subject(check_gpus(node), "ECC"), Severity::Warning, "2 uncorrected", "nvidia-smi");
+  expect_bad(of_subject(check_gpus(node), "persistence"), Severity::Warning, "disabled", "-pm 1");
   node.gpu.fault = "NVML is installed but does not start";
   expect_bad(
-      of_subject(check_gpus(node), "driver"), Verdict::Broken, "does not start", "nvidia-smi");
+      of_subject(check_gpus(node), "driver"), Severity::Broken, "does not start", "nvidia-smi");
 }
 
 TEST(SoftwareCheck, ComparesTorchWithTheDriver) {
   NodeFacts node = healthy_node("n1");
   node.software.python.cuda = "13.0";
   expect_bad(of_subject(check_versions(node), "torch and driver"),
-             Verdict::Broken,
+             Severity::Broken,
              "built for CUDA 13.0, the driver supports up to 12.4",
              "12.4 or older");
   node.software.python.cuda = "";
   expect_bad(of_subject(check_versions(node), "torch and GPUs"),
-             Verdict::Warning,
+             Severity::Warning,
              "without CUDA",
              "CUDA 12.4");
   node.software.python.cuda = "12.1";
   node.software.python.backends = {"gloo"};
   expect_bad(
-      of_subject(check_versions(node), "torch backends"), Verdict::Warning, "not NCCL", "NCCL");
+      of_subject(check_versions(node), "torch backends"), Severity::Warning, "not NCCL", "NCCL");
 }
 
 TEST(SoftwareCheck, ComparesToolkitAndNccl) {
   NodeFacts node = healthy_node("n1");
   node.software.cuda = {.version = "13.1", .where = "/usr/bin/nvcc"};
-  expect_bad(of_subject(check_versions(node), "CUDA and driver"), Verdict::Warning, "13.1", "12.4");
+  expect_bad(
+      of_subject(check_versions(node), "CUDA and driver"), Severity::Warning, "13.1", "12.4");
   node.software.nccl = {.version = "2.18.3", .where = "libnccl.so.2"};
   expect_bad(of_subject(check_versions(node), "NCCL and torch"),
-             Verdict::Warning,
+             Severity::Warning,
              "libnccl 2.18.3",
              "LD_LIBRARY_PATH");
 }
@@ -331,11 +334,11 @@ TEST(SoftwareCheck, SeesNodesThatDiffer) {
   Facts facts = healthy_facts();
   facts.nodes[1].software.python.python.version = "3.9.1";
   expect_bad(
-      of_subject(check_software(facts), "Python"), Verdict::Warning, "the nodes differ", "on all");
+      of_subject(check_software(facts), "Python"), Severity::Warning, "the nodes differ", "on all");
   facts = healthy_facts();
   facts.nodes[1].software.mpi = {};
   expect_bad(of_subject(check_software(facts), "Open MPI"),
-             Verdict::Warning,
+             Severity::Warning,
              "only on some nodes",
              "on all");
 }
@@ -347,17 +350,17 @@ TEST(SoftwareCheck, TellsWhatPythonComplainsOf) {
     node.software.python.fault = "did not answer within 20 s";
   }
   expect_bad(of_subject(check_software(facts), "Python torch"),
-             Verdict::Warning,
+             Severity::Warning,
              "within 20 s",
              "import torch");
 }
 
 TEST(SoftwareCheck, WantsPmixForMpi) {
   Facts facts = healthy_facts();
-  EXPECT_EQ(of_subject(check_software(facts), "MPI and srun").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_software(facts), "MPI and srun").severity, Severity::Ok);
   facts.slurm.mpi_types = "none; pmi2; ";
   expect_bad(
-      of_subject(check_software(facts), "MPI and srun"), Verdict::Warning, "no PMIx", "mpirun");
+      of_subject(check_software(facts), "MPI and srun"), Severity::Warning, "no PMIx", "mpirun");
 }
 
 // ---- limits and surroundings ----
@@ -365,7 +368,8 @@ TEST(SoftwareCheck, WantsPmixForMpi) {
 TEST(LimitCheck, SeesFewerCoresThanGranted) {
   NodeFacts node = healthy_node("n1");
   node.limits.cores_usable = 1;
-  expect_bad(of_subject(check_limits(node), "cores"), Verdict::Warning, "fewer", "--cpu-bind=none");
+  expect_bad(
+      of_subject(check_limits(node), "cores"), Severity::Warning, "fewer", "--cpu-bind=none");
 }
 
 TEST(LimitCheck, SeesWhatIsTooLittle) {
@@ -375,22 +379,22 @@ TEST(LimitCheck, SeesWhatIsTooLittle) {
   node.limits.open_files = 256;
   node.limits.processes = 100;
   const doctor::Findings findings = check_limits(node);
-  expect_bad(of_subject(findings, "memory"), Verdict::Warning, "too little", "--mem");
-  expect_bad(of_subject(findings, "/dev/shm"), Verdict::Warning, "64 MiB free", "--shm-size");
-  expect_bad(of_subject(findings, "open files"), Verdict::Warning, "256", "ulimit -n 524288");
-  expect_bad(of_subject(findings, "processes"), Verdict::Warning, "100", "ulimit -u");
+  expect_bad(of_subject(findings, "memory"), Severity::Warning, "too little", "--mem");
+  expect_bad(of_subject(findings, "/dev/shm"), Severity::Warning, "64 MiB free", "--shm-size");
+  expect_bad(of_subject(findings, "open files"), Severity::Warning, "256", "ulimit -n 524288");
+  expect_bad(of_subject(findings, "processes"), Severity::Warning, "100", "ulimit -u");
   node.limits.shm_total = doctor::kUnknown;
   expect_bad(
-      of_subject(check_limits(node), "/dev/shm"), Verdict::Broken, "does not exist", "--shm-size");
+      of_subject(check_limits(node), "/dev/shm"), Severity::Broken, "does not exist", "--shm-size");
 }
 
 TEST(LimitCheck, WantsLockedMemoryForRdmaOnly) {
   NodeFacts node = healthy_node("n1");
   node.limits.locked_bytes = 65536;
-  EXPECT_EQ(of_subject(check_limits(node), "locked memory").verdict, Verdict::Ok);
+  EXPECT_EQ(of_subject(check_limits(node), "locked memory").severity, Severity::Ok);
   node.rdma.resize(1);
   expect_bad(of_subject(check_limits(node), "locked memory"),
-             Verdict::Warning,
+             Severity::Warning,
              "RDMA",
              "ulimit -l unlimited");
 }
@@ -402,23 +406,23 @@ TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
   node.place.module_script = "/etc/profile.d/lmod.sh";
   node.place.conda = "/home/me/conda";
   const doctor::Findings findings = check_surroundings(node);
-  expect_bad(of_subject(findings, "containers"), Verdict::Warning, "user namespaces", "sysctl");
+  expect_bad(of_subject(findings, "containers"), Severity::Warning, "user namespaces", "sysctl");
   expect_bad(of_subject(findings, "modules"),
-             Verdict::Warning,
+             Severity::Warning,
              "`module`",
              "source /etc/profile.d/lmod.sh");
-  expect_bad(of_subject(findings, "environment"), Verdict::Warning, "both", "deactivate");
+  expect_bad(of_subject(findings, "environment"), Severity::Warning, "both", "deactivate");
 }
 
 TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
   NodeFacts node = healthy_node("n1");
   node.place.sees_home = node.place.sees_directory = 0;
   expect_bad(of_subject(check_surroundings(node), "shared home"),
-             Verdict::Warning,
+             Severity::Warning,
              "/home/me is a different directory",
              "shared file system");
   expect_bad(of_subject(check_surroundings(node), "directory"),
-             Verdict::Broken,
+             Severity::Broken,
              "does not exist",
              "submit from");
 }
@@ -427,11 +431,12 @@ TEST(SurroundingsCheck, NamesTheNodeWithLeastSpace) {
   std::vector<NodeFacts> nodes = {healthy_node("n1"), healthy_node("n2")};
   nodes[1].place.temp.free = kGiB / 2;
   expect_bad(of_subject(check_space(nodes), "temporary"),
-             Verdict::Warning,
+             Severity::Warning,
              "512.0 MiB free, minimum on n2: nearly full",
              "du -xh");
   nodes[1].place.home.free = doctor::kUnknown;
-  expect_bad(of_subject(check_space(nodes), "home"), Verdict::Broken, "does not exist", "mkdir -p");
+  expect_bad(
+      of_subject(check_space(nodes), "home"), Severity::Broken, "does not exist", "mkdir -p");
 }
 
 }  // namespace

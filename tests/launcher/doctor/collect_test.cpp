@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "common/os/files.h"
-#include "launcher/doctor/find_answer.h"
 #include "launcher/doctor/questions.h"
+#include "launcher/doctor/run_with_timeout.h"
 
 namespace lockstep::testing {
 namespace {
@@ -99,22 +99,22 @@ TEST(Question, ThatNobodyUnderstandsHasNoAnswer) {
 TEST(CommandWithALimit, EndsWhenItIsOver) {
   const auto before = std::chrono::steady_clock::now();
   EXPECT_FALSE(
-      doctor::find_answer({"sleep", "30"}, os::environment(), std::chrono::milliseconds(100)));
+      doctor::run_with_timeout({"sleep", "30"}, os::environment(), std::chrono::milliseconds(100)));
   // The grandchild keeps the pipe open; its group is killed with it.
-  EXPECT_FALSE(doctor::find_answer(
+  EXPECT_FALSE(doctor::run_with_timeout(
       {"sh", "-c", "sleep 30 & wait"}, os::environment(), std::chrono::milliseconds(100)));
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(10));
 }
 
 TEST(CommandWithALimit, KeepsWhatWasSaid) {
-  const auto result = doctor::find_answer(
+  const auto result = doctor::run_with_timeout(
       {"sh", "-c", "echo out; echo err >&2; exit 3"}, os::environment(), std::chrono::seconds(20));
   ASSERT_TRUE(result);
   EXPECT_EQ(result->output, "out\n");
   EXPECT_EQ(result->errors, "err\n");
   EXPECT_EQ(result->status.code, 3);
   EXPECT_FALSE(
-      doctor::find_answer({"no-such-program"}, os::environment(), std::chrono::seconds(1)));
+      doctor::run_with_timeout({"no-such-program"}, os::environment(), std::chrono::seconds(1)));
 }
 
 }  // namespace

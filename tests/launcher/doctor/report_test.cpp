@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.h"
-#include "launcher/doctor/made_up_facts.h"
+#include "launcher/doctor/fake_facts.h"
 #include "support/golden.h"
 
 namespace lockstep::testing {
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 doctor::Facts sick_facts() {
   doctor::Facts facts = healthy_facts();
   facts.slurm.variables["SLURM_CPUS_PER_TASK"] = "8";
-  facts.gang.missing = {"n4"};
+  facts.cross_node.missing = {"n4"};
   facts.nodes[1].software.python.torch = "2.1.0";
   facts.nodes[2].limits.shm_free = int64_t{64} << 20;
   return facts;
@@ -50,7 +50,7 @@ TEST(Report, SaysOnceWhatIsTheSameOnAllNodes) {
 TEST(Report, NamesNoNodeWhereThereIsOne) {
   doctor::Facts facts = healthy_facts();
   facts.nodes.resize(1);
-  facts.gang = {};
+  facts.cross_node = {};
   const std::string text = doctor::to_text(facts, doctor::check_all(facts));
   EXPECT_THAT(text, HasSubstr("Python: 3.11.2"));
 }

@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <limits>
 
-#include "support/made_up_gang.h"
+#include "support/fake_run.h"
 
 namespace lockstep::monitor {
 namespace {
 
-using lockstep::testing::MadeUpGang;
+using lockstep::testing::FakeRun;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
@@ -36,9 +36,9 @@ TEST(EventStore, IsEmptyWhereThereIsNothingYet) {
 }
 
 TEST(EventStore, TellsHowTheGangAndItsRanksAreDoing) {
-  const MadeUpGang gang;
-  gang.write_all();
-  EventStore store(gang.run());
+  const FakeRun fake_run;
+  fake_run.write_all();
+  EventStore store(fake_run.run());
 
   EXPECT_TRUE(store.poll());
   EXPECT_FALSE(store.poll());
@@ -69,9 +69,9 @@ TEST(EventStore, TellsHowTheGangAndItsRanksAreDoing) {
 }
 
 TEST(EventStore, KeepsASeriesOfEveryNumber) {
-  const MadeUpGang gang;
-  gang.write_all();
-  EventStore store(gang.run());
+  const FakeRun fake_run;
+  fake_run.write_all();
+  EventStore store(fake_run.run());
   store.poll();
 
   EXPECT_THAT(store.series_names(),
@@ -95,15 +95,15 @@ TEST(EventStore, KeepsASeriesOfEveryNumber) {
 }
 
 TEST(EventStore, FollowsWhatIsWrittenAndWaitsForTheRestOfALine) {
-  const MadeUpGang gang;
-  EventStore store(gang.run());
-  gang.step(0, 1);
+  const FakeRun fake_run;
+  EventStore store(fake_run.run());
+  fake_run.step(0, 1);
   EXPECT_TRUE(store.poll());
 
-  gang.append("rank-0.jsonl", R"({"event":"step","time":1706693411,"ra)");
+  fake_run.append("rank-0.jsonl", R"({"event":"step","time":1706693411,"ra)");
   EXPECT_TRUE(store.poll());
   EXPECT_EQ(store.snapshot().step, 1);
-  gang.append("rank-0.jsonl", "nk\":0,\"step\":2,\"loss\":1}\n");
+  fake_run.append("rank-0.jsonl", "nk\":0,\"step\":2,\"loss\":1}\n");
   EXPECT_TRUE(store.poll());
 
   EXPECT_EQ(store.snapshot().step, 2);
@@ -111,15 +111,15 @@ TEST(EventStore, FollowsWhatIsWrittenAndWaitsForTheRestOfALine) {
 }
 
 TEST(EventStore, CountsBadLinesAndGoesOn) {
-  const MadeUpGang gang;
-  gang.append("rank-0.jsonl", "no JSON\n[]\n{\"event\":\"step\"}\n");
-  gang.append("node-0.jsonl", "{}\n");
-  gang.append("output-0.jsonl",
-              R"({"event":"metric","time":1,"rank":0,"name":"x"})"
-              "\n");
-  gang.append("else.txt", "not ours\n");
-  gang.step(0, 3);
-  EventStore store(gang.run());
+  const FakeRun fake_run;
+  fake_run.append("rank-0.jsonl", "no JSON\n[]\n{\"event\":\"step\"}\n");
+  fake_run.append("node-0.jsonl", "{}\n");
+  fake_run.append("output-0.jsonl",
+                  R"({"event":"metric","time":1,"rank":0,"name":"x"})"
+                  "\n");
+  fake_run.append("else.txt", "not ours\n");
+  fake_run.step(0, 3);
+  EventStore store(fake_run.run());
   store.poll();
 
   EXPECT_EQ(store.snapshot().bad_lines, 5);
@@ -127,9 +127,9 @@ TEST(EventStore, CountsBadLinesAndGoesOn) {
 }
 
 TEST(EventStore, ReadsWhatWasPutAsideBeforeAndDuringTheWatch) {
-  const MadeUpGang gang;
-  const auto rotate = [&gang] {
-    const auto file = gang.events() / "rank-0.jsonl";
+  const FakeRun fake_run;
+  const auto rotate = [&fake_run] {
+    const auto file = fake_run.events() / "rank-0.jsonl";
     const auto name = [&file](int number) {
       return std::filesystem::path(file.string() + "." + std::to_string(number));
     };
@@ -138,16 +138,16 @@ TEST(EventStore, ReadsWhatWasPutAsideBeforeAndDuringTheWatch) {
     }
     std::filesystem::rename(file, name(1));
   };
-  gang.step(0, 1);
+  fake_run.step(0, 1);
   rotate();
-  gang.step(0, 2);
-  EventStore store(gang.run());
+  fake_run.step(0, 2);
+  EventStore store(fake_run.run());
   store.poll();
   EXPECT_THAT(all_of(store, "loss"), SizeIs(2));
 
-  gang.step(0, 3);  // rotated before it is read
+  fake_run.step(0, 3);  // rotated before it is read
   rotate();
-  gang.step(0, 4);
+  fake_run.step(0, 4);
   store.poll();
 
   EXPECT_THAT(all_of(store, "rank/0/step"),
@@ -159,14 +159,14 @@ TEST(EventStore, ReadsWhatWasPutAsideBeforeAndDuringTheWatch) {
 }
 
 TEST(EventStore, SaysThatSomethingIsLostWhenAFileWasThrownAway) {
-  const MadeUpGang gang;
-  gang.step(0, 1);
-  EventStore store(gang.run());
+  const FakeRun fake_run;
+  fake_run.step(0, 1);
+  EventStore store(fake_run.run());
   store.poll();
 
   // Keeps the old file under another name, so that the new file cannot reuse its inode.
-  std::filesystem::rename(gang.events() / "rank-0.jsonl", gang.events() / "elsewhere");
-  gang.step(0, 9);
+  std::filesystem::rename(fake_run.events() / "rank-0.jsonl", fake_run.events() / "elsewhere");
+  fake_run.step(0, 9);
   store.poll();
 
   EXPECT_EQ(store.snapshot().step, 9);
@@ -174,11 +174,11 @@ TEST(EventStore, SaysThatSomethingIsLostWhenAFileWasThrownAway) {
 }
 
 TEST(EventStore, ShowsALossThatIsNoNumber) {
-  const MadeUpGang gang;
-  gang.step(0, 1);
-  gang.append(
+  const FakeRun fake_run;
+  fake_run.step(0, 1);
+  fake_run.append(
       {.kind = "step", .time = 3, .rank = 0, .fields = {{"step", int64_t{3}}, {"loss", NAN}}});
-  EventStore store(gang.run());
+  EventStore store(fake_run.run());
   store.poll();
 
   EXPECT_TRUE(std::isnan(store.snapshot().loss.value_or(0)));
@@ -188,14 +188,14 @@ TEST(EventStore, ShowsALossThatIsNoNumber) {
 }
 
 TEST(EventStore, MarksWhatHappenedOnce) {
-  const MadeUpGang gang;
-  gang.write_all();
-  gang.start(0, MadeUpGang::kStart + 30);
-  gang.append({.kind = "end",
-               .time = MadeUpGang::kStart + 40,
-               .rank = 0,
-               .fields = {{"step", int64_t{1000}}}});
-  EventStore store(gang.run());
+  const FakeRun fake_run;
+  fake_run.write_all();
+  fake_run.start(0, FakeRun::kStart + 30);
+  fake_run.append({.kind = "end",
+                   .time = FakeRun::kStart + 40,
+                   .rank = 0,
+                   .fields = {{"step", int64_t{1000}}}});
+  EventStore store(fake_run.run());
   store.poll();
 
   using Kind = Mark::Kind;
@@ -210,17 +210,17 @@ TEST(EventStore, MarksWhatHappenedOnce) {
 }
 
 TEST(EventStore, ForgetsTheRanksAndStepsOfALargerAttempt) {
-  const MadeUpGang gang;
+  const FakeRun fake_run;
   for (int rank = 0; rank < 4; ++rank) {
-    gang.start(rank, MadeUpGang::kStart);
-    gang.step(rank, 100);
+    fake_run.start(rank, FakeRun::kStart);
+    fake_run.step(rank, 100);
   }
-  gang.start(0, MadeUpGang::kStart + 100, 2);
-  gang.append({.kind = "step",
-               .time = MadeUpGang::kStart + 101,
-               .rank = 0,
-               .fields = {{"step", int64_t{51}}}});
-  EventStore store(gang.run());
+  fake_run.start(0, FakeRun::kStart + 100, 2);
+  fake_run.append({.kind = "step",
+                   .time = FakeRun::kStart + 101,
+                   .rank = 0,
+                   .fields = {{"step", int64_t{51}}}});
+  EventStore store(fake_run.run());
   store.poll();
 
   const Snapshot now = store.snapshot();
@@ -231,14 +231,14 @@ TEST(EventStore, ForgetsTheRanksAndStepsOfALargerAttempt) {
 }
 
 TEST(EventStore, TakesTheOutputsWordWhereAProgramHasNoEvents) {
-  const MadeUpGang gang;
+  const FakeRun fake_run;
   for (const auto& [name, value] :
        {std::pair("step", "7"), {"loss", "0.5"}, {"accuracy", "0.25"}}) {
-    gang.append("output-0.jsonl",
-                std::string(R"({"event":"metric","time":1706693420,"rank":0,"name":")") + name +
-                    R"(","value":)" + value + "}\n");
+    fake_run.append("output-0.jsonl",
+                    std::string(R"({"event":"metric","time":1706693420,"rank":0,"name":")") + name +
+                        R"(","value":)" + value + "}\n");
   }
-  EventStore store(gang.run());
+  EventStore store(fake_run.run());
   store.poll();
 
   EXPECT_EQ(store.snapshot().step, 7);

@@ -7,26 +7,26 @@
 
 #include "common/base/text.h"
 #include "lockstep/error.h"
+#include "support/fake_run.h"
 #include "support/golden.h"
-#include "support/made_up_gang.h"
 
 namespace lockstep::monitor {
 namespace {
 
 using lockstep::testing::expect_golden;
-using lockstep::testing::MadeUpGang;
+using lockstep::testing::FakeRun;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 class Export : public ::testing::Test {
  protected:
   Export() {
-    gang_.write_all();
+    fake_run_.write_all();
     store_.poll();
   }
 
-  MadeUpGang gang_;
-  EventStore store_{gang_.run()};
+  FakeRun fake_run_;
+  EventStore store_{fake_run_.run()};
 };
 
 TEST_F(Export, WritesCommaSeparatedValues) {
@@ -46,7 +46,7 @@ TEST_F(Export, WritesJson) {
   EXPECT_THAT(json["series"], SizeIs(2));
   EXPECT_THAT(json["series"]["loss"], SizeIs(40));
   EXPECT_EQ(json["series"]["loss"][39],
-            nlohmann::json({MadeUpGang::kStart + 20, 40, 0.05, 0.05, 0.05}));
+            nlohmann::json({FakeRun::kStart + 20, 40, 0.05, 0.05, 0.05}));
   EXPECT_EQ(json["marks"][1]["kind"], "evaluation");
   EXPECT_EQ(json["marks"][1]["step"], 40);
   EXPECT_TRUE(json["marks"][0]["step"].is_null());

@@ -5,7 +5,7 @@
 #include <httplib.h>
 
 #include "lockstep/error.h"
-#include "support/made_up_run.h"
+#include "support/fake_runs.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::MatchesRegex;
 class Server : public ::testing::Test {
  protected:
   Server()
-      : site_({{.directory = runs_.add("train-a", testing::MadeUpRuns::state("train-a")),
+      : site_({{.directory = runs_.add("train-a", testing::FakeRuns::state("train-a")),
                 .name = "train-a"}}),
         server_(site_, access_, {}),
         client_("127.0.0.1", server_.port()) {}
@@ -25,7 +25,7 @@ class Server : public ::testing::Test {
     return path + "?token=" + access_.token();
   }
 
-  testing::MadeUpRuns runs_;
+  testing::FakeRuns runs_;
   Access access_;
   Site site_;
   HttpServer server_;

@@ -11,14 +11,14 @@
 #include "common/os/command.h"
 #include "common/os/environment.h"
 #include "launcher/monitor/event_store.h"
+#include "support/fake_run.h"
 #include "support/golden.h"
-#include "support/made_up_gang.h"
 
 namespace lockstep::monitor {
 namespace {
 
 using lockstep::testing::expect_golden;
-using lockstep::testing::MadeUpGang;
+using lockstep::testing::FakeRun;
 using lockstep::testing::read_text;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -42,19 +42,20 @@ os::CommandResult promtool(const std::string& page) {
 class Prometheus : public ::testing::Test {
  protected:
   Prometheus() {
-    gang_.write_all();
-    gang_.append({.kind = "step",
-                  .time = MadeUpGang::kStart + 20.25,
-                  .rank = 3,
-                  .fields = {{"step", int64_t{41}}, {"device_memory_bytes", int64_t{1} << 30}}});
-    EventStore store(gang_.run());
+    fake_run_.write_all();
+    fake_run_.append(
+        {.kind = "step",
+         .time = FakeRun::kStart + 20.25,
+         .rank = 3,
+         .fields = {{"step", int64_t{41}}, {"device_memory_bytes", int64_t{1} << 30}}});
+    EventStore store(fake_run_.run());
     store.poll();
     runs_ = {store.snapshot()};
     text_ = text_of(Names::All);
   }
 
   std::string text_of(Names names) const {
-    return prometheus_text(runs_, MadeUpGang::kStart + 22, names);
+    return prometheus_text(runs_, FakeRun::kStart + 22, names);
   }
 
   static std::set<std::string> names_in(const std::string& text) {
@@ -79,7 +80,7 @@ class Prometheus : public ::testing::Test {
     }
   }
 
-  MadeUpGang gang_;
+  FakeRun fake_run_;
   std::vector<Snapshot> runs_;
   std::string text_;
 };

@@ -9,14 +9,14 @@
 #include "launcher/monitor/event_store.h"
 #include "launcher/monitor/keys.h"
 #include "launcher/monitor/rank_row.h"
+#include "support/fake_run.h"
 #include "support/golden.h"
-#include "support/made_up_gang.h"
 
 namespace lockstep::monitor {
 namespace {
 
 using lockstep::testing::expect_golden;
-using lockstep::testing::MadeUpGang;
+using lockstep::testing::FakeRun;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 class Screen : public ::testing::Test {
  protected:
   Screen() {
-    gang_.write_all();
+    fake_run_.write_all();
     store_.poll();
     snapshot_ = store_.snapshot();
   }
@@ -32,7 +32,7 @@ class Screen : public ::testing::Test {
   std::string show(const ScreenState& state, const ScreenSize& size) const {
     const auto loss =
         store_.series("loss", 0, std::numeric_limits<double>::infinity(), curve_columns(size));
-    return plain_text(render_screen(snapshot_, loss, state, size, MadeUpGang::kStart + 22));
+    return plain_text(render_screen(snapshot_, loss, state, size, FakeRun::kStart + 22));
   }
 
   std::vector<int> order(Sort sort) const {
@@ -44,8 +44,8 @@ class Screen : public ::testing::Test {
     return ranks;
   }
 
-  MadeUpGang gang_;
-  EventStore store_{gang_.run()};
+  FakeRun fake_run_;
+  EventStore store_{fake_run_.run()};
   Snapshot snapshot_;
 };
 

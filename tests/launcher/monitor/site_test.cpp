@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/contract/event.h"
-#include "support/made_up_run.h"
+#include "support/fake_runs.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -20,21 +20,21 @@ using Json = nlohmann::json;
 
 class SiteOfRuns : public ::testing::Test {
  protected:
-  SiteOfRuns() : run_(runs_.add("train-a", testing::MadeUpRuns::state("train-a"))) {
+  SiteOfRuns() : run_(runs_.add("train-a", testing::FakeRuns::state("train-a"))) {
     os::make_directories(run_.events(0).parent_path());
     for (int rank = 0; rank < 2; ++rank) {
       for (int step = 1; step <= 4; ++step) {
         write_step(rank, step);
       }
     }
-    testing::MadeUpRuns::write_log(run_, 0, 0, "begin\nloss 1.5\n");
-    testing::MadeUpRuns::write_log(run_, 1, 0, "again\nLoss 1.25\n");
-    testing::MadeUpRuns::write_log(run_, 1, 1, "rank one\n");
+    testing::FakeRuns::write_log(run_, 0, 0, "begin\nloss 1.5\n");
+    testing::FakeRuns::write_log(run_, 1, 0, "again\nLoss 1.25\n");
+    testing::FakeRuns::write_log(run_, 1, 1, "rank one\n");
   }
 
   void write_step(int rank, int step) const {
     const contract::Event event{.kind = "step",
-                                .time = testing::MadeUpRuns::kNow + step,
+                                .time = testing::FakeRuns::kNow + step,
                                 .rank = rank,
                                 .fields = {{"step", int64_t{step}},
                                            {"loss", 2.0 / step},
@@ -56,7 +56,7 @@ class SiteOfRuns : public ::testing::Test {
     return Json::parse(answer.body);
   }
 
-  testing::MadeUpRuns runs_;
+  testing::FakeRuns runs_;
   contract::RunDirectory run_;
 };
 
@@ -88,7 +88,7 @@ TEST_F(SiteOfRuns, GivesCurvesAsManyPointsAsAsked) {
   const Json two = ask("/api/series", {{"name", "loss"}, {"points", "2"}});
   EXPECT_THAT(two["min"], ElementsAre(1.0, 0.5));
   EXPECT_THAT(two["max"], ElementsAre(2.0, 2.0 / 3));
-  const std::string third = fmt::format("{}", testing::MadeUpRuns::kNow + 3);
+  const std::string third = fmt::format("{}", testing::FakeRuns::kNow + 3);
   EXPECT_THAT(ask("/api/series", {{"name", "loss"}, {"from", third}})["step"], ElementsAre(3, 4));
   EXPECT_THAT(ask("/api/series", {{"name", "nonsense"}})["step"], ElementsAre());
 }
@@ -134,8 +134,8 @@ TEST_F(SiteOfRuns, ShowsARunThatLockstepHasNotStarted) {
 }
 
 TEST_F(SiteOfRuns, HasTheMetricsOfAllRuns) {
-  const contract::RunDirectory other = runs_.add("train-b", testing::MadeUpRuns::state("train-b"));
-  const contract::RunDirectory copy = runs_.add("train-c", testing::MadeUpRuns::state("train-b"));
+  const contract::RunDirectory other = runs_.add("train-b", testing::FakeRuns::state("train-b"));
+  const contract::RunDirectory copy = runs_.add("train-c", testing::FakeRuns::state("train-b"));
   for (const contract::RunDirectory& run : {other, copy}) {
     std::filesystem::copy(run_.events(), run.events(), std::filesystem::copy_options::recursive);
   }

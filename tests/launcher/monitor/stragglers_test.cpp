@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::vector<RankView> gang_of(const std::vector<double>& own_seconds) {
+std::vector<RankView> fake_run_of(const std::vector<double>& own_seconds) {
   std::vector<RankView> ranks;
   for (const double seconds : own_seconds) {
     RankView rank;
@@ -33,19 +33,20 @@ std::vector<int> stragglers_of(std::vector<RankView> ranks) {
 }
 
 TEST(Stragglers, AreSlowerThanTheOthersByFar) {
-  EXPECT_THAT(stragglers_of(gang_of({0.10, 0.10, 0.10, 0.15})), ElementsAre(3));
-  EXPECT_THAT(stragglers_of(gang_of({0.20, 0.10})), ElementsAre(0));
+  EXPECT_THAT(stragglers_of(fake_run_of({0.10, 0.10, 0.10, 0.15})), ElementsAre(3));
+  EXPECT_THAT(stragglers_of(fake_run_of({0.20, 0.10})), ElementsAre(0));
 }
 
 TEST(Stragglers, AreNotThoseThatDifferByChance) {
-  EXPECT_THAT(stragglers_of(gang_of({0.100, 0.100, 0.100, 0.109})), IsEmpty());
-  EXPECT_THAT(stragglers_of(gang_of({0.08, 0.10, 0.12, 0.14, 0.10, 0.12, 0.08, 0.14})), IsEmpty());
-  EXPECT_THAT(stragglers_of(gang_of({0.1})), IsEmpty());
+  EXPECT_THAT(stragglers_of(fake_run_of({0.100, 0.100, 0.100, 0.109})), IsEmpty());
+  EXPECT_THAT(stragglers_of(fake_run_of({0.08, 0.10, 0.12, 0.14, 0.10, 0.12, 0.08, 0.14})),
+              IsEmpty());
+  EXPECT_THAT(stragglers_of(fake_run_of({0.1})), IsEmpty());
   EXPECT_THAT(stragglers_of({}), IsEmpty());
 }
 
 TEST(Stragglers, AreBehindByMoreThanReportsAreApart) {
-  auto ranks = gang_of({0.1, 0.1, 0.1});
+  auto ranks = fake_run_of({0.1, 0.1, 0.1});
   ranks[0].step = 98;
   ranks[1].step = 97;
   EXPECT_THAT(stragglers_of(ranks), ElementsAre(1));

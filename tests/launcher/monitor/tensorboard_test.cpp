@@ -10,14 +10,14 @@
 #include "launcher/monitor/tensorboard_messages.h"
 #include "lockstep/error.h"
 #include "support/event_file.h"
-#include "support/made_up_gang.h"
+#include "support/fake_run.h"
 
 namespace lockstep::monitor {
 namespace {
 
+using lockstep::testing::FakeRun;
 using lockstep::testing::FileEvent;
 using lockstep::testing::find_event_file;
-using lockstep::testing::MadeUpGang;
 using lockstep::testing::read_event_file;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -46,14 +46,14 @@ class Tensorboard : public ::testing::Test {
     }
   }
 
-  std::filesystem::path directory() const { return gang_.run().tensorboard(); }
+  std::filesystem::path directory() const { return fake_run_.run().tensorboard(); }
 
-  // The events of `gang_`, read at once by a separate store.
+  // The events of `fake_run_`, read at once by a separate store.
   void write_once() const {
-    EventStore store(gang_.run(), {.keeps_news = [](std::string_view) {
+    EventStore store(fake_run_.run(), {.keeps_news = [](std::string_view) {
                        return true;
                      }});
-    TensorboardFile file(directory(), MadeUpGang::kStart);
+    TensorboardFile file(directory(), FakeRun::kStart);
     store.poll();
     file.add(store.take_news());
     file.finish();
@@ -77,22 +77,22 @@ class Tensorboard : public ::testing::Test {
   }
 
   void metric(double seconds, const std::string& name, const std::string& value) const {
-    gang_.append("output-0.jsonl",
-                 "{\"event\":\"metric\",\"time\":" + std::to_string(MadeUpGang::kStart + seconds) +
-                     ",\"rank\":0,\"name\":\"" + name + "\",\"value\":" + value + "}\n");
+    fake_run_.append("output-0.jsonl",
+                     "{\"event\":\"metric\",\"time\":" + std::to_string(FakeRun::kStart + seconds) +
+                         ",\"rank\":0,\"name\":\"" + name + "\",\"value\":" + value + "}\n");
   }
 
-  MadeUpGang gang_;
+  FakeRun fake_run_;
 };
 
 TEST_F(Tensorboard, HasEverySeriesWithTimeAndStep) {
-  gang_.write_all();
+  fake_run_.write_all();
   write_once();
 
   EXPECT_EQ(events().front().version, "brain.Event:2");
   const auto loss = events_of("loss");
   ASSERT_THAT(loss, SizeIs(40));
-  EXPECT_EQ(loss[39].time, MadeUpGang::kStart + 20);
+  EXPECT_EQ(loss[39].time, FakeRun::kStart + 20);
   EXPECT_EQ(loss[39].step, 40);
   EXPECT_FLOAT_EQ(loss[39].value, 0.05F);
   EXPECT_FLOAT_EQ(events_of("evaluation/accuracy").at(0).value, 0.98F);
@@ -104,7 +104,7 @@ TEST_F(Tensorboard, HasEverySeriesWithTimeAndStep) {
 }
 
 TEST_F(Tensorboard, HasMarksAsTexts) {
-  gang_.write_all();
+  fake_run_.write_all();
   write_once();
 
   const auto checkpoints = events_of("marks/checkpoint");
@@ -117,13 +117,13 @@ TEST_F(Tensorboard, HasMarksAsTexts) {
 }
 
 TEST_F(Tensorboard, HasEveryValueOnceHoweverOftenItIsWritten) {
-  EventStore store(gang_.run(), {.points = 4, .keeps_news = [](std::string_view name) {
-                                   return name == "loss";
-                                 }});
-  TensorboardFile file(directory(), MadeUpGang::kStart);
+  EventStore store(fake_run_.run(), {.points = 4, .keeps_news = [](std::string_view name) {
+                                       return name == "loss";
+                                     }});
+  TensorboardFile file(directory(), FakeRun::kStart);
   std::vector<int64_t> expected;
   for (int64_t step = 1; step <= 50; ++step) {
-    gang_.step(0, step);
+    fake_run_.step(0, step);
     expected.push_back(step);
     if (step % 7 == 0) {
       store.poll();
@@ -141,26 +141,26 @@ TEST_F(Tensorboard, HasEveryValueOnceHoweverOftenItIsWritten) {
 }
 
 TEST_F(Tensorboard, ForgetsWhatIsDoneAgainAfterARestart) {
-  gang_.start(0, MadeUpGang::kStart + 9);
+  fake_run_.start(0, FakeRun::kStart + 9);
   for (int64_t step = 1; step <= 8; ++step) {
-    gang_.step(0, step);
+    fake_run_.step(0, step);
   }
-  EventStore store(gang_.run(), {.keeps_news = [](std::string_view) {
+  EventStore store(fake_run_.run(), {.keeps_news = [](std::string_view) {
                      return true;
                    }});
-  TensorboardFile file(directory(), MadeUpGang::kStart);
+  TensorboardFile file(directory(), FakeRun::kStart);
   store.poll();
   file.add(store.take_news());
-  gang_.start(0, MadeUpGang::kStart + 13);
+  fake_run_.start(0, FakeRun::kStart + 13);
   store.poll();
   file.add(store.take_news());
   EXPECT_THAT(events_of("marks/restart"), SizeIs(0));  // its step is not known yet
 
   for (int64_t step = 5; step <= 6; ++step) {
-    gang_.append({.kind = "step",
-                  .time = MadeUpGang::kStart + 20 + static_cast<double>(step),
-                  .rank = 0,
-                  .fields = {{"step", step}, {"loss", 0.5}}});
+    fake_run_.append({.kind = "step",
+                      .time = FakeRun::kStart + 20 + static_cast<double>(step),
+                      .rank = 0,
+                      .fields = {{"step", step}, {"loss", 0.5}}});
   }
   store.poll();
   file.add(store.take_news());
@@ -187,9 +187,9 @@ TEST_F(Tensorboard, ForgetsWhatIsDoneAgainAfterARestart) {
 }
 
 TEST_F(Tensorboard, TellsARestartThatNoStepFollowed) {
-  gang_.start(0, MadeUpGang::kStart + 9);
-  gang_.step(0, 3);
-  gang_.start(0, MadeUpGang::kStart + 13, 2);
+  fake_run_.start(0, FakeRun::kStart + 9);
+  fake_run_.step(0, 3);
+  fake_run_.start(0, FakeRun::kStart + 13, 2);
   write_once();
   const auto restarts = events_of("marks/restart");
   ASSERT_THAT(restarts, SizeIs(1));
@@ -237,7 +237,7 @@ TEST_F(Tensorboard, CountsWhereNobodyTellsSteps) {
 }
 
 TEST_F(Tensorboard, ReplacesItsOwnFilesAndNoOthers) {
-  gang_.step(0, 1);
+  fake_run_.step(0, 1);
   write_once();
   const std::filesystem::path first = find_event_file(directory());
   EXPECT_THAT(first.filename().string(),
@@ -257,9 +257,9 @@ TEST_F(Tensorboard, ReplacesItsOwnFilesAndNoOthers) {
 }
 
 TEST_F(Tensorboard, RefusesADirectoryToWhichAnotherWrites) {
-  const TensorboardFile file(directory(), MadeUpGang::kStart);
+  const TensorboardFile file(directory(), FakeRun::kStart);
   try {
-    const TensorboardFile another(directory(), MadeUpGang::kStart + 1);
+    const TensorboardFile another(directory(), FakeRun::kStart + 1);
     FAIL() << "two write to one directory";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Unavailable);
@@ -269,7 +269,7 @@ TEST_F(Tensorboard, RefusesADirectoryToWhichAnotherWrites) {
 }
 
 TEST_F(Tensorboard, SaysWhatItCannotWrite) {
-  std::ofstream(gang_.run().root() / "tensorboard") << "a file where a directory shall be";
+  std::ofstream(fake_run_.run().root() / "tensorboard") << "a file where a directory shall be";
   EXPECT_THROW(write_once(), Error);
 }
 

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 
 #include "launcher/monitor/event_store.h"
-#include "support/made_up_gang.h"
+#include "support/fake_run.h"
 
 namespace lockstep::monitor {
 namespace {
 
-using lockstep::testing::MadeUpGang;
+using lockstep::testing::FakeRun;
 using ::testing::DoubleEq;
 using ::testing::Optional;
 using ::testing::SizeIs;
@@ -122,31 +122,29 @@ TEST(HostTally, CountsTrafficAndErrorsSinceTheFirstSample) {
 }
 
 TEST(RankTotals, GoOnOverARestart) {
-  const MadeUpGang gang;
-  const auto step = [&gang](double time, int64_t number) {
-    gang.append({.kind = "step",
-                 .time = MadeUpGang::kStart + time,
-                 .rank = 0,
-                 .fields = {{"step", number},
-                            {"data_seconds", 0.5},
-                            {"compute_seconds", 1.0},
-                            {"update_seconds", 0.25}}});
+  const FakeRun fake_run;
+  const auto step = [&fake_run](double time, int64_t number) {
+    fake_run.append({.kind = "step",
+                     .time = FakeRun::kStart + time,
+                     .rank = 0,
+                     .fields = {{"step", number},
+                                {"data_seconds", 0.5},
+                                {"compute_seconds", 1.0},
+                                {"update_seconds", 0.25}}});
   };
-  gang.start(0, MadeUpGang::kStart);
+  fake_run.start(0, FakeRun::kStart);
   step(3, 1);
   step(5, 11);
-  gang.append({.kind = "checkpoint",
-               .time = MadeUpGang::kStart + 6,
-               .rank = 0,
-               .fields = {{"step", int64_t{11}}, {"seconds", 9.0}, {"stall_seconds", 0.125}}});
-  gang.start(0, MadeUpGang::kStart + 100);
+  fake_run.append({.kind = "checkpoint",
+                   .time = FakeRun::kStart + 6,
+                   .rank = 0,
+                   .fields = {{"step", int64_t{11}}, {"seconds", 9.0}, {"stall_seconds", 0.125}}});
+  fake_run.start(0, FakeRun::kStart + 100);
   step(102, 12);
   step(104, 22);
-  gang.append({.kind = "end",
-               .time = MadeUpGang::kStart + 105,
-               .rank = 0,
-               .fields = {{"step", int64_t{24}}}});
-  EventStore store(gang.run());
+  fake_run.append(
+      {.kind = "end", .time = FakeRun::kStart + 105, .rank = 0, .fields = {{"step", int64_t{24}}}});
+  EventStore store(fake_run.run());
   store.poll();
 
   const RankTotals totals = store.snapshot().ranks.at(0).totals;

@@ -15,14 +15,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-Asked asked(const std::string& text) {
+OptionValue given(const std::string& text) {
   return {.text = text, .source = "command line", .flag = ""};
 }
 
 std::vector<Metric> read(const std::vector<std::string>& texts) {
-  std::vector<Asked> all;
+  std::vector<OptionValue> all;
   for (const std::string& text : texts) {
-    all.push_back(asked(text));
+    all.push_back(given(text));
   }
   return read_metrics(all);
 }
@@ -89,10 +89,10 @@ TEST(NumberPattern, GivesUpBeforeItTakesLong) {
 }
 
 TEST(ReadSampleEvery, TakesNoneOrATenthOfASecond) {
-  EXPECT_EQ(read_sample_every(asked("0")).value, 0);
-  EXPECT_EQ(read_sample_every(asked("0.1")).value, 0.1);
+  EXPECT_EQ(read_sample_every(given("0")).value, 0);
+  EXPECT_EQ(read_sample_every(given("0.1")).value, 0.1);
   for (const char* text : {"0.01", "-1", "often"}) {
-    EXPECT_THAT([&] { read_sample_every(asked(text)); },
+    EXPECT_THAT([&] { read_sample_every(given(text)); },
                 ThrowsMessage<Error>(HasSubstr("cannot understand --sample-every")));
   }
 }

@@ -26,7 +26,7 @@ LaunchPlan some_plan() {
   request.redirects = by_flag("2");
   request.local_ranks_filter = by_flag("0");
   request.env = {by_flag("A=b")};
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   here.environment = {{"PYTHONUNBUFFERED", "0"}};
   return make_plan(request, here);
 }

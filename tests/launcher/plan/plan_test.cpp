@@ -26,7 +26,7 @@ TEST(MakePlan, HasADefaultForEverythingButTheProgram) {
   EXPECT_FALSE(plan.passes_local_rank);
   EXPECT_EQ(plan.run_id, "mnist-20240131-093000-beef");
   EXPECT_EQ(plan.run_directory, from_default<std::string>("/home/me/runs/" + plan.run_id));
-  EXPECT_EQ(plan.way, from_default(Way::Here));
+  EXPECT_EQ(plan.mode, from_default(LaunchMode::Local));
   EXPECT_EQ(plan.nodes.at(0).workers, from_default(1));
   EXPECT_EQ(plan.min_nodes.value, 1);
   EXPECT_EQ(plan.master_addr, from_default<std::string>("127.0.0.1"));
@@ -57,7 +57,7 @@ TEST(MakePlan, RunsModulesPathsAndExecutablesAsAsked) {
   path.is_run_path = true;
   Request bare = ask({"train.py"});
   bare.is_no_python = true;
-  Surroundings other = quiet_machine();
+  HostEnvironment other = quiet_machine();
   other.environment = {{"PYTHON_EXEC", "/opt/py/bin/python"}};
 
   EXPECT_THAT(make_plan(module, quiet_machine()).command,
@@ -95,7 +95,7 @@ TEST(MakePlan, PassesTheLocalRankWhereTheDialectDoes) {
 }
 
 TEST(MakePlan, SharesTheCoresUnlessTheUserHas) {
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   Request request = ask({"a"});
   const auto threads = [&](const char* workers) {
     request.nproc_per_node = by_flag(workers);
@@ -115,7 +115,7 @@ TEST(MakePlan, SharesTheCoresUnlessTheUserHas) {
 }
 
 TEST(MakePlan, LeavesTheCoresOfOtherNodesToTheirAgents) {
-  Surroundings here = in_slurm_job({"n1", "n2"});
+  HostEnvironment here = in_slurm_job({"n1", "n2"});
   EXPECT_THAT(make_plan(ask({"a"}), here).variables, Not(Contains(Key("OMP_NUM_THREADS"))));
   EXPECT_THAT(make_plan(ask({"a"}), here).nodes.at(0).variables, ::testing::IsEmpty());
 
@@ -129,7 +129,7 @@ TEST(MakePlan, RefusesToRunNothing) {
 }
 
 TEST(MakePlan, TakesVariablesButNotThoseThatTellAPlace) {
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   here.environment = {{"HERE", "yes"}};
   Request request = ask({"a"});
   request.env = {by_flag("A=b=c"), by_flag("EMPTY=")};
@@ -156,8 +156,8 @@ TEST(MakePlan, TakesVariablesButNotThoseThatTellAPlace) {
 
 TEST(MakePlan, NamesTheVariableThatSaidIt) {
   Request request = ask({"a"});
-  request.nproc_per_node = Asked{.text = "2", .source = "PET_NPROC_PER_NODE", .flag = ""};
-  const Sourced<int> expected{2, {Origin::Variable, "PET_NPROC_PER_NODE"}};
+  request.nproc_per_node = OptionValue{.text = "2", .source = "PET_NPROC_PER_NODE", .flag = ""};
+  const Sourced<int> expected{2, {ValueSource::Variable, "PET_NPROC_PER_NODE"}};
   EXPECT_EQ(make_plan(request, quiet_machine()).nodes.at(0).workers, expected);
 
   request.nproc_per_node->text = "x";
@@ -174,7 +174,7 @@ TEST(MakePlan, BindsToCoresWhereSlurmGrantsThem) {
 }
 
 TEST(DescribePlan, ShowsTheSourceOfEveryValue) {
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   here.terminal_columns = 120;
   Request request = ask({"train.py", "--name", "two words"});
   request.nproc_per_node = by_flag("4");
@@ -209,7 +209,7 @@ TEST(DescribePlan, ShowsTheSourceOfEveryValue) {
 
 TEST(MakePlan, QuotesWhatItCannotUnderstand) {
   struct Case {
-    Wish Request::*option;
+    Option Request::*option;
     const char* text;
     const char* sentence;
   };
@@ -324,7 +324,7 @@ TEST(MakePlan, ReadsTheMeetingsRules) {
 
   EXPECT_EQ(plan.start_timeout_seconds, from_flag(60.0, "--rdzv-conf"));
   EXPECT_EQ(plan.last_call_seconds, from_flag(5.0, "--rdzv-conf"));
-  EXPECT_EQ(plan.meeting.node, 1);
+  EXPECT_EQ(plan.rendezvous.node, 1);
   EXPECT_THAT(plan.remarks,
               ElementsAre("--rdzv-conf read_timeout=9 is not needed: a node that does not answer "
                           "counts as lost"));
@@ -333,7 +333,7 @@ TEST(MakePlan, ReadsTheMeetingsRules) {
 TEST(MakePlan, WaitsAsLongAsTheDialectDoes) {
   Request request = ask({"a"});
   request.dialect = Dialect::Horovodrun;
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   EXPECT_EQ(make_plan(request, here).start_timeout_seconds.value, 30);
   here.environment = {{"HOROVOD_START_TIMEOUT", "45"}};
   EXPECT_EQ(make_plan(request, here).start_timeout_seconds.value, 45);

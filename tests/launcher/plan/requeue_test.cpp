@@ -16,8 +16,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-Surroundings in_batch_script() {
-  Surroundings here = in_slurm_job({"n1", "n2"});
+HostEnvironment in_batch_script() {
+  HostEnvironment here = in_slurm_job({"n1", "n2"});
   here.environment["SLURM_TASK_PID"] = "73";
   return here;
 }
@@ -42,7 +42,7 @@ TEST(RequeueRules, AreGoneWhereSomebodySaysNo) {
 }
 
 TEST(RequeueRules, NameTheJobAndTheSignal) {
-  Surroundings here = in_batch_script();
+  HostEnvironment here = in_batch_script();
   here.job->end_time = 1706700000;
   const LaunchPlan plan = make_plan(ask_to_requeue(), here);
 
@@ -69,7 +69,7 @@ TEST(RequeueRules, TakeWhatIsAsked) {
 }
 
 TEST(RequeueRules, NameATaskOfAnArrayByBothNumbers) {
-  Surroundings here = in_batch_script();
+  HostEnvironment here = in_batch_script();
   here.environment["SLURM_ARRAY_JOB_ID"] = "4700";
   here.environment["SLURM_ARRAY_TASK_ID"] = "3";
 
@@ -78,7 +78,7 @@ TEST(RequeueRules, NameATaskOfAnArrayByBothNumbers) {
 
 TEST(RequeueRules, KeepTheRunDirectoryOverAllTurns) {
   const LaunchPlan first = make_plan(ask_to_requeue(), in_batch_script());
-  Surroundings later = in_batch_script();
+  HostEnvironment later = in_batch_script();
   later.timestamp = "20240201-000000";
   later.short_id = "cafe";
   later.job->restart_count = 2;
@@ -92,7 +92,7 @@ TEST(RequeueRules, KeepTheRunDirectoryOverAllTurns) {
 }
 
 TEST(RequeueRules, NeedABatchJob) {
-  const auto refuses = [](const Surroundings& here, const std::string& found) {
+  const auto refuses = [](const HostEnvironment& here, const std::string& found) {
     EXPECT_THAT([&here] { make_plan(ask_to_requeue(), here); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("cannot requeue the job"),
                                            HasSubstr("--requeue"),
@@ -102,7 +102,7 @@ TEST(RequeueRules, NeedABatchJob) {
   refuses(quiet_machine(), "no Slurm job");
   refuses(in_slurm_job({"n1"}), "job 4711, but not its batch script");
   refuses(in_slurm_step({"n1", "n2"}, 1, 0), "an srun task of job 4711");
-  Surroundings interactive = in_batch_script();
+  HostEnvironment interactive = in_batch_script();
   interactive.environment["SLURM_STEP_ID"] = "4294967290";
   refuses(interactive, "job 4711, but not its batch script");
 }

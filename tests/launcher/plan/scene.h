@@ -10,8 +10,8 @@
 // Machines and command lines for tests of the plan.
 namespace lockstep::plan {
 
-inline Surroundings quiet_machine() {
-  Surroundings here;
+inline HostEnvironment quiet_machine() {
+  HostEnvironment here;
   here.node = "node-a";
   here.directory = "/home/me";
   here.cores = 8;
@@ -27,13 +27,13 @@ inline Request ask(std::vector<std::string> program) {
   return request;
 }
 
-inline Asked by_flag(std::string text) {
+inline OptionValue by_flag(std::string text) {
   return {.text = std::move(text), .source = "command line", .flag = ""};
 }
 
 // A machine inside a job, as a batch script sees it: the first node of the job.
-inline Surroundings in_slurm_job(std::vector<std::string> nodes) {
-  Surroundings here = quiet_machine();
+inline HostEnvironment in_slurm_job(std::vector<std::string> nodes) {
+  HostEnvironment here = quiet_machine();
   here.node = nodes.front();
   here.job.emplace();
   here.job->id = "4711";
@@ -42,8 +42,8 @@ inline Surroundings in_slurm_job(std::vector<std::string> nodes) {
 }
 
 // A task of a step on all nodes of the job.
-inline Surroundings in_slurm_step(std::vector<std::string> nodes, int tasks_per_node, int task) {
-  Surroundings here = in_slurm_job(nodes);
+inline HostEnvironment in_slurm_step(std::vector<std::string> nodes, int tasks_per_node, int task) {
+  HostEnvironment here = in_slurm_job(nodes);
   cluster::SlurmStep step;
   step.job_id = "4711";
   step.id = "0";
@@ -58,8 +58,8 @@ inline Surroundings in_slurm_step(std::vector<std::string> nodes, int tasks_per_
   return here;
 }
 
-inline Surroundings under_mpirun(int size, int local_size, int rank) {
-  Surroundings here = quiet_machine();
+inline HostEnvironment under_mpirun(int size, int local_size, int rank) {
+  HostEnvironment here = quiet_machine();
   cluster::TaskPlace task;
   task.launcher = "Open MPI";
   task.run = "prte-1@1";

@@ -16,18 +16,18 @@ using ::testing::ThrowsMessage;
 
 std::vector<int> counts_of(const LaunchPlan& plan) {
   std::vector<int> counts;
-  for (const Node& node : plan.nodes) {
+  for (const PlannedNode& node : plan.nodes) {
     counts.push_back(node.workers.value);
   }
   return counts;
 }
 
-std::vector<int> counts_for(const Request& request, const Surroundings& here) {
+std::vector<int> counts_for(const Request& request, const HostEnvironment& here) {
   return counts_of(make_plan(request, here));
 }
 
 void expect_refused(const Request& request,
-                    const Surroundings& here,
+                    const HostEnvironment& here,
                     const std::string& sentence,
                     const std::vector<std::string>& further) {
   for (const std::string& text : further) {
@@ -37,7 +37,7 @@ void expect_refused(const Request& request,
 }
 
 TEST(Workers, AreCountedByNumberCoreOrGpu) {
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   Request request = ask({"a"});
   const auto workers = [&](const char* text) {
     request.nproc_per_node = by_flag(text);
@@ -55,7 +55,7 @@ TEST(Workers, AreCountedByNumberCoreOrGpu) {
 TEST(Workers, AreCountedOnEachNodeWhereOnlyItCanTell) {
   Request request = ask({"a"});
   request.nproc_per_node = by_flag("gpu");
-  Surroundings here = in_slurm_job({"n1", "n2"});
+  HostEnvironment here = in_slurm_job({"n1", "n2"});
   LaunchPlan plan = make_plan(request, here);
   EXPECT_THAT(counts_of(plan), ElementsAre(0, 0));
   EXPECT_EQ(plan.worker_rule, WorkerRule::Gpu);
@@ -71,7 +71,7 @@ TEST(Workers, AreCountedOnEachNodeWhereOnlyItCanTell) {
 }
 
 TEST(Workers, AreWhatSlurmWasAskedFor) {
-  Surroundings here = in_slurm_job({"n1", "n2"});
+  HostEnvironment here = in_slurm_job({"n1", "n2"});
   EXPECT_THAT(counts_for(ask({"a"}), here), ElementsAre(1, 1));
 
   here.job->gpus_per_node = 4;
@@ -81,7 +81,7 @@ TEST(Workers, AreWhatSlurmWasAskedFor) {
   here.job->asked_tasks_per_node = 2;
   EXPECT_THAT(counts_for(ask({"a"}), here), ElementsAre(2, 2));
   EXPECT_EQ(make_plan(ask({"a"}), here).nodes.at(0).workers.source,
-            (Source{Origin::Probe, "Slurm job 4711, --ntasks-per-node=2"}));
+            (Source{ValueSource::Probe, "Slurm job 4711, --ntasks-per-node=2"}));
 
   here.job->asked_tasks_per_node.reset();
   here.job->asked_tasks = 5;
@@ -93,7 +93,7 @@ TEST(Workers, AreWhatSlurmWasAskedFor) {
 }
 
 TEST(Workers, AreWhatSlurmWasAskedForOnThisMachineToo) {
-  Surroundings here = in_slurm_job({"n1"});
+  HostEnvironment here = in_slurm_job({"n1"});
   here.node = "n1.example.org";
   here.job->asked_tasks = 4;
   here.job->tasks_per_node = {4};
@@ -128,7 +128,7 @@ TEST(Workers, InAllAreSharedEquallyWithoutSlots) {
   EXPECT_THAT(counts_for(request, quiet_machine()), ElementsAre(3));
 
   request.np = by_flag("4");
-  Surroundings here = in_slurm_job({"n1", "n2"});
+  HostEnvironment here = in_slurm_job({"n1", "n2"});
   EXPECT_THAT(counts_for(request, here), ElementsAre(2, 2));
   request.nproc_per_node = by_flag("4");
   EXPECT_THAT(counts_for(request, here), ElementsAre(4)) << "one node is enough";
@@ -147,7 +147,7 @@ TEST(Workers, ContradictionsNameBothSources) {
   Request request = ask({"a"});
   request.nproc_per_node = by_flag("4");
 
-  Surroundings job = in_slurm_job({"n1", "n2"});
+  HostEnvironment job = in_slurm_job({"n1", "n2"});
   job.job->asked_tasks_per_node = 2;
   expect_refused(request,
                  job,
@@ -192,7 +192,7 @@ TEST(Workers, ContradictionsNameBothSources) {
 }
 
 TEST(Workers, DoNotOutnumberGpusUnlessAsked) {
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   here.gpus = 2;
   Request request = ask({"a"});
   request.nproc_per_node = by_flag("4");
@@ -206,7 +206,7 @@ TEST(Workers, DoNotOutnumberGpusUnlessAsked) {
   request.may_share_gpus = true;
   EXPECT_THAT(counts_for(request, here), ElementsAre(4));
 
-  Surroundings job = in_slurm_job({"n1", "n2"});
+  HostEnvironment job = in_slurm_job({"n1", "n2"});
   job.job->gpus_per_node = 2;
   job.job->asked_tasks_per_node = 4;
   expect_refused(ask({"a"}),
@@ -218,13 +218,13 @@ TEST(Workers, DoNotOutnumberGpusUnlessAsked) {
 }
 
 TEST(Workers, OfDeepspeedAreTheGpus) {
-  Surroundings here = quiet_machine();
+  HostEnvironment here = quiet_machine();
   Request request = ask({"a"});
   request.dialect = Dialect::Deepspeed;
   EXPECT_THAT(counts_for(request, here), ElementsAre(1));
   here.gpus = 4;
   EXPECT_THAT(counts_for(request, here), ElementsAre(4));
-  request.nproc_per_node = Asked{.text = "8", .source = "command line", .flag = "--num_gpus"};
+  request.nproc_per_node = OptionValue{.text = "8", .source = "command line", .flag = "--num_gpus"};
   expect_refused(request, here, "cannot start 8 workers on 4 GPUs", {"--num_gpus 8"});
 }
 

@@ -8,7 +8,7 @@
 #include "common/base/text.h"
 #include "launcher/monitor/drawing.h"
 #include "launcher/report/charts.h"
-#include "launcher/report/made_up_training.h"
+#include "launcher/report/fake_training.h"
 #include "launcher/report/report_html.h"
 #include "launcher/report/report_json.h"
 #include "launcher/report/report_text.h"
@@ -18,8 +18,8 @@ namespace lockstep::report {
 namespace {
 
 using lockstep::testing::expect_golden;
+using lockstep::testing::FakeTraining;
 using lockstep::testing::kGiB;
-using lockstep::testing::MadeUpTraining;
 using lockstep::testing::Training;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -27,36 +27,36 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr double kStart = MadeUpTraining::kStart;
+constexpr double kStart = FakeTraining::kStart;
 
 // GPU 2 waits for data, rank 5 is slow, and there are evaluations and a checkpoint.
-std::unique_ptr<MadeUpTraining> busy_training() {
-  Training wish;
-  wish.utilisation_of = {{2, 0.2}};
-  wish.data_of = {{2, 0.6}};
-  wish.compute_of = {{2, 0.1}, {5, 0.95}};
-  auto training = std::make_unique<MadeUpTraining>(wish);
-  const lockstep::testing::MadeUpGang& gang = training->gang();
+std::unique_ptr<FakeTraining> busy_training() {
+  Training shape;
+  shape.utilisation_of = {{2, 0.2}};
+  shape.data_of = {{2, 0.6}};
+  shape.compute_of = {{2, 0.1}, {5, 0.95}};
+  auto training = std::make_unique<FakeTraining>(shape);
+  const lockstep::testing::FakeRun& fake_run = training->fake_run();
   for (const auto& [step, accuracy] : {std::pair{int64_t{300}, 0.96}, {int64_t{600}, 0.95}}) {
-    gang.append(
+    fake_run.append(
         {.kind = "evaluation",
          .time = kStart + static_cast<double>(step) / 10,
          .rank = 0,
          .fields = {
              {"step", step}, {"loss", 0.125}, {"accuracy", accuracy}, {"samples", int64_t{1000}}}});
   }
-  gang.append({.kind = "checkpoint",
-               .time = kStart + 60,
-               .rank = 0,
-               .fields = {{"step", int64_t{600}}, {"seconds", 4.0}, {"stall_seconds", 0.25}}});
-  gang.append({.kind = "first_step",
-               .time = kStart + 1,
-               .rank = 0,
-               .fields = {{"seconds_since_command", 12.5}}});
+  fake_run.append({.kind = "checkpoint",
+                   .time = kStart + 60,
+                   .rank = 0,
+                   .fields = {{"step", int64_t{600}}, {"seconds", 4.0}, {"stall_seconds", 0.25}}});
+  fake_run.append({.kind = "first_step",
+                   .time = kStart + 1,
+                   .rank = 0,
+                   .fields = {{"seconds_since_command", 12.5}}});
   return training;
 }
 
-std::string text_of(const MadeUpTraining& training) {
+std::string text_of(const FakeTraining& training) {
   std::string text = report_text(make_page(training.facts()));
   const std::string directory = training.run().root().string();
   for (size_t at = text.find(directory); at != std::string::npos; at = text.find(directory)) {
@@ -65,7 +65,7 @@ std::string text_of(const MadeUpTraining& training) {
   return text;
 }
 
-std::string html_of(const MadeUpTraining& training) {
+std::string html_of(const FakeTraining& training) {
   monitor::EventStore store(training.run());
   store.poll();
   const RunFacts facts = gather_facts(training.run(), store, {}, kStart + 86400);
@@ -89,28 +89,28 @@ TEST(ReportText, IsAPageToRead) {
 }
 
 TEST(ReportText, SaysWhatIsMissingOfAProgramWithoutEvents) {
-  Training wish;
-  wish.nodes = 1;
-  wish.workers = 2;
-  wish.gpus = 0;
-  wish.has_events = false;
-  wish.cores = 7;
-  wish.memory = 32 * kGiB;
-  wish.job = "";
-  wish.phase = contract::RunPhase::Running;  // and then killed
-  expect_golden(text_of(MadeUpTraining(wish)), "report_python.txt");
+  Training shape;
+  shape.nodes = 1;
+  shape.workers = 2;
+  shape.gpus = 0;
+  shape.has_events = false;
+  shape.cores = 7;
+  shape.memory = 32 * kGiB;
+  shape.job = "";
+  shape.phase = contract::RunPhase::Running;  // and then killed
+  expect_golden(text_of(FakeTraining(shape)), "report_python.txt");
 }
 
 TEST(ReportText, StaysOnePageWithAThousandRanksAndLongWords) {
-  Training wish;
-  wish.nodes = 1;
-  wish.workers = 1000;
-  wish.gpus = 100;
-  wish.granted = 4000;
-  wish.memory = kGiB;
-  wish.memory_limit = 2000 * kGiB;
-  wish.seconds = 2;
-  const MadeUpTraining training(wish);
+  Training shape;
+  shape.nodes = 1;
+  shape.workers = 1000;
+  shape.gpus = 100;
+  shape.granted = 4000;
+  shape.memory = kGiB;
+  shape.memory_limit = 2000 * kGiB;
+  shape.seconds = 2;
+  const FakeTraining training(shape);
   os::write_file(training.run().plan(),
                  R"({"command": ["train", ")" + std::string(300, 'x') + R"(", "a\nb"]})");
   const std::string text = text_of(training);
@@ -157,7 +157,7 @@ TEST(ReportHtml, HasTheWordsOfTheText) {
 }
 
 TEST(ReportHtml, ShowsWhatWasTypedAndRunsNoneOfIt) {
-  const MadeUpTraining training;
+  const FakeTraining training;
   os::write_file(training.run().plan(),
                  R"({"command": ["train", "<script>alert(1)</script>", "\"&'"]})");
   const std::string html = html_of(training);
@@ -167,9 +167,9 @@ TEST(ReportHtml, ShowsWhatWasTypedAndRunsNoneOfIt) {
 }
 
 TEST(ReportHtml, IsThereWithoutAnyEvent) {
-  Training wish;
-  wish.has_events = wish.has_samples = false;
-  const std::string html = html_of(MadeUpTraining(wish));
+  Training shape;
+  shape.has_events = shape.has_samples = false;
+  const std::string html = html_of(FakeTraining(shape));
   EXPECT_EQ(count(html, "<svg"), 0U);
   EXPECT_THAT(html, HasSubstr("no events: no worker"));
 }
@@ -199,9 +199,9 @@ TEST(ReportJson, HasTheNumbers) {
 }
 
 TEST(ReportJson, HasNullForWhatIsNotKnown) {
-  Training wish;
-  wish.has_events = wish.has_samples = false;
-  const auto json = nlohmann::json::parse(report_json(MadeUpTraining(wish).facts()));
+  Training shape;
+  shape.has_events = shape.has_samples = false;
+  const auto json = nlohmann::json::parse(report_json(FakeTraining(shape).facts()));
   EXPECT_TRUE(json["efficiency"]["gpu"].is_null());
   EXPECT_TRUE(json["speed"]["samples_per_second"].is_null());
   EXPECT_TRUE(json["run"]["step"].is_null());

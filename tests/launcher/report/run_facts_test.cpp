@@ -3,14 +3,14 @@
 
 #include <gmock/gmock.h>
 
-#include "launcher/report/made_up_training.h"
+#include "launcher/report/fake_training.h"
 
 namespace lockstep::report {
 namespace {
 
+using lockstep::testing::FakeRun;
+using lockstep::testing::FakeTraining;
 using lockstep::testing::kGiB;
-using lockstep::testing::MadeUpGang;
-using lockstep::testing::MadeUpTraining;
 using lockstep::testing::Training;
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -22,17 +22,17 @@ using ::testing::Not;
 using ::testing::Optional;
 using ::testing::SizeIs;
 
-constexpr double kStart = MadeUpTraining::kStart;
+constexpr double kStart = FakeTraining::kStart;
 
 auto near(double value) {
   return Optional(DoubleNear(value, 1e-9));
 }
 
 TEST(RunFacts, ComparesWhatWasUsedWithWhatWasGranted) {
-  Training wish;
-  wish.utilisation_of = {{2, 0.2}};
-  wish.gpu_memory_of = {{7, 72 * kGiB}};
-  const RunFacts facts = MadeUpTraining(wish).facts();
+  Training shape;
+  shape.utilisation_of = {{2, 0.2}};
+  shape.gpu_memory_of = {{7, 72 * kGiB}};
+  const RunFacts facts = FakeTraining(shape).facts();
 
   EXPECT_EQ(facts.nodes, 2);
   EXPECT_THAT(facts.hosts, ElementsAre("node-a: 4 workers", "node-b: 4 workers"));
@@ -46,10 +46,10 @@ TEST(RunFacts, ComparesWhatWasUsedWithWhatWasGranted) {
 }
 
 TEST(RunFacts, SplitTheTimeOfRank0AndOfAll) {
-  Training wish;
-  wish.data_of = {{6, 0.45}};
-  wish.compute_of = {{6, 0.3}};
-  const RunFacts facts = MadeUpTraining(wish).facts();
+  Training shape;
+  shape.data_of = {{6, 0.45}};
+  shape.compute_of = {{6, 0.3}};
+  const RunFacts facts = FakeTraining(shape).facts();
 
   EXPECT_THAT(facts.split.leader.data, near(0.05));
   EXPECT_THAT(facts.split.leader.compute, near(0.7));
@@ -64,11 +64,11 @@ TEST(RunFacts, SplitTheTimeOfRank0AndOfAll) {
 }
 
 TEST(RunFacts, MeasureSpeedAndEnergy) {
-  const MadeUpTraining training;
-  training.gang().append({.kind = "first_step",
-                          .time = kStart + 1,
-                          .rank = 0,
-                          .fields = {{"seconds_since_command", 12.5}}});
+  const FakeTraining training;
+  training.fake_run().append({.kind = "first_step",
+                              .time = kStart + 1,
+                              .rank = 0,
+                              .fields = {{"seconds_since_command", 12.5}}});
   const RunFacts facts = training.facts();
 
   // 10 steps per second of 64 samples; 590 steps from the first event to the last.
@@ -84,39 +84,39 @@ TEST(RunFacts, MeasureSpeedAndEnergy) {
 }
 
 TEST(RunFacts, TakeEnergyFromPowerWhereThereIsNoCounter) {
-  Training wish;
-  wish.gpu_sample = [](contract::GpuSample& gpu, int, int) {
+  Training shape;
+  shape.gpu_sample = [](contract::GpuSample& gpu, int, int) {
     gpu.energy_joules.reset();
     gpu.power_watts = 250;
   };
-  const RunFacts facts = MadeUpTraining(wish).facts();
+  const RunFacts facts = FakeTraining(shape).facts();
   EXPECT_EQ(facts.energy.source, Energy::Source::Power);
   EXPECT_DOUBLE_EQ(facts.energy.joules, 8 * 250 * 60);
 
-  wish.gpu_sample = [](contract::GpuSample& gpu, int, int second) {
+  shape.gpu_sample = [](contract::GpuSample& gpu, int, int second) {
     gpu.energy_joules = second < 30 ? 1000 + 400 * second : 400 * (second - 30);
   };
-  const RunFacts reset = MadeUpTraining(wish).facts();
+  const RunFacts reset = FakeTraining(shape).facts();
   EXPECT_EQ(reset.energy.source, Energy::Source::Both);
   EXPECT_DOUBLE_EQ(reset.energy.joules, 8 * 400 * 60);
 }
 
 TEST(RunFacts, FindWhoIsSlowAndSinceWhen) {
-  const MadeUpGang gang;
-  gang.write_state();
+  const FakeRun fake_run;
+  fake_run.write_state();
   for (int rank = 0; rank < 4; ++rank) {
-    gang.start(rank, kStart);
+    fake_run.start(rank, kStart);
     for (int64_t step = 1; step <= 200; ++step) {
       // Rank 3 becomes slow after half of the run: at 10 s + 25 s.
-      gang.step(rank, step, rank == 3 && step > 100 ? 0.22 : 0.15);
+      fake_run.step(rank, step, rank == 3 && step > 100 ? 0.22 : 0.15);
     }
   }
   for (int node = 0; node < 2; ++node) {
-    gang.sample(node, kStart + 11);
+    fake_run.sample(node, kStart + 11);
   }
-  monitor::EventStore store(gang.run());
+  monitor::EventStore store(fake_run.run());
   store.poll();
-  const RunFacts facts = gather_facts(gang.run(), store, {}, kStart + 100);
+  const RunFacts facts = gather_facts(fake_run.run(), store, {}, kStart + 100);
 
   ASSERT_THAT(facts.slow, SizeIs(1));
   EXPECT_EQ(facts.slow[0].rank, 3);
@@ -128,11 +128,11 @@ TEST(RunFacts, FindWhoIsSlowAndSinceWhen) {
 
 TEST(RunFacts, TellHowItEnded) {
   const auto ending = [](contract::RunPhase phase, std::optional<int> code) {
-    Training wish;
-    wish.seconds = 1;
-    wish.phase = phase;
-    wish.exit_code = code;
-    return MadeUpTraining(wish).facts().ending;
+    Training shape;
+    shape.seconds = 1;
+    shape.phase = phase;
+    shape.exit_code = code;
+    return FakeTraining(shape).facts().ending;
   };
   using contract::RunPhase;
   EXPECT_EQ(ending(RunPhase::Done, 0).sentence, "done");
@@ -147,10 +147,10 @@ TEST(RunFacts, TellHowItEnded) {
 }
 
 TEST(RunFacts, TellWhatTheLauncherFound) {
-  Training wish;
-  wish.phase = contract::RunPhase::Failed;
-  wish.exit_code = 1;
-  const MadeUpTraining training(wish);
+  Training shape;
+  shape.phase = contract::RunPhase::Failed;
+  shape.exit_code = 1;
+  const FakeTraining training(shape);
   training.fail(R"({"who": "rank 3", "rank": 3, "node": "node-a", "how": "exited with code 1",
                     "exception": {"text": "ValueError: no"}, "note": "", "try": "a smaller batch",
                     "log": "runs/a/rank-3.log", "out_of_memory": "no", "last_lines": []})");
@@ -168,9 +168,9 @@ TEST(RunFacts, TellWhatTheLauncherFound) {
 }
 
 TEST(RunFacts, AreNowOfARunThatRuns) {
-  Training wish;
-  wish.phase = contract::RunPhase::Running;
-  const MadeUpTraining training(wish);
+  Training shape;
+  shape.phase = contract::RunPhase::Running;
+  const FakeTraining training(shape);
   monitor::EventStore store(training.run());
   store.poll();
   const RunFacts facts = gather_facts(training.run(), store, {}, kStart + 70);
@@ -181,23 +181,23 @@ TEST(RunFacts, AreNowOfARunThatRuns) {
 }
 
 TEST(RunFacts, SayWhatIsMissing) {
-  Training wish;
-  wish.has_events = false;
-  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("--metric NAME=REGEX")));
-  wish.has_events = true;
-  wish.has_samples = false;
-  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("--sample-every")));
-  wish.has_events = false;
-  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre(HasSubstr("no events: no worker")));
-  wish.has_events = wish.has_samples = true;
-  wish.gpus = 0;
-  EXPECT_THAT(MadeUpTraining(wish).facts().missing, ElementsAre("no GPUs: no NVIDIA driver"));
+  Training shape;
+  shape.has_events = false;
+  EXPECT_THAT(FakeTraining(shape).facts().missing, ElementsAre(HasSubstr("--metric NAME=REGEX")));
+  shape.has_events = true;
+  shape.has_samples = false;
+  EXPECT_THAT(FakeTraining(shape).facts().missing, ElementsAre(HasSubstr("--sample-every")));
+  shape.has_events = false;
+  EXPECT_THAT(FakeTraining(shape).facts().missing, ElementsAre(HasSubstr("no events: no worker")));
+  shape.has_events = shape.has_samples = true;
+  shape.gpus = 0;
+  EXPECT_THAT(FakeTraining(shape).facts().missing, ElementsAre("no GPUs: no NVIDIA driver"));
 
-  const MadeUpTraining cut;
-  cut.gang().append("rank-0.jsonl", "{\"event\":\n");
+  const FakeTraining cut;
+  cut.fake_run().append("rank-0.jsonl", "{\"event\":\n");
   EXPECT_THAT(cut.facts().missing, ElementsAre("1 event line could not be parsed"));
   const JobFacts silent{.why_not = "cannot find sacct"};
-  EXPECT_THAT(MadeUpTraining().facts(silent).missing,
+  EXPECT_THAT(FakeTraining().facts(silent).missing,
               ElementsAre("no state of job 4711 from Slurm: cannot find sacct"));
   EXPECT_THAT(gather_facts(contract::RunDirectory("/nowhere"),
                            monitor::EventStore(contract::RunDirectory("/nowhere")),
@@ -208,16 +208,16 @@ TEST(RunFacts, SayWhatIsMissing) {
 }
 
 TEST(RunFacts, TakeNumbersOfTheOutputForProgramsOfOthers) {
-  Training wish;
-  wish.has_events = false;
-  const MadeUpTraining training(wish);
+  Training shape;
+  shape.has_events = false;
+  const FakeTraining training(shape);
   for (int second = 1; second <= 40; ++second) {
     for (const auto& [name, value] :
          {std::pair{"step", 5.0 * second}, {"samples_per_second", 100.0 + second}}) {
-      training.gang().append("output-0.jsonl",
-                             R"({"event":"metric","time":)" + std::to_string(1706693400 + second) +
-                                 R"(,"rank":0,"name":")" + name + R"(","value":)" +
-                                 std::to_string(value) + "}\n");
+      training.fake_run().append("output-0.jsonl",
+                                 R"({"event":"metric","time":)" +
+                                     std::to_string(1706693400 + second) + R"(,"rank":0,"name":")" +
+                                     name + R"(","value":)" + std::to_string(value) + "}\n");
     }
   }
   const RunFacts facts = training.facts();
@@ -230,20 +230,20 @@ TEST(RunFacts, TakeNumbersOfTheOutputForProgramsOfOthers) {
 }
 
 TEST(RunFacts, GoOnOverFilesThatWerePutAsideAndOverRestarts) {
-  Training wish;
-  wish.attempt = 1;
-  const MadeUpTraining training(wish);
-  const auto file = training.gang().events() / "node-0.jsonl";
+  Training shape;
+  shape.attempt = 1;
+  const FakeTraining training(shape);
+  const auto file = training.fake_run().events() / "node-0.jsonl";
   std::filesystem::rename(file, file.string() + ".1");
-  training.gang().append("node-0.jsonl", "");
-  training.gang().start(0, kStart + 100, 8);
+  training.fake_run().append("node-0.jsonl", "");
+  training.fake_run().start(0, kStart + 100, 8);
   for (int second = 101; second <= 110; ++second) {
-    training.gang().append({.kind = "step",
-                            .time = kStart + second,
-                            .rank = 0,
-                            .fields = {{"step", int64_t{10} * (second - 60)},
-                                       {"data_seconds", 0.05},
-                                       {"compute_seconds", 0.7}}});
+    training.fake_run().append({.kind = "step",
+                                .time = kStart + second,
+                                .rank = 0,
+                                .fields = {{"step", int64_t{10} * (second - 60)},
+                                           {"data_seconds", 0.05},
+                                           {"compute_seconds", 0.7}}});
   }
   const RunFacts facts = training.facts();
 

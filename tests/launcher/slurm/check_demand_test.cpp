@@ -14,7 +14,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-Node node(const std::string& name, const std::vector<GpuCount>& gpus, const std::string& in) {
+ClusterNode node(const std::string& name,
+                 const std::vector<GpuCount>& gpus,
+                 const std::string& in) {
   return {.name = name,
           .cpus = 16,
           .memory_mib = 64000,
@@ -33,7 +35,7 @@ Partition partition(const std::string& name, int nodes) {
 }
 
 // main: two nodes with two A100 each and one without GPUs; big: one with eight H100; old: down.
-ClusterFacts made_up_cluster() {
+ClusterFacts fake_cluster() {
   ClusterFacts facts;
   facts.partitions = {partition("main", 3), partition("big", 1), partition("old", 1)};
   facts.partitions[0].is_default = true;
@@ -51,11 +53,11 @@ ClusterFacts made_up_cluster() {
 }
 
 template <typename Value>
-Asked<Value> asked(Value value, int line) {
+Requested<Value> asked(Value value, int line) {
   return {.value = std::move(value), .source = "slurm_config.yaml:" + std::to_string(line) + ":9"};
 }
 
-std::string objection(const Demand& demand, const ClusterFacts& facts = made_up_cluster()) {
+std::string objection(const Demand& demand, const ClusterFacts& facts = fake_cluster()) {
   try {
     check(demand, facts);
     return "none\n";
@@ -66,7 +68,7 @@ std::string objection(const Demand& demand, const ClusterFacts& facts = made_up_
 }
 
 TEST(CheckDemand, LetsThroughWhatTheClusterHas) {
-  const ClusterFacts facts = made_up_cluster();
+  const ClusterFacts facts = fake_cluster();
   EXPECT_NO_THROW(check({}, facts));
   EXPECT_NO_THROW(check({.partition = asked<std::string>("main", 1),
                          .constraint = asked<std::string>("nvlink&[rack1|nvlink*2]", 2),
@@ -108,7 +110,7 @@ TEST(CheckDemand, RefusesWhatTheClusterNeverGives) {
 }
 
 TEST(CheckDemand, RefusesMoreOrFewerNodesThanAJobMayHave) {
-  ClusterFacts facts = made_up_cluster();
+  ClusterFacts facts = fake_cluster();
   facts.partitions[0].max_nodes = 2;
   facts.partitions[0].min_nodes = 2;
 
@@ -117,7 +119,7 @@ TEST(CheckDemand, RefusesMoreOrFewerNodesThanAJobMayHave) {
 }
 
 TEST(CheckDemand, NeedsAnAccountWhereTheClusterDoes) {
-  ClusterFacts facts = made_up_cluster();
+  ClusterFacts facts = fake_cluster();
   facts.settings.enforces_accounts = true;
   facts.accounts = Accounts{.names = {"bio", "physics"}, .preferred = ""};
 
@@ -138,7 +140,7 @@ TEST(CheckDemand, NeedsAnAccountWhereTheClusterDoes) {
 }
 
 TEST(CheckDemand, LeavesTheChoiceToASitesOwnRules) {
-  ClusterFacts facts = made_up_cluster();
+  ClusterFacts facts = fake_cluster();
   facts.settings.has_submit_plugin = true;
   facts.settings.enforces_accounts = true;
   facts.accounts = Accounts{.names = {"bio"}, .preferred = ""};

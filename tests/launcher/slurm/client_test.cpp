@@ -24,19 +24,19 @@ using ::testing::Key;
 using ::testing::Not;
 using ::testing::ThrowsMessage;
 
-class PretendedSlurm : public ::testing::Test {
+class FakeSlurm : public ::testing::Test {
  protected:
   // Installs a command as a shell script.
-  void pretend(const std::string& name, const std::string& script) {
+  void fake_program(const std::string& name, const std::string& script) {
     const auto path = directory_.path() / name;
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
 
   // Installs a command that prints this text.
-  void pretend_to_say(const std::string& name, const std::string& text) {
+  void fake_answer(const std::string& name, const std::string& text) {
     os::write_file(directory_.path() / (name + ".txt"), text);
-    pretend(name, "cat " + (directory_.path() / (name + ".txt")).string());
+    fake_program(name, "cat " + (directory_.path() / (name + ".txt")).string());
   }
 
   Client client(Client::Options options = {}) const { return {environment, options}; }
@@ -55,10 +55,10 @@ class PretendedSlurm : public ::testing::Test {
                                  {"USER", "hpc"}};
 };
 
-TEST_F(PretendedSlurm, TakesAScriptAndGivesItsNumber) {
-  pretend("sbatch",
-          "cat >" + here() + "/stdin; echo \"$@\" >" + here() + "/words; pwd >" + here() +
-              "/where; echo '12;lab'");
+TEST_F(FakeSlurm, TakesAScriptAndGivesItsNumber) {
+  fake_program("sbatch",
+               "cat >" + here() + "/stdin; echo \"$@\" >" + here() + "/words; pwd >" + here() +
+                   "/where; echo '12;lab'");
 
   EXPECT_EQ(
       client().submit(
@@ -72,24 +72,25 @@ TEST_F(PretendedSlurm, TakesAScriptAndGivesItsNumber) {
   EXPECT_EQ(given("words"), "--parsable /tmp/job.sh\n");
 }
 
-TEST_F(PretendedSlurm, TestsWithoutSubmitting) {
-  pretend("sbatch",
-          "echo \"$1\" >" + here() +
-              "/words; echo 'sbatch: Job 12 to start at 2026-11-15T09:10:44 using 1 processors on "
-              "nodes n2 in partition short' >&2");
+TEST_F(FakeSlurm, TestsWithoutSubmitting) {
+  fake_program(
+      "sbatch",
+      "echo \"$1\" >" + here() +
+          "/words; echo 'sbatch: Job 12 to start at 2026-11-15T09:10:44 using 1 processors on "
+          "nodes n2 in partition short' >&2");
 
   EXPECT_EQ(client().test({.script = "#!/bin/sh\n"}),
             "Job 12 to start at 2026-11-15T09:10:44 using 1 processors on nodes n2 in partition "
             "short");
   EXPECT_EQ(given("words"), "--test-only\n");
 
-  pretend("sbatch", "echo 'allocation failure: Invalid feature specification' >&2; exit 1");
+  fake_program("sbatch", "echo 'allocation failure: Invalid feature specification' >&2; exit 1");
   EXPECT_THAT([&] { client().test({.script = "#!/bin/sh\n"}); },
               ThrowsMessage<Error>(HasSubstr("cannot submit the job: no node has this feature")));
 }
 
-TEST_F(PretendedSlurm, DoesNotHangWithItsController) {
-  pretend("sbatch", "sleep 100");
+TEST_F(FakeSlurm, DoesNotHangWithItsController) {
+  fake_program("sbatch", "sleep 100");
 
   EXPECT_THAT([&] { client({.patience = std::chrono::milliseconds(200)}).submit({.script = "x"}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("its controller does not answer"),
@@ -97,8 +98,8 @@ TEST_F(PretendedSlurm, DoesNotHangWithItsController) {
                                          HasSubstr("it is unknown whether it was submitted"))));
 }
 
-TEST_F(PretendedSlurm, StopsWhenTheUserHasEnough) {
-  pretend("scontrol", "sleep 100");
+TEST_F(FakeSlurm, StopsWhenTheUserHasEnough) {
+  fake_program("scontrol", "sleep 100");
   os::Pipe told = os::make_pipe();
   os::write_all(told.in.number(), "x");
 
@@ -110,7 +111,7 @@ TEST_F(PretendedSlurm, StopsWhenTheUserHasEnough) {
   }
 }
 
-TEST_F(PretendedSlurm, SaysWhenItIsNotThere) {
+TEST_F(FakeSlurm, SaysWhenItIsNotThere) {
   environment["PATH"] = here();
 
   EXPECT_FALSE(client().is_installed());
@@ -122,55 +123,56 @@ TEST_F(PretendedSlurm, SaysWhenItIsNotThere) {
               ThrowsMessage<Error>(HasSubstr("scontrol not found")));
 }
 
-TEST_F(PretendedSlurm, SaysWhenItCannotBeUnderstood) {
-  pretend("sbatch", "echo hello");
+TEST_F(FakeSlurm, SaysWhenItCannotBeUnderstood) {
+  fake_program("sbatch", "echo hello");
   EXPECT_THAT([&] { client().submit({.script = "x"}); },
               ThrowsMessage<Error>(
                   AllOf(HasSubstr("unexpected output of sbatch"), HasSubstr("stdout:    hello"))));
 }
 
-TEST_F(PretendedSlurm, AsksAccountingForAJobThatIsGone) {
-  pretend("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
-  pretend("sacct",
-          "echo '12|12|x|hpc|main||COMPLETED|0:0|a|b|c|00:01:00|UNLIMITED|n1|1|None|/home'");
+TEST_F(FakeSlurm, AsksAccountingForAJobThatIsGone) {
+  fake_program("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  fake_program("sacct",
+               "echo '12|12|x|hpc|main||COMPLETED|0:0|a|b|c|00:01:00|UNLIMITED|n1|1|None|/home'");
   const std::vector<JobInfo> jobs = client().find_jobs("12");
   ASSERT_EQ(jobs.size(), 1U);
   EXPECT_EQ(jobs[0].state, JobState::Completed);
 
-  pretend("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
+  fake_program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
   EXPECT_THAT(client().find_jobs("12"), IsEmpty());
 }
 
-TEST_F(PretendedSlurm, TellsAControllerThatIsDownFromAJobThatIsGone) {
-  pretend("scontrol",
-          "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; "
-          "exit 1");
+TEST_F(FakeSlurm, TellsAControllerThatIsDownFromAJobThatIsGone) {
+  fake_program(
+      "scontrol",
+      "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; "
+      "exit 1");
   EXPECT_THAT([&] { client().find_jobs("12"); },
               ThrowsMessage<Error>(HasSubstr("its controller (slurmctld) is down")));
 }
 
-TEST_F(PretendedSlurm, CancelsAndSignals) {
-  pretend("scancel", "echo \"$@\" >" + here() + "/words");
+TEST_F(FakeSlurm, CancelsAndSignals) {
+  fake_program("scancel", "echo \"$@\" >" + here() + "/words");
   client().cancel("12");
   EXPECT_EQ(given("words"), "12\n");
   client().signal("12", "USR1", true);
   EXPECT_EQ(given("words"), "--full --signal=USR1 12\n");
 
-  pretend("scancel",
-          "echo 'scancel: error: Kill job error on job id 36: Access/permission denied' >&2; "
-          "exit 210");
+  fake_program("scancel",
+               "echo 'scancel: error: Kill job error on job id 36: Access/permission denied' >&2; "
+               "exit 210");
   EXPECT_THAT([&] { client().cancel("36"); },
               ThrowsMessage<Error>(HasSubstr("cannot cancel job 36: permission denied")));
-  pretend("scancel", "echo 'scancel: error: Invalid job id xyz' >&2; exit 1");
+  fake_program("scancel", "echo 'scancel: error: Invalid job id xyz' >&2; exit 1");
   EXPECT_THAT([&] { client().cancel("xyz"); },
               ThrowsMessage<Error>(HasSubstr("Slurm reports: Invalid job id xyz")));
 }
 
-TEST_F(PretendedSlurm, TellsWhatTheClusterHas) {
+TEST_F(FakeSlurm, TellsWhatTheClusterHas) {
   os::write_file(here() + "/config", testing::kConfig + "AccountingStorageEnforce = none\n");
   os::write_file(here() + "/partition", testing::kPartitions);
   os::write_file(here() + "/node", testing::kNodes);
-  pretend("scontrol", "for what; do :; done; cat " + here() + "/$what");
+  fake_program("scontrol", "for what; do :; done; cat " + here() + "/$what");
 
   ClusterFacts facts = client().facts();
   EXPECT_EQ(facts.settings.cluster, "lab");
@@ -179,15 +181,15 @@ TEST_F(PretendedSlurm, TellsWhatTheClusterHas) {
   EXPECT_FALSE(facts.accounts);
 
   os::write_file(here() + "/config", "AccountingStorageEnforce = associations\n");
-  pretend("sacctmgr", "echo 'bio|bio'; echo 'bio|physics'; echo 'bio|bio'");
+  fake_program("sacctmgr", "echo 'bio|bio'; echo 'bio|physics'; echo 'bio|bio'");
   facts = client().facts();
   ASSERT_TRUE(facts.accounts);
   EXPECT_EQ(facts.accounts->preferred, "bio");
   EXPECT_THAT(facts.accounts->names, ElementsAre("bio", "physics"));
 }
 
-TEST_F(PretendedSlurm, ListsTheKindsOfMpi) {
-  pretend_to_say("srun", "MPI plugin types are...\n\tpmix\n\tnone\n");
+TEST_F(FakeSlurm, ListsTheKindsOfMpi) {
+  fake_answer("srun", "MPI plugin types are...\n\tpmix\n\tnone\n");
   EXPECT_THAT(client().mpi_types(), ElementsAre("pmix", "none"));
 }
 
@@ -230,11 +232,11 @@ TEST(SubmitEnvironment, KeepsTheUsersOwnDefaultsOutsideOfAnyJob) {
   EXPECT_EQ(query_environment(own).at("SLURM_TIME_FORMAT"), "standard");
 }
 
-TEST_F(PretendedSlurm, IsGivenAJobWithoutTheVariablesOfAnother) {
+TEST_F(FakeSlurm, IsGivenAJobWithoutTheVariablesOfAnother) {
   environment["SLURM_JOB_ID"] = "7";
   environment["SLURM_CPU_BIND"] = "quiet";
   environment["MINE"] = "1";
-  pretend("sbatch", "env >" + here() + "/env; echo 12");
+  fake_program("sbatch", "env >" + here() + "/env; echo 12");
 
   client().submit({.script = "x"});
 

@@ -5,7 +5,7 @@
 
 #include "launcher/slurm/environments.h"
 #include "launcher/slurm/with_lab.h"
-#include "support/pretended_python.h"
+#include "support/fake_python.h"
 
 namespace lockstep::testing {
 namespace {
@@ -34,7 +34,7 @@ class EnvBuildAsJob : public WithLab<Modules> {
   void SetUp() override {
     WithLab<Modules>::SetUp();
     if (!IsSkipped()) {
-      lab().write("python", kPretendedPython);
+      lab().write("python", kFakePython);
     }
   }
 };

@@ -49,7 +49,7 @@ class Followed : public ::testing::Test {
              },
          .now = [this] { return now_; },
          .show =
-             [this](const Progress& progress) {
+             [this](const JobProgress& progress) {
                if (lines.empty() || lines.back() != progress.headline) {
                  lines.push_back(progress.headline);
                }

@@ -15,7 +15,7 @@ inline slurm::JobSettings settings_of(const std::string& yaml) {
 }
 
 // Every file contains its own name, and there are no measurements of previous runs.
-inline slurm::JobGround plain_ground() {
+inline slurm::JobInputs plain_inputs() {
   return {.lockstep = "/opt/lockstep/bin/lockstep",
           .earlier_pace = [](const std::string&) { return contract::Pace(); },
           .read_text =
@@ -25,7 +25,7 @@ inline slurm::JobGround plain_ground() {
 }
 
 inline slurm::Job job_of(const std::string& yaml) {
-  return slurm::make_job(settings_of(yaml), plain_ground());
+  return slurm::make_job(settings_of(yaml), plain_inputs());
 }
 
 // Error text for a job; empty if it is valid.

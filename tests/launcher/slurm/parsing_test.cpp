@@ -176,7 +176,7 @@ TEST(Partitions, AreReadFromScontrol) {
 }
 
 TEST(Nodes, AreReadFromScontrol) {
-  const std::vector<Node> nodes = parse_nodes(testing::kNodes);
+  const std::vector<ClusterNode> nodes = parse_nodes(testing::kNodes);
 
   ASSERT_EQ(nodes.size(), 2U);
   EXPECT_EQ(nodes[0].name, "n1");

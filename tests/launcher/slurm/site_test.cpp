@@ -82,7 +82,7 @@ TEST_F(Sites, ThatComeWithLockstepCanBeRead) {
   for (const Site& site : sites) {
     JobSettings settings;
     settings.lay(site.settings);
-    EXPECT_FALSE(make_job(settings, lockstep::testing::plain_ground()).directives.empty())
+    EXPECT_FALSE(make_job(settings, lockstep::testing::plain_inputs()).directives.empty())
         << site.name;
     EXPECT_FALSE(site.description.empty());
   }

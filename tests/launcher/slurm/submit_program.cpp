@@ -27,7 +27,7 @@ std::string submit(const std::vector<std::string>& words) {
   slurm::Submission submission{.script = os::read_file(words.at(0))};
   slurm::Demand demand;
   const auto asked = [](auto value) {
-    return slurm::Asked<decltype(value)>{.value = value, .source = "command line"};
+    return slurm::Requested<decltype(value)>{.value = value, .source = "command line"};
   };
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i] == "--") {

@@ -22,7 +22,7 @@
 #include "common/os/pipe.h"
 #include "common/os/process.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -58,7 +58,7 @@ class Control : public ::testing::Test {
     const auto until = Clock::now() + std::chrono::seconds(30);
     bool is_done = is_enough();
     while (!is_done && Clock::now() < until) {
-      while (const auto news = server.find_news()) {
+      while (const auto news = server.poll()) {
         if (news->kind == Kind::Message) {
           messages.push_back(news->text);
           peers.push_back(news->peer);
@@ -75,7 +75,7 @@ class Control : public ::testing::Test {
   }
 
   static bool is_connected(ControlClient& client) {
-    while (const auto news = client.find_news()) {
+    while (const auto news = client.poll()) {
       if (news->kind == ControlClient::News::Kind::Connected) {
         return true;
       }
@@ -110,7 +110,7 @@ TEST_F(Control, TakesWhoHasTheKeys) {
   server.send(peers.back(), "an order");
 
   std::optional<ControlClient::News> news;
-  EXPECT_TRUE(serve_until([&] { return (news = client->find_news()).has_value(); }));
+  EXPECT_TRUE(serve_until([&] { return (news = client->poll()).has_value(); }));
   EXPECT_EQ(news->text, "an order");
   EXPECT_EQ(server.rejected(), 0);
 }
@@ -308,13 +308,13 @@ TEST_F(Control, TellsTheClientWhenTheServerIsGone) {
   ControlClient client(keys, {{"127.0.0.1", own->port()}});
   const auto until = Clock::now() + std::chrono::seconds(10);
   while (!is_connected(client) && Clock::now() < until) {
-    own->find_news();
+    own->poll();
     std::this_thread::sleep_for(milliseconds(1));
   }
   std::string peer;
   client.send("who am I");
   while (peer.empty() && Clock::now() < until) {
-    if (const auto news = own->find_news()) {
+    if (const auto news = own->poll()) {
       peer = news->peer;
     }
   }
@@ -324,7 +324,7 @@ TEST_F(Control, TellsTheClientWhenTheServerIsGone) {
 
   std::vector<ControlClient::News> heard;
   while (heard.size() < 2 && Clock::now() < until) {
-    if (const auto news = client.find_news()) {
+    if (const auto news = client.poll()) {
       heard.push_back(*news);
     }
     std::this_thread::sleep_for(milliseconds(1));
@@ -367,4 +367,4 @@ TEST(ControlServer, SaysWhenItsPortIsTaken) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -6,7 +6,7 @@
 
 #include "common/os/pipe.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 // Both streams write to one pipe, as on one terminal.
 class Screen {
  public:
-  explicit Screen(Outlet::Kind kind, Display::Options options = {})
+  explicit Screen(OutputBuffer::Kind kind, Display::Options options = {})
       : pipe_(os::make_pipe()),
         display({.fd = pipe_.in.number(), .kind = kind},
                 {.fd = pipe_.in.number(), .kind = kind},
@@ -46,7 +46,7 @@ class Screen {
 };
 
 TEST(Display, KeepsTheOrderOfBothStreams) {
-  Screen screen(Outlet::Kind::Pipe);
+  Screen screen(OutputBuffer::Kind::Pipe);
 
   screen.display.take_lines(0, Stream::Out, "a\n");
   screen.display.take_lines(0, Stream::Err, "b\n");
@@ -57,7 +57,7 @@ TEST(Display, KeepsTheOrderOfBothStreams) {
 }
 
 TEST(Display, MarksTheLinesOfAGangAndCollapsesThem) {
-  Screen screen(Outlet::Kind::Pipe, {.world_size = 3});
+  Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 3});
 
   screen.display.take_lines(0, Stream::Out, "hello\nI am 0\n\nend");
   screen.display.take_lines(2, Stream::Out, "hello\nI am 2\n\n");
@@ -68,7 +68,7 @@ TEST(Display, MarksTheLinesOfAGangAndCollapsesThem) {
 }
 
 TEST(Display, ShowsALineWithoutTwinsAfterAMoment) {
-  Screen screen(Outlet::Kind::Pipe, {.world_size = 2});
+  Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 2});
   EXPECT_EQ(screen.display.time_to_next(), std::nullopt);
 
   screen.display.take_lines(1, Stream::Err, "alone\n");
@@ -82,7 +82,7 @@ TEST(Display, ShowsALineWithoutTwinsAfterAMoment) {
 }
 
 TEST(Display, DoesNotWaitForTwinsOfAFlood) {
-  Screen screen(Outlet::Kind::Pipe, {.world_size = 2});
+  Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 2});
   const std::string line(1000, 'x');
   screen.display.take_lines(0, Stream::Out, "first\n");
 
@@ -98,7 +98,7 @@ TEST(Display, DoesNotWaitForTwinsOfAFlood) {
 }
 
 TEST(Display, SpeaksForItselfBehindTheWorkers) {
-  Screen screen(Outlet::Kind::Pipe, {.world_size = 2});
+  Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 2});
 
   screen.display.take_lines(1, Stream::Out, "oh\n");
   screen.display.say("rank 1 exited with code 3");
@@ -108,7 +108,7 @@ TEST(Display, SpeaksForItselfBehindTheWorkers) {
 }
 
 TEST(Display, ShowsNoStatusWhereThereIsNoTerminal) {
-  Screen screen(Outlet::Kind::Pipe);
+  Screen screen(OutputBuffer::Kind::Pipe);
 
   screen.display.take_status(0, "10 %");
   screen.display.take_lines(0, Stream::Out, "a\n");
@@ -118,7 +118,7 @@ TEST(Display, ShowsNoStatusWhereThereIsNoTerminal) {
 }
 
 TEST(Display, KeepsTheStatusBelowTheLinesOnATerminal) {
-  Screen screen(Outlet::Kind::Terminal);
+  Screen screen(OutputBuffer::Kind::Terminal);
 
   screen.display.take_status(0, "10 %");
   screen.display.take_status(0, "20 %");
@@ -137,7 +137,7 @@ TEST(Display, KeepsTheStatusBelowTheLinesOnATerminal) {
 }
 
 TEST(Display, ShowsTheBarOfTheLowestRankThatDrawsOne) {
-  Screen screen(Outlet::Kind::Terminal, {.world_size = 4});
+  Screen screen(OutputBuffer::Kind::Terminal, {.world_size = 4});
 
   screen.display.take_status(0, "10 %");
   screen.display.take_status(2, "11 %");
@@ -148,8 +148,8 @@ TEST(Display, ShowsTheBarOfTheLowestRankThatDrawsOne) {
 
 TEST(Display, ColoursThePrefixOnATerminalOnly) {
   const Display::Options options{.world_size = 2, .has_colours = true};
-  Screen terminal(Outlet::Kind::Terminal, options);
-  Screen pipe(Outlet::Kind::Pipe, options);
+  Screen terminal(OutputBuffer::Kind::Terminal, options);
+  Screen pipe(OutputBuffer::Kind::Pipe, options);
 
   for (Screen* screen : {&terminal, &pipe}) {
     screen->display.take_lines(0, Stream::Out, "both\none\n");
@@ -179,7 +179,7 @@ TEST(Display, DoesNotHoldStderrBackForASlowReaderOfStdout) {
 }
 
 TEST(Display, ForgetsAllWhenItIsTold) {
-  Screen screen(Outlet::Kind::Pipe);
+  Screen screen(OutputBuffer::Kind::Pipe);
   screen.display.take_lines(0, Stream::Out, std::string(1 << 20, 'x'));
 
   screen.display.give_up();
@@ -197,4 +197,4 @@ TEST(Display, CutsTheStatusToTheTerminal) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "support/golden.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::AllOf;
@@ -198,7 +198,7 @@ TEST(FailureJson, IsRefusedWhenItIsAnythingElse) {
 }
 
 // The files of a worker in a temporary directory.
-class LastWords : public ::testing::Test {
+class LastOutputFiles : public ::testing::Test {
  protected:
   void write(const char* name, const std::string& text) const {
     std::ofstream(directory_.path() / name) << text;
@@ -208,7 +208,7 @@ class LastWords : public ::testing::Test {
     Failure failure;
     failure.status = status;
     failure.log = directory_.path() / "log";
-    add_last_words(failure, {.error_file = directory_.path() / "error.json"});
+    add_last_output(failure, {.error_file = directory_.path() / "error.json"});
     return failure;
   }
 
@@ -221,7 +221,7 @@ constexpr const char* kTraceback =
     "    main()\n"
     "ValueError: no\n";
 
-TEST_F(LastWords, AreTheEndOfTheLogAndItsException) {
+TEST_F(LastOutputFiles, AreTheEndOfTheLogAndItsException) {
   std::string more;
   for (int line = 0; line < 100; ++line) {
     more += "shutting down " + std::to_string(line) + "\n";
@@ -236,14 +236,14 @@ TEST_F(LastWords, AreTheEndOfTheLogAndItsException) {
   EXPECT_EQ(failure.last_lines.back(), "shutting down 99");
 }
 
-TEST_F(LastWords, BelieveTheErrorFileFirst) {
+TEST_F(LastOutputFiles, BelieveTheErrorFileFirst) {
   write("log", kTraceback);
   write("error.json", R"({"message": {"message": "KeyError: 'a'", "extraInfo": {}}})");
 
   EXPECT_EQ(learn({.code = 1, .signal = 0}).exception->text, "KeyError: 'a'");
 }
 
-TEST_F(LastWords, BlameNoExceptionForAKill) {
+TEST_F(LastOutputFiles, BlameNoExceptionForAKill) {
   write("log", kTraceback);
 
   EXPECT_EQ(learn({.code = 0, .signal = SIGKILL}).exception, std::nullopt);
@@ -251,7 +251,7 @@ TEST_F(LastWords, BlameNoExceptionForAKill) {
   EXPECT_NE(learn({.code = 0, .signal = SIGABRT}).exception, std::nullopt);
 }
 
-TEST_F(LastWords, AreNoneWithoutFiles) {
+TEST_F(LastOutputFiles, AreNoneWithoutFiles) {
   const Failure failure = learn({.code = 1, .signal = 0});
 
   EXPECT_EQ(failure.exception, std::nullopt);
@@ -276,4 +276,4 @@ TEST(ReadLastLines, TakesAtMostSoManyOfALongFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

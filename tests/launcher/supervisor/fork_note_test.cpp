@@ -7,11 +7,11 @@
 #include "common/os/files.h"
 #include "support/golden.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 TEST(ForkNote, IsFoundInAProgramThatCarriesIt) {
-  EXPECT_TRUE(program_takes_fork_offer(LOCKSTEP_SEED_PROGRAM));
+  EXPECT_TRUE(program_takes_fork_offer(LOCKSTEP_FORK_SERVER_PROGRAM));
 }
 
 TEST(ForkNote, IsNotFoundInOthers) {
@@ -24,7 +24,7 @@ TEST(ForkNote, IsNotFoundInOthers) {
 TEST(ForkNote, IsNotFoundInWhatIsLeftOfAProgram) {
   const os::TemporaryDirectory directory;
   const auto path = directory.path() / "cut";
-  const std::string whole = testing::read_text(LOCKSTEP_SEED_PROGRAM);
+  const std::string whole = testing::read_text(LOCKSTEP_FORK_SERVER_PROGRAM);
   for (const size_t bytes : {size_t{0}, size_t{3}, size_t{40}, size_t{64}, size_t{200}}) {
     std::ofstream(path, std::ios::binary) << whole.substr(0, bytes);
     EXPECT_FALSE(program_takes_fork_offer(path)) << bytes;
@@ -32,4 +32,4 @@ TEST(ForkNote, IsNotFoundInWhatIsLeftOfAProgram) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -6,7 +6,7 @@
 
 #include "common/os/process.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Exits like a launcher whose run has ended with 75 when `signal` arrives.
@@ -24,4 +24,4 @@ TEST(GuardDeathTest, LeavesWithTheCodeOfARunThatHasEndedBeforeASignalCame) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -13,7 +13,7 @@
 
 #include "common/os/fd.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::EndsWith;
@@ -191,4 +191,4 @@ TEST_F(HorovodStores, ListenAtNoOtherAddress) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <random>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::EndsWith;
@@ -144,4 +144,4 @@ TEST(KeyValuesOverHttp, DoNotGrowWithoutEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 // Ends of attempts: causes and restarts.
 #include "launcher/supervisor/leader_of_agents.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -36,7 +36,7 @@ TEST_F(LeaderOfAgents, BlamesTheFirstFailureOfAllNodes) {
   stopped(1);
   exit(2, 2, death(SIGTERM), SIGTERM);
   stopped(2);
-  EXPECT_EQ(last<Explain>(2)->rank, 3);
+  EXPECT_EQ(last<Explain>(2)->process, ProcessId::worker(3));
 
   explain(2, 3, code(7), "out of ideas");
 
@@ -54,7 +54,7 @@ TEST_F(LeaderOfAgents, BlamesTheFirstFailureOfAllNodes) {
 TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenNobodyExplains) {
   start_two();
   exit(2, 3, code(7));
-  obey_stop(1, 0);
+  report_stop(1, 0);
   exit(2, 2, death(SIGTERM), SIGTERM);
   stopped(2);
 
@@ -67,13 +67,13 @@ TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenNobodyExplains) {
 TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenTheExplanationIsNone) {
   start_two();
   exit(2, 3, code(7));
-  obey_stop(1, 0);
+  report_stop(1, 0);
   exit(2, 2, death(SIGTERM), SIGTERM);
   stopped(2);
-  hear(1, Explained{.rank = 3, .failure = "not asked"});
+  hear(1, Explained{.process = ProcessId::worker(3), .failure = "not asked"});
   EXPECT_FALSE(leader().is_over());
 
-  hear(2, Explained{.rank = 3, .failure = "{ no JSON"});
+  hear(2, Explained{.process = ProcessId::worker(3), .failure = "{ no JSON"});
 
   expect_end(7);
   EXPECT_EQ(blamed.at(0).node, "n2");
@@ -84,7 +84,7 @@ TEST_F(LeaderOfAgents, TellsWhenItFailedNotWhenItWasExplained) {
   pass_time(10);
   exit(1, 0, code(7));
   pass_time(2);
-  obey_stop(2, 2);
+  report_stop(2, 2);
   exit(1, 1, death(SIGTERM), SIGTERM);
   stopped(1);
   explain(1, 0, code(7), "boom");
@@ -93,23 +93,24 @@ TEST_F(LeaderOfAgents, TellsWhenItFailedNotWhenItWasExplained) {
   EXPECT_NEAR(blamed.at(0).seconds, 10, 0.001);
 }
 
-TEST_F(LeaderOfAgents, HearsNoExitsOfRanksThatAreNotTheAgents) {
+TEST_F(LeaderOfAgents, HearsNoExitsOfProcessesThatAreNotTheAgents) {
   start_two();
   exit(1, 2, code(7));
   exit(1, 77, code(7));
   exit(1, -5, code(7));
+  exit(1, ProcessId::fork_server(1), code(7));
 
   EXPECT_EQ(leader().phase(), Phase::Running);
 }
 
-TEST_F(LeaderOfAgents, TellsTheSeedsOfTwoNodesApart) {
+TEST_F(LeaderOfAgents, TellsTheForkServersOfTwoNodesApart) {
   start_two();
 
-  exit(2, -1, code(127));
+  exit(2, ProcessId::fork_server(1), code(127));
   stopped(1);
   stopped(2);
 
-  EXPECT_EQ(last<Explain>(2)->rank, -1);
+  EXPECT_EQ(last<Explain>(2)->process, ProcessId::fork_server(1));
   EXPECT_FALSE(last<Explain>(1));
 }
 
@@ -168,7 +169,7 @@ TEST_F(LeaderOfAgents, StopsTheOthersWhenANodeIsLost) {
   EXPECT_EQ(leader().phase(), Phase::Stopping);
   EXPECT_EQ(count<Stop>(1), 1);
 
-  obey_stop(1, 0);
+  report_stop(1, 0);
 
   expect_end(75);
   EXPECT_EQ(last<Release>(1)->code, 75);
@@ -218,7 +219,7 @@ TEST_F(LeaderOfAgents, WaitsForTheExplanationWhenAnotherNodeIsLost) {
   exit(1, 0, code(7));
   exit(1, 1, death(SIGTERM), SIGTERM);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
   lose(2);
   EXPECT_EQ(leader().phase(), Phase::Explaining);
 
@@ -233,7 +234,7 @@ TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenTheNodeThatKnowsIsLost) {
   exit(1, 0, code(7));
   exit(1, 1, death(SIGTERM), SIGTERM);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
 
   lose(1);
 
@@ -250,11 +251,11 @@ TEST_F(LeaderOfAgents, StartsAsManyAttemptsAsAllowed) {
   EXPECT_THAT(said, Contains("starting attempt 1: restart 1 of 2"));
   EXPECT_EQ(count<Probe>(1), 1) << "the network is known";
   bring_up({1, 2});
-  EXPECT_EQ(begun.back().assembly.attempt, 1);
-  EXPECT_EQ(begun.back().assembly.seats[1].address, "10.0.0.2");
+  EXPECT_EQ(begun.back().layout.attempt, 1);
+  EXPECT_EQ(begun.back().layout.slots[1].address, "10.0.0.2");
   fail_attempt(1, "second");
   bring_up({1, 2});
-  EXPECT_EQ(begun.back().assembly.attempt, 2);
+  EXPECT_EQ(begun.back().layout.attempt, 2);
 
   fail_attempt(3, "third");
 
@@ -319,7 +320,7 @@ TEST_F(LeaderOfAgents, TakesNoReportOfAnEarlierAttempt) {
   fail_attempt(1, "first");
   bring_up({1, 2});
 
-  hear(1, Exited{.attempt = 0, .rank = 0, .status = code(1), .sent = 0});
+  hear(1, Exited{.attempt = 0, .process = ProcessId::worker(0), .status = code(1), .sent = 0});
   hear(1, Stopped{.attempt = 0, .left_behind = 0});
   hear(2, Stopped{.attempt = 0, .left_behind = 0});
 
@@ -332,7 +333,7 @@ TEST_F(LeaderOfAgents, StartsNoAttemptWithFewerNodesThanNeeded) {
   exit(1, 0, code(7));
   exit(1, 1, death(SIGTERM), SIGTERM);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
   lose(2);
 
   explain(1, 0, code(7), "x");
@@ -353,7 +354,7 @@ TEST_F(LeaderOfAgents, BeginsWithEnoughNodesAfterTheLastCall) {
   pass_time(2);
 
   bring_up({1, 2});
-  EXPECT_THAT(seats(), ElementsAre("n1", "n2"));
+  EXPECT_THAT(slots(), ElementsAre("n1", "n2"));
 }
 
 TEST_F(LeaderOfAgents, BeginsWithEnoughNodesWhenTheStartTimesOutBeforeTheLastCall) {
@@ -388,14 +389,14 @@ TEST_F(LeaderOfAgents, GoesOnWithFewerNodesAndKeepsTheBudget) {
   join(3, 2);
   bring_up({1, 2, 3});
   lose(2);
-  obey_stop(1, 0);
-  obey_stop(3, 4);
+  report_stop(1, 0);
+  report_stop(3, 4);
   EXPECT_THAT(said, Contains("starting attempt 1: continuing with 2 nodes"));
 
   bring_up({1, 3});
 
-  EXPECT_THAT(seats(), ElementsAre("n1", "n3"));
-  EXPECT_EQ(begun.back().assembly.attempt, 1);
+  EXPECT_THAT(slots(), ElementsAre("n1", "n3"));
+  EXPECT_EQ(begun.back().layout.attempt, 1);
   EXPECT_EQ(count<Probe>(1), 2) << "the network is chosen anew";
   EXPECT_EQ(blamed.at(0).who, "node n2");
 }
@@ -409,12 +410,12 @@ TEST_F(LeaderOfAgents, TakesInAtTheNextAttemptWhoCameLate) {
   join(3, 2);
   EXPECT_EQ(said.back(), "node n3 joined; it takes part from the next attempt");
   lose(2);
-  obey_stop(1, 0);
+  report_stop(1, 0);
 
   bring_up({1, 3});
 
-  EXPECT_THAT(seats(), ElementsAre("n1", "n3"));
-  EXPECT_EQ(begun.back().assembly.seats[1].node, 2);
+  EXPECT_THAT(slots(), ElementsAre("n1", "n3"));
+  EXPECT_EQ(begun.back().layout.slots[1].node, 2);
 }
 
 TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {
@@ -425,7 +426,7 @@ TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {
   bring_up({1, 2});
   lose(2);
 
-  obey_stop(1, 0);
+  report_stop(1, 0);
 
   expect_end(75);
   EXPECT_EQ(said.back(), "not restarting: the run needs 2 nodes, and 1 is left");
@@ -437,10 +438,10 @@ TEST_F(LeaderOfAgents, DoesNotGoOnWithFewerNodesWhenSomebodyAskedToStop) {
   lose(2);
   signal(SIGTERM);
 
-  obey_stop(1, 0);
+  report_stop(1, 0);
 
   expect_end(75);
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 #include "common/base/text.h"
 #include "launcher/supervisor/leader/leader.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 inline os::ExitStatus code(int number) {
   return {.code = number, .signal = 0};
@@ -22,7 +22,7 @@ inline os::ExitStatus death(int signal) {
 class LeaderOfAgents : public ::testing::Test {
  protected:
   LeaderOfAgents() {
-    plan.way.value = plan::Way::Peers;
+    plan.mode.value = plan::LaunchMode::Peers;
     plan.grace_seconds.value = 5;
     plan.start_timeout_seconds.value = 60;
     plan.last_call_seconds.value = 10;
@@ -33,7 +33,7 @@ class LeaderOfAgents : public ::testing::Test {
   void set_nodes(int least, int most) {
     plan.nodes.resize(static_cast<size_t>(most));
     plan.min_nodes.value = least;
-    for (plan::Node& node : plan.nodes) {
+    for (plan::PlannedNode& node : plan.nodes) {
       node.workers.value = 2;
     }
   }
@@ -62,10 +62,10 @@ class LeaderOfAgents : public ::testing::Test {
     collect();
   }
 
-  void join(int agent, std::optional<int> node = {}, int order = 0) {
+  void join(int agent, std::optional<int> node = {}, int sort_key = 0) {
     Join one = offer(agent);
     one.node = node;
-    one.order = order;
+    one.sort_key = sort_key;
     hear(agent, one);
   }
 
@@ -126,14 +126,17 @@ class LeaderOfAgents : public ::testing::Test {
   }
 
   void exit(int agent, int rank, os::ExitStatus status, int sent = 0) {
+    exit(agent, ProcessId::worker(rank), status, sent);
+  }
+  void exit(int agent, ProcessId process, os::ExitStatus status, int sent = 0) {
     hear(agent,
-         Exited{.attempt = leader().attempt(), .rank = rank, .status = status, .sent = sent});
+         Exited{.attempt = leader().attempt(), .process = process, .status = status, .sent = sent});
   }
 
   void stopped(int agent) { hear(agent, Stopped{.attempt = leader().attempt(), .left_behind = 0}); }
 
   // The two workers of the agent, from `first` on, end after Stop.
-  void obey_stop(int agent, int first) {
+  void report_stop(int agent, int first) {
     exit(agent, first, death(SIGTERM), SIGTERM);
     exit(agent, first + 1, death(SIGTERM), SIGTERM);
     stopped(agent);
@@ -148,7 +151,7 @@ class LeaderOfAgents : public ::testing::Test {
     failure.attempt = leader().attempt();
     failure.status = status;
     failure.last_lines = {last_line};
-    hear(agent, Explained{.rank = rank, .failure = to_json(failure)});
+    hear(agent, Explained{.process = ProcessId::worker(rank), .failure = to_json(failure)});
   }
 
   // Rank 0 of agent 1 fails, all workers stop, and agent 1 sends the failure report.
@@ -156,7 +159,7 @@ class LeaderOfAgents : public ::testing::Test {
     exit(1, 0, code(with_code));
     exit(1, 1, death(SIGTERM), SIGTERM);
     stopped(1);
-    obey_stop(2, 2);
+    report_stop(2, 2);
     explain(1, 0, code(with_code), last_line);
   }
 
@@ -172,15 +175,15 @@ class LeaderOfAgents : public ::testing::Test {
         begun.push_back(*begin);
       } else {
         const auto& send = std::get<Send>(action);
-        orders[send.agent].push_back(send.order);
+        commands[send.agent].push_back(send.command);
       }
     }
   }
 
   template <typename Kind>
   std::optional<Kind> last(int agent) {
-    for (auto order = orders[agent].rbegin(); order != orders[agent].rend(); ++order) {
-      if (const auto* found = std::get_if<Kind>(&*order)) {
+    for (auto command = commands[agent].rbegin(); command != commands[agent].rend(); ++command) {
+      if (const auto* found = std::get_if<Kind>(&*command)) {
         return *found;
       }
     }
@@ -190,15 +193,15 @@ class LeaderOfAgents : public ::testing::Test {
   template <typename Kind>
   int count(int agent) {
     return static_cast<int>(
-        std::count_if(orders[agent].begin(), orders[agent].end(), [](const Order& order) {
-          return std::holds_alternative<Kind>(order);
+        std::count_if(commands[agent].begin(), commands[agent].end(), [](const Command& command) {
+          return std::holds_alternative<Kind>(command);
         }));
   }
 
-  std::vector<std::string> seats() const {
+  std::vector<std::string> slots() const {
     std::vector<std::string> names;
-    for (const plan::Seat& seat : begun.back().assembly.seats) {
-      names.push_back(seat.name);
+    for (const plan::NodeSlot& slot : begun.back().layout.slots) {
+      names.push_back(slot.name);
     }
     return names;
   }
@@ -213,11 +216,11 @@ class LeaderOfAgents : public ::testing::Test {
   std::vector<std::string> said;
   std::vector<Failure> blamed;
   std::vector<Begin> begun;
-  std::map<int, std::vector<Order>> orders;
+  std::map<int, std::vector<Command>> commands;
   int first_attempt = 0;
 
  private:
   std::optional<Leader> leader_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

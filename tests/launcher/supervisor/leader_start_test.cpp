@@ -3,7 +3,7 @@
 // The phases of a leader from the first agent to running workers.
 #include "launcher/supervisor/leader_of_agents.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -20,7 +20,7 @@ TEST_F(LeaderOfAgents, SeatsNodesByTheirNumbersWhateverTheirOrderOfArrival) {
 
   bring_up({1, 2, 3});
 
-  EXPECT_THAT(seats(), ElementsAre("n2", "n3", "n1"));
+  EXPECT_THAT(slots(), ElementsAre("n2", "n3", "n1"));
   EXPECT_THAT(begun.back().agents, ElementsAre(2, 3, 1));
 }
 
@@ -33,7 +33,7 @@ TEST_F(LeaderOfAgents, SeatsNodesWithoutANumberByTheirOrderAndThenByArrival) {
 
   bring_up({1, 2, 3, 4});
 
-  EXPECT_THAT(seats(), ElementsAre("n2", "n3", "n4", "n1"));
+  EXPECT_THAT(slots(), ElementsAre("n2", "n3", "n4", "n1"));
 }
 
 TEST_F(LeaderOfAgents, BeginsAtOnceWhenThereIsOneNode) {
@@ -42,8 +42,8 @@ TEST_F(LeaderOfAgents, BeginsAtOnceWhenThereIsOneNode) {
 
   EXPECT_EQ(count<Probe>(1), 0);
   bring_up({1});
-  EXPECT_EQ(begun.back().assembly.seats.front().address, "127.0.0.1");
-  EXPECT_EQ(begun.back().assembly.master_port, 20002) << "the port behind those of two workers";
+  EXPECT_EQ(begun.back().layout.slots.front().address, "127.0.0.1");
+  EXPECT_EQ(begun.back().layout.master_port, 20002) << "the port behind those of two workers";
 }
 
 TEST_F(LeaderOfAgents, NamesTheNodesThatDidNotCome) {
@@ -147,7 +147,7 @@ TEST_F(LeaderOfAgents, WaitsForAnotherInThePlaceOfOneThatLeftBeforeTheStart) {
   join(3, 0);
 
   bring_up({2, 3});
-  EXPECT_THAT(seats(), ElementsAre("n3", "n2"));
+  EXPECT_THAT(slots(), ElementsAre("n3", "n2"));
 }
 
 TEST_F(LeaderOfAgents, IgnoresReportsOfStrangersAndSecondJoins) {
@@ -174,8 +174,8 @@ TEST_F(LeaderOfAgents, TriesEveryPairBothWaysAndTellsItsChoice) {
   bring_up({1, 2});
 
   EXPECT_THAT(said.back(), HasSubstr("the only network of all 2 nodes"));
-  EXPECT_EQ(begun.back().assembly.master_addr, "10.0.0.1");
-  EXPECT_EQ(begun.back().assembly.seats[1].interface, "eth0");
+  EXPECT_EQ(begun.back().layout.master_addr, "10.0.0.1");
+  EXPECT_EQ(begun.back().layout.slots[1].interface, "eth0");
 }
 
 TEST_F(LeaderOfAgents, TriesASecondTimeAndThenSaysWhoReachesWhom) {
@@ -243,8 +243,8 @@ TEST_F(LeaderOfAgents, LetsOneThatComesAmidTheTrialsWait) {
   answer_probe(2, "no answer");
   bring_up({1, 2});
 
-  EXPECT_THAT(seats(), ElementsAre("n1", "n2"));
-  EXPECT_THAT(orders[3], IsEmpty());
+  EXPECT_THAT(slots(), ElementsAre("n1", "n2"));
+  EXPECT_THAT(commands[3], IsEmpty());
 }
 
 TEST_F(LeaderOfAgents, NamesTheNodeThatReservesNoPorts) {
@@ -271,4 +271,4 @@ TEST_F(LeaderOfAgents, EndsWithTheWordsOfANodeThatCannotStart) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 // Signals, limits, and tasks that replace themselves by their programs.
 #include "launcher/supervisor/leader_of_agents.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Contains;
@@ -39,9 +39,9 @@ TEST_F(LeaderOfAgents, StopsRunningWorkersOnASignal) {
   start_two();
   signal(SIGTERM);
   EXPECT_EQ(count<Stop>(2), 1);
-  obey_stop(1, 0);
+  report_stop(1, 0);
 
-  obey_stop(2, 2);
+  report_stop(2, 2);
 
   expect_end(143);
   EXPECT_THAT(blamed, IsEmpty());
@@ -74,7 +74,7 @@ TEST_F(LeaderOfAgents, KeepsTheVerdictWhenCtrlCHastensTheStop) {
   EXPECT_EQ(count<Kill>(2), 1);
   exit(1, 1, death(SIGKILL), SIGKILL);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
 
   explain(1, 0, code(7), "x");
 
@@ -87,7 +87,7 @@ TEST_F(LeaderOfAgents, KeepsTheBlameOfALostNodeWhenCtrlCHastensTheStop) {
   lose(2);
   signal(SIGINT);
 
-  obey_stop(1, 0);
+  report_stop(1, 0);
 
   expect_end(75);
   EXPECT_EQ(blamed.at(0).who, "node n2");
@@ -99,7 +99,7 @@ TEST_F(LeaderOfAgents, StartsNoFurtherAttemptWhenAskedToStopWhileExplaining) {
   exit(1, 0, code(7));
   exit(1, 1, death(SIGTERM), SIGTERM);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
   ASSERT_EQ(leader().phase(), Phase::Explaining);
 
   signal(SIGTERM);
@@ -126,8 +126,8 @@ TEST_F(LeaderOfAgents, TellsToWhichNodeASignalCame) {
   start_two();
 
   hear(2, Interrupted{.signal = SIGTERM});
-  obey_stop(1, 0);
-  obey_stop(2, 2);
+  report_stop(1, 0);
+  report_stop(2, 2);
 
   EXPECT_THAT(said, Contains(HasSubstr("n2 received SIGTERM; stopping 4 workers")));
   expect_end(143);
@@ -140,8 +140,8 @@ TEST_F(LeaderOfAgents, LeavesWith124WhenTheRunTakesTooLong) {
   pass_time(101);
   EXPECT_THAT(said.back(), HasSubstr("--timeout 100 s has expired; stopping 4 workers"));
 
-  obey_stop(1, 0);
-  obey_stop(2, 2);
+  report_stop(1, 0);
+  report_stop(2, 2);
 
   expect_end(124);
 }
@@ -163,7 +163,7 @@ TEST_F(LeaderOfAgents, Keeps75OfWorkersThatSavedTheirStateWhenTheTimeWasOver) {
   exit(1, 1, code(75), SIGTERM);
   stopped(1);
 
-  obey_stop(2, 2);
+  report_stop(2, 2);
 
   expect_end(75);
 }
@@ -183,7 +183,7 @@ TEST_F(LeaderOfAgents, GivesWorkersTheTimeThatIsLeftBeforeALimit) {
   exit(1, 0, code(75), SIGTERM);
   exit(1, 1, code(75), SIGTERM);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
 
   expect_end(75);
   EXPECT_TRUE(leader().is_cancelled());
@@ -196,7 +196,7 @@ TEST_F(LeaderOfAgents, StartsNoFurtherAttemptBeforeALimit) {
   leader().stop_at_limit(100, "the time limit is near", now);
   exit(1, 1, death(SIGTERM), SIGTERM);
   stopped(1);
-  obey_stop(2, 2);
+  report_stop(2, 2);
   explain(1, 0, code(7), "x");
 
   expect_end(7);
@@ -207,7 +207,7 @@ TEST_F(LeaderOfAgents, CountsAttemptsFromWhereAnEarlierTurnHasEnded) {
   plan.max_restarts.value = 1;
   first_attempt = 4;
   start_two();
-  EXPECT_EQ(begun.at(0).assembly.attempt, 4);
+  EXPECT_EQ(begun.at(0).layout.attempt, 4);
   fail_attempt(7, "x");
   EXPECT_EQ(blamed.at(0).attempt, 4);
   EXPECT_EQ(blamed.at(0).max_restarts, 5);
@@ -236,7 +236,7 @@ TEST_F(LeaderOfAgents, PassesSignalsOnToRunningWorkersOnly) {
 // ---- one process per worker ----
 
 TEST_F(LeaderOfAgents, IsOverWhenEveryTaskHasItsOrder) {
-  plan.way.value = plan::Way::Task;
+  plan.mode.value = plan::LaunchMode::Task;
   start_two();
   hear(1, Started{.attempt = 0});
   lose(1);  // it becomes a worker
@@ -249,7 +249,7 @@ TEST_F(LeaderOfAgents, IsOverWhenEveryTaskHasItsOrder) {
 }
 
 TEST_F(LeaderOfAgents, FailsWhenATaskIsLostBeforeItHasStarted) {
-  plan.way.value = plan::Way::Task;
+  plan.mode.value = plan::LaunchMode::Task;
   start_two();
   hear(1, Started{.attempt = 0});
 
@@ -260,4 +260,4 @@ TEST_F(LeaderOfAgents, FailsWhenATaskIsLostBeforeItHasStarted) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

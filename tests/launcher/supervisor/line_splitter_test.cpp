@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 struct Seen {
@@ -89,4 +89,4 @@ TEST(LineSplitter, KeepsTheOrderAroundAHugeLine) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 contract::WorkerPlace place(int local_rank, int nodes = 1, int node_rank = 0) {
@@ -105,4 +105,4 @@ TEST(LogFiles, FollowHorovodrunsNames) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Not UTF-8: paths, variables and output may contain any bytes.
@@ -20,7 +20,7 @@ std::vector<Report> reports() {
             .name = "n1",
             .machine = "boot-1",
             .node = 3,
-            .order = 4,
+            .sort_key = 4,
             .workers = 5,
             .cores = 6,
             .gpus = 7,
@@ -42,9 +42,12 @@ std::vector<Report> reports() {
           Prepared{.attempt = 1, .ports = {20000, 65535}},
           Started{.attempt = 2},
           Refused{.attempt = 3, .code = 64, .text = kBytes},
-          Exited{.attempt = 4, .rank = -1, .status = {.code = 0, .signal = SIGSEGV}, .sent = 15},
+          Exited{.attempt = 4,
+                 .process = ProcessId::fork_server(2),
+                 .status = {.code = 0, .signal = SIGSEGV},
+                 .sent = 15},
           Stopped{.attempt = 5, .left_behind = 6},
-          Explained{.rank = 7, .failure = "{}"},
+          Explained{.process = ProcessId::worker(7), .failure = "{}"},
           Said{.rank = 100'000, .stream = Stream::Err, .is_status = false, .text = kBytes},
           Said{.rank = -1, .stream = Stream::Out, .is_status = true, .text = ""},
           Interrupted{.signal = SIGTERM},
@@ -53,38 +56,38 @@ std::vector<Report> reports() {
           Unwritten{.sentence = kBytes}};
 }
 
-plan::NodeOrder whole_order() {
-  plan::NodeOrder order;
-  order.run_id = "run";
-  order.run_directory = "/runs/" + kBytes;
-  order.node = "n1";
-  order.command = {"python3", kBytes, ""};
-  order.program_word = 1;
-  order.local_rank_flag = "--local-rank";
-  order.first.rank = 2;
-  order.first.world_size = 4;
-  order.first.master_addr = "fd00::1";
-  order.first.horovod_addr = "10.0.0.1";
-  order.workers = 2;
-  order.cross_ranks = {1, 0};
-  order.cross_sizes = {2, 1};
-  order.variables = {{"LATIN", kBytes}, {"EMPTY", ""}};
-  order.bind = plan::Bind::Gpu;
-  order.gpus = {1, 3};
-  order.output.log_dir = kBytes;
-  order.output.redirects = {.otherwise = 1, .by_local = {{0, 2}, {1, 3}}};
-  order.output.local_ranks_filter = {0, 5};
-  order.metrics = {{.name = "loss", .pattern = kBytes}};
-  order.sample_every_seconds = 0.5;
-  order.cores = 16;
-  order.horovod_port = 30000;
-  order.tensorflow_cluster = {"n1:1", "[fd00::1]:2"};
-  order.grace_seconds = 2.5;
-  order.attempt = 9;
-  return order;
+plan::NodeSpec whole_spec() {
+  plan::NodeSpec spec;
+  spec.run_id = "run";
+  spec.run_directory = "/runs/" + kBytes;
+  spec.node = "n1";
+  spec.command = {"python3", kBytes, ""};
+  spec.program_word = 1;
+  spec.local_rank_flag = "--local-rank";
+  spec.first.rank = 2;
+  spec.first.world_size = 4;
+  spec.first.master_addr = "fd00::1";
+  spec.first.horovod_addr = "10.0.0.1";
+  spec.workers = 2;
+  spec.cross_ranks = {1, 0};
+  spec.cross_sizes = {2, 1};
+  spec.variables = {{"LATIN", kBytes}, {"EMPTY", ""}};
+  spec.bind = plan::Bind::Gpu;
+  spec.gpus = {1, 3};
+  spec.output.log_dir = kBytes;
+  spec.output.redirects = {.otherwise = 1, .by_local = {{0, 2}, {1, 3}}};
+  spec.output.local_ranks_filter = {0, 5};
+  spec.metrics = {{.name = "loss", .pattern = kBytes}};
+  spec.sample_every_seconds = 0.5;
+  spec.cores = 16;
+  spec.horovod_port = 30000;
+  spec.tensorflow_cluster = {"n1:1", "[fd00::1]:2"};
+  spec.grace_seconds = 2.5;
+  spec.attempt = 9;
+  return spec;
 }
 
-std::vector<Order> orders() {
+std::vector<Command> commands() {
   return {
       Probe{.round = 3,
             .self = 1,
@@ -92,11 +95,11 @@ std::vector<Order> orders() {
                 {{.to = 2, .network = 3, .address = "10.0.0.1", .port = 4, .source = "10.0.0.2"}},
             .timeout_ms = 5},
       Prepare{.attempt = 1, .ports = 2, .wanted_host = "n1", .wanted_port = 29500},
-      Start{whole_order()},
+      Start{whole_spec()},
       Stop{.grace_seconds = 0.25, .is_asked = true},
       Kill{},
       Pass{.signal = SIGUSR1},
-      Explain{.rank = -1},
+      Explain{.process = ProcessId::fork_server(2)},
       Credit{.bytes = int64_t{1} << 40},
       Release{.code = 75, .text = kBytes},
       Ask{.text = kBytes}};
@@ -106,8 +109,8 @@ TEST(Messages, ComeBackAsTheyWere) {
   for (const Report& report : reports()) {
     EXPECT_TRUE(decode_report(encode(report)) == report) << "report " << report.index();
   }
-  for (const Order& order : orders()) {
-    EXPECT_TRUE(decode_order(encode(order)) == order) << "order " << order.index();
+  for (const Command& command : commands()) {
+    EXPECT_TRUE(decode_command(encode(command)) == command) << "command " << command.index();
   }
 }
 
@@ -117,7 +120,7 @@ TEST(Messages, CoverEveryKind) {
     kinds.insert(report.index());
   }
   EXPECT_EQ(kinds.size(), std::variant_size_v<Report>);
-  EXPECT_EQ(orders().size(), std::variant_size_v<Order>);
+  EXPECT_EQ(commands().size(), std::variant_size_v<Command>);
 }
 
 TEST(Messages, OfAnotherProtocolAreReadAsFarAsItsNumber) {
@@ -145,10 +148,10 @@ TEST(Messages, ThatAreCutAreErrors) {
       EXPECT_THROW(decode_report(whole.substr(0, size)), Error) << report.index() << " " << size;
     }
   }
-  for (const Order& order : orders()) {
-    const std::string whole = encode(order);
+  for (const Command& command : commands()) {
+    const std::string whole = encode(command);
     for (size_t size = 0; size < whole.size(); ++size) {
-      EXPECT_THROW(decode_order(whole.substr(0, size)), Error) << order.index() << " " << size;
+      EXPECT_THROW(decode_command(whole.substr(0, size)), Error) << command.index() << " " << size;
     }
   }
 }
@@ -156,9 +159,9 @@ TEST(Messages, ThatAreCutAreErrors) {
 TEST(Messages, ThatAreNoneAreErrors) {
   for (const char* text : {"", "hello", "A", "A\xa0", "Z\xa0", "J\xf6", "GET / HTTP/1.1\r\n\r\n"}) {
     EXPECT_THROW(decode_report(text), Error) << text;
-    EXPECT_THROW(decode_order(text), Error) << text;
+    EXPECT_THROW(decode_command(text), Error) << text;
   }
-  EXPECT_THROW(decode_order(encode(Order(Kill{})) + "x"), Error);
+  EXPECT_THROW(decode_command(encode(Command(Kill{})) + "x"), Error);
 }
 
 TEST(Messages, OfRandomBytesDoNoHarm) {
@@ -172,7 +175,7 @@ TEST(Messages, OfRandomBytesDoNoHarm) {
       bytes[0] = static_cast<char>('A' + random() % 20);
     }
     expect_no_harm(decode_report, bytes);
-    expect_no_harm(decode_order, bytes);
+    expect_no_harm(decode_command, bytes);
   }
 }
 
@@ -183,8 +186,8 @@ TEST(Messages, WithChangedBytesDoNoHarm) {
     whole.push_back(encode(report));
   }
   const size_t count_of_reports = whole.size();
-  for (const Order& order : orders()) {
-    whole.push_back(encode(order));
+  for (const Command& command : commands()) {
+    whole.push_back(encode(command));
   }
   for (int turn = 0; turn < 10'000; ++turn) {
     const size_t which = random() % whole.size();
@@ -195,7 +198,7 @@ TEST(Messages, WithChangedBytesDoNoHarm) {
     if (which < count_of_reports) {
       expect_no_harm(decode_report, bytes);
     } else {
-      expect_no_harm(decode_order, bytes);
+      expect_no_harm(decode_command, bytes);
     }
   }
 }
@@ -220,4 +223,4 @@ TEST(Messages, ThatClaimToBeHugeAreErrors) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

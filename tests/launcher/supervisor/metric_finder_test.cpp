@@ -6,7 +6,7 @@
 #include "common/base/text.h"
 #include "common/contract/event.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(MetricFinder, IsReadyForBytesThatAreNoText) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 #include "common/os/files.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::AllOf;
@@ -84,4 +84,4 @@ TEST(KeepAddresses, LeavesThoseThatAreMeant) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -5,7 +5,7 @@
 
 #include "common/base/text.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 std::optional<PythonException> find_in(std::string_view log) {
@@ -145,4 +145,4 @@ TEST(RecordedExceptions, AreNoneInAnythingElse) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 RankSet set_of(const std::vector<int>& ranks) {
@@ -60,4 +60,4 @@ TEST(RankSet, AgreesWithAPlainSet) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

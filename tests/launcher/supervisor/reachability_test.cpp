@@ -10,7 +10,7 @@
 #include "common/os/pipe.h"
 #include "common/os/socket.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -303,4 +303,4 @@ TEST(ProbeListener, TakesAProbeInPieces) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

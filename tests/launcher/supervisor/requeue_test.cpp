@@ -6,7 +6,7 @@
 
 #include "common/os/files.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::AllOf;
@@ -246,4 +246,4 @@ TEST_F(TurnOfAJob, TakesAChangedFileForProgress) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

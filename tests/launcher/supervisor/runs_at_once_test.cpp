@@ -7,7 +7,7 @@
 
 #include "support/launcher.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using testing::Launcher;
@@ -57,4 +57,4 @@ TEST(RunsAtOnce, HaveMasterPortsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

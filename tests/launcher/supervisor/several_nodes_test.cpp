@@ -12,8 +12,8 @@
 #include "common/os/host.h"
 #include "common/os/socket.h"
 #include "launcher/supervisor/protocol/control.h"
-#include "launcher/supervisor/protocol/meeting.h"
 #include "launcher/supervisor/protocol/messages.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 #include "support/launcher.h"
 
 namespace lockstep::testing {
@@ -27,20 +27,20 @@ using ::testing::Not;
 class SeveralNodes : public ::testing::Test {
  protected:
   // `lockstep run` as one of the nodes. Its workers execute SCRIPT.
-  struct Wish {
+  struct NodeOptions {
     std::vector<std::string> options;
     int workers = 2;
   };
 
-  Launcher& start(const Wish& wish, const std::string& script) {
+  Launcher& start(const NodeOptions& node_options, const std::string& script) {
     Launcher& node = *nodes.emplace_back(std::make_unique<Launcher>());
     node.environment.insert_or_assign("LOCKSTEP_MEETING_DIR", directory.path() / "meeting");
     node.environment.merge(os::Environment(variables));
     std::vector<std::string> arguments = {"run"};
-    arguments.insert(arguments.end(), wish.options.begin(), wish.options.end());
+    arguments.insert(arguments.end(), node_options.options.begin(), node_options.options.end());
     arguments.insert(arguments.end(),
                      {"--nproc-per-node",
-                      std::to_string(wish.workers),
+                      std::to_string(node_options.workers),
                       "--grace",
                       "0.5",
                       "--run-dir",
@@ -392,33 +392,33 @@ TEST_F(SeveralNodes, TellOneThatMayNotJoinWhy) {
 // A client that has the keys and sends messages like an agent of another version.
 TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   const auto as_node = [this](int node) {
-    return Wish{.options = {"--nnodes=3",
-                            fmt::format("--node-rank={}", node),
-                            "--master-addr=127.0.0.1",
-                            fmt::format("--master-port={}", port)},
-                .workers = 1};
+    return NodeOptions{.options = {"--nnodes=3",
+                                   fmt::format("--node-rank={}", node),
+                                   "--master-addr=127.0.0.1",
+                                   fmt::format("--master-port={}", port)},
+                       .workers = 1};
   };
   start(as_node(0), "true");
-  std::optional<agent::MeetingPoint> point;
+  std::optional<supervisor::RendezvousPoint> point;
   while (!point) {
-    point =
-        agent::find_posted(directory.path() / "meeting" / fmt::format("127.0.0.1-{}.json", port));
+    point = supervisor::find_rendezvous_in(directory.path() / "meeting" /
+                                           fmt::format("127.0.0.1-{}.json", port));
   }
-  agent::ControlClient rogue(point->keys, point->endpoints);
-  agent::Join join;
+  supervisor::ControlClient rogue(point->keys, point->endpoints);
+  supervisor::Join join;
   join.name = "rogue";
   join.node = 1;
-  std::optional<agent::Order> answer;
+  std::optional<supervisor::Command> answer;
   while (!answer) {
-    const auto news = rogue.find_news();
-    if (news && news->kind == agent::ControlClient::News::Kind::Connected) {
-      rogue.send(encode(agent::Report(join)));
+    const auto news = rogue.poll();
+    if (news && news->kind == supervisor::ControlClient::News::Kind::Connected) {
+      rogue.send(encode(supervisor::Report(join)));
       rogue.send("no message at all");
     } else if (news) {
-      answer = agent::decode_order(news->text);
+      answer = supervisor::decode_command(news->text);
     }
   }
-  EXPECT_TRUE(std::holds_alternative<agent::Release>(*answer));
+  EXPECT_TRUE(std::holds_alternative<supervisor::Release>(*answer));
 
   start(as_node(1), "true");
   start(as_node(2), "true");

@@ -4,13 +4,16 @@
 #include <csignal>
 #include <gmock/gmock.h>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::Optional;
 
 constexpr int kUnasked = 0;
 
+ProcessId rank(int number) {
+  return ProcessId::worker(number);
+}
 os::ExitStatus code(int number) {
   return {.code = number, .signal = 0};
 }
@@ -20,8 +23,8 @@ os::ExitStatus death(int signal) {
 
 TEST(Verdict, IsDoneWhenEveryWorkerLeftWithZero) {
   Verdict verdict;
-  verdict.record_exit(0, code(0), kUnasked);
-  verdict.record_exit(1, code(0), kUnasked);
+  verdict.record_exit(rank(0), code(0), kUnasked);
+  verdict.record_exit(rank(1), code(0), kUnasked);
 
   EXPECT_FALSE(verdict.is_over());
   EXPECT_EQ(verdict.cause(), std::nullopt);
@@ -30,54 +33,54 @@ TEST(Verdict, IsDoneWhenEveryWorkerLeftWithZero) {
 
 TEST(Verdict, BlamesTheFirstFailureAndNotThoseStoppedAfterIt) {
   Verdict verdict;
-  verdict.record_exit(2, code(3), kUnasked);
-  verdict.record_exit(0, death(SIGTERM), SIGTERM);
-  verdict.record_exit(1, death(SIGKILL), SIGKILL);
-  verdict.record_exit(3, code(1), SIGTERM);
+  verdict.record_exit(rank(2), code(3), kUnasked);
+  verdict.record_exit(rank(0), death(SIGTERM), SIGTERM);
+  verdict.record_exit(rank(1), death(SIGKILL), SIGKILL);
+  verdict.record_exit(rank(3), code(1), SIGTERM);
 
-  EXPECT_THAT(verdict.cause(), Optional(2));
+  EXPECT_THAT(verdict.cause(), Optional(rank(2)));
   EXPECT_EQ(verdict.exit_code(), 3);
 }
 
 TEST(Verdict, TellsASignalAsAShellDoes) {
   Verdict verdict;
-  verdict.record_exit(0, death(SIGSEGV), kUnasked);
+  verdict.record_exit(rank(0), death(SIGSEGV), kUnasked);
 
   EXPECT_EQ(verdict.exit_code(), 139);
 }
 
 TEST(Verdict, BlamesADeathRatherThanThePeerThatNoticedIt) {
   Verdict together;
-  together.record_exit(0, code(75), kUnasked);
-  together.record_exit(1, code(3), kUnasked);
-  together.record_exit(2, death(SIGBUS), kUnasked);
-  EXPECT_THAT(together.cause(), Optional(2));
+  together.record_exit(rank(0), code(75), kUnasked);
+  together.record_exit(rank(1), code(3), kUnasked);
+  together.record_exit(rank(2), death(SIGBUS), kUnasked);
+  EXPECT_THAT(together.cause(), Optional(rank(2)));
 
   Verdict killed;
-  killed.record_exit(0, code(1), kUnasked);
-  killed.record_exit(1, death(SIGKILL), SIGTERM);
-  EXPECT_THAT(killed.cause(), Optional(1));
+  killed.record_exit(rank(0), code(1), kUnasked);
+  killed.record_exit(rank(1), death(SIGKILL), SIGTERM);
+  EXPECT_THAT(killed.cause(), Optional(rank(1)));
   EXPECT_EQ(killed.exit_code(), 137);
 
   Verdict crashed;
-  crashed.record_exit(0, code(75), kUnasked);
-  crashed.record_exit(1, death(SIGSEGV), SIGTERM);
-  EXPECT_THAT(crashed.cause(), Optional(1));
+  crashed.record_exit(rank(0), code(75), kUnasked);
+  crashed.record_exit(rank(1), death(SIGSEGV), SIGTERM);
+  EXPECT_THAT(crashed.cause(), Optional(rank(1)));
 }
 
 TEST(Verdict, DoesNotBlameWhoCrashedOnBeingStopped) {
   Verdict verdict;
-  verdict.record_exit(0, code(1), kUnasked);
-  verdict.record_exit(1, death(SIGABRT), SIGTERM);
+  verdict.record_exit(rank(0), code(1), kUnasked);
+  verdict.record_exit(rank(1), death(SIGABRT), SIGTERM);
 
-  EXPECT_THAT(verdict.cause(), Optional(0));
+  EXPECT_THAT(verdict.cause(), Optional(rank(0)));
 }
 
 TEST(Verdict, BlamesNobodyWhenTheUserStopped) {
   Verdict verdict;
   verdict.record_stop(SIGINT);
-  verdict.record_exit(0, death(SIGTERM), SIGTERM);
-  verdict.record_exit(1, code(1), SIGTERM);
+  verdict.record_exit(rank(0), death(SIGTERM), SIGTERM);
+  verdict.record_exit(rank(1), code(1), SIGTERM);
 
   EXPECT_TRUE(verdict.is_over());
   EXPECT_EQ(verdict.cause(), std::nullopt);
@@ -87,8 +90,8 @@ TEST(Verdict, BlamesNobodyWhenTheUserStopped) {
 TEST(Verdict, LeavesWithTryAgainWhenAWorkerDid) {
   Verdict verdict;
   verdict.record_stop(SIGTERM);
-  verdict.record_exit(0, code(75), SIGTERM);
-  verdict.record_exit(1, death(SIGKILL), SIGKILL);
+  verdict.record_exit(rank(0), code(75), SIGTERM);
+  verdict.record_exit(rank(1), death(SIGKILL), SIGKILL);
 
   EXPECT_EQ(verdict.exit_code(), 75);
 }
@@ -97,18 +100,18 @@ TEST(Verdict, TellsTerminationAndHangupAlike) {
   for (const int signal : {SIGTERM, SIGHUP}) {
     Verdict verdict;
     verdict.record_stop(signal);
-    verdict.record_exit(0, death(SIGTERM), SIGTERM);
+    verdict.record_exit(rank(0), death(SIGTERM), SIGTERM);
     EXPECT_EQ(verdict.exit_code(), 143);
   }
 }
 
 TEST(Verdict, KeepsTheFailureThatCameBeforeTheStop) {
   Verdict verdict;
-  verdict.record_exit(0, code(3), kUnasked);
+  verdict.record_exit(rank(0), code(3), kUnasked);
   verdict.record_stop(SIGINT);
 
   EXPECT_EQ(verdict.exit_code(), 3);
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

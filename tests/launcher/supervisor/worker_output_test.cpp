@@ -10,7 +10,7 @@
 #include "support/golden.h"
 #include "support/small_files.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using ::testing::ElementsAre;
@@ -157,4 +157,4 @@ TEST_F(WorkerOutput, GoesOnInTheLogWhenThereIsRoomAgain) {
 }
 
 }  // namespace
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

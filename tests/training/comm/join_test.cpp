@@ -27,7 +27,7 @@ cluster::Placement two_workers() {
   cluster::Placement placement;
   placement.place.world_size = 2;
   placement.place.local_world_size = 2;
-  placement.origin = cluster::Origin::Launcher;
+  placement.launched_by = cluster::LaunchedBy::Launcher;
   return placement;
 }
 

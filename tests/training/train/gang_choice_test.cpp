@@ -57,7 +57,7 @@ TEST(GangChoice, LeavesTheTransportToOtherStrategiesAndToOurLauncher) {
   Flags ddp;
   ddp.strategy = "ddp";
   cluster::Placement launched;
-  launched.origin = cluster::Origin::Launcher;
+  launched.launched_by = cluster::LaunchedBy::Launcher;
 
   EXPECT_EQ(choose_gang(ddp, {{"HOROVOD_CONTROLLER", "mpi"}}, {}).join.transport, "auto");
   EXPECT_EQ(

@@ -69,9 +69,9 @@ constexpr const char* kListFooter =
     "Files:\n"
     "  DIR/NAME/    files of a data set\n";
 
-void fetch_named(const DataWishes& wishes) {
-  const DataSet& set = data_set(wishes.name);
-  const fs::path directory = fs::path(data_directory(wishes)) / set.name;
+void fetch_named(const DataOptions& options) {
+  const DataSet& set = data_set(options.name);
+  const fs::path directory = fs::path(data_directory(options)) / set.name;
   if (missing_files(set, directory).empty()) {
     fmt::print("{} is already complete: {}\n", set.name, directory.string());
     return;
@@ -81,9 +81,9 @@ void fetch_named(const DataWishes& wishes) {
   fmt::print("{} downloaded and verified: {}\n", set.name, directory.string());
 }
 
-void list_all(const DataWishes& wishes) {
+void list_all(const DataOptions& options) {
   for (const DataSet& set : data_sets()) {
-    const fs::path directory = fs::path(data_directory(wishes)) / set.name;
+    const fs::path directory = fs::path(data_directory(options)) / set.name;
     const size_t missing = missing_files(set, directory).size();
     std::string state = fmt::format("{} of {} files missing", missing, set.files.size());
     if (missing == 0) {
@@ -98,15 +98,15 @@ void list_all(const DataWishes& wishes) {
 
 }  // namespace
 
-void add_data_directory(CLI::App& app, DataWishes& wishes) {
-  app.add_option("--data-dir", wishes.directory, "Directory of the data sets")
+void add_data_directory(CLI::App& app, DataOptions& options) {
+  app.add_option("--data-dir", options.directory, "Directory of the data sets")
       ->type_name("DIR")
       ->default_str("$LOCKSTEP_DATA_DIR, otherwise data")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-std::string data_directory(const DataWishes& wishes) {
-  return wishes.directory.value_or(
+std::string data_directory(const DataOptions& options) {
+  return options.directory.value_or(
       os::find_variable(os::environment(), contract::kDataDirectory).value_or("data"));
 }
 
@@ -114,20 +114,20 @@ void add_data(CLI::App& app, Call& call) {
   CLI::App* data = app.add_subcommand("data", kDescription);
   data->footer(kFooter);
   data->require_subcommand(0, 1);
-  auto wishes = std::make_shared<DataWishes>();
+  auto options = std::make_shared<DataOptions>();
 
   CLI::App* fetching = data->add_subcommand("fetch", kFetchDescription);
   fetching->footer(kFetchFooter);
-  fetching->add_option("NAME", wishes->name, "Data set, as shown by lockstep data list");
-  add_data_directory(*fetching, *wishes);
-  fetching->callback([wishes] { fetch_named(*wishes); });
+  fetching->add_option("NAME", options->name, "Data set, as shown by lockstep data list");
+  add_data_directory(*fetching, *options);
+  fetching->callback([options] { fetch_named(*options); });
 
   CLI::App* listing = data->add_subcommand("list", kListDescription);
   listing->footer(kListFooter);
-  add_data_directory(*listing, *wishes);
-  listing->callback([wishes] { list_all(*wishes); });
+  add_data_directory(*listing, *options);
+  listing->callback([options] { list_all(*options); });
 
-  add_image_commands(*data, wishes, call);
+  add_image_commands(*data, options, call);
 }
 
 }  // namespace lockstep::cli

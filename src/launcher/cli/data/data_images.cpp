@@ -93,7 +93,7 @@ constexpr const char* kCheckFooter =
 constexpr const char* kLike = "tiny-imagenet-like";
 constexpr int kMostPixels = 20000;  // maximum length of an edge
 
-struct ImageWishes {
+struct ImageOptions {
   image::DrawnOptions drawn;
   std::string size = "64";
   image::PackOptions pack;
@@ -109,9 +109,9 @@ void require(std::string_view option, int64_t value, int64_t least, int64_t most
   }
 }
 
-int threads_of(const ImageWishes& wishes) {
-  require("--threads", wishes.threads, 0, 1024);
-  return wishes.threads > 0 ? wishes.threads : std::max(os::usable_processors(), 1);
+int threads_of(const ImageOptions& images) {
+  require("--threads", images.threads, 0, 1024);
+  return images.threads > 0 ? images.threads : std::max(os::usable_processors(), 1);
 }
 
 void require_name(std::string_view verb,
@@ -127,11 +127,11 @@ void require_name(std::string_view verb,
       .hint(fmt::format("lockstep data {} {}", verb, find_closest(name, names).value_or(names[0])));
 }
 
-image::Sets find_sets(std::string_view verb, const DataWishes& wishes, image::Look look) {
-  require_name(verb, wishes.name, {"tiny-imagenet", "imagenet"});
-  const fs::path directory = data_directory(wishes);
-  return wishes.name == "imagenet" ? image::find_imagenet(directory, look)
-                                   : image::find_tiny_imagenet(directory, look);
+image::Sets find_sets(std::string_view verb, const DataOptions& data_options, image::Look look) {
+  require_name(verb, data_options.name, {"tiny-imagenet", "imagenet"});
+  const fs::path directory = data_directory(data_options);
+  return data_options.name == "imagenet" ? image::find_imagenet(directory, look)
+                                         : image::find_tiny_imagenet(directory, look);
 }
 
 // "64", or "500x375".
@@ -154,15 +154,15 @@ image::Size size_of(const std::string& text) {
   return {.width = static_cast<int>(edges.front()), .height = static_cast<int>(edges.back())};
 }
 
-void make_images(const DataWishes& wishes, const ImageWishes& images) {
-  require_name("make", wishes.name, {kLike});
+void make_images(const DataOptions& data_options, const ImageOptions& images) {
+  require_name("make", data_options.name, {kLike});
   image::DrawnOptions options = images.drawn;
   require("--classes", options.classes, 2, image::kMostDrawnClasses);
   require("--per-class", options.per_class, 1, 1'000'000);
   require("--val-per-class", options.val_per_class, 1, 1'000'000);
   options.size = size_of(images.size);
   options.threads = threads_of(images);
-  const fs::path directory = fs::path(data_directory(wishes)) / kLike;
+  const fs::path directory = fs::path(data_directory(data_options)) / kLike;
   std::error_code ignored;
   if (fs::exists(directory, ignored)) {
     throw Error(ExitCode::Usage,
@@ -187,22 +187,22 @@ void print_problems(const std::vector<image::Problem>& problems) {
   }
 }
 
-void pack_images(const DataWishes& wishes, const ImageWishes& images) {
+void pack_images(const DataOptions& data_options, const ImageOptions& images) {
   image::PackOptions options = images.pack;
   require("--short-side", options.short_side, 0, kMostPixels);
   require("--quality", options.quality, 1, 100);
   options.threads = threads_of(images);
-  const image::Sets sets = find_sets("pack", wishes, image::Look::FoldersOnly);
+  const image::Sets sets = find_sets("pack", data_options, image::Look::FoldersOnly);
   if (sets.train->size() == 0) {
     throw Error(ExitCode::Usage, fmt::format("cannot pack {}: no training images", sets.origin))
-        .hint(fmt::format("lockstep data check {}", wishes.name));
+        .hint(fmt::format("lockstep data check {}", data_options.name));
   }
   options.source = sets.source;
-  const fs::path output = images.output.value_or(data_directory(wishes));
+  const fs::path output = images.output.value_or(data_directory(data_options));
   fmt::print(stderr, "lockstep: packing {}\n", sets.origin);
   for (const auto& [split, store] :
        {std::pair{std::string("train"), sets.train}, std::pair{std::string("val"), sets.test}}) {
-    const fs::path file = output / fmt::format("{}-{}.lspack", wishes.name, split);
+    const fs::path file = output / fmt::format("{}-{}.lspack", data_options.name, split);
     CounterLine line(fmt::format("packing {}", split));
     options.progress = [&line](int64_t done, int64_t of) {
       line.show(done, of);
@@ -221,9 +221,9 @@ void pack_images(const DataWishes& wishes, const ImageWishes& images) {
   }
 }
 
-void check_images(const DataWishes& wishes, const ImageWishes& images, Call& call) {
+void check_images(const DataOptions& data_options, const ImageOptions& images, Call& call) {
   const int threads = threads_of(images);
-  const image::Sets sets = find_sets("check", wishes, image::Look::PacksFirst);
+  const image::Sets sets = find_sets("check", data_options, image::Look::PacksFirst);
   fmt::print(stderr, "lockstep: checking {}\n", sets.origin);
   size_t corrupt = 0;
   for (const auto& [split, store] : {std::pair{"train", sets.train}, std::pair{"val", sets.test}}) {
@@ -235,7 +235,7 @@ void check_images(const DataWishes& wishes, const ImageWishes& images, Call& cal
     corrupt += problems.size();
   }
   fmt::print("{}: {} training images, {} validation images, {} classes, {} corrupt\n",
-             wishes.name,
+             data_options.name,
              format_count(sets.train->size()),
              format_count(sets.test->size()),
              format_count(static_cast<int64_t>(sets.train->classes().size())),
@@ -260,7 +260,7 @@ void add_value(CLI::App& app,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-void add_threads(CLI::App& app, ImageWishes& images) {
+void add_threads(CLI::App& app, ImageOptions& images) {
   app.add_option("--threads", images.threads, "Number of threads")
       ->type_name("COUNT")
       ->default_str("one per core")
@@ -269,13 +269,15 @@ void add_threads(CLI::App& app, ImageWishes& images) {
 
 }  // namespace
 
-void add_image_commands(CLI::App& data, const std::shared_ptr<DataWishes>& wishes, Call& call) {
-  auto images = std::make_shared<ImageWishes>();
+void add_image_commands(CLI::App& data,
+                        const std::shared_ptr<DataOptions>& data_options,
+                        Call& call) {
+  auto images = std::make_shared<ImageOptions>();
 
   CLI::App* making = data.add_subcommand("make", kMakeDescription);
   making->footer(kMakeFooter);
-  making->add_option("NAME", wishes->name, "Data set: tiny-imagenet-like");
-  add_data_directory(*making, *wishes);
+  making->add_option("NAME", data_options->name, "Data set: tiny-imagenet-like");
+  add_data_directory(*making, *data_options);
   add_value(*making, "--classes", images->drawn.classes, "COUNT", "Number of classes, 2 to 200");
   add_value(*making, "--per-class", images->drawn.per_class, "COUNT", "Training images per class");
   add_value(*making,
@@ -286,12 +288,12 @@ void add_image_commands(CLI::App& data, const std::shared_ptr<DataWishes>& wishe
   add_value(*making, "--size", images->size, "PIXELS", "Pixels per edge, or WIDTHxHEIGHT");
   add_value(*making, "--seed", images->drawn.seed, "NUMBER", "Seed of the random generator");
   add_threads(*making, *images);
-  making->callback([wishes, images] { make_images(*wishes, *images); });
+  making->callback([data_options, images] { make_images(*data_options, *images); });
 
   CLI::App* packing = data.add_subcommand("pack", kPackDescription);
   packing->footer(kPackFooter);
-  packing->add_option("NAME", wishes->name, "Data set: tiny-imagenet or imagenet");
-  add_data_directory(*packing, *wishes);
+  packing->add_option("NAME", data_options->name, "Data set: tiny-imagenet or imagenet");
+  add_data_directory(*packing, *data_options);
   packing->add_option("--output", images->output, "Directory for the packs")
       ->type_name("DIR")
       ->default_str("the data directory")
@@ -308,14 +310,14 @@ void add_image_commands(CLI::App& data, const std::shared_ptr<DataWishes>& wishe
             "NUMBER",
             "JPEG quality of scaled images, 1 to 100");
   add_threads(*packing, *images);
-  packing->callback([wishes, images] { pack_images(*wishes, *images); });
+  packing->callback([data_options, images] { pack_images(*data_options, *images); });
 
   CLI::App* checking = data.add_subcommand("check", kCheckDescription);
   checking->footer(kCheckFooter);
-  checking->add_option("NAME", wishes->name, "Data set: tiny-imagenet or imagenet");
-  add_data_directory(*checking, *wishes);
+  checking->add_option("NAME", data_options->name, "Data set: tiny-imagenet or imagenet");
+  add_data_directory(*checking, *data_options);
   add_threads(*checking, *images);
-  checking->callback([wishes, images, &call] { check_images(*wishes, *images, call); });
+  checking->callback([data_options, images, &call] { check_images(*data_options, *images, call); });
 }
 
 }  // namespace lockstep::cli

@@ -61,7 +61,7 @@ constexpr const char* kBuildFooter =
     "  slurm-job-logs/NAME-JOB.out    output of the job\n"
     "  PATH/lockstep.unfinished       marks an incomplete virtual environment\n";
 
-struct Wishes {
+struct EnvOptions {
   std::string file;
   bool is_local = false;
   bool is_submitted = false;
@@ -71,14 +71,14 @@ struct Wishes {
 };
 
 // The environment of the script: this one, plus the secrets that the script must not contain.
-os::Environment with_secrets(os::Environment environment, const config::Node& map) {
+os::Environment with_secrets(os::Environment environment, const config::YamlNode& map) {
   for (const auto& [name, value] : slurm::secrets_of_env_build(map)) {
     environment.insert_or_assign(name, value);
   }
   return environment;
 }
 
-int submit(const Wishes& wishes,
+int submit(const EnvOptions& options,
            const slurm::EnvBuild& build,
            const std::string& script,
            const os::Environment& environment) {
@@ -87,7 +87,7 @@ int submit(const Wishes& wishes,
   make_log_directories(build.job);
   const std::string id = client.submit({.script = script});
   fmt::print(stderr, "lockstep: job {} builds {}\n", id, build.path);
-  if (wishes.is_left) {
+  if (options.is_left) {
     fmt::print("{}\n", id);
     return 0;
   }
@@ -95,18 +95,18 @@ int submit(const Wishes& wishes,
       .value_or(static_cast<int>(ExitCode::Interrupted));
 }
 
-int build_from(const Wishes& wishes) {
-  if (wishes.file.empty()) {
+int build_from(const EnvOptions& options) {
+  if (options.file.empty()) {
     throw Error(ExitCode::Usage, "no build file given").hint("lockstep env build -c torch.yaml");
   }
-  if (wishes.is_local && wishes.is_submitted) {
+  if (options.is_local && options.is_submitted) {
     throw Error(ExitCode::Usage, "--local and --submit contradict each other")
         .hint("use one of the two");
   }
-  const config::Node map = config::parse_yaml(os::read_file(wishes.file), wishes.file);
+  const config::YamlNode map = config::parse_yaml(os::read_file(options.file), options.file);
   slurm::EnvBuild build = slurm::read_env_build(map);
-  build.is_submitted = wishes.is_submitted || (build.is_submitted && !wishes.is_local);
-  if (wishes.is_left && !build.is_submitted) {
+  build.is_submitted = options.is_submitted || (build.is_submitted && !options.is_local);
+  if (options.is_left && !build.is_submitted) {
     throw Error(ExitCode::Usage, "--no-wait requires a Slurm job")
         .fact("found", "a build on this machine")
         .hint("--submit --no-wait");
@@ -115,16 +115,16 @@ int build_from(const Wishes& wishes) {
   slurm::choose_cache(build, environment, fs::current_path());
   const std::string script = slurm::render_env_build(
       build,
-      {.maker = {.version = LOCKSTEP_VERSION, .file = wishes.file, .site = ""},
+      {.maker = {.version = LOCKSTEP_VERSION, .file = options.file, .site = ""},
        .lockstep = os::own_executable(),
-       .is_forced = wishes.is_forced});
-  if (wishes.is_dry) {
+       .is_forced = options.is_forced});
+  if (options.is_dry) {
     fmt::print("{}", script);
     return 0;
   }
-  slurm::check_files(build, environment, wishes.is_forced);
+  slurm::check_files(build, environment, options.is_forced);
   const os::Environment secret = with_secrets(environment, map);
-  return build.is_submitted ? submit(wishes, build, script, secret) : run_script(script, secret);
+  return build.is_submitted ? submit(options, build, script, secret) : run_script(script, secret);
 }
 
 }  // namespace
@@ -133,18 +133,19 @@ void add_env(CLI::App& app, Call& call) {
   CLI::App* env = app.add_subcommand("env", kDescription);
   env->footer(kFooter);
   env->require_subcommand(0, 1);
-  auto wishes = std::make_shared<Wishes>();
+  auto options = std::make_shared<EnvOptions>();
   CLI::App* build = env->add_subcommand("build", kBuildDescription);
   build->footer(kBuildFooter);
-  build->add_option("-c,--config", wishes->file, "File that describes the build")
+  build->add_option("-c,--config", options->file, "File that describes the build")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  build->add_flag("--local", wishes->is_local, "Build on this machine; overrides FILE");
-  build->add_flag("--submit", wishes->is_submitted, "Build in a Slurm job; overrides FILE");
-  build->add_flag("--dry-run", wishes->is_dry, "Print the build script and do nothing else");
-  build->add_flag("--force", wishes->is_forced, "Replace an existing target if the build succeeds");
-  build->add_flag("--no-wait", wishes->is_left, "Submit the job, print its job id and exit");
-  build->callback([wishes, &call] { call.exit_code = build_from(*wishes); });
+  build->add_flag("--local", options->is_local, "Build on this machine; overrides FILE");
+  build->add_flag("--submit", options->is_submitted, "Build in a Slurm job; overrides FILE");
+  build->add_flag("--dry-run", options->is_dry, "Print the build script and do nothing else");
+  build->add_flag(
+      "--force", options->is_forced, "Replace an existing target if the build succeeds");
+  build->add_flag("--no-wait", options->is_left, "Submit the job, print its job id and exit");
+  build->callback([options, &call] { call.exit_code = build_from(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -21,15 +21,15 @@ std::vector<slurm::Site> known_sites() {
 
 JobLayers read_job_layers(const std::optional<std::string>& file, const JobFlags& flags) {
   JobLayers layers;
-  config::Node said;
+  config::YamlNode said;
   if (file) {
     said = slurm::read_job_file(*file);
   }
-  config::Node typed;
-  typed.kind = config::Node::Kind::Map;
+  config::YamlNode typed;
+  typed.kind = config::YamlNode::Kind::Map;
   typed.entries.reserve(flags.size());
   for (const auto& [key, node] : flags) {
-    typed.entries.push_back({key, node.place, node});
+    typed.entries.push_back({key, node.position, node});
   }
   slurm::JobSettings above;
   above.lay(said);

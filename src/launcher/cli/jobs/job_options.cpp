@@ -49,13 +49,13 @@ void add_value(CLI::App& app, const Key& key, JobFlags& flags) {
   CLI::Option* option = app.add_option_function<std::vector<std::string>>(
       slurm::flag_of(key.name),
       [&flags, name, is_many](const std::vector<std::string>& texts) {
-        config::Node& node = flags[name];
+        config::YamlNode& node = flags[name];
         if (!is_many) {
           node = config::scalar(texts.back());
           return;
         }
-        node.kind = config::Node::Kind::List;
-        node.place.file = "command line";
+        node.kind = config::YamlNode::Kind::List;
+        node.position.file = "command line";
         for (const std::string& text : texts) {
           node.items.push_back(config::scalar(text));
         }

@@ -58,7 +58,7 @@ constexpr const char* kFooter =
     "Files:\n"
     "  RUN/events/    events of workers and agents, see docs/events.md\n";
 
-struct Words {
+struct ScalingOptions {
   std::vector<std::string> runs;
   std::optional<std::string> file;
   std::string predict;
@@ -82,39 +82,39 @@ report::PredictedSize predicted_size(std::string word) {
   return {.count = static_cast<int>(*count), .is_nodes = is_nodes};
 }
 
-std::vector<report::PredictedSize> predicted_sizes(const std::string& words) {
+std::vector<report::PredictedSize> predicted_sizes(const std::string& text) {
   std::vector<report::PredictedSize> sizes;
-  for (const std::string& word : split(words, ',')) {
+  for (const std::string& word : split(text, ',')) {
     sizes.push_back(predicted_size(std::string(trim(word))));
   }
   return sizes;
 }
 
-void check_words(const Words& words) {
-  if (words.runs.empty() && !words.file) {
+void check_options(const ScalingOptions& options) {
+  if (options.runs.empty() && !options.file) {
     throw Error(ExitCode::Usage, "no runs given")
         .hint("lockstep scaling runs, which compares all runs below ./runs");
   }
-  if (words.is_json && words.is_csv) {
+  if (options.is_json && options.is_csv) {
     throw Error(ExitCode::Usage, "--json and --csv contradict each other")
         .hint("use one of the two");
   }
-  const std::string kind = std::filesystem::path(words.plot).extension().string();
-  if (!words.plot.empty() && kind != ".svg" && kind != ".html") {
-    throw Error(ExitCode::Usage, fmt::format("cannot plot to '{}'", words.plot))
+  const std::string kind = std::filesystem::path(options.plot).extension().string();
+  if (!options.plot.empty() && kind != ".svg" && kind != ".html") {
+    throw Error(ExitCode::Usage, fmt::format("cannot plot to '{}'", options.plot))
         .fact("expected", "a file name that ends in .svg or .html", "--plot")
         .hint("--plot scaling.html");
   }
 }
 
-std::vector<ComparedRun> named_runs(const Words& words) {
+std::vector<ComparedRun> named_runs(const ScalingOptions& options) {
   std::vector<ComparedRun> runs;
-  for (const std::string& word : words.runs) {
+  for (const std::string& word : options.runs) {
     const std::vector<ComparedRun> found = compared_runs(word);
     runs.insert(runs.end(), found.begin(), found.end());
   }
-  if (words.file) {
-    const ScalingTest test = find_scaling_test(*words.file, std::filesystem::current_path());
+  if (options.file) {
+    const ScalingTest test = find_scaling_test(*options.file, std::filesystem::current_path());
     runs.insert(runs.end(), test.runs.begin(), test.runs.end());
     if (!test.missing.empty()) {
       fmt::print(stderr, "lockstep: no run yet for {}\n", join(test.missing, ", "));
@@ -159,23 +159,23 @@ void require_prediction(const report::Scaling& scaling) {
   throw std::move(error.hint("run the missing sizes, or drop --predict"));
 }
 
-std::string printed(const report::Scaling& scaling, const Words& words) {
-  if (words.is_json) {
+std::string printed(const report::Scaling& scaling, const ScalingOptions& options) {
+  if (options.is_json) {
     return report::scaling_json(scaling);
   }
-  return words.is_csv ? report::scaling_csv(scaling) : report::scaling_table(scaling);
+  return options.is_csv ? report::scaling_csv(scaling) : report::scaling_table(scaling);
 }
 
-int compare(const Words& words) {
-  check_words(words);
-  const std::vector<report::PredictedSize> sizes = predicted_sizes(words.predict);
-  const report::Scaling scaling = report::compare_runs(measure(named_runs(words)), sizes);
+int compare(const ScalingOptions& options) {
+  check_options(options);
+  const std::vector<report::PredictedSize> sizes = predicted_sizes(options.predict);
+  const report::Scaling scaling = report::compare_runs(measure(named_runs(options)), sizes);
   require_something(scaling);
-  os::write_output(printed(scaling, words));
-  if (!words.plot.empty()) {
-    os::atomic_write(words.plot,
-                     words.plot.ends_with(".svg") ? report::scaling_svg(scaling)
-                                                  : report::scaling_page(scaling));
+  os::write_output(printed(scaling, options));
+  if (!options.plot.empty()) {
+    os::atomic_write(options.plot,
+                     options.plot.ends_with(".svg") ? report::scaling_svg(scaling)
+                                                    : report::scaling_page(scaling));
   }
   if (!sizes.empty()) {
     require_prediction(scaling);
@@ -186,22 +186,24 @@ int compare(const Words& words) {
 }  // namespace
 
 void add_scaling(CLI::App& app, Call& call) {
-  auto words = std::make_shared<Words>();
+  auto options = std::make_shared<ScalingOptions>();
   CLI::App* command = app.add_subcommand("scaling", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->runs, "Runs, jobs or directories that contain runs");
-  command->add_option("-c,--config", words->file, "Job file of a scaling test")->type_name("FILE");
+  command->add_option("RUN", options->runs, "Runs, jobs or directories that contain runs");
+  command->add_option("-c,--config", options->file, "Job file of a scaling test")
+      ->type_name("FILE");
   command
       ->add_option("--predict",
-                   words->predict,
+                   options->predict,
                    "Numbers of workers to predict, or of nodes followed by n: 16,32,8n")
       ->type_name("COUNTS")
       ->default_str("2, 4 and 8 times the largest run");
-  command->add_option("--plot", words->plot, "Write a chart to FILE.svg or all charts to FILE.html")
+  command
+      ->add_option("--plot", options->plot, "Write a chart to FILE.svg or all charts to FILE.html")
       ->type_name("FILE");
-  command->add_flag("--json", words->is_json, "Print JSON");
-  command->add_flag("--csv", words->is_csv, "Print CSV");
-  command->callback([words, &call] { call.exit_code = compare(*words); });
+  command->add_flag("--json", options->is_json, "Print JSON");
+  command->add_flag("--csv", options->is_csv, "Print CSV");
+  command->callback([options, &call] { call.exit_code = compare(*options); });
 }
 
 }  // namespace lockstep::cli

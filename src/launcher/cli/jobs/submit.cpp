@@ -62,7 +62,7 @@ constexpr const char* kFooter =
     "  slurm-job-logs/NAME-JOB.out, .err       output of the job\n"
     "  ~/.config/lockstep/sites/SITE.yaml      site profile: defaults for one cluster\n";
 
-struct Wishes {
+struct SubmitOptions {
   std::optional<std::string> file;
   JobFlags flags;
   std::optional<bool> save;
@@ -95,22 +95,22 @@ void list_sites() {
 
 // The first command line of itwinai saved and submitted by default; its second one does only what
 // is requested. Any request of the second kind selects that behaviour.
-Doing read_doing(const Wishes& wishes, const slurm::JobSettings& settings) {
+Doing read_doing(const SubmitOptions& options, const slurm::JobSettings& settings) {
   const bool is_second =
-      wishes.is_picking || settings.has("save_script") || settings.has("submit_job");
+      options.is_picking || settings.has("save_script") || settings.has("submit_job");
   const auto decide = [&](const std::optional<bool>& flag, const char* key) {
     return flag.value_or(settings.has(key) ? settings.flag(key) : !is_second);
   };
-  Doing doing{.save = decide(wishes.save, "save_script"),
-              .submit = decide(wishes.submit, "submit_job")};
-  return wishes.is_dry ? Doing{.save = false, .submit = false} : doing;
+  Doing doing{.save = decide(options.save, "save_script"),
+              .submit = decide(options.submit, "submit_job")};
+  return options.is_dry ? Doing{.save = false, .submit = false} : doing;
 }
 
-std::vector<Script> make_scripts(const Wishes& wishes, const JobLayers& layers) {
+std::vector<Script> make_scripts(const SubmitOptions& options, const JobLayers& layers) {
   const slurm::Maker maker{.version = LOCKSTEP_VERSION,
-                           .file = wishes.file.value_or(""),
+                           .file = options.file.value_or(""),
                            .site = layers.site ? layers.site->name : ""};
-  const slurm::JobGround ground{
+  const slurm::JobInputs inputs{
       .lockstep = os::own_executable(),
       .earlier_pace =
           [](const std::string& name) { return slurm::find_earlier_pace("runs", name); },
@@ -120,7 +120,7 @@ std::vector<Script> make_scripts(const Wishes& wishes, const JobLayers& layers) 
           }};
   std::vector<Script> scripts;
   for (slurm::JobSettings& settings : slurm::expand_mode(layers.settings)) {
-    slurm::Job job = slurm::make_job(settings, ground);
+    slurm::Job job = slurm::make_job(settings, inputs);
     std::string text = slurm::render_batch_script(job, maker);
     scripts.push_back({std::move(settings), std::move(job), std::move(text)});
   }
@@ -148,7 +148,7 @@ void print_scripts(const std::vector<Script>& scripts) {
 
 // Checks a job that is not submitted now. Problems are warnings, and its script is saved in spite
 // of them; a dry run returns their exit code.
-int check_preview(const Wishes& wishes,
+int check_preview(const SubmitOptions& options,
                   const std::vector<Script>& scripts,
                   const JobLayers& layers) {
   try {
@@ -165,7 +165,7 @@ int check_preview(const Wishes& wishes,
     }
   } catch (const Error& error) {
     fmt::print(stderr, "lockstep: warning: this job would not run: {}\n", error.what());
-    return wishes.is_dry ? static_cast<int>(error.code()) : 0;
+    return options.is_dry ? static_cast<int>(error.code()) : 0;
   }
   return 0;
 }
@@ -216,18 +216,18 @@ int wait_for(const std::vector<std::string>& ids) {
   return code;
 }
 
-int generate(const Wishes& wishes) {
-  if (wishes.is_listing) {
+int generate(const SubmitOptions& options) {
+  if (options.is_listing) {
     list_sites();
     return 0;
   }
-  if (!wishes.file && wishes.flags.empty()) {
+  if (!options.file && options.flags.empty()) {
     throw Error(ExitCode::Usage, "no job file given").hint("lockstep submit -c slurm_config.yaml");
   }
-  const JobLayers layers = read_job_layers(wishes.file, wishes.flags);
-  const Doing doing = read_doing(wishes, layers.settings);
-  const std::vector<Script> scripts = make_scripts(wishes, layers);
-  if (wishes.is_verbose) {
+  const JobLayers layers = read_job_layers(options.file, options.flags);
+  const Doing doing = read_doing(options, layers.settings);
+  const std::vector<Script> scripts = make_scripts(options, layers);
+  if (options.is_verbose) {
     explain(layers.settings);
   }
   print_scripts(scripts);
@@ -236,9 +236,9 @@ int generate(const Wishes& wishes) {
   }
   if (doing.submit) {
     const std::vector<std::string> ids = submit_all(scripts, layers, doing);
-    return wishes.is_waiting ? wait_for(ids) : 0;
+    return options.is_waiting ? wait_for(ids) : 0;
   }
-  const int code = check_preview(wishes, scripts, layers);
+  const int code = check_preview(options, scripts, layers);
   if (doing.save) {
     for (const Script& script : scripts) {
       make_log_directories(script.job);
@@ -251,40 +251,43 @@ int generate(const Wishes& wishes) {
 }  // namespace
 
 void add_generate_slurm(CLI::App& app, Call& call) {
-  auto wishes = std::make_shared<Wishes>();
+  auto options = std::make_shared<SubmitOptions>();
   CLI::App* command = app.add_subcommand("submit", kDescription);
   command->alias("generate-slurm");
   command->footer(kFooter);
   const std::string group = "Actions";
-  command->add_option("-c,--config", wishes->file, "Job file: a path or a URL")
+  command->add_option("-c,--config", options->file, "Job file: a path or a URL")
       ->type_name("FILE")
       ->group(group)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  const auto decide =
-      [&](const char* names, std::optional<bool> Wishes::*choice, bool value, const char* help) {
-        const auto set = [wishes = wishes.get(), choice, value](int64_t) {
-          wishes->*choice = value;
-          wishes->is_picking = wishes->is_picking || value;
-        };
-        command->add_flag_function(names, set, help)->group(group);
-      };
-  decide("-s,--save-script", &Wishes::save, true, "Save the batch script");
-  decide("--no-save-script", &Wishes::save, false, "Do not save the batch script");
-  decide("-j,--submit-job", &Wishes::submit, true, "Submit the job");
-  decide("--no-submit-job", &Wishes::submit, false, "Do not submit the job");
+  const auto decide = [&](const char* names,
+                          std::optional<bool> SubmitOptions::*choice,
+                          bool value,
+                          const char* help) {
+    const auto set = [options = options.get(), choice, value](int64_t) {
+      options->*choice = value;
+      options->is_picking = options->is_picking || value;
+    };
+    command->add_flag_function(names, set, help)->group(group);
+  };
+  decide("-s,--save-script", &SubmitOptions::save, true, "Save the batch script");
+  decide("--no-save-script", &SubmitOptions::save, false, "Do not save the batch script");
+  decide("-j,--submit-job", &SubmitOptions::submit, true, "Submit the job");
+  decide("--no-submit-job", &SubmitOptions::submit, false, "Do not submit the job");
   command
       ->add_flag("--dry-run",
-                 wishes->is_dry,
+                 options->is_dry,
                  "Check the job and print the batch script; save and submit nothing")
       ->group(group);
-  command->add_flag("--wait", wishes->is_waiting, "Wait for the end of the job; exit with its code")
+  command
+      ->add_flag("--wait", options->is_waiting, "Wait for the end of the job; exit with its code")
       ->group(group);
-  command->add_flag("--debug", wishes->is_verbose, "Print the source of every value of the job")
+  command->add_flag("--debug", options->is_verbose, "Print the source of every value of the job")
       ->group(group);
-  command->add_flag("--list-sites", wishes->is_listing, "List the available site profiles")
+  command->add_flag("--list-sites", options->is_listing, "List the available site profiles")
       ->group(group);
-  add_job_options(*command, wishes->flags);
-  command->callback([wishes, &call] { call.exit_code = generate(*wishes); });
+  add_job_options(*command, options->flags);
+  command->callback([options, &call] { call.exit_code = generate(*options); });
 }
 
 }  // namespace lockstep::cli

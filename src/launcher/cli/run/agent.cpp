@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor/leader/agent.h"
-
 #include <memory>
 
 #include "common/os/environment.h"
 #include "launcher/cli/subcommands.h"
 #include "launcher/doctor/questions.h"
+#include "launcher/supervisor/leader/launch.h"
 #include "launcher/supervisor/node/guard.h"
 
 namespace lockstep::cli {
@@ -23,8 +22,9 @@ void add_agent(CLI::App& app, Call& call) {
   agent->group("");
   agent->add_flag("--stdin", *from_stdin, "Read the rendezvous from standard input")->group("Help");
   agent->callback([from_stdin, &call] {
-    const auto code = agent::guard();
-    call.exit_code = code ? *code : agent::serve(os::environment(), *from_stdin, doctor::answer);
+    const auto code = supervisor::guard();
+    call.exit_code =
+        code ? *code : supervisor::run_agent(os::environment(), *from_stdin, doctor::answer);
   });
 }
 

@@ -12,10 +12,10 @@
 namespace lockstep::cli {
 namespace {
 
+using plan::Option;
 using plan::Request;
-using plan::Wish;
 
-constexpr std::array<std::pair<std::string_view, Wish Request::*>, 18> kValues = {
+constexpr std::array<std::pair<std::string_view, Option Request::*>, 18> kValues = {
     std::pair("PET_NNODES", &Request::nnodes),
     std::pair("PET_NPROC_PER_NODE", &Request::nproc_per_node),
     std::pair("PET_RDZV_BACKEND", &Request::rdzv_backend),
@@ -46,10 +46,10 @@ constexpr std::array<std::pair<std::string_view, bool Request::*>, 4> kSwitches 
 }  // namespace
 
 void read_pet_variables(Request& request, const os::Environment& environment) {
-  for (const auto& [name, wish] : kValues) {
+  for (const auto& [name, field] : kValues) {
     const auto text = os::find_variable(environment, name);
-    if (text && !text->empty() && !(request.*wish)) {
-      request.*wish = plan::Asked{.text = *text, .source = std::string(name), .flag = ""};
+    if (text && !text->empty() && !(request.*field)) {
+      request.*field = plan::OptionValue{.text = *text, .source = std::string(name), .flag = ""};
     }
   }
   for (const auto& [name, flag] : kSwitches) {

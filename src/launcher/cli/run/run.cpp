@@ -10,14 +10,14 @@
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "common/os/process.h"
-#include "launcher/cli/run/beside.h"
+#include "launcher/cli/host_environment.h"
 #include "launcher/cli/run/pet_variables.h"
 #include "launcher/cli/run/run_options.h"
+#include "launcher/cli/run/viewers.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/cli/surroundings.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_json.h"
-#include "launcher/supervisor/leader/agent.h"
+#include "launcher/supervisor/leader/launch.h"
 #include "launcher/supervisor/leader/simulate.h"
 #include "launcher/supervisor/node/guard.h"
 #include "launcher/supervisor/node/placement.h"
@@ -69,9 +69,9 @@ constexpr const char* kFooter =
     "  RUN/events, RUN/checkpoints    events and checkpoints of the workers\n"
     "  RUN/tensorboard                metrics for TensorBoard (--tensorboard)\n";
 
-int simulate(const Wishes& wishes, const Call& call) {
+int simulate(const RunOptions& options, const Call& call) {
   constexpr int64_t kMost = 100'000;
-  const std::string& text = wishes.simulate->text;
+  const std::string& text = options.simulate->text;
   const size_t cross = text.find('x');
   const auto read = [](std::string_view digits) {
     const auto number = find_integer(digits);
@@ -93,7 +93,7 @@ int simulate(const Wishes& wishes, const Call& call) {
               "command line")
         .hint(fmt::format("--simulate {}, without a program", text));
   }
-  return agent::simulate(nodes, workers);
+  return supervisor::simulate(nodes, workers);
 }
 
 // The default host file of deepspeed.
@@ -104,7 +104,7 @@ void read_hostfile(plan::Request& request) {
   if (request.dialect == plan::Dialect::Deepspeed && !names_hosts &&
       fs::exists(kDeepspeedHostfile)) {
     request.hostfile =
-        plan::Asked{.text = kDeepspeedHostfile, .source = "command line", .flag = ""};
+        plan::OptionValue{.text = kDeepspeedHostfile, .source = "command line", .flag = ""};
   }
   if (!request.hostfile) {
     return;
@@ -140,8 +140,10 @@ void read_local_rank_argument(plan::Request& request) {
   request.is_local_rank_dashed = has_new && !has_old;
 }
 
-plan::LaunchPlan read_plan(Wishes& wishes, const Call& call, const plan::Surroundings& here) {
-  plan::Request& request = wishes.request;
+plan::LaunchPlan read_plan(RunOptions& options,
+                           const Call& call,
+                           const plan::HostEnvironment& here) {
+  plan::Request& request = options.request;
   request.program = call.program;
   const bool is_torch =
       request.dialect != plan::Dialect::Horovodrun && request.dialect != plan::Dialect::Deepspeed;
@@ -153,37 +155,37 @@ plan::LaunchPlan read_plan(Wishes& wishes, const Call& call, const plan::Surroun
   return plan::make_plan(request, here);
 }
 
-int start(Wishes wishes, const Call& call) {
-  if (wishes.simulate) {
-    return simulate(wishes, call);
+int start(RunOptions options, const Call& call) {
+  if (options.simulate) {
+    return simulate(options, call);
   }
-  if (wishes.is_json && !wishes.is_dry) {
+  if (options.is_json && !options.is_dry) {
     throw Error(ExitCode::Usage, "--json requires --dry-run")
         .fact("asked", "--json without --dry-run", "command line")
         .hint("--dry-run --json; the plan of a run is in RUN/plan.json");
   }
-  plan::Surroundings here = read_surroundings();
+  plan::HostEnvironment here = read_host_environment();
   here.command_time = call.command_time;
-  const plan::LaunchPlan plan = read_plan(wishes, call, here);
-  agent::require_program(plan.command, here.environment);
-  if (wishes.is_dry) {
-    fmt::print("{}", wishes.is_json ? plan::to_json(plan) : plan::describe(plan));
+  const plan::LaunchPlan plan = read_plan(options, call, here);
+  supervisor::require_program(plan.command, here.environment);
+  if (options.is_dry) {
+    fmt::print("{}", options.is_json ? plan::to_json(plan) : plan::describe(plan));
     return 0;
   }
-  if (wishes.is_verbose) {
+  if (options.is_verbose) {
     fmt::print(stderr, "{}", plan::describe(plan));
   }
-  if (wishes.has_dashboard) {
+  if (options.has_dashboard) {
     start_dashboard(plan, here.environment);
   }
   std::optional<os::Child> tensorboard;
-  if (wishes.tensorboard) {
-    tensorboard = start_tensorboard(plan, here.environment, *wishes.tensorboard);
+  if (options.tensorboard) {
+    tensorboard = start_tensorboard(plan, here.environment, *options.tensorboard);
   }
   // In launch mode Task this process becomes the worker itself and is supervised by the launcher
   // that started it. In all other modes a guard process cleans up if this process is killed.
-  if (plan.way.value != plan::Way::Task) {
-    const auto code = agent::guard([&tensorboard] {
+  if (plan.mode.value != plan::LaunchMode::Task) {
+    const auto code = supervisor::guard([&tensorboard] {
       if (tensorboard) {
         finish_tensorboard(*tensorboard);
       }
@@ -192,17 +194,17 @@ int start(Wishes wishes, const Call& call) {
       return *code;
     }
   }
-  return agent::run(plan, here.environment);
+  return supervisor::run(plan, here.environment);
 }
 
 void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
-  auto wishes = std::make_shared<Wishes>();
-  wishes->request.dialect = dialect;
+  auto options = std::make_shared<RunOptions>();
+  options->request.dialect = dialect;
   app.description(fmt::format(fmt::runtime(kDescription), plan::command_of(dialect)));
   app.footer(fmt::format(fmt::runtime(kFooter), plan::command_of(dialect)));
   app.prefix_command();
-  add_run_options(app, *wishes);
-  app.callback([wishes, &call] { call.exit_code = start(*wishes, call); });
+  add_run_options(app, *options);
+  app.callback([options, &call] { call.exit_code = start(*options, call); });
 }
 
 }  // namespace

@@ -11,13 +11,13 @@ namespace lockstep::cli {
 namespace {
 
 using plan::Dialect;
+using plan::Option;
 using plan::Request;
-using plan::Wish;
 
 // An option with a value. `flag` is its spelling in messages, if that differs from the first name.
 struct ValueOption {
   const char* names;
-  Wish Request::*wish;
+  Option Request::*target;
   const char* flag;
   const char* type;
   const char* otherwise;
@@ -129,7 +129,7 @@ constexpr const char* kRdzvConfText =
     "Rendezvous timeouts in seconds: join_timeout=600,last_call_timeout=30; other keys of "
     "torchrun are not needed";
 
-const std::vector<ValueOption>& meeting_options() {
+const std::vector<ValueOption>& rendezvous_options() {
   static const std::vector<ValueOption> kOptions = {
       {"--node-rank", &Request::node_rank, "", "N", "", kNodeRankText},
       {"--master-addr",
@@ -305,16 +305,20 @@ const std::vector<FlagOption>& program_flags() {
 }
 
 // Two names of one option must not have different values.
-void set(Wish& wish, const std::string& text, const std::string& flag, const std::string& usual) {
-  if (wish && wish->text != text) {
+void set(Option& target,
+         const std::string& text,
+         const std::string& flag,
+         const std::string& usual) {
+  if (target && target->text != text) {
     throw Error(ExitCode::Usage, fmt::format("{} and {} contradict each other", usual, flag))
         .fact("asked",
-              fmt::format("{} {}", wish->flag.empty() ? usual : wish->flag, wish->text),
+              fmt::format("{} {}", target->flag.empty() ? usual : target->flag, target->text),
               "command line")
         .fact("asked", fmt::format("{} {}", flag, text), "command line")
         .hint("use one of the two");
   }
-  wish = plan::Asked{.text = text, .source = "command line", .flag = flag == usual ? "" : flag};
+  target =
+      plan::OptionValue{.text = text, .source = "command line", .flag = flag == usual ? "" : flag};
 }
 
 std::string first_long_name(std::string_view names) {
@@ -323,17 +327,17 @@ std::string first_long_name(std::string_view names) {
 
 class Declarer {
  public:
-  Declarer(CLI::App& app, Wishes& wishes) : app_(app), wishes_(wishes) {}
+  Declarer(CLI::App& app, RunOptions& options) : app_(app), options_(options) {}
 
   void add(const std::vector<ValueOption>& options, const char* group) {
     for (const ValueOption& option : options) {
-      Wish& wish = wishes_.request.*option.wish;
+      Option& target = options_.request.*option.target;
       const std::string flag =
           *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
       const std::string usual = usual_name(option);
       app_.add_option_function<std::string>(
               option.names,
-              [&wish, flag, usual](const std::string& text) { set(wish, text, flag, usual); },
+              [&target, flag, usual](const std::string& text) { set(target, text, flag, usual); },
               option.text)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->type_name(option.type)
@@ -344,20 +348,20 @@ class Declarer {
 
   void add(const std::vector<FlagOption>& flags, const char* group) {
     for (const FlagOption& flag : flags) {
-      app_.add_flag(flag.names, wishes_.request.*flag.flag, flag.text)->group(group);
+      app_.add_flag(flag.names, options_.request.*flag.flag, flag.text)->group(group);
     }
   }
 
   void add_list(const char* name,
-                std::vector<plan::Asked>& wishes,
+                std::vector<plan::OptionValue>& values,
                 const char* type,
                 const char* text,
                 const char* group = "Workers") {
     app_.add_option_function<std::vector<std::string>>(
             name,
-            [&wishes](const std::vector<std::string>& texts) {
+            [&values](const std::vector<std::string>& texts) {
               for (const std::string& one : texts) {
-                wishes.push_back({.text = one, .source = "command line", .flag = ""});
+                values.push_back({.text = one, .source = "command line", .flag = ""});
               }
             },
             text)
@@ -369,30 +373,30 @@ class Declarer {
  private:
   // The name in messages of make_plan, if the command line does not use another one.
   static std::string usual_name(const ValueOption& option) {
-    if (option.wish == &Request::nproc_per_node) {
+    if (option.target == &Request::nproc_per_node) {
       return "--nproc-per-node";
     }
-    if (option.wish == &Request::nnodes) {
+    if (option.target == &Request::nnodes) {
       return "--nnodes";
     }
     return *option.flag == '\0' ? first_long_name(option.names) : std::string(option.flag);
   }
 
   CLI::App& app_;
-  Wishes& wishes_;
+  RunOptions& options_;
 };
 
 // Options that show the run while it is running.
-void add_views(CLI::App& app, Wishes& wishes) {
+void add_views(CLI::App& app, RunOptions& options) {
   app.add_flag("--dashboard",
-               wishes.has_dashboard,
+               options.has_dashboard,
                "Serve a live web page of the run, like lockstep dashboard")
       ->group("Output");
   constexpr const char* kUsualPlace = "RUN/tensorboard";
   app.add_option_function<std::string>(
          "--tensorboard",
-         [&wishes](const std::string& text) {
-           wishes.tensorboard = text == kUsualPlace ? "" : text;
+         [&options](const std::string& text) {
+           options.tensorboard = text == kUsualPlace ? "" : text;
          },
          "Write live metrics for TensorBoard to DIR")
       ->expected(0, 1)
@@ -404,9 +408,9 @@ void add_views(CLI::App& app, Wishes& wishes) {
 
 }  // namespace
 
-void add_run_options(CLI::App& app, Wishes& wishes) {
-  Request& request = wishes.request;
-  Declarer declare(app, wishes);
+void add_run_options(CLI::App& app, RunOptions& options) {
+  Request& request = options.request;
+  Declarer declare(app, options);
   declare.add(worker_options(), "Workers");
   declare.add_list("--env",
                    request.env,
@@ -423,7 +427,7 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
   declare.add(host_options(request.dialect), "Nodes");
   app.add_flag("--standalone", request.is_standalone, "Use only this machine, even in a Slurm job")
       ->group("Nodes");
-  declare.add(meeting_options(), "Rendezvous");
+  declare.add(rendezvous_options(), "Rendezvous");
   declare.add(program_flags(), "Program");
   declare.add(supervision_options(), "Supervision");
   app.add_flag(
@@ -443,20 +447,20 @@ void add_run_options(CLI::App& app, Wishes& wishes) {
                    "Record a number from the output of the workers as metric NAME: the first group "
                    "of REGEX in each matching line; can be repeated",
                    "Output");
-  app.add_flag("--verbose", wishes.is_verbose, "Print the launch plan before the start")
+  app.add_flag("--verbose", options.is_verbose, "Print the launch plan before the start")
       ->group("Output");
-  add_views(app, wishes);
+  add_views(app, options);
 
   app.add_flag("--dry-run",
-               wishes.is_dry,
+               options.is_dry,
                "Print the launch plan with the source of every value; start nothing")
       ->group("Diagnostics");
-  app.add_flag("--json", wishes.is_json, "Print the plan of --dry-run as JSON, like plan.json")
+  app.add_flag("--json", options.is_json, "Print the plan of --dry-run as JSON, like plan.json")
       ->group("Diagnostics");
   app.add_option_function<std::string>(
          "--simulate",
-         [&wishes](const std::string& text) {
-           wishes.simulate = plan::Asked{.text = text, .source = "command line", .flag = ""};
+         [&options](const std::string& text) {
+           options.simulate = plan::OptionValue{.text = text, .source = "command line", .flag = ""};
          },
          "Measure the startup time with simulated nodes and simulated workers on each; runs no "
          "program")

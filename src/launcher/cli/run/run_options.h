@@ -11,9 +11,9 @@
 namespace lockstep::cli {
 
 // The options of `lockstep run`: the request for a plan, and the use of the plan.
-struct Wishes {
+struct RunOptions {
   plan::Request request;
-  plan::Wish simulate;  // NODESxWORKERS
+  plan::Option simulate;  // NODESxWORKERS
   bool is_dry = false;
   bool is_json = false;
   bool is_verbose = false;
@@ -21,8 +21,8 @@ struct Wishes {
   std::optional<std::string> tensorboard;  // directory; empty: in the run directory
 };
 
-// Declares the options of `lockstep run` on `app`, with the short names of the dialect in `wishes`.
-// `wishes` must outlive the parsing.
-void add_run_options(CLI::App& app, Wishes& wishes);
+// Declares the options of `lockstep run` on `app`, with the short names of the dialect in
+// `options`. `options` must outlive the parsing.
+void add_run_options(CLI::App& app, RunOptions& options);
 
 }  // namespace lockstep::cli

@@ -86,7 +86,7 @@ double patience_with(const Run& run, const contract::RunState& state, double gra
 [[noreturn]] void refuse(const Run& run,
                          const contract::RunState& state,
                          double now,
-                         const CancelWishes& wishes) {
+                         const CancelOptions& options) {
   if (contract::sign_of(state, now) == contract::Sign::Silent) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot reach the launcher of {}", run.name))
         .fact("state", state_sentence({run.directory, run.name, state}, now), "state.json")
@@ -97,26 +97,29 @@ double patience_with(const Run& run, const contract::RunState& state, double gra
   }
   throw Error(ExitCode::Unavailable, fmt::format("timed out waiting for {} to stop", run.name))
       .fact("state", contract::name_of(state.phase), "state.json")
-      .hint(wishes.is_now ? fmt::format("ssh {} kill -9 {}", state.host, state.launcher.pid)
-                          : fmt::format("lockstep cancel --now {}", run.name));
+      .hint(options.is_now ? fmt::format("ssh {} kill -9 {}", state.host, state.launcher.pid)
+                           : fmt::format("lockstep cancel --now {}", run.name));
 }
 
-void ask(const Run& run, const contract::RunState& state, const CancelWishes& wishes, double now) {
+void ask(const Run& run,
+         const contract::RunState& state,
+         const CancelOptions& options,
+         double now) {
   contract::write_cancel(run.directory,
-                         {.who = wishes.who,
+                         {.who = options.who,
                           .time = now,
-                          .is_now = wishes.is_now,
-                          .grace_seconds = wishes.grace_seconds});
+                          .is_now = options.is_now,
+                          .grace_seconds = options.grace_seconds});
   // The signal only saves the half second until the leader polls, and cannot carry a grace period.
-  if (!wishes.grace_seconds) {
-    os::send_signal(state.launcher, wishes.is_now ? SIGQUIT : SIGTERM);
+  if (!options.grace_seconds) {
+    os::send_signal(state.launcher, options.is_now ? SIGQUIT : SIGTERM);
   }
 }
 
 }  // namespace
 
 void cancel_run(const Run& run,
-                const CancelWishes& wishes,
+                const CancelOptions& options,
                 const CancelClock& clock,
                 const std::function<void(const std::string&)>& tell,
                 const std::function<void(const std::string&)>& wait) {
@@ -131,11 +134,11 @@ void cancel_run(const Run& run,
     tell(fmt::format("{} has already ended: {}", run.name, contract::name_of(state.phase)));
     return;
   }
-  const double grace = wishes.is_now ? 0 : wishes.grace_seconds.value_or(state.grace_seconds);
+  const double grace = options.is_now ? 0 : options.grace_seconds.value_or(state.grace_seconds);
   if (contract::sign_of(state, begin) != contract::Sign::Gone) {
-    ask(run, state, wishes, begin);
-    tell(wishes.is_now ? fmt::format("killing {}", run.name)
-                       : fmt::format("stopping {} (at most {} s)", run.name, grace));
+    ask(run, state, options, begin);
+    tell(options.is_now ? fmt::format("killing {}", run.name)
+                        : fmt::format("stopping {} (at most {} s)", run.name, grace));
   }
   for (double now = begin;; now = clock.now()) {
     state = contract::find_state(run.directory).value_or(state);
@@ -144,7 +147,7 @@ void cancel_run(const Run& run,
       return;
     }
     if (now - begin > patience_with(run, state, grace, now)) {
-      refuse(run, state, now, wishes);
+      refuse(run, state, now, options);
     }
     wait(fmt::format(
         "{}: {}, {}", run.name, contract::name_of(state.phase), format_duration(now - begin)));
@@ -176,22 +179,22 @@ std::optional<double> find_grace(const std::optional<std::string>& text) {
 }  // namespace
 
 void add_cancel(CLI::App& app, Call& /*call*/) {
-  struct Wishes {
+  struct CancelArguments {
     std::string run;
     bool is_now = false;
     std::optional<std::string> grace;
   };
-  auto wishes = std::make_shared<Wishes>();
+  auto options = std::make_shared<CancelArguments>();
   CLI::App* cancel = app.add_subcommand("cancel", kDescription);
   cancel->footer(kFooter);
-  cancel->add_option("RUN", wishes->run, "Run or job to stop [newest run below ./runs]");
-  cancel->add_flag("--now", wishes->is_now, "Kill the workers immediately");
-  cancel->add_option("--grace", wishes->grace, "Grace period: time between SIGTERM and SIGKILL")
+  cancel->add_option("RUN", options->run, "Run or job to stop [newest run below ./runs]");
+  cancel->add_flag("--now", options->is_now, "Kill the workers immediately");
+  cancel->add_option("--grace", options->grace, "Grace period: time between SIGTERM and SIGKILL")
       ->type_name("SECONDS")
       ->default_str("grace period of the run");
-  cancel->callback([wishes] {
-    const CancelWishes asked{
-        .is_now = wishes->is_now, .grace_seconds = find_grace(wishes->grace), .who = who_asks()};
+  cancel->callback([options] {
+    const CancelOptions asked{
+        .is_now = options->is_now, .grace_seconds = find_grace(options->grace), .who = who_asks()};
     const bool is_watched = os::is_terminal(2);
     const std::string_view clear = is_watched ? "\r\x1b[2K" : "";
     const CancelVoice voice{.clock = {.now = wall_time,
@@ -210,12 +213,12 @@ void add_cancel(CLI::App& app, Call& /*call*/) {
                                   }
                                 }};
     const std::filesystem::path here = std::filesystem::current_path();
-    if (means_job(wishes->run, here)) {
+    if (means_job(options->run, here)) {
       const slurm::Client client(os::environment());
-      cancel_job(client, job_named(client, wishes->run, here), asked, voice);
+      cancel_job(client, job_named(client, options->run, here), asked, voice);
       return;
     }
-    cancel_run(run_named(wishes->run, here), asked, voice.clock, voice.tell, voice.wait);
+    cancel_run(run_named(options->run, here), asked, voice.clock, voice.tell, voice.wait);
   });
 }
 

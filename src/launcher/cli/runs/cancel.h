@@ -10,7 +10,7 @@
 
 namespace lockstep::cli {
 
-struct CancelWishes {
+struct CancelOptions {
   bool is_now = false;  // SIGKILL without a grace period
   std::optional<double> grace_seconds;
   std::string who;  // user@host, for the log of the run
@@ -27,7 +27,7 @@ struct CancelClock {
 // a progress line. Returns when the run has ended or its launcher no longer exists. Throws an Error
 // (69) if the run does not end in time or cannot be reached.
 void cancel_run(const Run& run,
-                const CancelWishes& wishes,
+                const CancelOptions& options,
                 const CancelClock& clock,
                 const std::function<void(const std::string&)>& tell,
                 const std::function<void(const std::string&)>& wait);

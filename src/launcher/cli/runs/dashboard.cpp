@@ -54,7 +54,7 @@ constexpr const char* kFooter =
     "Files:\n"
     "  RUN/events, RUN/logs, RUN/state.json    input\n";
 
-struct Words {
+struct DashboardOptions {
   std::vector<std::string> runs;
   std::string address = "127.0.0.1";
   std::string port = "0";
@@ -94,16 +94,16 @@ DashboardPlace place_of(const monitor::HttpServer& server,
           .submit_host = os::find_variable(environment, "SLURM_SUBMIT_HOST").value_or("")};
 }
 
-int serve(const Words& words) {
+int serve(const DashboardOptions& options) {
   if (!monitor::has_http_server()) {
     throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
         .fact("missing", "httplib.h, when lockstep was built")
         .hint("install libcpp-httplib-dev and rebuild; lockstep status and logs work without it");
   }
-  const int port = parse_port(words.port);
+  const int port = parse_port(options.port);
   std::vector<monitor::ShownRun> runs;
-  for (const std::string& word : words.runs) {
-    runs.push_back(shown_run(word, words.is_waiting));
+  for (const std::string& word : options.runs) {
+    runs.push_back(shown_run(word, options.is_waiting));
   }
   if (runs.empty()) {
     runs.push_back(shown_run("", false));
@@ -113,8 +113,8 @@ int serve(const Words& words) {
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});
   const monitor::Access access;
   monitor::Site site(std::move(runs));
-  const monitor::HttpServer server(site, access, {.address = words.address, .port = port});
-  fmt::print("{}", describe(place_of(server, words.address, access.token(), os::environment())));
+  const monitor::HttpServer server(site, access, {.address = options.address, .port = port});
+  fmt::print("{}", describe(place_of(server, options.address, access.token(), os::environment())));
   os::finish_output();
   std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
   os::wait_for(watches, std::nullopt);
@@ -151,18 +151,19 @@ std::string describe(const DashboardPlace& place) {
 }
 
 void add_dashboard(CLI::App& app, Call& call) {
-  auto words = std::make_shared<Words>();
+  auto options = std::make_shared<DashboardOptions>();
   CLI::App* dashboard = app.add_subcommand("dashboard", kDescription);
   dashboard->footer(kFooter);
-  dashboard->add_option("RUN", words->runs, "Runs to show [newest run below ./runs]");
-  dashboard->add_option("--port", words->port, "Port to listen on; 0 for any free port")
+  dashboard->add_option("RUN", options->runs, "Runs to show [newest run below ./runs]");
+  dashboard->add_option("--port", options->port, "Port to listen on; 0 for any free port")
       ->type_name("NUMBER")
       ->default_str("0");
-  dashboard->add_option("--bind", words->address, "Address to listen on; 0.0.0.0 for all networks")
+  dashboard
+      ->add_option("--bind", options->address, "Address to listen on; 0.0.0.0 for all networks")
       ->type_name("ADDRESS")
       ->default_str("127.0.0.1");
-  dashboard->add_flag("--wait", words->is_waiting, "Also accept a RUN that has not started yet");
-  dashboard->callback([words, &call] { call.exit_code = serve(*words); });
+  dashboard->add_flag("--wait", options->is_waiting, "Also accept a RUN that has not started yet");
+  dashboard->callback([options, &call] { call.exit_code = serve(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -58,7 +58,7 @@ constexpr const char* kFooter =
     "  DIR/events.out.tfevents.*.lockstep    files for TensorBoard; replace those of\n"
     "                                        an earlier export\n";
 
-struct Words {
+struct ExportOptions {
   std::string run;
   std::string format = "csv";
   std::string series;
@@ -67,48 +67,48 @@ struct Words {
   bool is_waiting = false;
 };
 
-void check_format(const Words& words) {
+void check_format(const ExportOptions& options) {
   constexpr std::array<std::string_view, 3> kFormats = {"csv", "json", "tensorboard"};
-  if (std::find(kFormats.begin(), kFormats.end(), words.format) == kFormats.end()) {
-    throw Error(ExitCode::Usage, fmt::format("unknown format '{}'", words.format))
+  if (std::find(kFormats.begin(), kFormats.end(), options.format) == kFormats.end()) {
+    throw Error(ExitCode::Usage, fmt::format("unknown format '{}'", options.format))
         .fact("expected", "csv, json or tensorboard", "--format")
         .hint("--format csv");
   }
-  if (words.is_following && words.format != "tensorboard") {
-    throw Error(ExitCode::Usage, fmt::format("--follow is not available for {}", words.format))
-        .fact("asked", fmt::format("--follow with --format {}", words.format), "command line")
+  if (options.is_following && options.format != "tensorboard") {
+    throw Error(ExitCode::Usage, fmt::format("--follow is not available for {}", options.format))
+        .fact("asked", fmt::format("--follow with --format {}", options.format), "command line")
         .hint("--format tensorboard --follow, or drop --follow");
   }
-  if (words.is_waiting && !words.is_following) {
+  if (options.is_waiting && !options.is_following) {
     throw Error(ExitCode::Usage, "--wait requires --follow")
         .fact("asked", "--wait without --follow", "command line")
         .hint("--format tensorboard --follow --wait");
   }
 }
 
-int export_run(const Words& words) {
-  check_format(words);
-  if (words.format == "tensorboard") {
-    return export_tensorboard({.run = words.run,
-                               .directory = words.output,
-                               .series = split(words.series, ','),
-                               .is_following = words.is_following,
-                               .is_waiting = words.is_waiting});
+int export_run(const ExportOptions& options) {
+  check_format(options);
+  if (options.format == "tensorboard") {
+    return export_tensorboard({.run = options.run,
+                               .directory = options.output,
+                               .series = split(options.series, ','),
+                               .is_following = options.is_following,
+                               .is_waiting = options.is_waiting});
   }
   // Larger than the limits of watch and dashboard: a file contains every value of all but the
   // longest runs.
   constexpr size_t kPoints = size_t{1} << 20;
   constexpr size_t kPointsOfMany = size_t{1} << 14;
-  monitor::EventStore store(watched_run(words.run).directory,
+  monitor::EventStore store(watched_run(options.run).directory,
                             {.points = kPoints, .points_of_many = kPointsOfMany});
   store.poll();
-  const auto series = monitor::choose_series(store, split(words.series, ','));
-  const std::string text = words.format == "csv" ? monitor::export_csv(store, series)
-                                                 : monitor::export_json(store, series);
-  if (words.output.empty()) {
+  const auto series = monitor::choose_series(store, split(options.series, ','));
+  const std::string text = options.format == "csv" ? monitor::export_csv(store, series)
+                                                   : monitor::export_json(store, series);
+  if (options.output.empty()) {
     os::write_output(text);
   } else {
-    os::atomic_write(words.output, text);
+    os::atomic_write(options.output, text);
   }
   return 0;
 }
@@ -116,26 +116,26 @@ int export_run(const Words& words) {
 }  // namespace
 
 void add_export(CLI::App& app, Call& call) {
-  auto words = std::make_shared<Words>();
+  auto options = std::make_shared<ExportOptions>();
   CLI::App* command = app.add_subcommand("export", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->run, "Run or job to export [newest run below ./runs]");
-  command->add_option("--format", words->format, "Format: csv, json or tensorboard")
+  command->add_option("RUN", options->run, "Run or job to export [newest run below ./runs]");
+  command->add_option("--format", options->format, "Format: csv, json or tensorboard")
       ->type_name("FORMAT")
       ->default_str("csv");
   command
       ->add_option(
-          "--series", words->series, "Series to export, separated by commas; * matches any text")
+          "--series", options->series, "Series to export, separated by commas; * matches any text")
       ->type_name("NAMES")
       ->default_str("all");
-  command->add_option("--output", words->output, "Output file; for TensorBoard a directory")
+  command->add_option("--output", options->output, "Output file; for TensorBoard a directory")
       ->type_name("FILE")
       ->default_str("stdout; TensorBoard: RUN/tensorboard");
   command->add_flag(
-      "--follow", words->is_following, "For TensorBoard: continue until the run has ended");
+      "--follow", options->is_following, "For TensorBoard: continue until the run has ended");
   command->add_flag(
-      "--wait", words->is_waiting, "With --follow: also accept a RUN that has not started yet");
-  command->callback([words, &call] { call.exit_code = export_run(*words); });
+      "--wait", options->is_waiting, "With --follow: also accept a RUN that has not started yet");
+  command->callback([options, &call] { call.exit_code = export_run(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -30,28 +30,28 @@ namespace fs = std::filesystem;
 
 // Every value is written when it arrives. The store only has to keep steps: they give the step at
 // which a node was sampled.
-monitor::StoreLimits limits_for(const TensorboardWishes& wishes) {
+monitor::StoreLimits limits_for(const TensorboardOptions& options) {
   constexpr size_t kPoints = size_t{1} << 16;
-  return {.points = kPoints, .points_of_many = 0, .keeps_news = [&wishes](std::string_view name) {
-            return wishes.series.empty() ? !name.starts_with("rank/")
-                                         : monitor::is_chosen(name, wishes.series);
+  return {.points = kPoints, .points_of_many = 0, .keeps_news = [&options](std::string_view name) {
+            return options.series.empty() ? !name.starts_with("rank/")
+                                          : monitor::is_chosen(name, options.series);
           }};
 }
 
 // Writes one run to one directory.
 class Exporter {
  public:
-  Exporter(Run run, const TensorboardWishes& wishes)
+  Exporter(Run run, const TensorboardOptions& options)
       : run_(std::move(run)),
-        directory_(wishes.directory.empty() ? run_.directory.tensorboard()
-                                            : fs::path(wishes.directory)),
-        wishes_(wishes),
-        store_(run_.directory, limits_for(wishes)) {}
+        directory_(options.directory.empty() ? run_.directory.tensorboard()
+                                             : fs::path(options.directory)),
+        options_(options),
+        store_(run_.directory, limits_for(options)) {}
 
   void write_once() {
     store_.poll();
-    if (!wishes_.series.empty()) {
-      monitor::choose_series(store_, wishes_.series);  // throws for an unknown series
+    if (!options_.series.empty()) {
+      monitor::choose_series(store_, options_.series);  // throws for an unknown series
     }
     write_news();
     finish();
@@ -81,7 +81,7 @@ class Exporter {
   // With --wait, the directory can contain the state of an earlier run that has ended; the expected
   // run has a different start time.
   bool is_run_over() const {
-    if (wishes_.is_waiting && run_.state) {
+    if (options_.is_waiting && run_.state) {
       const auto state = contract::find_state(run_.directory);
       if (state && state->started == run_.state->started) {
         return false;
@@ -111,14 +111,14 @@ class Exporter {
 
   Run run_;
   fs::path directory_;
-  const TensorboardWishes& wishes_;
+  const TensorboardOptions& options_;
   monitor::EventStore store_;
   std::optional<monitor::TensorboardFile> file_;
 };
 
 }  // namespace
 
-int export_tensorboard(const TensorboardWishes& wishes) {
+int export_tensorboard(const TensorboardOptions& options) {
   if (!monitor::has_tensorboard()) {
     throw Error(ExitCode::Unavailable, "cannot write TensorBoard files: built without protobuf")
         .fact("missing", "protoc and libprotobuf-lite, when lockstep was built")
@@ -127,10 +127,10 @@ int export_tensorboard(const TensorboardWishes& wishes) {
             "them");
   }
   Exporter exporter(
-      wishes.is_waiting ? coming_run(wishes.run, fs::current_path()) : watched_run(wishes.run),
-      wishes);
+      options.is_waiting ? coming_run(options.run, fs::current_path()) : watched_run(options.run),
+      options);
   std::optional<os::SignalFd> signals;
-  if (wishes.is_following) {
+  if (options.is_following) {
     signals.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP});
   }
   fmt::print("tensorboard: --logdir {}\n", quote_for_shell(exporter.directory().string()));

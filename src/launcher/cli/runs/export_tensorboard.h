@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-struct TensorboardWishes {
+struct TensorboardOptions {
   std::string run;
   std::string directory;            // empty: in the run directory
   std::vector<std::string> series;  // patterns; empty: all except series of single ranks
@@ -15,6 +15,6 @@ struct TensorboardWishes {
 };
 
 // `lockstep export --format tensorboard`; returns the exit code.
-int export_tensorboard(const TensorboardWishes& wishes);
+int export_tensorboard(const TensorboardOptions& options);
 
 }  // namespace lockstep::cli

@@ -32,7 +32,7 @@ bool can_be_asked(const Run& run, double now) {
 
 // Waits at most `seconds` until the job has ended and returns its last known state.
 std::vector<JobInfo> wait_for_end(const slurm::Client& client,
-                                  const Job& job,
+                                  const JobArgument& job,
                                   double seconds,
                                   const CancelVoice& voice) {
   std::vector<JobInfo> tasks = job.tasks;
@@ -57,22 +57,22 @@ std::vector<JobInfo> wait_for_end(const slurm::Client& client,
 }  // namespace
 
 void cancel_job(const slurm::Client& client,
-                const Job& job,
-                const CancelWishes& wishes,
+                const JobArgument& job,
+                const CancelOptions& options,
                 const CancelVoice& voice) {
   if (is_over(job.tasks)) {
     voice.tell(slurm::end_sentence(job.tasks) + "; nothing to cancel");
     return;
   }
-  const bool asks_run = job.run && !wishes.is_now && can_be_asked(*job.run, voice.clock.now());
-  if (wishes.grace_seconds && !asks_run) {
+  const bool asks_run = job.run && !options.is_now && can_be_asked(*job.run, voice.clock.now());
+  if (options.grace_seconds && !asks_run) {
     throw Error(ExitCode::Usage, fmt::format("--grace has no effect on job {}", job.id))
         .fact("found", "no lockstep run in the job; the KillWait of Slurm applies", "runs")
         .hint(fmt::format("lockstep cancel {}", job.id));
   }
   std::vector<JobInfo> tasks = job.tasks;
   if (asks_run) {
-    cancel_run(*job.run, wishes, voice.clock, voice.tell, voice.wait);
+    cancel_run(*job.run, options, voice.clock, voice.tell, voice.wait);
     tasks = wait_for_end(client, job, kTimeAfterRun, voice);
   }
   if (!is_over(tasks)) {

@@ -18,8 +18,8 @@ struct CancelVoice {
 // when the job has ended. Throws an Error: 64 for a job of another user or for a grace period
 // without a run, 69 if the job does not end.
 void cancel_job(const slurm::Client& client,
-                const Job& job,
-                const CancelWishes& wishes,
+                const JobArgument& job,
+                const CancelOptions& options,
                 const CancelVoice& voice);
 
 }  // namespace lockstep::cli

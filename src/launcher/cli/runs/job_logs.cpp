@@ -109,7 +109,7 @@ class Tails {
   std::vector<Tail> tails_;
 };
 
-const JobInfo& only_task(const Job& job) {
+const JobInfo& only_task(const JobArgument& job) {
   if (job.tasks.size() > 1) {
     throw Error(ExitCode::Usage, fmt::format("cannot show the logs of the whole array {}", job.id))
         .fact("found", fmt::format("{} tasks", job.tasks.size()), "scontrol")
@@ -135,7 +135,7 @@ const JobInfo& only_task(const Job& job) {
 
 }  // namespace
 
-void print_job_logs(const Job& job, std::optional<size_t> last_lines) {
+void print_job_logs(const JobArgument& job, std::optional<size_t> last_lines) {
   const JobInfo& task = only_task(job);
   const std::vector<fs::path> files = files_of(task);
   std::error_code ignored;
@@ -149,7 +149,7 @@ void print_job_logs(const Job& job, std::optional<size_t> last_lines) {
   }
 }
 
-std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_lines) {
+std::optional<int> follow_with_logs(const JobArgument& job, std::optional<size_t> last_lines) {
   Tails tails(files_of(only_task(job)), last_lines);
   os::SignalFd signals({SIGINT, SIGTERM});
   const slurm::Client client(os::environment(), {.stop_fd = signals.fd()});
@@ -160,7 +160,7 @@ std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_l
     is_waiting = !tasks.empty() && slurm::is_waiting(tasks.front().state);
     return tasks;
   };
-  const auto show = [&](const slurm::Progress& progress) {
+  const auto show = [&](const slurm::JobProgress& progress) {
     if (is_waiting) {
       line.show(progress);
     } else {
@@ -185,7 +185,7 @@ std::optional<int> follow_with_logs(const Job& job, std::optional<size_t> last_l
   return code;
 }
 
-int follow_job_logs(const Job& job, std::optional<size_t> last_lines) {
+int follow_job_logs(const JobArgument& job, std::optional<size_t> last_lines) {
   if (files_of(only_task(job)).empty()) {
     refuse_logs(only_task(job));
   }

@@ -133,7 +133,7 @@ Json json_of(const JobInfo& job) {
 
 }  // namespace
 
-std::string job_page(const Job& job, double now) {
+std::string job_page(const JobArgument& job, double now) {
   if (job.tasks.size() > 1) {
     return table_of(job.tasks);
   }
@@ -144,7 +144,7 @@ std::string job_page(const Job& job, double now) {
   return page;
 }
 
-std::string job_json(const Job& job, double now) {
+std::string job_json(const JobArgument& job, double now) {
   Json all = Json::array();
   for (const JobInfo& task : job.tasks) {
     all.push_back(json_of(task));

@@ -27,8 +27,8 @@ bool means_job(const std::string& word, const fs::path& here) {
   });
 }
 
-Job job_named(const slurm::Client& client, const std::string& id, const fs::path& here) {
-  Job job{.id = id, .tasks = client.find_jobs(id), .run = std::nullopt};
+JobArgument job_named(const slurm::Client& client, const std::string& id, const fs::path& here) {
+  JobArgument job{.id = id, .tasks = client.find_jobs(id), .run = std::nullopt};
   if (job.tasks.empty()) {
     throw Error(ExitCode::Usage, fmt::format("cannot find the job or run '{}'", id))
         .fact("Slurm", "job unknown, or no longer in its records", "scontrol, sacct")
@@ -69,7 +69,7 @@ std::optional<int> follow_job(const std::string& id) {
                            return !watch[0].is_ready;
                          },
                      .now = wall_time,
-                     .show = [&](const slurm::Progress& progress) { line.show(progress); },
+                     .show = [&](const slurm::JobProgress& progress) { line.show(progress); },
                      .tell =
                          [&](const std::string& text) {
                            line.tell(text);

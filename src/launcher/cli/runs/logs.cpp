@@ -21,8 +21,8 @@
 #include "launcher/cli/runs/jobs.h"
 #include "launcher/cli/runs/status.h"
 #include "launcher/cli/subcommands.h"
-#include "launcher/supervisor/console/collapse.h"
 #include "launcher/supervisor/console/display.h"
+#include "launcher/supervisor/console/line_merger.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -122,9 +122,9 @@ int parse_rank(const std::string& word, const std::string& text) {
 
 }  // namespace
 
-agent::RankSet parse_ranks(const std::string& text) {
+supervisor::RankSet parse_ranks(const std::string& text) {
   constexpr int kMostRanks = 10000000;
-  agent::RankSet ranks;
+  supervisor::RankSet ranks;
   for (const std::string& piece : split(text, ',')) {
     const size_t dash = piece.find('-');
     const int first = parse_rank(piece.substr(0, dash), text);
@@ -141,7 +141,7 @@ agent::RankSet parse_ranks(const std::string& text) {
   return ranks;
 }
 
-LogChoice choose_logs(const Run& run, const LogWishes& wishes) {
+LogChoice choose_logs(const Run& run, const LogOptions& options) {
   const std::vector<int> attempts = run.directory.find_attempts();
   if (attempts.empty()) {
     throw Error(ExitCode::Usage, fmt::format("{} has no logs", run.name))
@@ -149,25 +149,25 @@ LogChoice choose_logs(const Run& run, const LogWishes& wishes) {
         .hint(fmt::format("lockstep status {}", run.name));
   }
   LogChoice choice{
-      .attempt = wishes.attempt.value_or(attempts.back()), .ranks = {}, .world_size = 1};
+      .attempt = options.attempt.value_or(attempts.back()), .ranks = {}, .world_size = 1};
   if (std::find(attempts.begin(), attempts.end(), choice.attempt) == attempts.end()) {
     throw Error(ExitCode::Usage, fmt::format("{} has no attempt {}", run.name, choice.attempt))
         .fact("available", fmt::format("attempts {}", fmt::join(attempts, ", ")), "RUN/logs")
         .hint(fmt::format("--attempt {}", attempts.back()));
   }
   const std::vector<int> ranks = run.directory.find_logged_ranks(choice.attempt);
-  agent::RankSet known;
+  supervisor::RankSet known;
   for (const int rank : ranks) {
     known.insert(rank);
-    if (!wishes.ranks || wishes.ranks->contains(rank)) {
+    if (!options.ranks || options.ranks->contains(rank)) {
       choice.ranks.push_back(rank);
     }
   }
-  if (wishes.ranks && choice.ranks.empty()) {
+  if (options.ranks && choice.ranks.empty()) {
     throw Error(ExitCode::Usage,
-                fmt::format("{} has no rank {}", run.name, agent::to_string(*wishes.ranks)))
-        .fact("available", fmt::format("ranks {}", agent::to_string(known)), "RUN/logs")
-        .hint(fmt::format("--rank {}", agent::to_string(known)));
+                fmt::format("{} has no rank {}", run.name, supervisor::to_string(*options.ranks)))
+        .fact("available", fmt::format("ranks {}", supervisor::to_string(known)), "RUN/logs")
+        .hint(fmt::format("--rank {}", supervisor::to_string(known)));
   }
   choice.world_size = ranks.empty() ? 1 : ranks.back() + 1;
   if (run.state && run.state->attempt == choice.attempt) {
@@ -204,18 +204,18 @@ void print_logs(const contract::RunDirectory& run,
                 std::optional<size_t> last_lines,
                 const std::function<void(std::string_view)>& write) {
   // The time is constant, so that a line waits for equal lines until the buffer is full.
-  constexpr agent::Collapse::Time kNow{};
+  constexpr supervisor::LineMerger::Time kNow{};
   std::vector<LineReader> readers;
   for (const int rank : choice.ranks) {
     const fs::path path = run.log(choice.attempt, rank);
     readers.emplace_back(rank, path, last_lines ? find_last_lines(path, *last_lines) : 0);
   }
-  agent::Collapse collapse(static_cast<int>(choice.ranks.size()));
+  supervisor::LineMerger merger(static_cast<int>(choice.ranks.size()));
   std::string text;
   const auto show_ready = [&] {
-    while (const auto line = collapse.find_ready(kNow)) {
+    while (const auto line = merger.find_ready(kNow)) {
       if (choice.world_size > 1) {
-        text += fmt::format("[{}]: ", agent::to_string(line->ranks));
+        text += fmt::format("[{}]: ", supervisor::to_string(line->ranks));
       }
       text += line->text;
       text += '\n';
@@ -229,20 +229,20 @@ void print_logs(const contract::RunDirectory& run,
     std::erase_if(readers, [&](LineReader& reader) {
       const auto line = reader.find_line();
       if (line) {
-        collapse.add(reader.rank(), agent::Stream::Out, *line, kNow);
+        merger.add(reader.rank(), supervisor::Stream::Out, *line, kNow);
       }
       return !line;
     });
     show_ready();
   }
-  collapse.release_all();
+  merger.release_all();
   show_ready();
   write(text);
 }
 
 LogFollower::LogFollower(contract::RunDirectory run,
                          int attempt,
-                         std::optional<agent::RankSet> ranks,
+                         std::optional<supervisor::RankSet> ranks,
                          std::optional<size_t> last_lines)
     : run_(std::move(run)), attempt_(attempt), ranks_(std::move(ranks)), last_lines_(last_lines) {
   find_new_logs();
@@ -261,7 +261,7 @@ void LogFollower::find_new_logs() {
   }
 }
 
-bool LogFollower::read(agent::LineSink& sink) {
+bool LogFollower::read(supervisor::LineSink& sink) {
   find_new_logs();
   bool is_news = false;
   for (auto& [rank, log] : logs_) {
@@ -270,18 +270,18 @@ bool LogFollower::read(agent::LineSink& sink) {
     is_news = is_news || !chunk.empty();
     for (const std::string_view lines : log.splitter.feed(chunk).lines) {
       if (!lines.empty()) {
-        sink.take_lines(rank, agent::Stream::Out, lines);
+        sink.take_lines(rank, supervisor::Stream::Out, lines);
       }
     }
   }
   return is_news;
 }
 
-void LogFollower::finish(agent::LineSink& sink) {
+void LogFollower::finish(supervisor::LineSink& sink) {
   for (auto& [rank, log] : logs_) {
     const std::string rest = log.splitter.finish();
     if (!rest.empty()) {
-      sink.take_lines(rank, agent::Stream::Out, rest);
+      sink.take_lines(rank, supervisor::Stream::Out, rest);
     }
   }
 }
@@ -289,7 +289,7 @@ void LogFollower::finish(agent::LineSink& sink) {
 namespace {
 
 // Blocks until at most `most` bytes wait to be written to stdout and stderr.
-void drain(agent::Display& display, size_t most) {
+void drain(supervisor::Display& display, size_t most) {
   display.write_some();
   while (display.waiting_bytes() > most) {
     std::array<os::Watch, 2> watches{};
@@ -307,7 +307,7 @@ bool is_over(const contract::RunDirectory& run) {
   return !state || contract::sign_of(*state, wall_time()) != contract::Sign::Alive;
 }
 
-void pause(const agent::Display& display) {
+void pause(const supervisor::Display& display) {
   constexpr milliseconds kPause(200);
   std::this_thread::sleep_for(std::min(kPause, display.time_to_next().value_or(kPause)));
 }
@@ -315,25 +315,25 @@ void pause(const agent::Display& display) {
 // Shows all attempts, one after the other, until the run ends.
 class Follower {
  public:
-  Follower(const Run& run, const LogWishes& wishes)
+  Follower(const Run& run, const LogOptions& options)
       : run_(run),
-        wishes_(wishes),
-        display_(agent::Display::of_this_process(1, os::environment())) {}
+        options_(options),
+        display_(supervisor::Display::of_this_process(1, os::environment())) {}
 
   void follow() {
     while (run_.directory.find_attempts().empty() && !is_over(run_.directory)) {
       pause(display_);
     }
-    begin(choose_logs(read_run(run_.directory.root()), wishes_), wishes_.last_lines);
+    begin(choose_logs(read_run(run_.directory.root()), options_), options_.last_lines);
     for (;;) {
       // Check for the end before reading: output that precedes the end is then always read.
       const bool is_last_look = is_over(run_.directory);
       read_all();
       const auto next = find_next_attempt();
-      if (next && !wishes_.attempt) {
+      if (next && !options_.attempt) {
         logs_->finish(display_);
         display_.say(fmt::format("attempt {}", *next));
-        LogWishes of_next = wishes_;
+        LogOptions of_next = options_;
         of_next.attempt = next;
         begin(choose_logs(read_run(run_.directory.root()), of_next), std::nullopt);
       } else if (is_last_look || next) {
@@ -352,7 +352,7 @@ class Follower {
   void begin(const LogChoice& choice, std::optional<size_t> last_lines) {
     display_.set_world_size(choice.world_size);
     logs_ =
-        std::make_unique<LogFollower>(run_.directory, choice.attempt, wishes_.ranks, last_lines);
+        std::make_unique<LogFollower>(run_.directory, choice.attempt, options_.ranks, last_lines);
   }
 
   void read_all() {
@@ -371,7 +371,7 @@ class Follower {
 
   void tell_end() {
     const Run now = read_run(run_.directory.root());
-    if (now.state && !wishes_.attempt) {
+    if (now.state && !options_.attempt) {
       const bool is_end = contract::is_end(now.state->phase);
       display_.say(fmt::format("{} {}: {}",
                                now.name,
@@ -381,8 +381,8 @@ class Follower {
   }
 
   const Run& run_;
-  const LogWishes& wishes_;
-  agent::Display display_;
+  const LogOptions& options_;
+  supervisor::Display display_;
   std::unique_ptr<LogFollower> logs_;
 };
 
@@ -396,7 +396,7 @@ int parse_count(const std::string& option, const std::string& text) {
   return static_cast<int>(*number);
 }
 
-struct Words {
+struct LogArguments {
   std::string run;
   bool is_following = false;
   std::optional<std::string> ranks;
@@ -405,77 +405,78 @@ struct Words {
 };
 
 // The output files of a job do not show which rank has written a line.
-void refuse_choice(const Words& words) {
-  if (words.ranks || words.attempt) {
+void refuse_choice(const LogArguments& arguments) {
+  if (arguments.ranks || arguments.attempt) {
     throw Error(ExitCode::Usage,
                 fmt::format("{} requires a lockstep run, and job {} has none",
-                            words.ranks ? "--rank" : "--attempt",
-                            words.run))
+                            arguments.ranks ? "--rank" : "--attempt",
+                            arguments.run))
         .fact("found", "no run of this job", "runs")
-        .hint(fmt::format("lockstep logs {}", words.run));
+        .hint(fmt::format("lockstep logs {}", arguments.run));
   }
 }
 
-void show_run(const Run& run, const Words& words, const LogWishes& wishes) {
-  if (words.is_following) {
-    Follower(run, wishes).follow();
+void show_run(const Run& run, const LogArguments& arguments, const LogOptions& options) {
+  if (arguments.is_following) {
+    Follower(run, options).follow();
     return;
   }
-  print_logs(run.directory, choose_logs(run, wishes), wishes.last_lines, [](std::string_view text) {
-    os::write_output(text);
-  });
+  print_logs(
+      run.directory, choose_logs(run, options), options.last_lines, [](std::string_view text) {
+        os::write_output(text);
+      });
 }
 
 // Returns the exit code of the command.
-int show_job(const Words& words, const LogWishes& wishes) {
+int show_job(const LogArguments& arguments, const LogOptions& options) {
   const slurm::Client client(os::environment());
-  const Job job = job_named(client, words.run, fs::current_path());
+  const JobArgument job = job_named(client, arguments.run, fs::current_path());
   if (job.run && !job.run->directory.find_attempts().empty()) {
-    show_run(*job.run, words, wishes);
+    show_run(*job.run, arguments, options);
     return 0;
   }
-  refuse_choice(words);
-  if (words.is_following) {
-    return follow_job_logs(job, wishes.last_lines);
+  refuse_choice(arguments);
+  if (arguments.is_following) {
+    return follow_job_logs(job, options.last_lines);
   }
-  print_job_logs(job, wishes.last_lines);
+  print_job_logs(job, options.last_lines);
   return 0;
 }
 
-int show(const Words& words) {
-  LogWishes wishes;
-  if (words.ranks) {
-    wishes.ranks = parse_ranks(*words.ranks);
+int show(const LogArguments& arguments) {
+  LogOptions options;
+  if (arguments.ranks) {
+    options.ranks = parse_ranks(*arguments.ranks);
   }
-  if (words.attempt) {
-    wishes.attempt = parse_count("--attempt", *words.attempt);
+  if (arguments.attempt) {
+    options.attempt = parse_count("--attempt", *arguments.attempt);
   }
-  if (words.lines) {
-    wishes.last_lines = static_cast<size_t>(parse_count("-n", *words.lines));
+  if (arguments.lines) {
+    options.last_lines = static_cast<size_t>(parse_count("-n", *arguments.lines));
   }
-  if (means_job(words.run, fs::current_path())) {
-    return show_job(words, wishes);
+  if (means_job(arguments.run, fs::current_path())) {
+    return show_job(arguments, options);
   }
-  show_run(run_named(words.run, fs::current_path()), words, wishes);
+  show_run(run_named(arguments.run, fs::current_path()), arguments, options);
   return 0;
 }
 
 }  // namespace
 
 void add_logs(CLI::App& app, Call& call) {
-  auto words = std::make_shared<Words>();
+  auto arguments = std::make_shared<LogArguments>();
   CLI::App* logs = app.add_subcommand("logs", kDescription);
   logs->footer(kFooter);
-  logs->add_option("RUN", words->run, "Run or job [newest run below ./runs]");
-  logs->add_flag("-f,--follow", words->is_following, "Follow the run or job until it ends");
-  logs->add_option("--rank", words->ranks, "Show only these ranks: 0,4-7")->type_name("RANKS");
-  logs->add_option("--attempt", words->attempt, "Show this attempt")
+  logs->add_option("RUN", arguments->run, "Run or job [newest run below ./runs]");
+  logs->add_flag("-f,--follow", arguments->is_following, "Follow the run or job until it ends");
+  logs->add_option("--rank", arguments->ranks, "Show only these ranks: 0,4-7")->type_name("RANKS");
+  logs->add_option("--attempt", arguments->attempt, "Show this attempt")
       ->type_name("NUMBER")
       ->default_str("newest");
-  logs->add_option("-n,--lines", words->lines, "Show only the last lines of each rank")
+  logs->add_option("-n,--lines", arguments->lines, "Show only the last lines of each rank")
       ->type_name("COUNT")
       ->default_str("all");
-  logs->callback([words, &call] { call.exit_code = show(*words); });
+  logs->callback([arguments, &call] { call.exit_code = show(*arguments); });
 }
 
 }  // namespace lockstep::cli

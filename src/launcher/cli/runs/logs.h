@@ -19,12 +19,12 @@
 namespace lockstep::cli {
 
 // Parses ranks such as "3" or "0,2-5"; throws an Error (64) with the text.
-agent::RankSet parse_ranks(const std::string& text);
+supervisor::RankSet parse_ranks(const std::string& text);
 
-struct LogWishes {
-  std::optional<agent::RankSet> ranks;  // absent: all
-  std::optional<int> attempt;           // absent: the newest
-  std::optional<size_t> last_lines;     // of each rank; absent: all
+struct LogOptions {
+  std::optional<supervisor::RankSet> ranks;  // absent: all
+  std::optional<int> attempt;                // absent: the newest
+  std::optional<size_t> last_lines;          // of each rank; absent: all
 };
 
 // The logs to show; choose_logs throws an Error (64) for an unknown attempt or rank.
@@ -33,7 +33,7 @@ struct LogChoice {
   std::vector<int> ranks;
   int world_size = 1;  // of the attempt, including ranks that are not shown
 };
-LogChoice choose_logs(const Run& run, const LogWishes& wishes);
+LogChoice choose_logs(const Run& run, const LogOptions& options);
 
 // Passes the logs to `write` in the format of the console: "[3]: " before each line if there are
 // several workers, and identical lines of many ranks merged into one. Logs have no timestamps, so
@@ -49,14 +49,14 @@ class LogFollower {
   // Starts `last_lines` lines before the current end of each log; absent: at the beginning.
   LogFollower(contract::RunDirectory run,
               int attempt,
-              std::optional<agent::RankSet> ranks,
+              std::optional<supervisor::RankSet> ranks,
               std::optional<size_t> last_lines);
 
   // Reads new bytes of each log once and passes complete lines to the sink; false: nothing new.
-  bool read(agent::LineSink& sink);
+  bool read(supervisor::LineSink& sink);
 
   // Passes on last lines without a final newline; to be called after the end of the run.
-  void finish(agent::LineSink& sink);
+  void finish(supervisor::LineSink& sink);
 
   int attempt() const { return attempt_; }
 
@@ -64,13 +64,13 @@ class LogFollower {
   struct Log {
     std::filesystem::path path;
     uint64_t offset = 0;
-    agent::LineSplitter splitter;
+    supervisor::LineSplitter splitter;
   };
   void find_new_logs();
 
   contract::RunDirectory run_;
   int attempt_;
-  std::optional<agent::RankSet> ranks_;
+  std::optional<supervisor::RankSet> ranks_;
   std::optional<size_t> last_lines_;
   std::map<int, Log> logs_;  // by rank
 };

@@ -48,7 +48,7 @@ constexpr const char* kFooter =
     "Files:\n"
     "  RUN/events/    events of workers and agents, see docs/events.md\n";
 
-struct Words {
+struct ReportOptions {
   std::string run;
   std::string html;
   bool is_json = false;
@@ -73,39 +73,40 @@ report::JobFacts ask_slurm(const Run& run) {
   }
   try {
     const slurm::Client client(os::environment());
-    const Job job = job_named(client, run.state->slurm_job, std::filesystem::current_path());
+    const JobArgument job =
+        job_named(client, run.state->slurm_job, std::filesystem::current_path());
     return job.tasks.size() == 1 ? job_facts(job.tasks.front()) : report::JobFacts{};
   } catch (const Error& error) {
     return {.why_not = error.sentence()};
   }
 }
 
-int report_run(const Words& words) {
+int report_run(const ReportOptions& options) {
   constexpr size_t kPointsOfMany = 512;
-  const Run run = watched_run(words.run);
+  const Run run = watched_run(options.run);
   monitor::EventStore store(run.directory, {.points_of_many = kPointsOfMany});
   store.poll();
   const report::RunFacts facts =
       report::gather_facts(run.directory, store, ask_slurm(run), wall_time());
   const report::Page page = report::make_page(facts);
-  if (!words.html.empty()) {
-    os::atomic_write(words.html, report::report_html(page, report::make_charts(facts, store)));
+  if (!options.html.empty()) {
+    os::atomic_write(options.html, report::report_html(page, report::make_charts(facts, store)));
   }
-  os::write_output(words.is_json ? report::report_json(facts) : report::report_text(page));
+  os::write_output(options.is_json ? report::report_json(facts) : report::report_text(page));
   return 0;
 }
 
 }  // namespace
 
 void add_report(CLI::App& app, Call& call) {
-  auto words = std::make_shared<Words>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* command = app.add_subcommand("report", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->run, "Run or job [newest run below ./runs]");
-  command->add_option("--html", words->html, "Also write the report as an HTML page with charts")
+  command->add_option("RUN", options->run, "Run or job [newest run below ./runs]");
+  command->add_option("--html", options->html, "Also write the report as an HTML page with charts")
       ->type_name("FILE");
-  command->add_flag("--json", words->is_json, "Print JSON, see docs/report.md");
-  command->callback([words, &call] { call.exit_code = report_run(*words); });
+  command->add_flag("--json", options->is_json, "Print JSON, see docs/report.md");
+  command->callback([options, &call] { call.exit_code = report_run(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -75,16 +75,16 @@ std::string read_end(const fs::path& path) {
 }
 
 // Parses a line of an event file; nothing for an incomplete line or another event.
-std::optional<Progress> find_step(const std::string& line) {
+std::optional<RunProgress> find_step(const std::string& line) {
   try {
     const contract::Event event = contract::parse_event(line);
     const auto step = contract::find_number(event, "step");
     if (event.kind != "step" || !step) {
       return std::nullopt;
     }
-    return Progress{.step = static_cast<int64_t>(*step),
-                    .loss = contract::find_number(event, "loss"),
-                    .samples_per_second = contract::find_number(event, "samples_per_second")};
+    return RunProgress{.step = static_cast<int64_t>(*step),
+                       .loss = contract::find_number(event, "loss"),
+                       .samples_per_second = contract::find_number(event, "samples_per_second")};
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -108,7 +108,7 @@ std::optional<std::pair<std::string, double>> find_metric(const std::string& lin
 }
 
 // Progress of a program without events, from the metrics that --metric found in its output.
-std::optional<Progress> find_told_progress(const contract::RunDirectory& run) {
+std::optional<RunProgress> find_told_progress(const contract::RunDirectory& run) {
   std::map<std::string, double> newest;
   for (const std::string& line : split(read_end(run.output_metrics(0)), '\n')) {
     if (const auto metric = find_metric(line)) {
@@ -119,7 +119,7 @@ std::optional<Progress> find_told_progress(const contract::RunDirectory& run) {
     const auto found = newest.find(name);
     return found == newest.end() ? std::nullopt : std::optional(found->second);
   };
-  Progress progress{
+  RunProgress progress{
       .step = {}, .loss = find("loss"), .samples_per_second = find("samples_per_second")};
   constexpr double kMostSteps = 1e15;  // larger values are not step numbers
   if (const auto step = find("step"); step && std::abs(*step) < kMostSteps) {
@@ -168,7 +168,7 @@ std::string line(std::string_view label, std::string_view text) {
   return fmt::format("{:<10} {}\n", label, text);
 }
 
-std::string describe_progress(const Progress& progress) {
+std::string describe_progress(const RunProgress& progress) {
   std::vector<std::string> parts;
   if (progress.step) {
     parts.push_back(fmt::format("step {}", *progress.step));
@@ -198,8 +198,8 @@ Json json_of(const Run& run, double now) {
 
 }  // namespace
 
-std::optional<Progress> find_progress(const contract::RunDirectory& run) {
-  std::optional<Progress> newest;
+std::optional<RunProgress> find_progress(const contract::RunDirectory& run) {
+  std::optional<RunProgress> newest;
   for (const std::string& line : split(read_end(run.events(0)), '\n')) {
     if (const auto progress = find_step(line)) {
       newest = progress;
@@ -291,30 +291,30 @@ std::string status_json(std::span<const Run> runs, double now) {
 
 namespace {
 
-struct Wishes {
+struct StatusOptions {
   std::string run;
   bool wants_json = false;
   bool wants_wait = false;
 };
 
 // Returns the exit code of the command.
-int show_job(const Wishes& wishes, const fs::path& here) {
+int show_job(const StatusOptions& options, const fs::path& here) {
   const slurm::Client client(os::environment());
-  if (wishes.wants_wait) {
-    const auto code = follow_job(wishes.run);
-    if (code && wishes.wants_json) {
-      fmt::print("{}", job_json(job_named(client, wishes.run, here), wall_time()));
+  if (options.wants_wait) {
+    const auto code = follow_job(options.run);
+    if (code && options.wants_json) {
+      fmt::print("{}", job_json(job_named(client, options.run, here), wall_time()));
     }
     return code.value_or(static_cast<int>(ExitCode::Interrupted));
   }
-  const Job job = job_named(client, wishes.run, here);
-  fmt::print("{}", wishes.wants_json ? job_json(job, wall_time()) : job_page(job, wall_time()));
+  const JobArgument job = job_named(client, options.run, here);
+  fmt::print("{}", options.wants_json ? job_json(job, wall_time()) : job_page(job, wall_time()));
   return 0;
 }
 
-void show_all(const Wishes& wishes, const fs::path& here, double now) {
+void show_all(const StatusOptions& options, const fs::path& here, double now) {
   const std::vector<Run> runs = find_runs(here);
-  if (wishes.wants_json) {
+  if (options.wants_json) {
     fmt::print("{}", status_json(runs, now));
   } else if (runs.empty()) {
     fmt::print("no runs below {}\n", (here / "runs").string());
@@ -323,37 +323,38 @@ void show_all(const Wishes& wishes, const fs::path& here, double now) {
   }
 }
 
-int show(const Wishes& wishes) {
+int show(const StatusOptions& options) {
   const fs::path here = fs::current_path();
   const double now = wall_time();
-  if (means_job(wishes.run, here)) {
-    return show_job(wishes, here);
+  if (means_job(options.run, here)) {
+    return show_job(options, here);
   }
-  if (wishes.wants_wait) {
+  if (options.wants_wait) {
     throw Error(ExitCode::Usage, "--wait requires a Slurm job")
-        .fact("found", wishes.run.empty() ? "no JOBID" : wishes.run, "command line")
-        .hint(wishes.run.empty() ? std::string("lockstep status --wait JOBID")
-                                 : fmt::format("lockstep logs -f {}", wishes.run));
+        .fact("found", options.run.empty() ? "no JOBID" : options.run, "command line")
+        .hint(options.run.empty() ? std::string("lockstep status --wait JOBID")
+                                  : fmt::format("lockstep logs -f {}", options.run));
   }
-  if (wishes.run.empty()) {
-    show_all(wishes, here, now);
+  if (options.run.empty()) {
+    show_all(options, here, now);
     return 0;
   }
-  const Run run = run_named(wishes.run, here);
-  fmt::print("{}", wishes.wants_json ? status_json(run, now) : status_page(run, now));
+  const Run run = run_named(options.run, here);
+  fmt::print("{}", options.wants_json ? status_json(run, now) : status_page(run, now));
   return 0;
 }
 
 }  // namespace
 
 void add_status(CLI::App& app, Call& call) {
-  auto wishes = std::make_shared<Wishes>();
+  auto options = std::make_shared<StatusOptions>();
   CLI::App* status = app.add_subcommand("status", kDescription);
   status->footer(kFooter);
-  status->add_option("RUN", wishes->run, "Run or job [all runs below ./runs]");
-  status->add_flag("--json", wishes->wants_json, "Print JSON");
-  status->add_flag("--wait", wishes->wants_wait, "Wait for the end of the job; exit with its code");
-  status->callback([wishes, &call] { call.exit_code = show(*wishes); });
+  status->add_option("RUN", options->run, "Run or job [all runs below ./runs]");
+  status->add_flag("--json", options->wants_json, "Print JSON");
+  status->add_flag(
+      "--wait", options->wants_wait, "Wait for the end of the job; exit with its code");
+  status->callback([options, &call] { call.exit_code = show(*options); });
 }
 
 }  // namespace lockstep::cli

@@ -12,12 +12,12 @@
 namespace lockstep::cli {
 
 // The newest step of rank 0, from its events or from the metrics that --metric found in its output.
-struct Progress {
+struct RunProgress {
   std::optional<int64_t> step;
   std::optional<double> loss;
   std::optional<double> samples_per_second;
 };
-std::optional<Progress> find_progress(const contract::RunDirectory& run);
+std::optional<RunProgress> find_progress(const contract::RunDirectory& run);
 
 // "running", "done", "lost" ...
 std::string state_word(const Run& run, double now);

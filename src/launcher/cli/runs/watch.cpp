@@ -57,7 +57,7 @@ constexpr const char* kFooter =
     "Files:\n"
     "  RUN/events/    events of workers and agents, see docs/events.md\n";
 
-struct Words {
+struct WatchOptions {
   std::string run;
   std::string sort = "rank";
   std::string filter;
@@ -105,9 +105,9 @@ std::string drawn(const std::vector<monitor::ScreenLine>& lines) {
   return text + "\x1b[J";
 }
 
-std::chrono::milliseconds pause_of(const Words& words) {
+std::chrono::milliseconds pause_of(const WatchOptions& options) {
   constexpr double kThousand = 1000;
-  return std::chrono::milliseconds(std::lround(words.every * kThousand));
+  return std::chrono::milliseconds(std::lround(options.every * kThousand));
 }
 
 // Handles pending signals; returns one that ends the command.
@@ -137,7 +137,9 @@ bool press_keys(monitor::ScreenState& state) {
 }
 
 // Shows the page until the user quits; returns the exit code.
-int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Words& words) {
+int watch_live(monitor::EventStore& store,
+               monitor::ScreenState state,
+               const WatchOptions& options) {
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
   os::FullScreen screen(0, 1);
   std::optional<int> stopped;
@@ -151,12 +153,12 @@ int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Wor
       break;
     }
     std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()}, os::Watch{.fd = 0}};
-    os::wait_for(watches, pause_of(words));
+    os::wait_for(watches, pause_of(options));
     stopped = heed(signals, screen);
     if (watches[1].is_ready && !press_keys(state)) {
       break;
     }
-    if (Clock::now() - looked >= pause_of(words)) {  // repeated keys must not delay polling
+    if (Clock::now() - looked >= pause_of(options)) {  // repeated keys must not delay polling
       store.poll();
       looked = Clock::now();
     }
@@ -169,10 +171,10 @@ int watch_live(monitor::EventStore& store, monitor::ScreenState state, const Wor
 int watch_plain(monitor::EventStore& store,
                 const monitor::ScreenState& state,
                 const Run& run,
-                const Words& words) {
+                const WatchOptions& options) {
   os::SignalFd signals({SIGINT, SIGTERM, SIGHUP});
   for (bool is_first = true;; is_first = false) {
-    const bool is_over = words.is_once || has_ended(run.directory, store);
+    const bool is_over = options.is_once || has_ended(run.directory, store);
     if (store.poll() || is_first) {
       const std::string page =
           plain_text(picture(store, state, {.columns = kPlainColumns, .rows = 0}));
@@ -184,7 +186,7 @@ int watch_plain(monitor::EventStore& store,
       return 0;
     }
     std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
-    os::wait_for(watches, pause_of(words));
+    os::wait_for(watches, pause_of(options));
     if (const auto signal = signals.find_pending()) {
       constexpr int kSignals = 128;
       return kSignals + *signal;
@@ -192,53 +194,53 @@ int watch_plain(monitor::EventStore& store,
   }
 }
 
-int watch(const Words& words) {
-  const auto sort = monitor::find_sort(words.sort);
+int watch(const WatchOptions& options) {
+  const auto sort = monitor::find_sort(options.sort);
   if (!sort) {
-    throw Error(ExitCode::Usage, fmt::format("cannot sort by '{}'", words.sort))
+    throw Error(ExitCode::Usage, fmt::format("cannot sort by '{}'", options.sort))
         .fact("expected", "rank, step, loss, gpu, cpu, memory or late")
         .hint(fmt::format("--sort {}",
-                          find_closest(words.sort,
+                          find_closest(options.sort,
                                        std::array<std::string, 7>{
                                            "rank", "step", "loss", "gpu", "cpu", "memory", "late"})
                               .value_or("late")));
   }
   constexpr double kLeast = 0.05;
   constexpr double kMost = 3600;
-  if (!(words.every >= kLeast && words.every <= kMost)) {
+  if (!(options.every >= kLeast && options.every <= kMost)) {
     throw Error(ExitCode::Usage, "--every must be between 0.05 and 3600 seconds")
-        .fact("found", fmt::format("{}", words.every), "--every")
+        .fact("found", fmt::format("{}", options.every), "--every")
         .hint("--every 1");
   }
-  const Run run = watched_run(words.run);
+  const Run run = watched_run(options.run);
   monitor::EventStore store(run.directory);
-  const monitor::ScreenState state{.sort = *sort, .filter = words.filter};
+  const monitor::ScreenState state{.sort = *sort, .filter = options.filter};
   const bool is_dumb = os::find_variable(os::environment(), "TERM").value_or("dumb") == "dumb";
-  if (words.is_once || is_dumb || !os::is_terminal(1) || !os::is_terminal(0)) {
-    return watch_plain(store, state, run, words);
+  if (options.is_once || is_dumb || !os::is_terminal(1) || !os::is_terminal(0)) {
+    return watch_plain(store, state, run, options);
   }
   store.poll();
-  return watch_live(store, state, words);
+  return watch_live(store, state, options);
 }
 
 }  // namespace
 
 void add_watch(CLI::App& app, Call& call) {
-  auto words = std::make_shared<Words>();
+  auto options = std::make_shared<WatchOptions>();
   CLI::App* command = app.add_subcommand("watch", kDescription);
   command->footer(kFooter);
-  command->add_option("RUN", words->run, "Run or job [newest run below ./runs]");
-  command->add_flag("--once", words->is_once, "Print the page once and exit");
-  command->add_option("--sort", words->sort, "Sort by rank, step, loss, gpu, cpu, memory or late")
+  command->add_option("RUN", options->run, "Run or job [newest run below ./runs]");
+  command->add_flag("--once", options->is_once, "Print the page once and exit");
+  command->add_option("--sort", options->sort, "Sort by rank, step, loss, gpu, cpu, memory or late")
       ->type_name("COLUMN")
       ->default_str("rank");
-  command->add_option("--filter", words->filter, "Show only rows that contain TEXT")
+  command->add_option("--filter", options->filter, "Show only rows that contain TEXT")
       ->type_name("TEXT")
       ->default_str("all rows");
-  command->add_option("--every", words->every, "Refresh interval, 0.05 to 3600")
+  command->add_option("--every", options->every, "Refresh interval, 0.05 to 3600")
       ->type_name("SECONDS")
       ->default_str("1");
-  command->callback([words, &call] { call.exit_code = watch(*words); });
+  command->callback([options, &call] { call.exit_code = watch(*options); });
 }
 
 }  // namespace lockstep::cli

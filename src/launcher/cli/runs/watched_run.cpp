@@ -16,7 +16,7 @@ Run watched_run(const std::string& word) {
     return run_named(word, here);
   }
   const slurm::Client client(os::environment());
-  const Job job = job_named(client, word, here);
+  const JobArgument job = job_named(client, word, here);
   if (!job.run) {
     throw Error(ExitCode::Usage, fmt::format("cannot find a run of job {}", word))
         .fact("found",

@@ -7,7 +7,7 @@
 #include "common/os/pipe.h"
 #include "common/os/terminal.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -45,35 +45,35 @@ Display Display::of_this_process(int world_size, const os::Environment& environm
   constexpr int kUsualColumns = 80;
   const auto columns =
       os::find_terminal_columns(1).value_or(os::find_terminal_columns(2).value_or(kUsualColumns));
-  return {{.fd = 1, .kind = Outlet::kind_of(1)},
-          {.fd = 2, .kind = Outlet::kind_of(2)},
+  return {{.fd = 1, .kind = OutputBuffer::kind_of(1)},
+          {.fd = 2, .kind = OutputBuffer::kind_of(2)},
           {.world_size = world_size, .columns = columns, .has_colours = may_colour(environment)}};
 }
 
 Display::Display(Target out, Target err, const Options& options)
-    : options_(options), out_(out.fd, out.kind), collapse_(options.world_size) {
+    : options_(options), out_(out.fd, out.kind), merger_(options.world_size) {
   if (!os::is_same_file(out.fd, err.fd)) {
-    err_ = std::make_unique<Outlet>(err.fd, err.kind);
+    err_ = std::make_unique<OutputBuffer>(err.fd, err.kind);
   }
 }
 
 void Display::set_world_size(int world_size) {
   options_.world_size = world_size;
-  collapse_.set_world_size(world_size);
+  merger_.set_world_size(world_size);
 }
 
-Outlet& Display::outlet(Stream stream) {
+OutputBuffer& Display::outlet(Stream stream) {
   return stream == Stream::Out || err_ == nullptr ? out_ : *err_;
 }
 
-Outlet* Display::screen() {
+OutputBuffer* Display::screen() {
   if (out_.is_terminal()) {
     return &out_;
   }
   return outlet(Stream::Err).is_terminal() ? &outlet(Stream::Err) : nullptr;
 }
 
-std::string Display::prefix(const RankSet& ranks, const Outlet& to) const {
+std::string Display::prefix(const RankSet& ranks, const OutputBuffer& to) const {
   if (options_.world_size == 1) {
     return "";
   }
@@ -92,7 +92,7 @@ bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
   if (index >= meters_.size()) {
     meters_.resize(index + 1);
   }
-  const int64_t window = now.time_since_epoch() / Collapse::kWindow;
+  const int64_t window = now.time_since_epoch() / LineMerger::kWindow;
   for (Meter* meter : {&meters_[index], &work_}) {
     if (meter->window != window) {
       *meter = {.window = window, .amount = 0};
@@ -106,21 +106,21 @@ bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
 std::string_view Display::collapse_some(int rank, Stream stream, std::string_view lines) {
   const Clock::time_point now = Clock::now();
   if (!is_flood(rank, lines.size(), now)) {
-    const size_t before = collapse_.work() - work_.amount;
+    const size_t before = merger_.work() - work_.amount;
     while (!lines.empty() && work_.amount <= kMostWork) {
-      collapse_.add(rank, stream, take_line(lines), now);
-      work_.amount = collapse_.work() - before;
+      merger_.add(rank, stream, take_line(lines), now);
+      work_.amount = merger_.work() - before;
     }
   }
   if (!lines.empty()) {
-    collapse_.release(rank, stream);
+    merger_.release(rank, stream);
   }
   show_ready(now);
   return lines;
 }
 
 void Display::take_lines(int rank, Stream stream, std::string_view lines) {
-  Outlet& to = outlet(stream);
+  OutputBuffer& to = outlet(stream);
   if (to.is_nobody()) {
     return;
   }
@@ -132,13 +132,13 @@ void Display::take_lines(int rank, Stream stream, std::string_view lines) {
 }
 
 void Display::show_ready(Clock::time_point now) {
-  while (const auto line = collapse_.find_ready(now)) {
-    Outlet& to = outlet(line->stream);
+  while (const auto line = merger_.find_ready(now)) {
+    OutputBuffer& to = outlet(line->stream);
     add_lines(to, prefix(line->ranks, to), line->text.empty() ? "\n" : line->text);
   }
 }
 
-void Display::add_lines(Outlet& to, std::string_view prefix, std::string_view lines) {
+void Display::add_lines(OutputBuffer& to, std::string_view prefix, std::string_view lines) {
   const bool is_over_status = !status_.empty() && &to == screen();
   if (is_over_status) {
     to.add(kClearLine);
@@ -150,7 +150,7 @@ void Display::add_lines(Outlet& to, std::string_view prefix, std::string_view li
 }
 
 void Display::take_status(int rank, std::string_view text) {
-  Outlet* const target = screen();
+  OutputBuffer* const target = screen();
   const Clock::time_point now = Clock::now();
   const bool is_of_other = rank > status_rank_ && now < status_time_ + kStatusTime;
   if (target == nullptr || text.empty() || is_of_other ||
@@ -177,9 +177,9 @@ void Display::say(std::string_view text) {
 }
 
 void Display::show(std::string_view lines) {
-  collapse_.release_all();
+  merger_.release_all();
   show_ready(Clock::now());
-  Outlet& to = outlet(Stream::Err);
+  OutputBuffer& to = outlet(Stream::Err);
   const bool is_over_status = !status_.empty() && &to == screen();
   to.add(is_over_status ? kClearLine : "");
   to.add(lines);
@@ -187,7 +187,7 @@ void Display::show(std::string_view lines) {
 }
 
 void Display::flush() {
-  collapse_.release_all();
+  merger_.release_all();
   show_ready(Clock::now());
   out_.tell_dropped();
   outlet(Stream::Err).tell_dropped();
@@ -207,7 +207,7 @@ void Display::give_up() {
 }
 
 std::optional<milliseconds> Display::time_to_next() const {
-  const auto next = collapse_.next_time();
+  const auto next = merger_.next_time();
   if (!next) {
     return std::nullopt;
   }
@@ -242,4 +242,4 @@ std::string cut_to_columns(std::string_view text, int columns) {
   return cut;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

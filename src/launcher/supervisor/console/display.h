@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "common/os/environment.h"
-#include "launcher/supervisor/console/collapse.h"
+#include "launcher/supervisor/console/line_merger.h"
 #include "launcher/supervisor/console/line_sink.h"
-#include "launcher/supervisor/console/outlet.h"
+#include "launcher/supervisor/console/output_buffer.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The console output of a run: the lines of the workers on stdout and stderr of the launcher, with
 // the prefix "[3]: " (none if there is one worker), identical lines of several ranks as one
@@ -28,7 +28,7 @@ class Display : public LineSink {
  public:
   struct Target {
     int fd = -1;
-    Outlet::Kind kind = Outlet::Kind::Pipe;
+    OutputBuffer::Kind kind = OutputBuffer::Kind::Pipe;
   };
   struct Options {
     int world_size = 1;
@@ -82,18 +82,18 @@ class Display : public LineSink {
     size_t amount = 0;
   };
 
-  Outlet& outlet(Stream stream);
-  Outlet* screen();
+  OutputBuffer& outlet(Stream stream);
+  OutputBuffer* screen();
   bool is_flood(int rank, size_t bytes, Clock::time_point now);
   std::string_view collapse_some(int rank, Stream stream, std::string_view lines);
   void show_ready(Clock::time_point now);
-  void add_lines(Outlet& to, std::string_view prefix, std::string_view lines);
-  std::string prefix(const RankSet& ranks, const Outlet& to) const;
+  void add_lines(OutputBuffer& to, std::string_view prefix, std::string_view lines);
+  std::string prefix(const RankSet& ranks, const OutputBuffer& to) const;
 
   Options options_;
-  Outlet out_;
-  std::unique_ptr<Outlet> err_;  // absent if stderr is the same file as stdout
-  Collapse collapse_;
+  OutputBuffer out_;
+  std::unique_ptr<OutputBuffer> err_;  // absent if stderr is the same file as stdout
+  LineMerger merger_;
   std::vector<Meter> meters_;  // bytes by rank
   Meter work_;                 // of comparing lines
   std::string status_;
@@ -104,4 +104,4 @@ class Display : public LineSink {
 // Cuts UTF-8 text to `columns` characters. Escape sequences take no room.
 std::string cut_to_columns(std::string_view text, int columns);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

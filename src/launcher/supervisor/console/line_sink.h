@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 enum class Stream { Out, Err };
 
@@ -22,4 +22,4 @@ class LineSink {
   virtual void take_status(int rank, std::string_view text) = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

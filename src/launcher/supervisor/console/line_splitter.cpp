@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 void LineSplitter::take_line(std::string_view rest) {
   joined_ += unfinished_;
@@ -100,4 +100,4 @@ std::string LineSplitter::finish() {
   return is_status ? std::string() : rest;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

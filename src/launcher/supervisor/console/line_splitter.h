@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Splits the output of a worker into lines and status lines.
 //
@@ -44,4 +44,4 @@ class LineSplitter {
   bool ends_with_return_ = false;  // the last byte was '\r': a status line, unless '\n' follows
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

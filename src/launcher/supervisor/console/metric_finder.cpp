@@ -6,7 +6,7 @@
 
 #include "common/contract/event.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // JSON has no NaN and no infinity, but a loss that became NaN must be visible.
@@ -59,4 +59,4 @@ std::string MetricFinder::find(std::string_view lines, Clock::time_point now) {
   return events;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 
 #include "launcher/plan/metric.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Finds the numbers of --metric in the output of one worker. Not thread-safe.
 class MetricFinder {
@@ -37,4 +37,4 @@ class MetricFinder {
   int found_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

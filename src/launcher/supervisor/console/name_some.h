@@ -7,7 +7,7 @@
 
 #include "common/base/text.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // "n1, n2, n3 and 12 more": at most `most` names.
 inline std::string name_some(std::span<const std::string> names, size_t most) {
@@ -16,4 +16,4 @@ inline std::string name_some(std::span<const std::string> names, size_t most) {
              : fmt::format("{} and {} more", join(names.first(most), ", "), names.size() - most);
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // The first range that ends at `rank` or later.
@@ -92,4 +92,4 @@ std::string to_string(const RankSet& ranks) {
   return text;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

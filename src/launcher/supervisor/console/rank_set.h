@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // A set of ranks, stored as ranges: "0-3,5".
 class RankSet {
@@ -37,4 +37,4 @@ class RankSet {
 // "0-3,5"; empty for an empty set.
 std::string to_string(const RankSet& ranks);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

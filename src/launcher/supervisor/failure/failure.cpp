@@ -9,10 +9,10 @@
 
 #include "common/base/text.h"
 #include "common/os/signals.h"
-#include "launcher/supervisor/failure/advice.h"
+#include "launcher/supervisor/failure/hint.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr size_t kBoxWidth = 78;
@@ -215,11 +215,11 @@ std::string to_box(const Failure& failure) {
   }
   // Last, because these rows are just above the prompt of the shell.
   add("log", failure.log.string());
-  add("try", advise(failure).text);
+  add("try", find_hint(failure).text);
   return box + fmt::format("{:-<{}}\n", "+", kBoxWidth);
 }
 
-void add_last_words(Failure& failure, const LastWords& words) {
+void add_last_output(Failure& failure, const LastOutputFiles& words) {
   std::vector<std::string> lines =
       read_last_lines(failure.log, std::max(words.most, kLinesToSearch), words.log_begin);
   std::ifstream file(words.error_file, std::ios::binary);
@@ -263,4 +263,4 @@ std::vector<std::string> read_last_lines(const std::filesystem::path& path,
   return lines;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -10,7 +10,7 @@
 #include "common/os/process.h"
 #include "launcher/supervisor/failure/python_exception.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Whether a worker was killed because memory ran out.
 enum class OutOfMemory {
@@ -53,7 +53,7 @@ struct Failure {
 
 // The files with the last output of a worker. A run directory that is used again contains logs of
 // earlier runs.
-struct LastWords {
+struct LastOutputFiles {
   std::filesystem::path error_file;
   int64_t log_begin = 0;  // byte at which the output of this worker starts
   size_t most = 20;       // maximum number of lines
@@ -61,7 +61,7 @@ struct LastWords {
 
 // Adds the last lines of failure.log and the Python exception: from the error file, else from the
 // log if the exit status fits an exception. Either file may be missing.
-void add_last_words(Failure& failure, const LastWords& words);
+void add_last_output(Failure& failure, const LastOutputFiles& words);
 
 // Combines the two fields about memory with the exit status.
 OutOfMemory judge_memory(const Failure& failure);
@@ -84,4 +84,4 @@ std::vector<std::string> read_last_lines(const std::filesystem::path& path,
                                          size_t most,
                                          int64_t begin = 0);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

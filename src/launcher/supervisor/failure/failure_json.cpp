@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "common/os/signals.h"
-#include "launcher/supervisor/failure/advice.h"
 #include "launcher/supervisor/failure/failure.h"
+#include "launcher/supervisor/failure/hint.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -111,7 +111,7 @@ Failure read_failure(const Json& json) {
 }  // namespace
 
 std::string to_json(const Failure& failure) {
-  const Advice advice = advise(failure);
+  const FailureHint advice = find_hint(failure);
   Json json = {{"format", kFormat},
                {"who", failure.who},
                {"rank", failure.rank},
@@ -157,4 +157,4 @@ Failure parse_failure(std::string_view text) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -10,7 +10,7 @@
 
 #include "common/base/text.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
@@ -162,4 +162,4 @@ std::optional<PythonException> find_recorded_exception(std::string_view json) {
   return exception;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

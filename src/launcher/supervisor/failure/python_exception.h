@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // A place in a Python program.
 struct PythonFrame {
@@ -35,4 +35,4 @@ std::optional<PythonException> find_exception(std::span<const std::string> lines
 // message.message and message.extraInfo.py_callstack. Nothing for other texts.
 std::optional<PythonException> find_recorded_exception(std::string_view json);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
@@ -38,13 +38,13 @@ bool takes_blame(os::ExitStatus candidate, int sent, os::ExitStatus cause) {
 
 }  // namespace
 
-void Verdict::record_exit(int rank, os::ExitStatus status, int sent) {
-  statuses_[rank] = status;
+void Verdict::record_exit(ProcessId process, os::ExitStatus status, int sent) {
+  statuses_[process] = status;
   if (status.is_success() || stop_ != 0) {
     return;
   }
   if (!cause_ || takes_blame(status, sent, statuses_.at(*cause_))) {
-    cause_ = rank;
+    cause_ = process;
   }
 }
 
@@ -70,4 +70,4 @@ int Verdict::exit_code() const {
   return 128 + (stop_ == SIGHUP ? SIGTERM : stop_);
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -5,8 +5,9 @@
 #include <optional>
 
 #include "common/os/process.h"
+#include "launcher/supervisor/failure/process_id.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Finds the cause of the end of an attempt, from the exits of workers and the requests to stop.
 // Without I/O.
@@ -21,15 +22,14 @@ namespace lockstep::agent {
 //     crash (SIGSEGV, SIGABRT ...) over exit code 75
 class Verdict {
  public:
-  // Worker `rank` has ended. `sent` is the strongest signal that the agent had sent to it, or 0.
-  // Negative ranks stand for fork servers; see leader.cpp.
-  void record_exit(int rank, os::ExitStatus status, int sent);
+  // `sent` is the strongest signal that the agent had sent to the process, or 0.
+  void record_exit(ProcessId process, os::ExitStatus status, int sent);
 
   // A request to stop by the user or the system. Exits after it are not failures.
   void record_stop(int signal);
 
-  // The rank that failed first, if one did.
-  std::optional<int> cause() const { return cause_; }
+  // The process that failed first, if one did.
+  std::optional<ProcessId> cause() const { return cause_; }
 
   // Whether the workers must be stopped.
   bool is_over() const { return cause_.has_value() || stop_ != 0; }
@@ -38,9 +38,9 @@ class Verdict {
   int exit_code() const;
 
  private:
-  std::map<int, os::ExitStatus> statuses_;
-  std::optional<int> cause_;
+  std::map<ProcessId, os::ExitStatus> statuses_;
+  std::optional<ProcessId> cause_;
   int stop_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -16,7 +16,7 @@
 #include "launcher/supervisor/horovod_rendezvous/key_value_http.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -164,4 +164,4 @@ int HorovodStore::port() const {
   return server_ ? server_->port() : 0;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

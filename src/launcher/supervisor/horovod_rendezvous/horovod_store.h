@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The rendezvous server for Horovod with Gloo: an HTTP key-value store at
 // HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, in place of the one in horovodrun.
@@ -38,4 +38,4 @@ class HorovodStore {
   std::unique_ptr<Server> server_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,7 +9,7 @@
 
 #include "common/base/text.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Approximate overhead of a map node, in addition to its two strings.
@@ -189,4 +189,4 @@ void KeyValues::clear() {
   bytes_ = 0;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

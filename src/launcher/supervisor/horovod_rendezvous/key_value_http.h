@@ -7,7 +7,7 @@
 #include <string_view>
 
 // A key-value store with an HTTP interface: PUT, GET and DELETE of /SCOPE/KEY. Without I/O.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Parses one request as its bytes arrive. Never stores more than the limits.
 class RequestReader {
@@ -61,4 +61,4 @@ class KeyValues {
 // requires it.
 std::string to_response(int status, std::string_view body = "");
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

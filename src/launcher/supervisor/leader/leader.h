@@ -2,28 +2,27 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/plan/plan.h"
 #include "launcher/supervisor/failure/failure.h"
-#include "launcher/supervisor/failure/verdict.h"
+#include "launcher/supervisor/leader/attempt_outcome.h"
 #include "launcher/supervisor/leader/restart_policy.h"
+#include "launcher/supervisor/leader/roster.h"
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/network_trials.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // ---- actions that the caller of a Leader executes, in this order ----
 
 struct Send {
   int agent = 0;
-  Order order;
+  Command command;
 };
 
 // A line for the user.
@@ -39,7 +38,7 @@ struct Blame {
 // Starts an attempt: the caller sends every agent the Start message of its slot. It builds the
 // messages one by one, because those of a large run would take much memory together.
 struct Begin {
-  plan::Assembly assembly;
+  plan::AttemptLayout layout;
   std::vector<int> agents;  // agents[slot]
 };
 
@@ -63,14 +62,13 @@ using Action = std::variant<Send, Say, Blame, Begin>;
 //   Explaining  the agent of the failed worker is asked for the failure report
 //
 // Invariants:
-// - Agents report and obey; only the Leader decides. A run therefore has one verdict.
+// - Agents report and execute commands; only the Leader decides. A run therefore has one verdict.
 // - A report names its attempt (Probed: its round). One that belongs to an earlier attempt was
 //   still in transit when that attempt ended, and is ignored.
 // - The first report of an agent is Join. Other reports of an unknown agent are ignored: its
 //   sender was rejected, or is lost already.
-// - An agent has a slot (`seat`) or waits for the next attempt (-1). Slots follow the order of the
-//   nodes in the plan, and ranks follow the slots, so a node that stays keeps its order.
-// - `waiting_` is the number of agents with a slot that have not reached the end of the phase.
+//
+// The Roster knows the agents and their slots, the AttemptOutcome why an attempt ended.
 //
 // Not thread-safe.
 class Leader {
@@ -111,19 +109,27 @@ class Leader {
   bool is_over() const { return phase_ == Phase::Over; }
   int exit_code() const { return exit_code_; }
   // Whether the run was asked to stop before anything failed.
-  bool is_cancelled() const { return is_user_stop_; }
-  int attempt() const { return assembly_.attempt; }
-  const plan::Assembly& assembly() const { return assembly_; }
-  int agents() const { return static_cast<int>(agents_.size()); }
+  bool is_cancelled() const { return stop_.is_requested; }
+  int attempt() const { return layout_.attempt; }
+  const plan::AttemptLayout& layout() const { return layout_; }
+  int agents() const { return roster_.size(); }
 
  private:
-  struct Agent {
-    Join offer;
-    int node = -1;  // index in plan.nodes; -1: assigned by take_seats()
-    int seat = -1;  // slot in this attempt; -1: waits for the next attempt
-    bool has_probed = false;
-    bool is_prepared = false;
-    bool is_stopped = false;
+  using Agent = Roster::Agent;
+
+  // Requests to stop the run. They outlive an attempt.
+  struct StopState {
+    bool is_requested = false;  // before anything failed
+    bool is_timed_out = false;  // by --timeout
+    bool is_last_attempt = false;
+    std::optional<Time> last;               // time of the last request
+    std::optional<Time> reported_by_agent;  // of a request that only an agent has received yet
+  };
+
+  struct Deadlines {
+    std::optional<Time> phase;
+    std::optional<Time> last_call;
+    std::optional<Time> reminder;
   };
 
   void on(int agent, const Join& join, Time now);
@@ -140,11 +146,8 @@ class Leader {
   void on(int /*agent*/, const Recorded& /*recorded*/, Time /*now*/) {}    // written by the caller
   void on(int /*agent*/, const Unwritten& /*unwritten*/, Time /*now*/) {}  // printed by the caller
 
-  std::string find_objection(const Join& join) const;
   void gather(Time now);
   void begin_attempt(Time now);
-  int count_workers(const Agent& agent) const;
-  void take_seats();
   void probe(Time now);
   void choose(Time now);
   void prepare();
@@ -159,60 +162,31 @@ class Leader {
   void finish_stopped();
   void take_limit(Time now);
   void lose_idle(const Agent& gone, const std::string& why);
-  void blame_loss(const Agent& gone, const std::string& why);
   void stop_after_loss(const Agent& gone, const std::string& why, Time now);
   void remind(Time now);
 
-  Failure failure_of_loss() const;
-  std::vector<StoppedWorkers> count_stopped(const Failure& failure) const;
-  Failure failure_without_words(int rank) const;
-  std::string describe_missing() const;
-  int seat_of_rank(int rank) const;
-  int agent_of_seat(int seat) const;
-  int agent_to_explain() const;
-  std::string names_without(bool Agent::*flag) const;
+  Failure failure_without_report(ProcessId process) const;
+  std::optional<int> find_agent_to_explain() const;
   bool is_elastic() const;
-  // Sets the flag of an agent with a slot. True if it was the last one to wait for.
-  bool mark(Agent& agent, bool Agent::*flag);
-  // Sets waiting_ to the number of agents with a slot whose flag is not set.
-  void wait_for_all(bool Agent::*flag);
-  void send(int agent, Order order);
+  void send(int agent, Command command);
   void say(std::string text);
   template <typename Kind>
-  void send_seated(const Kind& order);
+  void send_to_slots(const Kind& command);
 
   const plan::LaunchPlan& plan_;
   Phase phase_ = Phase::Gathering;
-  std::map<int, Agent> agents_;
-  std::set<int> taken_nodes_;  // indices in plan.nodes
-  int waiting_ = 0;            // agents that the phase still waits for
-  plan::Assembly assembly_;
-  std::vector<int> first_ranks_ = {0};  // first rank of each slot, then the world size
+  Roster roster_;
+  plan::AttemptLayout layout_;
   NetworkTrials trials_;
-  std::vector<std::string> seated_before_;  // the agents for which the network was chosen
-  // The keys of verdict_, statuses_ and sent_to_ are ranks. A negative key -1 - s is the fork
-  // server of slot s.
-  Verdict verdict_;
-  std::map<int, os::ExitStatus> statuses_;
-  std::set<int> sent_to_;            // ranks that ended after their agent had sent them a signal
-  std::optional<std::string> lost_;  // the node whose loss is the cause
-  std::string lost_why_;
-  bool is_user_stop_ = false;
-  bool is_timed_out_ = false;
-  bool is_last_attempt_ = false;
-  std::optional<Time> last_stop_;      // time of the last request to stop
-  std::optional<Time> told_by_agent_;  // time of a request that only an agent has received yet
+  AttemptOutcome outcome_;
+  StopState stop_;
+  Deadlines deadlines_;
   RestartPolicy restarts_;
   int first_attempt_ = 0;
   long long progress_ = 0;
   int exit_code_ = 0;
   Time began_;
-  Time attempt_began_;
-  Time failed_at_;  // time of the first failure
-  std::optional<Time> next_reminder_;
-  std::optional<Time> last_call_;
-  std::optional<Time> limit_;  // deadline of the phase
   std::vector<Action> actions_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -16,7 +16,7 @@
 #include "common/os/command.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -54,7 +54,7 @@ std::string describe_end(const TurnEnd& end) {
   return text;
 }
 
-std::string advise(const plan::RequeueRules& rules, const TurnEnd& end) {
+std::string find_hint(const plan::RequeueRules& rules, const TurnEnd& end) {
   if (end.checkpoint_seconds) {
     return fmt::format(
         "a checkpoint takes {:.0f} s: increase SECONDS in --signal=B:USR1@SECONDS, or the time "
@@ -120,11 +120,11 @@ RequeueAnswer judge_requeue(const plan::RequeueRules& rules,
   RequeueAnswer answer{.is_again = false, .how = describe_end(end), .why_not = ""};
   if (end.code != kTryAgain && !end.has_progress) {
     answer.why_not = fmt::format("the workers did not exit with code 75, and saved nothing; {}",
-                                 advise(rules, end));
+                                 find_hint(rules, end));
   } else if (!end.has_progress && before.without_progress + 1 >= kMostWithoutProgress) {
     answer.why_not = fmt::format("{} allocations in a row saved nothing; {}",
                                  before.without_progress + 1,
-                                 advise(rules, end));
+                                 find_hint(rules, end));
   } else if (rules.most.value > 0 && before.requeues >= rules.most.value) {
     answer.why_not = fmt::format("--max-requeues {} is reached; to continue: scontrol requeue {}",
                                  rules.most.value,
@@ -280,4 +280,4 @@ std::string Requeue::put_back() const {
       "scontrol: '{}'{}", errors, is_forbidden ? "; submit the job with sbatch --requeue" : "");
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -19,7 +19,7 @@
 //
 // The run directory stays the same. The next allocation numbers its attempts from first_attempt()
 // on, and the program resumes from its checkpoint.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The end of the run in one allocation.
 struct TurnEnd {
@@ -101,4 +101,4 @@ class Requeue {
   std::optional<Clock::time_point> limit_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
   if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
@@ -13,15 +13,15 @@ RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progr
     return {};
   }
   // Without output, two failures cannot be recognized as the same.
-  const Place here{failure.who, failure.status, failure.last_lines, progress};
-  if (!here.last_lines.empty() && here == last_place_) {
+  const AttemptEnd here{failure.who, failure.status, failure.last_lines, progress};
+  if (!here.last_lines.empty() && here == last_end_) {
     return {false, "two attempts failed at the same point without progress"};
   }
   return {true, ""};
 }
 
 void RestartPolicy::remember(const Failure& failure, long long progress) {
-  last_place_ = Place{failure.who, failure.status, failure.last_lines, progress};
+  last_end_ = AttemptEnd{failure.who, failure.status, failure.last_lines, progress};
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 #include "common/os/process.h"
 #include "launcher/supervisor/failure/failure.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Decides whether another attempt follows the failure of a worker. Without I/O.
 class RestartPolicy {
@@ -32,18 +32,18 @@ class RestartPolicy {
 
  private:
   // The end of an attempt, to detect that the next one ends at the same point.
-  struct Place {
+  struct AttemptEnd {
     std::string who;
     os::ExitStatus status;
     std::vector<std::string> last_lines;
     long long progress = 0;
 
-    bool operator==(const Place&) const = default;
+    bool operator==(const AttemptEnd&) const = default;
   };
 
   int most_;
   int used_ = 0;
-  std::optional<Place> last_place_;
+  std::optional<AttemptEnd> last_end_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,24 +3,24 @@
 
 #include "common/os/host.h"
 #include "common/os/process_identity.h"
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::vector<contract::RunNode> nodes_of(const plan::Assembly& assembly) {
+std::vector<contract::RunNode> nodes_of(const plan::AttemptLayout& layout) {
   std::vector<contract::RunNode> nodes;
-  nodes.reserve(assembly.seats.size());
-  for (const plan::Seat& seat : assembly.seats) {
-    nodes.push_back({.name = seat.name,
-                     .workers = seat.workers,
-                     .interface = seat.interface,
-                     .address = seat.address});
+  nodes.reserve(layout.slots.size());
+  for (const plan::NodeSlot& slot : layout.slots) {
+    nodes.push_back({.name = slot.name,
+                     .workers = slot.workers,
+                     .interface = slot.interface,
+                     .address = slot.address});
   }
   return nodes;
 }
@@ -72,8 +72,8 @@ void RunReporter::report(const Leader& leader, Time now) {
   if (is_change) {
     state_.phase = phase;
     state_.attempt = leader.attempt();
-    state_.nodes = nodes_of(leader.assembly());
-    state_.world_size = plan::world_size(leader.assembly());
+    state_.nodes = nodes_of(leader.layout());
+    state_.world_size = plan::world_size(leader.layout());
   }
   if (contract::is_end(phase)) {
     state_.ended = state_.updated;
@@ -95,4 +95,4 @@ void RunReporter::write() {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -11,7 +11,7 @@
 #include "launcher/supervisor/leader/leader.h"
 #include "launcher/supervisor/node/write_faults.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The state of the run in state.json.
 contract::RunPhase phase_of(const Leader& leader);
@@ -41,4 +41,4 @@ class RunReporter {
   WriteFaults& faults_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

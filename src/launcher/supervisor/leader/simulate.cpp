@@ -21,7 +21,7 @@
 #include "launcher/supervisor/protocol/messages.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -103,7 +103,7 @@ class Fleet {
         if (!line.client) {
           continue;
         }
-        while (const auto news = line.client->find_news()) {
+        while (const auto news = line.client->poll()) {
           take(line, *news);
         }
         if (line.is_cut) {
@@ -149,47 +149,50 @@ class Fleet {
       if (bytes == "cut") {
         line.is_cut = true;
       } else {
-        obey(line, agent, decode_order(bytes));
+        execute(line, agent, decode_command(bytes));
       }
     }
   }
 
-  void obey(Line& line, int agent, const Order& order) {
-    if (const auto* probe = std::get_if<Probe>(&order)) {
+  void execute(Line& line, int agent, const Command& command) {
+    if (const auto* probe = std::get_if<Probe>(&command)) {
       Probed probed{.round = probe->round, .trials = {}};
       for (const Target& target : probe->targets) {
         probed.trials.push_back({probe->self, target.to, target.network, "", 1});
       }
       say(line, agent, probed);
-    } else if (const auto* prepare = std::get_if<Prepare>(&order)) {
+    } else if (const auto* prepare = std::get_if<Prepare>(&command)) {
       Prepared prepared{.attempt = prepare->attempt, .ports = {}};
       for (int i = 0; i < prepare->ports; ++i) {
         prepared.ports.push_back(20000 + i);
       }
       say(line, agent, prepared);
-    } else if (const auto* start = std::get_if<Start>(&order)) {
-      started_[agent] = start->order.first.rank;
-      attempt_ = start->order.attempt;
+    } else if (const auto* start = std::get_if<Start>(&command)) {
+      started_[agent] = start->spec.first.rank;
+      attempt_ = start->spec.attempt;
       say(line, agent, Started{.attempt = attempt_});
-    } else if (std::holds_alternative<Stop>(order)) {
+    } else if (std::holds_alternative<Stop>(command)) {
       for (int local = 0; local < workers_; ++local) {
         say(line,
             agent,
             Exited{.attempt = attempt_,
-                   .rank = started_[agent] + local,
+                   .process = ProcessId::worker(started_[agent] + local),
                    .status = {.code = 0, .signal = SIGTERM},
                    .sent = SIGTERM});
       }
       say(line, agent, Stopped{.attempt = attempt_, .left_behind = 0});
-    } else if (std::holds_alternative<Pass>(order)) {
+    } else if (std::holds_alternative<Pass>(command)) {
       // Simulates the end of all workers of the node.
       for (int local = 0; local < workers_; ++local) {
         say(line,
             agent,
-            Exited{.attempt = attempt_, .rank = started_[agent] + local, .status = {}, .sent = 0});
+            Exited{.attempt = attempt_,
+                   .process = ProcessId::worker(started_[agent] + local),
+                   .status = {},
+                   .sent = 0});
       }
       say(line, agent, Stopped{.attempt = attempt_, .left_behind = 0});
-    } else if (std::holds_alternative<Release>(order)) {
+    } else if (std::holds_alternative<Release>(command)) {
       is_released_ = ++released_ >= static_cast<int>(started_.size()) - 1;
     }
   }
@@ -216,14 +219,14 @@ plan::LaunchPlan make_simulated_plan(int nodes, int workers) {
   plan.run_id = "simulated";
   plan.run_directory.value = "/simulated";
   plan.command = {"./train"};
-  plan.way.value = plan::Way::Peers;
+  plan.mode.value = plan::LaunchMode::Peers;
   plan.min_nodes.value = std::max(1, nodes - 1);
   plan.start_timeout_seconds.value = 120;
   plan.last_call_seconds.value = 120;
   plan.grace_seconds.value = 30;
   plan.role.value = "default";
   plan.nodes.resize(static_cast<size_t>(nodes));
-  for (plan::Node& node : plan.nodes) {
+  for (plan::PlannedNode& node : plan.nodes) {
     node.workers.value = workers;
   }
   return plan;
@@ -303,7 +306,7 @@ class Rehearsal {
         return false;
       }
       reactor_.turn(milliseconds(20));
-      while (auto news = server_.find_news()) {
+      while (auto news = server_.poll()) {
         take(*news);
       }
       leader_.tick(Clock::now());
@@ -345,14 +348,14 @@ class Rehearsal {
   void act() {
     for (const Action& action : leader_.take_actions()) {
       if (const auto* send = std::get_if<Send>(&action)) {
-        server_.send(peer_of(send->agent), address_to(send->agent, encode(send->order)));
+        server_.send(peer_of(send->agent), address_to(send->agent, encode(send->command)));
       } else if (const auto* begin = std::get_if<Begin>(&action)) {
-        const plan::OrderMaker maker(plan_, begin->assembly);
-        for (size_t seat = 0; seat < begin->agents.size(); ++seat) {
-          const int agent = begin->agents[seat];
+        const plan::NodeSpecMaker maker(plan_, begin->layout);
+        for (size_t slot = 0; slot < begin->agents.size(); ++slot) {
+          const int agent = begin->agents[slot];
           server_.send(
               peer_of(agent),
-              address_to(agent, encode(Order(Start{maker.order_of(static_cast<int>(seat))}))));
+              address_to(agent, encode(Command(Start{maker.spec_of(static_cast<int>(slot))}))));
         }
       }
     }
@@ -403,4 +406,4 @@ int simulate(int nodes, int workers) {
   return code;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -14,71 +14,71 @@
 #include "common/os/host.h"
 #include "common/os/process.h"
 #include "launcher/supervisor/node/placement.h"
-#include "launcher/supervisor/protocol/meeting.h"
 #include "launcher/supervisor/protocol/messages.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
 
 // One file per process: each removes its own after reading it, so that no file of this run is left
 // to mislead the next one.
-fs::path order_file(const plan::LaunchPlan& plan,
-                    int local_rank,
-                    const os::Environment& environment) {
-  plan::Meeting mine = plan.meeting;
+fs::path spec_file(const plan::LaunchPlan& plan,
+                   int local_rank,
+                   const os::Environment& environment) {
+  plan::Rendezvous mine = plan.rendezvous;
   mine.name += fmt::format(".{}.order-{}", os::host_name(), local_rank);
-  return meeting_file(mine, environment);
+  return rendezvous_path(mine, environment);
 }
 
 }  // namespace
 
-void clear_orders(const plan::LaunchPlan& plan, const os::Environment& environment) {
-  for (int local = 1; local < plan.meeting.local_world_size; ++local) {
+void clear_specs(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  for (int local = 1; local < plan.rendezvous.local_world_size; ++local) {
     std::error_code ignored;
-    fs::remove(order_file(plan, local, environment), ignored);
+    fs::remove(spec_file(plan, local, environment), ignored);
   }
 }
 
-void post_order(const plan::LaunchPlan& plan,
-                const plan::NodeOrder& order,
-                const os::Environment& environment) {
-  const std::string text = encode(Order(Start{order}));
-  for (int local = 1; local < plan.meeting.local_world_size; ++local) {
-    const fs::path file = order_file(plan, local, environment);
+void post_spec(const plan::LaunchPlan& plan,
+               const plan::NodeSpec& spec,
+               const os::Environment& environment) {
+  const std::string text = encode(Command(Start{spec}));
+  for (int local = 1; local < plan.rendezvous.local_world_size; ++local) {
+    const fs::path file = spec_file(plan, local, environment);
     os::make_directories(file.parent_path());
     os::write_private(file, text);
   }
 }
 
-plan::NodeOrder wait_for_order(const plan::LaunchPlan& plan, const os::Environment& environment) {
+plan::NodeSpec wait_for_spec(const plan::LaunchPlan& plan, const os::Environment& environment) {
   constexpr std::chrono::milliseconds kLookAgain(5);
-  const fs::path file = order_file(plan, plan.meeting.local_rank, environment);
+  const fs::path file = spec_file(plan, plan.rendezvous.local_rank, environment);
   const auto until = std::chrono::steady_clock::now() +
                      std::chrono::duration<double>(plan.start_timeout_seconds.value);
   while (std::chrono::steady_clock::now() < until) {
     if (const auto text = os::find_private(file)) {
       std::error_code ignored;
       fs::remove(file, ignored);
-      return std::get<Start>(decode_order(*text)).order;
+      return std::get<Start>(decode_command(*text)).spec;
     }
     std::this_thread::sleep_for(kLookAgain);
   }
   throw Error(ExitCode::Unavailable,
               fmt::format("rank {} timed out waiting for its order from local rank 0 on {}",
-                          plan.meeting.rank,
+                          plan.rendezvous.rank,
                           os::host_name()))
       .fact("looked for", file.string())
       .fact("waited", fmt::format("{} s", plan.start_timeout_seconds.value));
 }
 
 void become_worker(const plan::LaunchPlan& plan,
-                   const plan::NodeOrder& order,
+                   const plan::NodeSpec& spec,
                    const os::Environment& environment) {
-  const plan::Meeting& mine = plan.meeting;
-  const std::vector<contract::WorkerPlace> places = order.places();
+  const plan::Rendezvous& mine = plan.rendezvous;
+  const std::vector<contract::WorkerPlace> places = spec.places();
   contract::WorkerPlace place =
       places.at(std::min(static_cast<size_t>(mine.local_rank), places.size() - 1));
   place.roce_gid_index =
@@ -89,9 +89,9 @@ void become_worker(const plan::LaunchPlan& plan,
   place.local_world_size = mine.local_world_size;
   os::Environment own = environment;
   own.erase(std::string(contract::kSecret));
-  own.erase(std::string(contract::kMeeting));
-  const std::string executable = require_program(order.command, own);
-  os::become(executable, worker_arguments(order, place), plan::task_environment(order, place, own));
+  own.erase(std::string(contract::kRendezvous));
+  const std::string executable = require_program(spec.command, own);
+  os::become(executable, worker_arguments(spec, place), plan::task_environment(spec, place, own));
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

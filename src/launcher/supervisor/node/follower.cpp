@@ -11,7 +11,7 @@
 #include "launcher/supervisor/node/placement.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::duration_cast;
@@ -72,7 +72,7 @@ Follower::Follower(Options options, os::Environment environment)
       signals_({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2}),
       forwarder_([this](const Report& report) { send(report); }),
       agent_({.environment = environment_,
-              .only_orders = options_.only_orders,
+              .only_stores_spec = options_.only_stores_spec,
               .descriptor_limit = options_.descriptor_limit,
               .answer = options_.answer},
              reactor_,
@@ -98,7 +98,7 @@ void Follower::watch_control() {
 }
 
 bool Follower::is_answered() {
-  while (const auto news = client_->find_news()) {
+  while (const auto news = client_->poll()) {
     if (news->kind == ControlClient::News::Kind::Connected) {
       return true;
     }
@@ -106,7 +106,7 @@ bool Follower::is_answered() {
   return false;
 }
 
-bool Follower::try_meeting(const MeetingPoint& point) {
+bool Follower::try_rendezvous(const RendezvousPoint& point) {
   client_ = std::make_unique<ControlClient>(point.keys, point.endpoints);
   watch_control();
   const auto until = Clock::now() + kTryTime;
@@ -122,7 +122,7 @@ bool Follower::try_meeting(const MeetingPoint& point) {
     }
     if (Clock::now() >= ask_again) {
       ask_again = Clock::now() + kAskAgain;
-      if (options_.find_meeting() != point) {
+      if (options_.find_rendezvous() != point) {
         break;  // the file was left by an earlier leader and has been replaced
       }
     }
@@ -139,9 +139,9 @@ void Follower::find_leader() {
   const auto until = began + duration_cast<Clock::duration>(options_.patience);
   bool was_found = false;
   while (Clock::now() < until && !stopped_by_ && !is_orphan()) {
-    const auto point = options_.find_meeting();
+    const auto point = options_.find_rendezvous();
     was_found = was_found || point.has_value();
-    if (point && try_meeting(*point)) {
+    if (point && try_rendezvous(*point)) {
       return;
     }
     reactor_.turn(kLookAgain);
@@ -165,15 +165,15 @@ int Follower::run() {
   Join join = agent_.offer(secret_);
   keep_addresses(join, options_.local_addr);
   join.node = options_.node;
-  join.order = options_.order;
+  join.sort_key = options_.sort_key;
   join.workers = options_.count_workers ? options_.count_workers(join) : 0;
   join.fault = options_.fault;
   join.fault_code = options_.fault_code;
   has_joined_ = true;
   send(join);
   // The descriptors of ZeroMQ are edge-triggered, and send() may have consumed the edge of a
-  // message that is already here. Without this read, the first order would be noticed only after a
-  // full wait.
+  // message that is already here. Without this read, the first command would be noticed only after
+  // a full wait.
   take_control_news();
   while (!is_lost_ && !stopped_by_ && !(agent_.release() && !agent_.is_busy())) {
     const auto deadline = agent_.deadline();
@@ -213,15 +213,15 @@ void Follower::take_signals() {
     if (signal == SIGCHLD) {
       continue;
     }
-    const Arrivals::Meaning meaning = arrivals_.read(*arrival, Clock::now());
-    if (meaning == Arrivals::Meaning::Told) {
+    const SignalClassifier::Meaning meaning = signal_classifier_.read(*arrival, Clock::now());
+    if (meaning == SignalClassifier::Meaning::Told) {
       agent_.note_told(signal);
     }
-    if (meaning == Arrivals::Meaning::Again) {
+    if (meaning == SignalClassifier::Meaning::Again) {
       continue;
     }
     if (signal == SIGUSR1 || signal == SIGUSR2) {
-      agent_.obey(Pass{.signal = signal});
+      agent_.execute(Pass{.signal = signal});
     } else if (!has_joined_ || signal == SIGQUIT) {
       stopped_by_ = signal;  // no leader yet, or SIGQUIT: exit at once
     } else {
@@ -231,15 +231,15 @@ void Follower::take_signals() {
 }
 
 void Follower::take_control_news() {
-  while (auto news = client_->find_news()) {
+  while (auto news = client_->poll()) {
     if (news->kind == ControlClient::News::Kind::Closed) {
       is_lost_ = true;
     } else if (news->kind == ControlClient::News::Kind::Message) {
-      const Order order = decode_order(news->text);
-      if (const auto* credit = std::get_if<Credit>(&order)) {
+      const Command command = decode_command(news->text);
+      if (const auto* credit = std::get_if<Credit>(&command)) {
         forwarder_.add_credit(credit->bytes);
       } else {
-        agent_.obey(order);
+        agent_.execute(command);
       }
     }
   }
@@ -251,4 +251,4 @@ void Follower::send(const Report& report) {
   }
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -12,11 +12,11 @@
 #include "common/os/signals.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/node/node_agent.h"
-#include "launcher/supervisor/protocol/arrival.h"
 #include "launcher/supervisor/protocol/control.h"
-#include "launcher/supervisor/protocol/meeting.h"
+#include "launcher/supervisor/protocol/rendezvous.h"
+#include "launcher/supervisor/protocol/signal_classifier.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Sends the output of workers to the leader with flow control: at most 4 MiB are in transit, and
 // the leader acknowledges (Credit) what it has shown. Lines beyond this are counted and dropped;
@@ -44,14 +44,14 @@ class Follower {
   struct Options {
     // Finds the leader; nothing if it is not known yet. Called again while the leader does not
     // answer.
-    std::function<std::optional<MeetingPoint>()> find_meeting;
+    std::function<std::optional<RendezvousPoint>()> find_rendezvous;
     std::string what_is_tried;  // for the error message if there is no leader
     std::chrono::duration<double> patience{60};
     std::optional<int> node;
-    int order = 0;
+    int sort_key = 0;
     std::function<int(const Join&)> count_workers;  // 0: the number in the plan of the leader
     std::string local_addr;  // the only address to offer to other nodes; empty: all
-    bool only_orders = false;
+    bool only_stores_spec = false;
     uint64_t descriptor_limit = 0;  // for the workers; 0: the limit of this process
     std::string fault;  // not empty: this node cannot run the program; the leader reports it
     int fault_code = 0;
@@ -70,13 +70,13 @@ class Follower {
   // leader if it rejects this agent.
   int run();
 
-  const std::optional<plan::NodeOrder>& order() const { return agent_.order(); }
+  const std::optional<plan::NodeSpec>& spec() const { return agent_.spec(); }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void find_leader();
-  bool try_meeting(const MeetingPoint& point);
+  bool try_rendezvous(const RendezvousPoint& point);
   bool is_answered();
   bool is_orphan() const;
   void take_signals();
@@ -87,7 +87,7 @@ class Follower {
   Options options_;
   os::Environment environment_;
   os::SignalFd signals_;
-  Arrivals arrivals_;
+  SignalClassifier signal_classifier_;
   os::Reactor reactor_;
   Forwarder forwarder_;
   NodeAgent agent_;
@@ -99,4 +99,4 @@ class Follower {
   bool is_lost_ = false;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -12,7 +12,7 @@
 
 #include "common/contract/fork_offer.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 template <typename T>
@@ -72,4 +72,4 @@ bool program_takes_fork_offer(const std::filesystem::path& program) {
   return false;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -12,9 +12,9 @@
 #include "common/os/pipe.h"
 #include "common/os/process.h"
 #include "common/os/signals.h"
-#include "launcher/supervisor/protocol/arrival.h"
+#include "launcher/supervisor/protocol/signal_classifier.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr std::chrono::seconds kCleanUpTime(5);
@@ -78,4 +78,4 @@ std::optional<int> guard(const std::function<void()>& at_end) {
   return status.shell_code();
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

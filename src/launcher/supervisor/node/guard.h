@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Forks this process into a guard and an agent, so that no process is left behind if one of them is
 // killed.
@@ -17,4 +17,4 @@ namespace lockstep::agent {
 // a run that has just requeued its job.
 std::optional<int> guard(const std::function<void()>& at_end = {});
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -7,7 +7,7 @@
 
 #include "common/contract/run_directory.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,4 +59,4 @@ LogFiles log_files(const plan::OutputRules& rules, const contract::WorkerPlace& 
   return files;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -7,7 +7,7 @@
 #include "common/contract/worker_env.h"
 #include "launcher/plan/plan.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The files for the output of one worker, and which of its streams the console shows.
 struct LogFiles {
@@ -30,4 +30,4 @@ struct LogFiles {
 // below LOG_DIR/RUN_ID_N, because local ranks repeat and the directory may be shared.
 LogFiles log_files(const plan::OutputRules& rules, const contract::WorkerPlace& place);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

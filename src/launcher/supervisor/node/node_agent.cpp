@@ -14,7 +14,7 @@
 #include "launcher/supervisor/node/placement.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // A process that waits for a dead file server does not react even to SIGKILL.
@@ -57,8 +57,8 @@ Join NodeAgent::offer(const std::optional<ProbeSecret>& secret) {
   return join;
 }
 
-void NodeAgent::obey(const Order& order) {
-  std::visit([this](const auto& one) { on(one); }, order);
+void NodeAgent::execute(const Command& command) {
+  std::visit([this](const auto& one) { on(one); }, command);
 }
 
 void NodeAgent::on(const Probe& probe) {
@@ -93,24 +93,24 @@ void NodeAgent::on(const Prepare& prepare) {
 }
 
 void NodeAgent::on(const Start& start) {
-  order_ = start.order;
-  if (options_.only_orders) {
-    report_(Started{.attempt = start.order.attempt});
+  spec_ = start.spec;
+  if (options_.only_stores_spec) {
+    report_(Started{.attempt = start.spec.attempt});
     return;
   }
-  const auto& first = start.order.first;
-  if (start.order.horovod_port != 0) {
+  const auto& first = start.spec.first;
+  if (start.spec.horovod_port != 0) {
     horovod_ = std::make_unique<HorovodStore>();
-    if (!horovod_->start(first.horovod_addr, start.order.horovod_port)) {
+    if (!horovod_->start(first.horovod_addr, start.spec.horovod_port)) {
       log::warn("agent: cannot start the Horovod rendezvous server on port {}",
-                start.order.horovod_port);
+                start.spec.horovod_port);
     }
   }
   try {
     group_.reset();  // of the previous attempt
     stop_at_.reset();
     group_ = std::make_unique<WorkerGroup>(
-        WorkerGroup::Options{.order = start.order,
+        WorkerGroup::Options{.spec = start.spec,
                              .environment = options_.environment,
                              .descriptor_limit = options_.descriptor_limit},
         reactor_,
@@ -120,52 +120,52 @@ void NodeAgent::on(const Start& start) {
     watch_node();
   } catch (const Error& error) {
     group_.reset();
-    report_(Refused{.attempt = start.order.attempt,
+    report_(Refused{.attempt = start.spec.attempt,
                     .code = static_cast<int>(error.code()),
                     .text = error.what()});
   }
 }
 
 void NodeAgent::watch_node() {
-  const int node = order_->first.node_rank;
-  if (sampler_ && sampled_node_ != node) {
+  const int node = spec_->first.node_rank;
+  if (sample_thread_ && sampled_node_ != node) {
     stop_sampling();  // the node has another rank in this attempt
   }
-  if (order_->sample_every_seconds <= 0) {
+  if (spec_->sample_every_seconds <= 0) {
     return;
   }
-  if (!sampler_) {
+  if (!sample_thread_) {
     sampled_node_ = node;
-    sampler_ = std::make_unique<Sampler>(
-        std::chrono::duration<double>(order_->sample_every_seconds), [node]() -> Sampler::Look {
+    sample_thread_ = std::make_unique<SampleThread>(
+        std::chrono::duration<double>(spec_->sample_every_seconds), [node]() -> SampleThread::Look {
           const auto sampler =
               std::make_shared<cluster::NodeSampler>(cluster::NodeSampler::Options{.node = node});
-          return [sampler](const Sampler::Workers& workers) {
+          return [sampler](const SampleThread::Workers& workers) {
             return sampler->sample(workers);
           };
         });
-    reactor_.watch(sampler_->fd(), os::Reactor::For::Read, [this] { take_samples(); });
+    reactor_.watch(sample_thread_->fd(), os::Reactor::For::Read, [this] { take_samples(); });
   }
-  sampler_->set_workers(group_->watched());
+  sample_thread_->set_workers(group_->watched());
 }
 
 void NodeAgent::take_samples() {
-  if (std::string lines = sampler_->take_lines(); !lines.empty()) {
+  if (std::string lines = sample_thread_->take_lines(); !lines.empty()) {
     report_(Recorded{
         .kind = Recorded::Kind::Samples, .number = sampled_node_, .lines = std::move(lines)});
   }
-  if (const std::string fault = sampler_->take_fault(); !fault.empty()) {
+  if (const std::string fault = sample_thread_->take_fault(); !fault.empty()) {
     log::warn("agent: stopped sampling this node: {}", fault);
     stop_sampling();
     return;
   }
-  sampler_->set_workers(group_ ? group_->watched() : Sampler::Workers());
+  sample_thread_->set_workers(group_ ? group_->watched() : SampleThread::Workers());
 }
 
 void NodeAgent::stop_sampling() {
-  if (sampler_) {
-    reactor_.forget(sampler_->fd());
-    sampler_.reset();
+  if (sample_thread_) {
+    reactor_.forget(sample_thread_->fd());
+    sample_thread_.reset();
   }
 }
 
@@ -207,7 +207,8 @@ void NodeAgent::on(const Pass& pass) {
 
 void NodeAgent::on(const Explain& explain) {
   if (group_) {
-    report_(Explained{.rank = explain.rank, .failure = to_json(group_->explain(explain.rank))});
+    report_(Explained{.process = explain.process,
+                      .failure = to_json(group_->explain(explain.process))});
   }
 }
 
@@ -270,4 +271,4 @@ std::optional<NodeAgent::Clock::time_point> NodeAgent::deadline() const {
   return first;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -13,27 +13,27 @@
 #include "common/os/socket.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/horovod_rendezvous/horovod_store.h"
-#include "launcher/supervisor/node/sampler.h"
+#include "launcher/supervisor/node/sample_thread.h"
 #include "launcher/supervisor/node/worker_group.h"
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/reachability.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
-// Executes the orders of the leader on this node, and reports events. One per node. Not
+// Executes the commands of the leader on this node, and reports events. One per node. Not
 // thread-safe.
 class NodeAgent {
  public:
   using Clock = std::chrono::steady_clock;
   struct Options {
     os::Environment environment;
-    bool only_orders = false;       // Way::Task: store the order, start nothing
+    bool only_stores_spec = false;  // LaunchMode::Task: store the spec, start nothing
     uint64_t descriptor_limit = 0;  // for the workers
     // Answers Ask. Blocks the agent while it runs.
     std::function<std::string(const std::string&)> answer = {};
   };
 
-  // `report` may be called during obey(), take_news() and turns of the reactor.
+  // `report` may be called during execute(), take_news() and turns of the reactor.
   NodeAgent(Options options,
             os::Reactor& reactor,
             LineSink& sink,
@@ -46,7 +46,7 @@ class NodeAgent {
   // probes of other nodes.
   Join offer(const std::optional<ProbeSecret>& secret);
 
-  void obey(const Order& order);
+  void execute(const Command& command);
 
   // The workers of this node have just received this signal from Slurm directly.
   void note_told(int signal);
@@ -61,7 +61,7 @@ class NodeAgent {
   // Whether processes of an attempt may be left, and waiting for their end makes sense.
   bool is_busy() const;
   const std::optional<Release>& release() const { return release_; }
-  const std::optional<plan::NodeOrder>& order() const { return order_; }
+  const std::optional<plan::NodeSpec>& spec() const { return spec_; }
 
  private:
   void on(const Probe& probe);
@@ -90,9 +90,9 @@ class NodeAgent {
   std::vector<os::ReservedPort> ports_;
   std::unique_ptr<HorovodStore> horovod_;
   std::unique_ptr<WorkerGroup> group_;
-  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<SampleThread> sample_thread_;
   int sampled_node_ = -1;
-  std::optional<plan::NodeOrder> order_;
+  std::optional<plan::NodeSpec> spec_;
   std::optional<Release> release_;
   std::optional<Clock::time_point> give_up_;  // end of the wait for killed processes
   std::map<int, Clock::time_point> told_;
@@ -100,4 +100,4 @@ class NodeAgent {
   double grace_seconds_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

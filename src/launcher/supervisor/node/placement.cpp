@@ -18,7 +18,7 @@
 #include "common/os/socket.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,10 +118,10 @@ void require_port(const std::string& host, int port) {
 }
 
 int own_workers(const plan::LaunchPlan& plan, const Join& join) {
-  const auto node = static_cast<size_t>(plan.meeting.node.value_or(0));
+  const auto node = static_cast<size_t>(plan.rendezvous.node.value_or(0));
   const int planned = plan.nodes.at(std::min(node, plan.nodes.size() - 1)).workers.value;
-  if (plan.way.value == plan::Way::Task) {
-    return plan.meeting.local_world_size;
+  if (plan.mode.value == plan::LaunchMode::Task) {
+    return plan.rendezvous.local_world_size;
   }
   const bool is_counted_here = planned == 0 && plan.worker_rule != plan::WorkerRule::Number;
   return is_counted_here ? plan::count_by_rule(plan.worker_rule, join.cores, join.gpus) : planned;
@@ -151,11 +151,11 @@ void keep_addresses(Join& join, const std::string& wanted) {
   join.addresses = std::move(kept);
 }
 
-std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
+std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
                                          const os::Environment& environment) {
-  std::vector<WorkerDevices> devices(static_cast<size_t>(order.workers));
+  std::vector<WorkerDevices> devices(static_cast<size_t>(spec.workers));
   std::vector<std::string> visible;
-  for (const int gpu : order.gpus) {
+  for (const int gpu : spec.gpus) {
     visible.push_back(std::to_string(gpu));
   }
   const auto set = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
@@ -169,13 +169,13 @@ std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
   for (size_t i = 0; i < devices.size(); ++i) {
     const std::string own = visible.empty() ? "" : visible[i % visible.size()];
     gpu_of_worker.push_back(static_cast<int>(find_integer(own).value_or(-1)));
-    if (order.bind == plan::Bind::Gpu && !visible.empty()) {
+    if (spec.bind == plan::Bind::Gpu && !visible.empty()) {
       devices[i].gpus = own;
-    } else if (!order.gpus.empty()) {
+    } else if (!spec.gpus.empty()) {
       devices[i].gpus = join(visible, ",");
     }
   }
-  if (order.bind != plan::Bind::None) {
+  if (spec.bind != plan::Bind::None) {
     const auto shares = cluster::share_cores(static_cast<int>(devices.size()), gpu_of_worker);
     for (size_t i = 0; i < devices.size(); ++i) {
       devices[i].cpus = shares.at(i);
@@ -184,15 +184,15 @@ std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
   return devices;
 }
 
-std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
+std::vector<std::string> worker_arguments(const plan::NodeSpec& spec,
                                           const contract::WorkerPlace& place) {
-  std::vector<std::string> arguments = order.command;
-  if (!order.local_rank_flag.empty()) {
-    const auto behind = std::min(static_cast<size_t>(order.program_word) + 1, arguments.size());
+  std::vector<std::string> arguments = spec.command;
+  if (!spec.local_rank_flag.empty()) {
+    const auto behind = std::min(static_cast<size_t>(spec.program_word) + 1, arguments.size());
     arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(behind),
-                     fmt::format("{}={}", order.local_rank_flag, place.local_rank));
+                     fmt::format("{}={}", spec.local_rank_flag, place.local_rank));
   }
   return arguments;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "common/os/environment.h"
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/plan/plan.h"
 #include "launcher/supervisor/protocol/messages.h"
 
 // Checks of the plan against this machine before the first worker starts.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The file that each worker executes. Throws an Error (64) if it cannot be executed; the hint names
 // a similar file if there is one.
@@ -36,12 +36,12 @@ struct WorkerDevices {
   bool operator==(const WorkerDevices&) const = default;
 };
 
-// One entry per worker of the order.
-std::vector<WorkerDevices> place_workers(const plan::NodeOrder& order,
+// One entry per worker of the spec.
+std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
                                          const os::Environment& environment);
 
-// The program and its arguments, with --local_rank=N if the order requires it.
-std::vector<std::string> worker_arguments(const plan::NodeOrder& order,
+// The program and its arguments, with --local_rank=N if the spec requires it.
+std::vector<std::string> worker_arguments(const plan::NodeSpec& spec,
                                           const contract::WorkerPlace& place);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -13,7 +13,7 @@
 #include "common/os/files.h"
 #include "common/os/pipe.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Beyond 64 MiB of pipe buffers per user, the kernel makes new pipes tiny. The workers of a node
@@ -190,4 +190,4 @@ bool Worker::has_open_streams() const {
   });
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

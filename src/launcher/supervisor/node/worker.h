@@ -18,7 +18,7 @@
 #include "launcher/supervisor/console/metric_finder.h"
 #include "launcher/supervisor/node/log_files.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // One worker of this node: its process, its output and its log files. Not thread-safe.
 class Worker {
@@ -117,4 +117,4 @@ class Worker {
   int64_t bytes_said_ = 0;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

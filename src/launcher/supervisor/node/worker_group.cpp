@@ -18,12 +18,11 @@
 #include "launcher/supervisor/node/placement.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kSeed = -1;  // the "rank" of the fork server in Exited, Explain and statuses_
 constexpr size_t kLastLines = 20;
 constexpr milliseconds kCleanUpTime(5000);
 constexpr milliseconds kDrainTime(2000);
@@ -56,8 +55,8 @@ WorkerGroup::~WorkerGroup() {
     reactor_.forget(worker.stream_fd(Stream::Err));
     reactor_.forget(worker.process_fd());
   }
-  if (seed_) {
-    reactor_.forget(seed_->fd());
+  if (fork_server_) {
+    reactor_.forget(fork_server_->fd());
     reactor_.forget(handover_.number());
   }
   if (!is_over_) {
@@ -67,63 +66,64 @@ WorkerGroup::~WorkerGroup() {
 }
 
 void WorkerGroup::start() {
-  const plan::NodeOrder& order = options_.order;
-  executable_ = require_program(order.command, options_.environment);
-  const contract::RunDirectory run(order.run_directory);
-  os::make_directories(run.log(order.attempt, 0).parent_path());
-  workers_.reserve(static_cast<size_t>(order.workers));
-  const auto gid_index = order.first.interface.empty()
+  const plan::NodeSpec& spec = options_.spec;
+  executable_ = require_program(spec.command, options_.environment);
+  const contract::RunDirectory run(spec.run_directory);
+  os::make_directories(run.log(spec.attempt, 0).parent_path());
+  workers_.reserve(static_cast<size_t>(spec.workers));
+  const auto gid_index = spec.first.interface.empty()
                              ? std::nullopt
-                             : cluster::find_roce_gid_index(order.first.interface);
-  const auto devices = place_workers(order, options_.environment);
+                             : cluster::find_roce_gid_index(spec.first.interface);
+  const auto devices = place_workers(spec, options_.environment);
   const bool is_bound = std::any_of(devices.begin(), devices.end(), [](const WorkerDevices& one) {
     return !one.cpus.empty() || !one.gpus.empty();
   });
-  const bool has_seed = !is_bound && order.workers > 1 && program_takes_fork_offer(executable_);
-  for (contract::WorkerPlace place : order.places()) {
-    place.error_file = run.error(order.attempt, place.rank).string();
+  const bool has_fork_server =
+      !is_bound && spec.workers > 1 && program_takes_fork_offer(executable_);
+  for (contract::WorkerPlace place : spec.places()) {
+    place.error_file = run.error(spec.attempt, place.rank).string();
     place.roce_gid_index = gid_index;
     workers_.emplace_back(
-        place, log_files(order.output, place), [this](const std::string& sentence) {
+        place, log_files(spec.output, place), [this](const std::string& sentence) {
           if (!has_told_unwritten_) {
             has_told_unwritten_ = true;
             report_(Unwritten{.sentence = sentence});
           }
         });
     listen(workers_.back());
-    if (!has_seed) {
+    if (!has_fork_server) {
       start_one(workers_.back(), devices.at(workers_.size() - 1));
     }
   }
-  if (has_seed) {
-    start_seed();
+  if (has_fork_server) {
+    start_fork_server();
   }
   for (Worker& worker : workers_) {
     worker.open_logs();
   }
   watch_streams();
-  report_(Started{.attempt = order.attempt});
+  report_(Started{.attempt = spec.attempt});
 }
 
 void WorkerGroup::listen(Worker& worker) {
-  if (options_.order.metrics.empty()) {
+  if (options_.spec.metrics.empty()) {
     return;
   }
   const int rank = worker.place().rank;
-  worker.listen(MetricFinder(rank, options_.order.metrics), [this, rank](std::string found) {
+  worker.listen(MetricFinder(rank, options_.spec.metrics), [this, rank](std::string found) {
     report_(Recorded{.kind = Recorded::Kind::Metrics, .number = rank, .lines = std::move(found)});
   });
 }
 
 void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
   os::Environment environment =
-      plan::worker_environment(options_.order, worker.place(), options_.environment);
+      plan::worker_environment(options_.spec, worker.place(), options_.environment);
   if (!devices.gpus.empty()) {
     environment.insert_or_assign("CUDA_VISIBLE_DEVICES", devices.gpus);
   }
   visible_gpus_[worker.place().rank] = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
   worker.adopt(os::start({.executable = executable_,
-                          .arguments = worker_arguments(options_.order, worker.place()),
+                          .arguments = worker_arguments(options_.spec, worker.place()),
                           .environment = std::move(environment),
                           .stdout_fd = worker.stdout_fd(),
                           .stderr_fd = worker.stderr_fd(),
@@ -139,23 +139,24 @@ void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
 
 // The fork server writes to the streams of its first worker, so that an error of the dynamic loader
 // (a missing library) appears in a log and in the failure report.
-void WorkerGroup::start_seed() {
+void WorkerGroup::start_fork_server() {
   os::Pipe handover = os::make_pipe();
   os::set_nonblocking(handover.out.number());
   contract::ForkOffer offer{.agent_pid = os::process_id(), .workers = {}};
   std::vector<int> inherited = {handover.in.number()};
   std::vector<os::Environment> own;
   for (const Worker& worker : workers_) {
-    own.push_back(plan::worker_environment(options_.order, worker.place(), options_.environment));
+    own.push_back(plan::worker_environment(options_.spec, worker.place(), options_.environment));
     visible_gpus_[worker.place().rank] = os::find_variable(own.back(), "CUDA_VISIBLE_DEVICES");
   }
-  os::Environment seeds_own = in_common(own);
+  os::Environment own_environment = in_common(own);
   for (const auto& [name, value] : contract::to_environment(workers_.front().place())) {
-    seeds_own.erase(name);  // the fork server has no rank
+    own_environment.erase(name);  // the fork server has no rank
   }
   for (size_t i = 0; i < workers_.size(); ++i) {
-    std::erase_if(own[i],
-                  [&seeds_own](const auto& entry) { return seeds_own.contains(entry.first); });
+    std::erase_if(own[i], [&own_environment](const auto& entry) {
+      return own_environment.contains(entry.first);
+    });
     const Worker& worker = workers_[i];
     offer.workers.push_back({.rank = worker.place().rank,
                              .stdout_fd = worker.stdout_fd(),
@@ -165,25 +166,25 @@ void WorkerGroup::start_seed() {
   }
   const os::Fd offer_file = os::make_memory_file(contract::to_json(offer));
   inherited.push_back(offer_file.number());
-  seeds_own.insert_or_assign(std::string(contract::kForkOffer),
-                             fmt::format("{},{}", offer_file.number(), handover.in.number()));
-  seed_.emplace(os::start({.executable = executable_,
-                           .arguments = options_.order.command,
-                           .environment = seeds_own,
-                           .stdout_fd = workers_.front().stdout_fd(),
-                           .stderr_fd = workers_.front().stderr_fd(),
-                           .inherited = std::move(inherited),
-                           .directory = "",
-                           .has_own_group = true,
-                           .dies_with_parent = true,
-                           .cpus = {},
-                           .descriptor_limit = options_.descriptor_limit}));
-  seed_pid_ = seed_->pid();
+  own_environment.insert_or_assign(std::string(contract::kForkOffer),
+                                   fmt::format("{},{}", offer_file.number(), handover.in.number()));
+  fork_server_.emplace(os::start({.executable = executable_,
+                                  .arguments = options_.spec.command,
+                                  .environment = own_environment,
+                                  .stdout_fd = workers_.front().stdout_fd(),
+                                  .stderr_fd = workers_.front().stderr_fd(),
+                                  .inherited = std::move(inherited),
+                                  .directory = "",
+                                  .has_own_group = true,
+                                  .dies_with_parent = true,
+                                  .cpus = {},
+                                  .descriptor_limit = options_.descriptor_limit}));
+  fork_server_pid_ = fork_server_->pid();
   handover_ = std::move(handover.out);
   for (Worker& worker : workers_) {
     worker.close_inner_ends();
   }
-  reactor_.watch(seed_->fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
+  reactor_.watch(fork_server_->fd(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
   reactor_.watch(handover_.number(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
 }
 
@@ -216,8 +217,8 @@ void WorkerGroup::watch_exits() {
 void WorkerGroup::take_news() {
   if (may_have_exits_) {
     may_have_exits_ = false;
-    take_seed_exit();
-    if (!seed_) {
+    take_fork_server_exit();
+    if (!fork_server_) {
       take_exits();
     }
   }
@@ -233,9 +234,10 @@ void WorkerGroup::take_exits() {
     const int fd = worker.process_fd();
     if (const auto status = worker.find_new_exit()) {
       reactor_.forget(fd);
-      statuses_[worker.place().rank] = *status;
-      report_(Exited{.attempt = options_.order.attempt,
-                     .rank = worker.place().rank,
+      const ProcessId process = ProcessId::worker(worker.place().rank);
+      statuses_[process] = *status;
+      report_(Exited{.attempt = options_.spec.attempt,
+                     .process = process,
                      .status = *status,
                      .sent = worker.sent()});
     }
@@ -247,7 +249,7 @@ void WorkerGroup::take_exits() {
 // ids of the workers are not known yet, and a worker must not be reaped as an orphan.
 void WorkerGroup::reap_orphans() {
   const auto now = Clock::now();
-  if (seed_ || is_over_ || now < next_reaping_) {
+  if (fork_server_ || is_over_ || now < next_reaping_) {
     return;
   }
   next_reaping_ = now + kReapingTime;
@@ -284,12 +286,12 @@ void WorkerGroup::take_handover() {
 // the pipe by then. An exit with code 0 before all workers are handed over is a failure. A stop()
 // that arrived meanwhile could not signal workers that were not known yet; they get the signal
 // here.
-void WorkerGroup::take_seed_exit() {
-  if (!seed_) {
+void WorkerGroup::take_fork_server_exit() {
+  if (!fork_server_) {
     return;
   }
   take_handover();
-  auto status = seed_->find_exit();
+  auto status = fork_server_->find_exit();
   if (!status) {
     return;
   }
@@ -300,16 +302,16 @@ void WorkerGroup::take_seed_exit() {
   if (status->is_success() && !is_complete) {
     status->code = static_cast<int>(ExitCode::Bug);
   }
-  reactor_.forget(seed_->fd());
+  reactor_.forget(fork_server_->fd());
   reactor_.forget(handover_.number());
-  statuses_[kSeed] = *status;
+  statuses_[fork_server_id()] = *status;
   if (!status->is_success()) {
-    report_(Exited{.attempt = options_.order.attempt,
-                   .rank = kSeed,
+    report_(Exited{.attempt = options_.spec.attempt,
+                   .process = fork_server_id(),
                    .status = *status,
                    .sent = is_stopping_ ? SIGTERM : 0});
   }
-  seed_.reset();
+  fork_server_.reset();
   watch_exits();
   if (is_stopping_) {
     for (Worker& worker : workers_) {
@@ -331,8 +333,8 @@ void WorkerGroup::stop(double grace_seconds, bool sends) {
       worker.note_sent(SIGTERM);
     }
   }
-  if (seed_ && sends) {
-    seed_->signal_group(SIGTERM);
+  if (fork_server_ && sends) {
+    fork_server_->signal_group(SIGTERM);
   }
 }
 
@@ -342,8 +344,8 @@ void WorkerGroup::kill() {
   for (Worker& worker : workers_) {
     worker.send(SIGKILL);
   }
-  if (seed_) {
-    seed_->signal_group(SIGKILL);
+  if (fork_server_) {
+    fork_server_->signal_group(SIGKILL);
   }
 }
 
@@ -373,7 +375,7 @@ void WorkerGroup::end_when_empty() {
     worker.finish_streams(sink_);
   }
   is_over_ = true;
-  report_(Stopped{.attempt = options_.order.attempt, .left_behind = left_behind_});
+  report_(Stopped{.attempt = options_.spec.attempt, .left_behind = left_behind_});
 }
 
 std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
@@ -381,9 +383,9 @@ std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
 }
 
 bool WorkerGroup::is_running() const {
-  return seed_.has_value() || std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) {
-           return one.is_running();
-         });
+  return fork_server_.has_value() ||
+         std::any_of(
+             workers_.begin(), workers_.end(), [](const Worker& one) { return one.is_running(); });
 }
 
 bool WorkerGroup::has_open_streams() const {
@@ -403,36 +405,41 @@ std::vector<cluster::WatchedWorker> WorkerGroup::watched() const {
   return running;
 }
 
-Failure WorkerGroup::explain(int rank) const {
-  const bool is_seed = rank == kSeed;
-  const auto found = std::find_if(workers_.begin(), workers_.end(), [rank](const Worker& one) {
-    return one.place().rank == rank;
+// The slot of a node is its node rank in the attempt.
+ProcessId WorkerGroup::fork_server_id() const {
+  return ProcessId::fork_server(options_.spec.first.node_rank);
+}
+
+Failure WorkerGroup::explain(ProcessId process) const {
+  const bool is_fork_server = !process.is_worker();
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [process](const Worker& one) {
+    return ProcessId::worker(one.place().rank) == process;
   });
   const Worker& worker = found == workers_.end() ? workers_.front() : *found;
   const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
   Failure failure;
-  failure.who = is_seed ? fmt::format("the fork server of ranks {}-{}",
-                                      workers_.front().place().rank,
-                                      workers_.back().place().rank)
-                        : fmt::format("rank {}", rank);
+  failure.who = is_fork_server ? fmt::format("the fork server of ranks {}-{}",
+                                             workers_.front().place().rank,
+                                             workers_.back().place().rank)
+                               : fmt::format("rank {}", process.number);
   failure.rank = worker.place().rank;
   failure.local_rank = worker.place().local_rank;
-  failure.node = options_.order.node;
-  failure.pid = is_seed ? seed_pid_ : worker.pid();
-  failure.attempt = options_.order.attempt;
-  const auto status = statuses_.find(rank);
+  failure.node = options_.spec.node;
+  failure.pid = is_fork_server ? fork_server_pid_ : worker.pid();
+  failure.attempt = options_.spec.attempt;
+  const auto status = statuses_.find(process);
   failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
   failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;
   failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes
                           : memory == cluster::OomVerdict::Maybe ? OutOfMemory::Perhaps
                                                                  : OutOfMemory::No;
-  failure.note = is_seed ? "it exited before all workers were forked and handed over" : "";
+  failure.note = is_fork_server ? "it exited before all workers were forked and handed over" : "";
   failure.log = worker.log();
-  add_last_words(failure,
-                 {.error_file = worker.place().error_file,
-                  .log_begin = worker.log_begin(),
-                  .most = kLastLines});
+  add_last_output(failure,
+                  {.error_file = worker.place().error_file,
+                   .log_begin = worker.log_begin(),
+                   .most = kLastLines});
   return failure;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -15,14 +15,14 @@
 #include "common/os/fd.h"
 #include "common/os/process.h"
 #include "common/os/reactor.h"
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/failure/failure.h"
 #include "launcher/supervisor/node/placement.h"
 #include "launcher/supervisor/node/worker.h"
 #include "launcher/supervisor/protocol/messages.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // The workers of one node in one attempt: starts them, reads their output, stops them on request.
 // Makes no decisions.
@@ -30,16 +30,16 @@ namespace lockstep::agent {
 // Reports every exit, and Stopped once when nothing is left: no process, not even a background
 // process of a worker, and no unread output. Not thread-safe.
 //
-// Fork server: a program with the note of contract/fork_offer.h is started once per node (the
-// member names call it `seed`). It loads its libraries, forks the workers, writes "RANK PID" lines
+// Fork server: a program with the note of contract/fork_offer.h is started once per node. It
+// loads its libraries, forks the workers, writes "RANK PID" lines
 // to the handover pipe, and exits. The workers then become children of the agent, which is their
 // subreaper. Until then their exits cannot be observed.
 class WorkerGroup {
  public:
   using Clock = std::chrono::steady_clock;
-  using Report = std::function<void(const agent::Report&)>;
+  using Report = std::function<void(const supervisor::Report&)>;
   struct Options {
-    plan::NodeOrder order;
+    plan::NodeSpec spec;
     os::Environment environment;    // of the agent
     uint64_t descriptor_limit = 0;  // for the workers
   };
@@ -63,8 +63,8 @@ class WorkerGroup {
   void take_news();
   std::optional<Clock::time_point> deadline() const;
 
-  // The failure report of a worker, or (rank -1) of the fork server.
-  Failure explain(int rank) const;
+  // The failure report of a worker or of the fork server.
+  Failure explain(ProcessId process) const;
 
   bool is_over() const { return is_over_; }
 
@@ -73,14 +73,15 @@ class WorkerGroup {
 
  private:
   void start_one(Worker& worker, const WorkerDevices& devices);
-  void start_seed();
+  void start_fork_server();
   void listen(Worker& worker);
   void watch_streams();
   void watch_exits();
   void take_handover();
-  void take_seed_exit();
+  void take_fork_server_exit();
   void take_exits();
   void reap_orphans();
+  ProcessId fork_server_id() const;
   void end_when_empty();
   bool is_running() const;
   bool has_open_streams() const;
@@ -92,7 +93,7 @@ class WorkerGroup {
   std::string executable_;
   std::vector<Worker> workers_;
   std::map<int, std::optional<std::string>> visible_gpus_;  // by rank
-  std::map<int, os::ExitStatus> statuses_;
+  std::map<ProcessId, os::ExitStatus> statuses_;
   std::optional<Clock::time_point> kill_at_;
   std::optional<Clock::time_point> drain_until_;
   Clock::time_point next_reaping_;
@@ -101,11 +102,11 @@ class WorkerGroup {
   bool is_over_ = false;
   bool has_told_unwritten_ = false;
   int left_behind_ = 0;
-  std::optional<os::Child> seed_;
-  int seed_pid_ = 0;
+  std::optional<os::Child> fork_server_;
+  int fork_server_pid_ = 0;
   os::Fd handover_;
   std::string handover_text_;
   cluster::OomKills oom_kills_before_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

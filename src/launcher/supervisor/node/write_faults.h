@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Write errors of a run, for example because of a full disk. Only the first one is printed, because
 // a thousand workers would repeat it. The run continues. Not thread-safe.
@@ -28,4 +28,4 @@ class WriteFaults {
   bool has_told_ = false;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -19,7 +19,7 @@
 #include "launcher/supervisor/protocol/secrets.h"
 #include "lockstep/error.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 // Heartbeats (ZMTP PING and PONG) every kBeatMs. A connection is closed if nothing arrives within
@@ -144,10 +144,10 @@ ControlKeys make_keys() {
   return keys;
 }
 
-ControlKeys derive_keys(const std::string& secret, const std::string& meeting) {
+ControlKeys derive_keys(const std::string& secret, const std::string& rendezvous) {
   ControlKeys keys;
-  std::tie(keys.server_public, keys.server_secret) = derive_pair(secret, "leader " + meeting);
-  std::tie(keys.client_public, keys.client_secret) = derive_pair(secret, "agent " + meeting);
+  std::tie(keys.server_public, keys.server_secret) = derive_pair(secret, "leader " + rendezvous);
+  std::tie(keys.client_public, keys.client_secret) = derive_pair(secret, "agent " + rendezvous);
   return keys;
 }
 
@@ -191,7 +191,7 @@ class ControlServer::Wire {
     return {router_.get(zmq::sockopt::fd), gate_.get(zmq::sockopt::fd), monitor_->fd()};
   }
 
-  std::optional<News> find_news() {
+  std::optional<News> poll() {
     if (news_.empty()) {
       pump();
     }
@@ -346,8 +346,8 @@ int ControlServer::port() const {
 std::vector<int> ControlServer::fds() const {
   return wire_->fds();
 }
-std::optional<ControlServer::News> ControlServer::find_news() {
-  return wire_->find_news();
+std::optional<ControlServer::News> ControlServer::poll() {
+  return wire_->poll();
 }
 void ControlServer::send(const std::string& peer, const std::string& message) {
   wire_->send(peer, message);
@@ -393,7 +393,7 @@ class ControlClient::Wire {
     return all;
   }
 
-  std::optional<News> find_news() {
+  std::optional<News> poll() {
     if (news_.empty()) {
       pump();
     }
@@ -489,8 +489,8 @@ ControlClient::~ControlClient() = default;
 std::vector<int> ControlClient::fds() const {
   return wire_->fds();
 }
-std::optional<ControlClient::News> ControlClient::find_news() {
-  return wire_->find_news();
+std::optional<ControlClient::News> ControlClient::poll() {
+  return wire_->poll();
 }
 void ControlClient::send(const std::string& message) {
   wire_->send(message);
@@ -499,4 +499,4 @@ std::optional<Endpoint> ControlClient::endpoint() const {
   return wire_->endpoint();
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@
 // Messages are opaque here; messages.h defines them. The transport adds one message of its
 // own, "hello": a client sends it on every connection, and the server echoes it. The echo proves
 // that the address works in both directions and that the keys are right.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Key pairs in Z85 encoding (40 characters), as ZeroMQ expects them.
 struct ControlKeys {
@@ -31,7 +31,7 @@ ControlKeys make_keys();
 
 // Keys that depend only on `secret` and the name of the rendezvous, so that nodes without a shared
 // file system derive the same ones.
-ControlKeys derive_keys(const std::string& secret, const std::string& meeting);
+ControlKeys derive_keys(const std::string& secret, const std::string& rendezvous);
 
 // The key with which the agents of a run authenticate network probes (reachability.h).
 std::array<uint8_t, 32> probe_secret(const ControlKeys& keys);
@@ -63,10 +63,10 @@ class ControlServer {
   int port() const;
 
   // Descriptors to watch for reading. They are edge-triggered: after one becomes readable, and
-  // after every send(), call find_news() until it returns nothing. Otherwise news that is already
+  // after every send(), call poll() until it returns nothing. Otherwise news that is already
   // here might not wake up the caller again.
   std::vector<int> fds() const;
-  std::optional<News> find_news();
+  std::optional<News> poll();
 
   // Queues the message. Has no effect if the peer has disconnected.
   void send(const std::string& peer, const std::string& message);
@@ -103,7 +103,7 @@ class ControlClient {
   ~ControlClient();
 
   std::vector<int> fds() const;
-  std::optional<News> find_news();
+  std::optional<News> poll();
   void send(const std::string& message);
 
   // The endpoint on which the leader answered; nothing before Connected.
@@ -114,4 +114,4 @@ class ControlClient {
   std::unique_ptr<Wire> wire_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -3,7 +3,7 @@
 #include "lockstep/error.h"
 
 // Replaces control.cpp in a build without ZeroMQ. A run then has one node.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 [[noreturn]] void refuse() {
@@ -19,7 +19,7 @@ bool has_control_plane() {
 ControlKeys make_keys() {
   refuse();
 }
-ControlKeys derive_keys(const std::string& /*secret*/, const std::string& /*meeting*/) {
+ControlKeys derive_keys(const std::string& /*secret*/, const std::string& /*rendezvous*/) {
   refuse();
 }
 std::array<uint8_t, 32> probe_secret(const ControlKeys& /*keys*/) {
@@ -37,7 +37,7 @@ int ControlServer::port() const {
 std::vector<int> ControlServer::fds() const {
   refuse();
 }
-std::optional<ControlServer::News> ControlServer::find_news() {
+std::optional<ControlServer::News> ControlServer::poll() {
   refuse();
 }
 void ControlServer::send(const std::string& /*peer*/, const std::string& /*message*/) {
@@ -56,7 +56,7 @@ ControlClient::~ControlClient() = default;
 std::vector<int> ControlClient::fds() const {
   refuse();
 }
-std::optional<ControlClient::News> ControlClient::find_news() {
+std::optional<ControlClient::News> ControlClient::poll() {
   refuse();
 }
 void ControlClient::send(const std::string& /*message*/) {
@@ -66,4 +66,4 @@ std::optional<Endpoint> ControlClient::endpoint() const {
   refuse();
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -50,7 +50,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeSpec,
                                    run_id,
                                    run_directory,
                                    node,
@@ -74,14 +74,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
                                    attempt)
 }  // namespace lockstep::plan
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessId, kind, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probed, round, trials)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepared, attempt, ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Started, attempt)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Refused, attempt, code, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, rank, status, sent)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, attempt, process, status, sent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Stopped, attempt, left_behind)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explained, rank, failure)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explained, process, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Interrupted, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answered, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Recorded, kind, number, lines)
@@ -89,10 +90,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unwritten, sentence)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Target, to, network, address, port, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probe, round, self, targets, timeout_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Prepare, attempt, ports, wanted_host, wanted_port)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Start, order)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Start, spec)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Stop, grace_seconds, is_asked)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pass, signal)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explain, rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Explain, process)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Credit, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Release, code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ask, text)
@@ -110,7 +111,7 @@ static void to_json(Json& json, const Join& join) {
           {"name", join.name},
           {"machine", join.machine},
           {"node", join.node.value_or(kNoNode)},
-          {"order", join.order},
+          {"sort_key", join.sort_key},
           {"workers", join.workers},
           {"cores", join.cores},
           {"gpus", join.gpus},
@@ -129,7 +130,7 @@ static void from_json(const Json& json, Join& join) {
   join.machine = json.at("machine").get<std::string>();
   const int node = json.at("node").get<int>();
   join.node = node == kNoNode ? std::nullopt : std::optional(node);
-  join.order = json.at("order").get<int>();
+  join.sort_key = json.at("sort_key").get<int>();
   join.workers = json.at("workers").get<int>();
   join.cores = json.at("cores").get<int>();
   join.gpus = json.at("gpus").get<int>();
@@ -260,16 +261,16 @@ std::string encode(const Report& report) {
   return said != nullptr ? encode_said(*said) : encode_kind(report);
 }
 
-std::string encode(const Order& order) {
-  return encode_kind(order);
+std::string encode(const Command& command) {
+  return encode_kind(command);
 }
 
 Report decode_report(std::string_view bytes) {
   return bytes.starts_with('S') ? Report(decode_said(bytes)) : decode<Report>(bytes);
 }
 
-Order decode_order(std::string_view bytes) {
-  return decode<Order>(bytes);
+Command decode_command(std::string_view bytes) {
+  return decode<Command>(bytes);
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -10,20 +10,21 @@
 #include "common/cluster/interfaces.h"
 #include "common/os/process.h"
 #include "launcher/plan/network.h"
-#include "launcher/plan/order.h"
+#include "launcher/plan/node_spec.h"
 #include "launcher/supervisor/console/line_sink.h"
+#include "launcher/supervisor/failure/process_id.h"
 
 // The messages between leader and agents; docs/control-plane.md has an overview.
 //
-//   byte 0        kind: 'A' + index in the variant Report or Order
+//   byte 0        kind: 'A' + index in the variant Report or Command
 //   byte 1...     fields as a CBOR map
 //
 // Said has its own layout (messages.cpp), because output is most of the traffic. `attempt` lets the
 // leader ignore reports that belong to an earlier attempt.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Must be increased whenever a message or its meaning changes. Leader and agents must agree.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 
 // ---- from an agent ----
 
@@ -33,7 +34,7 @@ struct Join {
   std::string name;         // host name
   std::string machine;      // os::machine_identity
   std::optional<int> node;  // node of the plan that this agent was started as
-  int order = 0;            // without `node`: sort key for the assignment of nodes
+  int sort_key = 0;         // without `node`: nodes are assigned in this order
   int workers = 0;          // counted on this node; 0: the number in the plan
   int cores = 1;
   int gpus = 0;
@@ -61,7 +62,7 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
-// The workers of this node are started. Way::Task: the order was received.
+// The workers of this node are started. LaunchMode::Task: the spec was received.
 struct Started {
   int attempt = 0;
 
@@ -77,10 +78,10 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-// A worker has ended, or (rank -1) the fork server of the node has failed.
+// A worker has ended, or the fork server of the node has failed.
 struct Exited {
   int attempt = 0;
-  int rank = 0;
+  ProcessId process;
   os::ExitStatus status;
   int sent = 0;  // the strongest signal that the agent had sent to it; 0: none
 
@@ -97,7 +98,7 @@ struct Stopped {
 
 // The answer to Explain: a Failure as JSON.
 struct Explained {
-  int rank = 0;
+  ProcessId process;
   std::string failure;
 
   bool operator==(const Explained&) const = default;
@@ -195,7 +196,7 @@ struct Prepare {
 
 // Start the workers.
 struct Start {
-  plan::NodeOrder order;
+  plan::NodeSpec spec;
 
   bool operator==(const Start&) const = default;
 };
@@ -220,9 +221,9 @@ struct Pass {
   bool operator==(const Pass&) const = default;
 };
 
-// Send the failure report of a worker, or (rank -1) of the fork server.
+// Send the failure report of this process.
 struct Explain {
-  int rank = 0;
+  ProcessId process;
 
   bool operator==(const Explain&) const = default;
 };
@@ -249,13 +250,14 @@ struct Ask {
   bool operator==(const Ask&) const = default;
 };
 
-using Order = std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Credit, Release, Ask>;
+using Command =
+    std::variant<Probe, Prepare, Start, Stop, Kill, Pass, Explain, Credit, Release, Ask>;
 
 std::string encode(const Report& report);
-std::string encode(const Order& order);
+std::string encode(const Command& command);
 
 // Throw an Error (70) if the bytes are not a message of this protocol.
 Report decode_report(std::string_view bytes);
-Order decode_order(std::string_view bytes);
+Command decode_command(std::string_view bytes);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

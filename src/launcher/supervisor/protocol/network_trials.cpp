@@ -6,7 +6,7 @@
 
 #include "common/base/text.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 constexpr int kFirstTime = 1000;  // milliseconds
@@ -14,10 +14,10 @@ constexpr int kSecondTime = 4000;
 
 }  // namespace
 
-void NetworkTrials::begin(std::vector<Node> nodes, std::span<const std::string> allowed) {
+void NetworkTrials::begin(std::vector<Participant> nodes, std::span<const std::string> allowed) {
   offers_.clear();
   probe_ports_.clear();
-  for (Node& node : nodes) {
+  for (Participant& node : nodes) {
     offers_.push_back(std::move(node.offer));
     probe_ports_.push_back(node.probe_port);
   }
@@ -38,21 +38,21 @@ bool NetworkTrials::begin_again() {
   return true;
 }
 
-Probe NetworkTrials::order_for(int seat) const {
-  Probe order{.round = round_,
-              .self = seat,
+Probe NetworkTrials::probe_for(int slot) const {
+  Probe probe{.round = round_,
+              .self = slot,
               .targets = {},
               .timeout_ms = is_second_ ? kSecondTime : kFirstTime};
-  for (const int peer : plan::peers_to_try(seat, static_cast<int>(offers_.size()))) {
+  for (const int peer : plan::peers_to_try(slot, static_cast<int>(offers_.size()))) {
     for (int network = 0; network < static_cast<int>(networks_.size()); ++network) {
-      order.targets.push_back({.to = peer,
+      probe.targets.push_back({.to = peer,
                                .network = network,
                                .address = address_of(peer, network).text,
                                .port = probe_ports_.at(static_cast<size_t>(peer)),
-                               .source = address_of(seat, network).text});
+                               .source = address_of(slot, network).text});
     }
   }
-  return order;
+  return probe;
 }
 
 bool NetworkTrials::take(const Probed& probed) {
@@ -77,10 +77,10 @@ plan::NetworkChoice NetworkTrials::choose() const {
   return choice;
 }
 
-const cluster::Address& NetworkTrials::address_of(int seat, int network) const {
-  const auto at = static_cast<size_t>(seat);
+const cluster::Address& NetworkTrials::address_of(int slot, int network) const {
+  const auto at = static_cast<size_t>(slot);
   const int member = networks_.at(static_cast<size_t>(network)).members.at(at);
   return offers_.at(at).addresses.at(static_cast<size_t>(member));
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -9,20 +9,20 @@
 #include "launcher/plan/network.h"
 #include "launcher/supervisor/protocol/messages.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 // Chooses the network of a run on several nodes: which addresses each node probes, the results, and
-// the choice. Without I/O. Nodes are identified by their slots (`seat`).
+// the choice. Without I/O. Nodes are identified by their slots (`slot`).
 class NetworkTrials {
  public:
-  struct Node {
+  struct Participant {
     plan::NetworkOffer offer;
     int probe_port = 0;
   };
 
   // Starts a first round with these nodes. `allowed` lists the permitted interfaces; empty: all.
   // Results of earlier rounds that are still in transit are ignored.
-  void begin(std::vector<Node> nodes, std::span<const std::string> allowed);
+  void begin(std::vector<Participant> nodes, std::span<const std::string> allowed);
 
   // Starts a second round with a longer timeout, in case packets were lost. False if this was the
   // second round, or if there is no network to try.
@@ -31,7 +31,7 @@ class NetworkTrials {
   // Whether there is a network in which all nodes have an address.
   bool has_candidates() const { return !networks_.empty(); }
 
-  Probe order_for(int seat) const;
+  Probe probe_for(int slot) const;
 
   // False if the results belong to another round.
   bool take(const Probed& probed);
@@ -43,7 +43,7 @@ class NetworkTrials {
   const std::vector<plan::Trial>& trials() const { return trials_; }
 
   // The address of a node in a network that choose() has returned.
-  const cluster::Address& address_of(int seat, int network) const;
+  const cluster::Address& address_of(int slot, int network) const;
 
  private:
   std::vector<plan::NetworkOffer> offers_;
@@ -55,4 +55,4 @@ class NetworkTrials {
   bool is_second_ = false;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

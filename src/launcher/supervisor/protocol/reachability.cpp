@@ -9,7 +9,7 @@
 
 #include "launcher/supervisor/protocol/secrets.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 namespace {
 
 using Nonce = std::array<uint8_t, kProbeNonceBytes>;
@@ -67,13 +67,13 @@ void ProbeListener::take(ProbeClock::time_point now) {
       accept_some(now);
       continue;
     }
-    const auto stranger = strangers_.find(token);
-    if (stranger != strangers_.end() && is_finished_with(stranger->second)) {
-      strangers_.erase(stranger);
+    const auto pending = pending_.find(token);
+    if (pending != pending_.end() && is_finished_with(pending->second)) {
+      pending_.erase(pending);
     }
   }
-  while (!strangers_.empty() && strangers_.begin()->second.deadline <= now) {
-    strangers_.erase(strangers_.begin());
+  while (!pending_.empty() && pending_.begin()->second.deadline <= now) {
+    pending_.erase(pending_.begin());
   }
 }
 
@@ -85,39 +85,38 @@ void ProbeListener::accept_some(ProbeClock::time_point now) {
     if (!socket) {
       return;
     }
-    Stranger stranger{.socket = std::move(*socket), .deadline = now + kPatience};
-    if (is_finished_with(stranger)) {
+    PendingProbe pending{.socket = std::move(*socket), .deadline = now + kPatience};
+    if (is_finished_with(pending)) {
       continue;
     }
-    if (strangers_.size() == kMostPending) {
-      strangers_.erase(strangers_.begin());
+    if (pending_.size() == kMostPending) {
+      pending_.erase(pending_.begin());
     }
-    const auto entry = strangers_.emplace(next_token_++, std::move(stranger)).first;
+    const auto entry = pending_.emplace(next_token_++, std::move(pending)).first;
     ready_.add(entry->second.socket, os::ReadySet::For::Read, entry->first);
   }
 }
 
-bool ProbeListener::is_finished_with(Stranger& stranger) const {
-  const auto got =
-      os::receive_some(stranger.socket, std::span(stranger.said).subspan(stranger.count));
+bool ProbeListener::is_finished_with(PendingProbe& pending) const {
+  const auto got = os::receive_some(pending.socket, std::span(pending.said).subspan(pending.count));
   if (!got) {
     return true;
   }
-  stranger.count += *got;
-  if (stranger.count < kProbeBytes) {
+  pending.count += *got;
+  if (pending.count < kProbeBytes) {
     return false;
   }
-  const auto nonce = std::span<const uint8_t>(stranger.said).first(kProbeNonceBytes);
-  const auto tag = std::span<const uint8_t>(stranger.said).last(kProbeTagBytes);
+  const auto nonce = std::span<const uint8_t>(pending.said).first(kProbeNonceBytes);
+  const auto tag = std::span<const uint8_t>(pending.said).last(kProbeTagBytes);
   if (is_same_tag(tag, tag_of(secret_, Purpose::Probe, nonce))) {
     // If the answer does not fit into the socket buffer, the probe times out at the peer.
-    os::send_at_once(stranger.socket, tag_of(secret_, Purpose::Answer, nonce));
+    os::send_at_once(pending.socket, tag_of(secret_, Purpose::Answer, nonce));
   }
   return true;
 }
 
 std::optional<ProbeClock::time_point> ProbeListener::next_deadline() const {
-  return strangers_.empty() ? std::nullopt : std::optional(strangers_.begin()->second.deadline);
+  return pending_.empty() ? std::nullopt : std::optional(pending_.begin()->second.deadline);
 }
 
 Prober::Prober(const ProbeSecret& secret,
@@ -254,4 +253,4 @@ std::optional<ProbeClock::time_point> Prober::next_deadline() const {
   return next;
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -23,7 +23,7 @@
 // A tag is the keyed hash of its arguments, cut to 16 bytes. Neither class blocks or starts a
 // thread: the caller watches fd() for reading, and calls take() when it is readable or
 // next_deadline() has passed.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 using ProbeClock = std::chrono::steady_clock;
 
@@ -52,10 +52,10 @@ class ProbeListener {
   std::optional<ProbeClock::time_point> next_deadline() const;
 
   // Connections that have not sent a complete probe yet.
-  size_t pending() const { return strangers_.size(); }
+  size_t pending() const { return pending_.size(); }
 
  private:
-  struct Stranger {
+  struct PendingProbe {
     os::Fd socket;
     ProbeClock::time_point deadline;
     std::array<uint8_t, kProbeBytes> said{};
@@ -63,12 +63,12 @@ class ProbeListener {
   };
 
   void accept_some(ProbeClock::time_point now);
-  bool is_finished_with(Stranger& stranger) const;
+  bool is_finished_with(PendingProbe& pending) const;
 
   ProbeSecret secret_;
   os::Listener listener_;
   os::ReadySet ready_;
-  std::map<uint64_t, Stranger> strangers_;  // the oldest first
+  std::map<uint64_t, PendingProbe> pending_;  // the oldest first
   uint64_t next_token_ = 1;
 };
 
@@ -126,4 +126,4 @@ class Prober {
   std::vector<plan::Trial> trials_;
 };
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -8,7 +8,7 @@
 
 // The cryptography beyond ZeroMQ, from libsodium. Not available, and not used, in a build without
 // the control plane.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 using SecretKey = std::array<uint8_t, 32>;
 
@@ -23,4 +23,4 @@ SecretKey derive_key(const std::string& secret, const std::string& purpose);
 
 void fill_random(std::span<uint8_t> bytes);
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

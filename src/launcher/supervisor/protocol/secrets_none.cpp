@@ -3,7 +3,7 @@
 #include "launcher/supervisor/protocol/secrets.h"
 
 // Replaces secrets_sodium.cpp in a build without the control plane. These functions are not called.
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 std::array<uint8_t, 32> make_tag(const SecretKey& /*key*/, std::span<const uint8_t> /*message*/) {
   LOCKSTEP_CHECK(false);
@@ -24,4 +24,4 @@ void fill_random(std::span<uint8_t> /*bytes*/) {
   LOCKSTEP_CHECK(false);
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

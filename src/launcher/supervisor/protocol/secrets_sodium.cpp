@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 #include "launcher/supervisor/protocol/secrets.h"
 
-namespace lockstep::agent {
+namespace lockstep::supervisor {
 
 std::array<uint8_t, 32> make_tag(const SecretKey& key, std::span<const uint8_t> message) {
   static_assert(crypto_auth_BYTES == 32 && crypto_auth_KEYBYTES == 32);
@@ -43,4 +43,4 @@ void fill_random(std::span<uint8_t> bytes) {
   randombytes_buf(bytes.data(), bytes.size());
 }
 
-}  // namespace lockstep::agent
+}  // namespace lockstep::supervisor

@@ -33,7 +33,7 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
 void heed_horovod(const Flags& flags, const os::Environment& environment, GangChoice& choice) {
   const auto transport = find_horovod_transport(environment);
   // lockstep's launcher sets HOROVOD_CONTROLLER=gloo for Python programs; it is not a user choice.
-  const bool is_our_advice = choice.placement.origin == cluster::Origin::Launcher &&
+  const bool is_our_advice = choice.placement.launched_by == cluster::LaunchedBy::Launcher &&
                              environment.contains(contract::kRunId) && transport == "gloo";
   if (flags.transport == "auto" && transport && !is_our_advice) {
     choice.join.transport = *transport;

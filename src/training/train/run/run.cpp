@@ -188,11 +188,11 @@ int finish(const comm::Explanation& known) {
 // and those that lost a peer (TryAgain), wait first: the launcher normally stops them in this time.
 // They report the failure only if it does not.
 void report(const Error& fault, const cluster::Placement& placement) {
-  const bool is_watched = placement.origin != cluster::Origin::Alone;
+  const bool is_watched = placement.launched_by != cluster::LaunchedBy::Alone;
   const bool speaks_first = placement.place.rank == 0 && fault.code() != ExitCode::TryAgain;
   if (is_watched && !speaks_first) {
     // mpirun and srun need more time to stop the other workers.
-    const bool is_ours = placement.origin == cluster::Origin::Launcher;
+    const bool is_ours = placement.launched_by == cluster::LaunchedBy::Launcher;
     std::this_thread::sleep_for(std::chrono::milliseconds(is_ours ? 1500 : 5000));
   }
   std::fflush(stdout);

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/job_rendezvous.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/text.h"
+#include "common/contract/launcher_variables.h"
+#include "common/contract/worker_env.h"
+#include "common/os/socket.h"
+#include "launcher/doctor/questions.h"
+#include "launcher/doctor/survey.h"
+#include "launcher/supervisor/console/name_some.h"
+#include "lockstep/error.h"
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr std::chrono::seconds kPatience(30);
+constexpr std::chrono::seconds kAnswerTime(5);
+constexpr const char* kGidIndex = "NCCL_IB_GID_INDEX";
+constexpr const char* kMasterPort = "MASTER_PORT";
+
+// MASTER_PORT of the user; 0: none.
+int wanted_port(const os::Environment& environment) {
+  constexpr int kMostPort = 65535;
+  const auto text = os::find_variable(environment, kMasterPort);
+  return text && !text->empty()
+             ? contract::find_number(environment, kMasterPort, 1, kMostPort).value_or(0)
+             : 0;
+}
+
+[[noreturn]] void refuse_port(int port, const std::string& node) {
+  throw Error(ExitCode::Unavailable, fmt::format("port {} is in use", port))
+      .fact(kMasterPort, std::to_string(port), "environment")
+      .fact("found", "another program listens on it", node)
+      .hint(fmt::format("unset {} to use a free port", kMasterPort));
+}
+
+JobRendezvous local_rendezvous(const plan::LaunchPlan& plan, const os::Environment& environment) {
+  const std::string& name = plan.nodes.front().name;
+  const int wanted = wanted_port(environment);
+  if (wanted != 0 && !os::is_port_free("127.0.0.1", wanted)) {
+    refuse_port(wanted, name);
+  }
+  return {.network = "",
+          .reason = "loopback: only one node",
+          .details = {},
+          .nodes = {{.name = name, .address = "127.0.0.1", .interface = "", .roce_gid = {}}},
+          .port = wanted != 0 ? wanted : os::free_port()};
+}
+
+void gather(Survey& survey) {
+  const std::string fault = survey.gather(kPatience);
+  if (const auto without = survey.unreachable(); !without.empty()) {
+    throw Error(ExitCode::Unavailable, "cannot start an agent on " + join(without, ", "))
+        .fact("found", fault, "srun")
+        .hint("lockstep doctor, in this job; sbatch --exclude=" + join(without, ","));
+  }
+  if (!fault.empty()) {
+    throw Error(ExitCode::Unavailable, "cannot start the agents: " + fault);
+  }
+  if (const auto missing = survey.missing(); !missing.empty()) {
+    constexpr size_t kMostNamed = 8;
+    throw Error(ExitCode::Unavailable,
+                fmt::format("no answer from {} within {} s",
+                            supervisor::name_some(missing, kMostNamed),
+                            kPatience.count()))
+        .hint("lockstep doctor, in this job");
+  }
+}
+
+void take_network(JobRendezvous& rendezvous,
+                  Survey& survey,
+                  const std::vector<std::string>& interfaces) {
+  const plan::NetworkChoice choice = survey.try_networks(interfaces);
+  if (!choice.network) {
+    std::string text = "no usable network for this job: " + choice.reason;
+    for (const std::string& line : choice.details) {
+      text += "\n  " + line;
+    }
+    throw Error(ExitCode::Unavailable, text);
+  }
+  rendezvous.network = survey.trials().networks().at(static_cast<size_t>(*choice.network)).name;
+  rendezvous.reason = choice.reason;
+  rendezvous.details = choice.details;
+  int slot = 0;
+  for (const int node : survey.present()) {
+    const cluster::Address& address = survey.trials().address_of(slot++, *choice.network);
+    rendezvous.nodes.push_back({.name = survey.offer_of(node).name,
+                                .address = address.text,
+                                .interface = address.is_loopback ? "" : address.interface,
+                                .roce_gid = {}});
+  }
+  const auto answers = survey.ask(
+      [&rendezvous](int node) {
+        return gid_question(rendezvous.nodes.at(static_cast<size_t>(node)).interface);
+      },
+      kAnswerTime);
+  for (const auto& [node, text] : answers) {
+    rendezvous.nodes.at(static_cast<size_t>(node)).roce_gid = find_gid(text);
+  }
+}
+
+JobRendezvous rendezvous_in_job(const plan::LaunchPlan& plan,
+                                const os::Environment& environment,
+                                const std::vector<std::string>& interfaces) {
+  JobRendezvous rendezvous;
+  Survey survey(plan, environment);
+  gather(survey);
+  if (plan.nodes.size() == 1) {
+    rendezvous.reason = "loopback: only one node";
+    rendezvous.nodes = {
+        {.name = survey.offer_of(0).name, .address = "127.0.0.1", .interface = "", .roce_gid = {}}};
+  } else {
+    take_network(rendezvous, survey, interfaces);
+  }
+  const int wanted = wanted_port(environment);
+  try {
+    rendezvous.port = survey.find_port(0, "", wanted);
+  } catch (const Error&) {
+    if (wanted != 0) {
+      refuse_port(wanted, rendezvous.nodes.front().name);
+    }
+    throw;
+  }
+  survey.finish();
+  return rendezvous;
+}
+
+// Name of the interface; empty if it differs between nodes.
+std::string common_interface(const JobRendezvous& rendezvous) {
+  const std::string& first = rendezvous.nodes.front().interface;
+  const bool is_common = std::all_of(
+      rendezvous.nodes.begin(), rendezvous.nodes.end(), [&first](const RendezvousNode& node) {
+        return node.interface == first;
+      });
+  return is_common ? first : "";
+}
+
+std::optional<int> common_gid(const JobRendezvous& rendezvous) {
+  const auto& first = rendezvous.nodes.front().roce_gid;
+  const bool is_common = std::all_of(
+      rendezvous.nodes.begin(), rendezvous.nodes.end(), [&first](const RendezvousNode& node) {
+        return node.roce_gid == first;
+      });
+  return is_common ? first : std::nullopt;
+}
+
+std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
+  std::set<std::string> names;
+  for (const RendezvousNode& node : rendezvous.nodes) {
+    names.insert(node.interface);
+  }
+  return {names.begin(), names.end()};
+}
+
+// The variables are those of `lockstep run`, but one set must fit all nodes.
+void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
+  contract::WorkerPlace worker;
+  worker.nodes = static_cast<int>(rendezvous.nodes.size());
+  worker.interface = common_interface(rendezvous);
+  worker.roce_gid_index = common_gid(rendezvous);
+  worker.horovod_port = rendezvous.port;  // the Horovod variable is only set with a port
+  os::Environment told = contract::gentle_environment(worker);
+  const std::vector<std::string> names = interfaces_of(rendezvous);
+  if (worker.interface.empty() && rendezvous.nodes.size() > 1 && names.size() > 1) {
+    told.insert_or_assign("NCCL_SOCKET_IFNAME", "=" + join(names, ","));
+  }
+  const auto add = [&](const std::string& name) {
+    if (const auto value = told.find(name); value != told.end()) {
+      variables.emplace_back(name, value->second);
+    }
+  };
+  for (const std::string_view name : contract::kInterfaceVariables) {
+    add(std::string(name));
+  }
+  add(kGidIndex);
+  if (rendezvous.nodes.size() > 1) {
+    const std::string& open_mpi = worker.interface.empty() ? rendezvous.network : worker.interface;
+    if (!open_mpi.empty()) {
+      variables.emplace_back("OMPI_MCA_btl_tcp_if_include", open_mpi);
+      variables.emplace_back("OMPI_MCA_oob_tcp_if_include", open_mpi);
+    }
+  }
+}
+
+}  // namespace
+
+JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
+                                const os::Environment& environment,
+                                const std::vector<std::string>& interfaces) {
+  switch (plan.mode.value) {
+    case plan::LaunchMode::Local:
+      return local_rendezvous(plan, environment);
+    case plan::LaunchMode::Srun:
+      return rendezvous_in_job(plan, environment, interfaces);
+    default:
+      throw Error(ExitCode::Usage, "lockstep network must not run inside a step with several tasks")
+          .fact("found", plan::describe(plan.mode.value), plan::describe(plan.mode.source))
+          .hint("network=$(lockstep network) || exit; eval \"$network\", before srun or mpirun");
+  }
+}
+
+OrderedVariables variables_of(const JobRendezvous& rendezvous, const os::Environment& environment) {
+  std::vector<std::string> names;
+  std::vector<std::string> addresses;
+  for (const RendezvousNode& node : rendezvous.nodes) {
+    names.push_back(node.name);
+    addresses.push_back(node.address);
+  }
+  OrderedVariables variables = {{"MASTER_ADDR", rendezvous.nodes.front().address},
+                                {kMasterPort, std::to_string(rendezvous.port)}};
+  add_interface(variables, rendezvous);
+  for (auto& [name, value] : variables) {
+    const auto set = os::find_variable(environment, name);
+    const bool is_master = name.starts_with("MASTER_");
+    if (set && (!is_master || !set->empty())) {
+      value = *set;
+    }
+  }
+  variables.emplace_back("LOCKSTEP_NODES", join(names, " "));
+  variables.emplace_back("LOCKSTEP_ADDRESSES", join(addresses, " "));
+  return variables;
+}
+
+std::vector<std::string> remarks_on(const JobRendezvous& rendezvous) {
+  std::vector<std::string> remarks;
+  const std::vector<std::string> names = interfaces_of(rendezvous);
+  if (names.size() > 1) {
+    remarks.push_back(fmt::format(
+        "the interface has different names ({}): GLOO_SOCKET_IFNAME and related variables are not "
+        "set; lockstep run sets them on each node",
+        join(names, ", ")));
+  }
+  std::set<std::optional<int>> gids;
+  for (const RendezvousNode& node : rendezvous.nodes) {
+    gids.insert(node.roce_gid);
+  }
+  if (gids.size() > 1) {
+    remarks.push_back(fmt::format(
+        "the RoCE GIDs have different indices: {} is not set; lockstep run sets it on each node",
+        kGidIndex));
+  }
+  return remarks;
+}
+
+std::string to_shell(const OrderedVariables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) {
+    text += fmt::format("export {}={}\n", name, quote_for_shell(value));
+  }
+  return text;
+}
+
+std::string to_json(const JobRendezvous& rendezvous, const OrderedVariables& variables) {
+  using Json = nlohmann::ordered_json;
+  Json nodes = Json::array();
+  for (const RendezvousNode& node : rendezvous.nodes) {
+    nodes.push_back({{"name", node.name},
+                     {"address", node.address},
+                     {"interface", node.interface},
+                     {"roce_gid", node.roce_gid ? Json(*node.roce_gid) : Json(nullptr)}});
+  }
+  Json told = Json::object();
+  for (const auto& [name, value] : variables) {
+    told[name] = value;
+  }
+  return Json{{"network", rendezvous.network},
+              {"reason", rendezvous.reason},
+              {"details", rendezvous.details},
+              {"nodes", nodes},
+              {"variables", told}}
+             .dump(2, ' ', false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/node_spec.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <numeric>
+
+#include "common/cluster/task_place.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr const char* kThreads = "OMP_NUM_THREADS";
+// TF_CONFIG contains the address of every worker. Linux limits one variable to 128 KiB, so larger
+// runs get no TF_CONFIG.
+constexpr int kMostTensorflowWorkers = 2048;
+
+std::vector<std::string> tensorflow_cluster(const AttemptLayout& layout) {
+  std::vector<std::string> workers;
+  for (const NodeSlot& slot : layout.slots) {
+    const bool is_v6 = slot.address.find(':') != std::string::npos;
+    for (int local = 0; local < slot.workers; ++local) {
+      const auto port = static_cast<size_t>(local) < slot.ports.size()
+                            ? slot.ports[static_cast<size_t>(local)]
+                            : 0;
+      workers.push_back(is_v6 ? fmt::format("[{}]:{}", slot.address, port)
+                              : fmt::format("{}:{}", slot.address, port));
+    }
+  }
+  return workers;
+}
+
+os::Environment variables_for(const LaunchPlan& plan, const NodeSlot& slot) {
+  os::Environment variables;
+  for (const auto& [name, value] : plan.variables) {
+    variables.insert_or_assign(name, value.value);
+  }
+  for (const auto& [name, value] : plan.nodes.at(static_cast<size_t>(slot.node)).variables) {
+    variables.insert_or_assign(name, value.value);
+  }
+  return variables;
+}
+
+}  // namespace
+
+int world_size(const AttemptLayout& layout) {
+  return std::accumulate(
+      layout.slots.begin(), layout.slots.end(), 0, [](int sum, const NodeSlot& slot) {
+        return sum + slot.workers;
+      });
+}
+
+int count_by_rule(WorkerRule rule, int cores, int gpus) {
+  switch (rule) {
+    case WorkerRule::Number:
+      return 1;
+    case WorkerRule::Cpu:
+      return cores;
+    case WorkerRule::Gpu:
+      return gpus;
+    case WorkerRule::Auto:
+      return gpus > 0 ? gpus : cores;
+  }
+  return 1;
+}
+
+NodeSpecMaker::NodeSpecMaker(const LaunchPlan& plan, const AttemptLayout& layout)
+    : plan_(plan), layout_(layout), world_size_(world_size(layout)) {
+  int rank = 0;
+  for (size_t slot = 0; slot < layout.slots.size(); ++slot) {
+    const int workers = layout.slots[slot].workers;
+    first_ranks_.push_back(rank);
+    rank += workers;
+    slots_with_local_.resize(std::max(slots_with_local_.size(), static_cast<size_t>(workers)));
+    for (int local = 0; local < workers; ++local) {
+      slots_with_local_[static_cast<size_t>(local)].push_back(static_cast<int>(slot));
+    }
+  }
+  if (world_size_ <= kMostTensorflowWorkers) {
+    tensorflow_cluster_ = tensorflow_cluster(layout);
+  }
+}
+
+NodeSpec NodeSpecMaker::spec_of(int slot) const {
+  const NodeSlot& mine = layout_.slots.at(static_cast<size_t>(slot));
+  const NodeSlot& first = layout_.slots.front();
+  NodeSpec spec;
+  spec.run_id = plan_.run_id;
+  spec.run_directory = plan_.run_directory.value;
+  spec.node = mine.name;
+  spec.command = plan_.command;
+  spec.program_word = plan_.program_word;
+  spec.local_rank_flag = plan_.passes_local_rank ? plan_.local_rank_option : "";
+  spec.variables = variables_for(plan_, mine);
+  spec.cores = mine.cores;
+  spec.bind = plan_.bind.value;
+  spec.gpus = plan_.nodes.at(static_cast<size_t>(mine.node)).gpus;
+  spec.output = plan_.output;
+  spec.metrics = plan_.metrics;
+  spec.sample_every_seconds = plan_.sample_every_seconds.value;
+  spec.grace_seconds = plan_.grace_seconds.value;
+  spec.attempt = layout_.attempt;
+  spec.tensorflow_cluster = tensorflow_cluster_;
+  // If the processes become the workers, no agent remains that could serve the rendezvous.
+  const bool has_agents = plan_.mode.value != LaunchMode::Task;
+  const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod supports IPv4 only
+  const int horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
+  spec.horovod_port = slot == 0 ? horovod_port : 0;
+
+  contract::WorkerPlace& place = spec.first;
+  place.rank = first_ranks_.at(static_cast<size_t>(slot));
+  place.world_size = world_size_;
+  place.local_world_size = mine.workers;
+  place.node_rank = slot;
+  place.nodes = static_cast<int>(layout_.slots.size());
+  place.master_addr = layout_.master_addr;
+  place.master_port = layout_.master_port;
+  place.interface = mine.interface;
+  place.run_id = plan_.run_id;
+  place.run_directory = plan_.run_directory.value;
+  place.attempt = layout_.attempt;
+  place.max_restarts = plan_.max_restarts.value;
+  place.role = plan_.role.value.empty() ? "default" : plan_.role.value;
+  place.node = mine.name;
+  place.horovod_addr = first.address;
+  place.horovod_port = horovod_port;
+  spec.workers = mine.workers;
+  for (int local = 0; local < mine.workers; ++local) {
+    const auto& peers = slots_with_local_.at(static_cast<size_t>(local));
+    spec.cross_ranks.push_back(
+        static_cast<int>(std::lower_bound(peers.begin(), peers.end(), slot) - peers.begin()));
+    spec.cross_sizes.push_back(static_cast<int>(peers.size()));
+  }
+  return spec;
+}
+
+std::vector<contract::WorkerPlace> NodeSpec::places() const {
+  std::vector<contract::WorkerPlace> all;
+  contract::WorkerPlace place = first;
+  for (int local = 0; local < workers; ++local, ++place.rank) {
+    place.local_rank = local;
+    place.cross_rank = cross_ranks.at(static_cast<size_t>(local));
+    place.cross_size = cross_sizes.at(static_cast<size_t>(local));
+    all.push_back(place);
+  }
+  return all;
+}
+
+os::Environment worker_environment(const NodeSpec& spec,
+                                   const contract::WorkerPlace& place,
+                                   const os::Environment& agents_own) {
+  return task_environment(spec, place, cluster::without_places(agents_own));
+}
+
+os::Environment task_environment(const NodeSpec& spec,
+                                 const contract::WorkerPlace& place,
+                                 os::Environment environment) {
+  for (const auto& [name, value] : spec.variables) {
+    environment.insert_or_assign(name, value);
+  }
+  const int threads = std::max(1, spec.cores / std::max(1, place.local_world_size));
+  environment.emplace(kThreads, std::to_string(threads));
+  contract::WorkerPlace whole = place;
+  whole.tensorflow_cluster = spec.tensorflow_cluster;
+  for (const auto& [name, value] : contract::to_environment(whole)) {
+    environment.insert_or_assign(name, value);
+  }
+  for (const auto& [name, value] : contract::gentle_environment(whole)) {
+    environment.emplace(name, value);
+  }
+  return environment;
+}
+
+}  // namespace lockstep::plan
