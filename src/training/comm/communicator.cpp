@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <torch/serialize.h>
 #include <torch/utils.h>
 #include <utility>
 
