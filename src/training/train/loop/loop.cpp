@@ -68,7 +68,7 @@ Loop::Loop(SessionParts& session,
           task_.model,
           task_.optimizer,
           {.retention = retention(options, task_.test), .saves = options.checkpoint_every >= 0}),
-      agreement_(*session.communicator),
+      exchange_(*session.communicator),
       progress_(session, options.report_every),
       loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
       base_rates_(learning_rates(task_.optimizer)) {
@@ -368,8 +368,8 @@ void Loop::after_step() {
   }
   report_steps();
   const bool at_end = step_in_epoch_ >= sampler_.steps() || is_finished();
-  if (at_end || agreement_.is_due(state_.step)) {
-    talk(at_end);
+  if (at_end || exchange_.is_due(state_.step)) {
+    exchange_status(at_end);
   }
   if (stop_agreed_ && !is_finished()) {
     stop();
@@ -382,16 +382,16 @@ void Loop::after_step() {
   }
 }
 
-// The status exchange of all workers (Agreement). With `looks_at_weights`, also waits for the GPU
-// and checks that the weights are finite.
-void Loop::talk(bool looks_at_weights) {
+// The status exchange of all workers (StepSyncExchange). With `looks_at_weights`, also waits for
+// the GPU and checks that the weights are finite.
+void Loop::exchange_status(bool looks_at_weights) {
   if (session_.communicator->device()) {
     // Reading a value from the GPU waits for all queued collectives and thus for the other workers,
     // without a record of the rank that is missing. The barrier waits on the host, where a stall
     // warning can name the missing rank.
     session_.communicator->barrier("the status exchange between steps");
   }
-  Tally mine = tally_.take(
+  WorkerStatus mine = delayed_status_.take(
       lately_, loss_watch_, std::exchange(late_norm_, torch::Tensor()), looks_at_weights);
   gradient_norm_ = mine.gradient_norm ? mine.gradient_norm : gradient_norm_;
   mine.stop = session_.find_stop_signal().has_value();
@@ -399,7 +399,7 @@ void Loop::talk(bool looks_at_weights) {
   mine.save_done = checkpointing_.is_done();
   mine.save_failed = checkpointing_.has_failed();
   const bool is_news = mine.samples > 0;
-  const Agreed news = agreement_.talk(state_.step, mine);
+  const StepSyncResult news = exchange_.run(state_.step, mine);
   if (news.save_done || news.save_failed || news.bad_loss || news.bad_weights) {
     settle_save(news.save_failed);
   }
@@ -419,7 +419,7 @@ void Loop::talk(bool looks_at_weights) {
 }
 
 // Not ExitCode::TryAgain: a restart with the same options would end in the same step.
-void Loop::require_finite(const Agreed& news) const {
+void Loop::require_finite(const StepSyncResult& news) const {
   if (!news.bad_loss && !news.bad_weights) {
     return;
   }

@@ -10,14 +10,14 @@
 #include "lockstep/trainer.h"
 #include "training/comm/side_stream.h"
 #include "training/comm/stream_waits.h"
-#include "training/train/loop/agreement.h"
 #include "training/train/loop/checkpointing.h"
+#include "training/train/loop/delayed_status.h"
 #include "training/train/loop/ema.h"
 #include "training/train/loop/graph_step.h"
-#include "training/train/loop/lagging_tally.h"
 #include "training/train/loop/loss_watch.h"
 #include "training/train/loop/phase_times.h"
 #include "training/train/loop/progress.h"
+#include "training/train/loop/step_sync_exchange.h"
 #include "training/train/loop/stream_times.h"
 #include "training/train/options/loss_scale.h"
 #include "training/train/session/session_parts.h"
@@ -38,8 +38,8 @@ struct Task {
 // All workers run the same loop and must make the same collectives in the same order. Every
 // decision that leads to a collective (to stop, to settle a checkpoint, to report a bad loss) must
 // therefore be based on values that all workers share: the step, the options, or the result of the
-// last status exchange (Agreement). A signal or the state of a writing thread is known to one
-// worker only and is never used directly.
+// last status exchange (StepSyncExchange). A signal or the state of a writing thread is known to
+// one worker only and is never used directly.
 //
 // The implementation is divided by subject: loop.cpp (epochs and steps), loop_data.cpp (batches),
 // loop_gpu.cpp (CUDA graphs and GPU times), loop_checkpoint.cpp (saving and resuming),
@@ -90,8 +90,8 @@ class Loop {
   bool tells_norm() const;
   void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
-  void talk(bool looks_at_weights = false);
-  void require_finite(const Agreed& news) const;
+  void exchange_status(bool looks_at_weights = false);
+  void require_finite(const StepSyncResult& news) const;
   void after_step();
   void validate();
   void report_evaluation();
@@ -107,7 +107,7 @@ class Loop {
   int64_t total_steps() const;
   bool is_multiple(int64_t every) const { return every > 0 && state_.step % every == 0; }
   int64_t step_in_epoch() const { return step_in_epoch_; }
-  ProgressView view(const Agreed& news) const;
+  ProgressView view(const StepSyncResult& news) const;
   CheckpointState checkpoint_state() const;
 
   SessionParts& session_;
@@ -120,7 +120,7 @@ class Loop {
   bool has_own_schedule_;  // Trainer::set_schedule()
   std::unique_ptr<Strategy> strategy_;
   Checkpointing checkpointing_;
-  Agreement agreement_;
+  StepSyncExchange exchange_;
   Progress progress_;
   LossScaler loss_scaler_;
   std::optional<Ema> ema_;
@@ -144,7 +144,7 @@ class Loop {
   int64_t steps_before_graph_ = -1;  // steps until one is recorded; negative: never
 
   Meter lately_;  // since the last status exchange
-  LaggingTally tally_;
+  DelayedStatus delayed_status_;
   LossWatch loss_watch_;
   Meter epoch_;
   Throughput throughput_;  // of the entire training

@@ -152,7 +152,7 @@ void Loop::save() {
   const auto start = Clock::now();
   // Checks losses and weights first: an unusable checkpoint would displace a good one.
   if (checked_step_ != state_.step) {
-    talk(true);
+    exchange_status(true);
   }
   settle_save();
   session_.communicator->set_phase("a checkpoint");

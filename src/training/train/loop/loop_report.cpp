@@ -59,7 +59,7 @@ void Loop::introduce() {
   }
 }
 
-ProgressView Loop::view(const Agreed& news) const {
+ProgressView Loop::view(const StepSyncResult& news) const {
   const double rate = epoch_throughput_.rate() > 0 ? epoch_throughput_.rate() : throughput_.rate();
   const auto left = static_cast<double>((total_steps() - state_.step) * options_.global_batch);
   return {.epoch = state_.epoch + 1,
@@ -75,7 +75,7 @@ ProgressView Loop::view(const Agreed& news) const {
 // Whether a status exchange follows this step and reports the norm of its gradient.
 bool Loop::tells_norm() const {
   const bool is_last = step_in_epoch_ + 1 >= sampler_.steps() || state_.step + 1 >= total_steps();
-  return is_last || agreement_.is_due(state_.step + 1);
+  return is_last || exchange_.is_due(state_.step + 1);
 }
 
 // Writes a step event. Times are those of this worker since the previous step event.

@@ -5,20 +5,23 @@
 #include <vector>
 
 #include "lockstep/metrics.h"
-#include "training/train/loop/agreement.h"
 #include "training/train/loop/loss_watch.h"
 #include "training/train/loop/run_ahead.h"
+#include "training/train/loop/step_sync_exchange.h"
 
 namespace lockstep::train {
 
-// Collects the sums of a worker for a status exchange (Agreement) without waiting for the GPU: the
-// values start an asynchronous copy to pinned memory and are part of the next exchange. The
-// exchange therefore lags behind by one interval, about a quarter of a second.
-class LaggingTally {
+// Collects the sums of a worker for a status exchange (StepSyncExchange) without waiting for the
+// GPU: the values start an asynchronous copy to pinned memory and are part of the next exchange.
+// The exchange therefore lags behind by one interval, about a quarter of a second.
+class DelayedStatus {
  public:
   // Takes the sums of `lately`, the losses of `watch` and `norm`, which is a scalar or undefined.
   // With `all`, waits for the GPU so that nothing remains in transit.
-  Tally take(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm, bool all);
+  WorkerStatus take(const Meter& lately,
+                    const LossWatch& watch,
+                    const torch::Tensor& norm,
+                    bool all);
 
  private:
   struct Sent {
@@ -31,9 +34,9 @@ class LaggingTally {
   };
 
   static Sent send(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm);
-  static void receive(const Sent& sent, Tally& tally);
+  static void receive(const Sent& sent, WorkerStatus& status);
 
-  std::optional<Sent> on_its_way_;
+  std::optional<Sent> in_transit_;
 };
 
 }  // namespace lockstep::train

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/train/loop/lagging_tally.h"
+#include "training/train/loop/delayed_status.h"
 
 #include <cmath>
 #include <utility>
 
 namespace lockstep::train {
 
-Tally LaggingTally::take(const Meter& lately,
-                         const LossWatch& watch,
-                         const torch::Tensor& norm,
-                         bool all) {
-  Tally tally;
-  if (on_its_way_) {
-    receive(*on_its_way_, tally);
-    on_its_way_.reset();
+WorkerStatus DelayedStatus::take(const Meter& lately,
+                                 const LossWatch& watch,
+                                 const torch::Tensor& norm,
+                                 bool all) {
+  WorkerStatus status;
+  if (in_transit_) {
+    receive(*in_transit_, status);
+    in_transit_.reset();
   }
   if (lately.samples() == 0) {
-    return tally;
+    return status;
   }
   Sent sent = send(lately, watch, norm);
   if (all || !sent.end) {
-    receive(sent, tally);
+    receive(sent, status);
   } else {
-    on_its_way_ = std::move(sent);
+    in_transit_ = std::move(sent);
   }
-  return tally;
+  return status;
 }
 
-LaggingTally::Sent LaggingTally::send(const Meter& lately,
-                                      const LossWatch& watch,
-                                      const torch::Tensor& norm) {
+DelayedStatus::Sent DelayedStatus::send(const Meter& lately,
+                                        const LossWatch& watch,
+                                        const torch::Tensor& norm) {
   const torch::NoGradGuard no_grad;
   torch::Tensor values = lately.sums();
   if (const torch::Tensor losses = watch.losses(); losses.defined()) {
@@ -52,23 +52,23 @@ LaggingTally::Sent LaggingTally::send(const Meter& lately,
   return sent;
 }
 
-void LaggingTally::receive(const Sent& sent, Tally& tally) {
+void DelayedStatus::receive(const Sent& sent, WorkerStatus& status) {
   if (sent.end) {
     wait_for(*sent.end);
   }
   // Layout of the values: [loss sum, correct, losses..., norm if has_norm].
   const auto* value = sent.values.data_ptr<double>();
-  tally.loss_sum += value[0];
-  tally.correct += value[1];
-  tally.samples += static_cast<double>(sent.samples);
-  tally.scored += static_cast<double>(sent.scored);
-  for (size_t i = 0; i < sent.steps.size() && !tally.bad_loss; ++i) {
+  status.loss_sum += value[0];
+  status.correct += value[1];
+  status.samples += static_cast<double>(sent.samples);
+  status.scored += static_cast<double>(sent.scored);
+  for (size_t i = 0; i < sent.steps.size() && !status.bad_loss; ++i) {
     if (!std::isfinite(value[2 + i])) {
-      tally.bad_loss = BadLoss{.step = sent.steps[i], .value = value[2 + i]};
+      status.bad_loss = BadLoss{.step = sent.steps[i], .value = value[2 + i]};
     }
   }
   if (sent.has_norm) {
-    tally.gradient_norm = value[sent.values.numel() - 1];
+    status.gradient_norm = value[sent.values.numel() - 1];
   }
 }
 
