@@ -59,6 +59,7 @@ Loop::Loop(SessionParts& session,
       options_(options),
       task_(std::move(task)),
       callbacks_(callbacks),
+      position_{.state = {}, .epochs = options.epochs, .step_limit = options.steps},
       sampler_(sampler_options(session, options, task_.train)),
       schedule_(schedule.value_or(Schedule::constant())),
       has_own_schedule_(schedule.has_value()),
@@ -74,7 +75,7 @@ Loop::Loop(SessionParts& session,
       base_rates_(learning_rates(task_.optimizer)) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
-  state_.steps_per_epoch = sampler_.steps();
+  position_.state.steps_per_epoch = sampler_.steps();
   options_.warmup_steps +=
       std::llround(options_.warmup_epochs * static_cast<double>(sampler_.steps()));
   choose_schedule();
@@ -82,8 +83,8 @@ Loop::Loop(SessionParts& session,
 
 void Loop::choose_schedule() {
   deepspeed::Decisions decisions;
-  const auto of_file =
-      find_file_schedule(session_.flags, base_rates_.front(), options_, total_steps(), decisions);
+  const auto of_file = find_file_schedule(
+      session_.flags, base_rates_.front(), options_, position_.total_steps(), decisions);
   for (const std::string& decision : decisions) {
     if (session_.communicator->rank() == 0) {
       log::info("{}", decision);
@@ -92,17 +93,8 @@ void Loop::choose_schedule() {
   if (of_file) {
     schedule_ = *of_file;
   } else if (!has_own_schedule_) {
-    schedule_ = named_schedule(options_, total_steps());
+    schedule_ = named_schedule(options_, position_.total_steps());
   }
-}
-
-int64_t Loop::total_steps() const {
-  const int64_t all = options_.epochs * sampler_.steps() + more_steps_;
-  return options_.steps > 0 ? std::min(options_.steps, all) : all;
-}
-
-bool Loop::is_finished() const {
-  return stopped_early_ || state_.step >= total_steps();
 }
 
 // The order matters: prepare() detects unwritable directories and describes the optimizer before
@@ -145,10 +137,10 @@ TrainResult Loop::run() {
     ema_.emplace(task_.model, *strategy_, options_.ema);
   }
   resume();
-  first_step_ = state_.step;
+  first_step_ = position_.state.step;
   introduce();
   begun_ = Clock::now();
-  while (!is_finished()) {
+  while (!position_.is_finished()) {
     train_epoch();
   }
   settle_save();
@@ -159,23 +151,23 @@ TrainResult Loop::run() {
     checkpointing_.publish_weights(newest);
   }
   for (const auto& callback : callbacks_) {
-    callback->on_end(state_);
+    callback->on_end(position_.state);
   }
   summarise();
   strategy_->leave();
-  TrainResult result{.steps = state_.step,
-                     .epochs = state_.epoch,
+  TrainResult result{.steps = position_.state.step,
+                     .epochs = position_.state.epoch,
                      .train_loss = summaries_.empty() ? 0 : summaries_.back().train_loss,
                      .test_loss = std::nullopt,
                      .test_accuracy = std::nullopt,
                      .samples_per_second = throughput_.rate(),
                      .seconds = std::chrono::duration<double>(Clock::now() - begun_).count(),
-                     .stopped_early = stopped_early_,
+                     .stopped_early = position_.stopped_early,
                      .skipped_steps = loss_scaler_.skipped()};
-  if (state_.evaluation) {
-    result.test_loss = state_.evaluation->loss;
-    result.test_accuracy = state_.evaluation->accuracy;
-    result.test_top5 = state_.evaluation->top5;
+  if (position_.state.evaluation) {
+    result.test_loss = position_.state.evaluation->loss;
+    result.test_accuracy = position_.state.evaluation->accuracy;
+    result.test_top5 = position_.state.evaluation->top5;
   }
   return result;
 }
@@ -206,16 +198,16 @@ void Loop::require_recompute_known() const {
 }
 
 void Loop::train_epoch() {
-  sampler_.set_epoch(state_.epoch);
+  sampler_.set_epoch(position_.state.epoch);
   epoch_.reset();
   epoch_throughput_ = Throughput();
   epoch_begun_ = Clock::now();
   if (!summaries_.empty()) {
     epoch_throughput_.add(0);  // includes the wait for the first batch, except in the first epoch
   }
-  Loader loader = ahead_ ? std::move(*ahead_) : load(sampler_, step_in_epoch_);
+  Loader loader = ahead_ ? std::move(*ahead_) : load(sampler_, position_.step_in_epoch);
   ahead_.reset();
-  while (!is_finished()) {
+  while (!position_.is_finished()) {
     load_ahead();
     session_.communicator->set_phase("data");
     phase_times_.enter(PhaseTimes::Data);
@@ -278,7 +270,7 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
   phase_times_.enter(PhaseTimes::ForwardBackward);
   const auto waited = session_.communicator->call_record()->waited();
   const auto workers = static_cast<double>(session_.communicator->size());
-  const auto all = static_cast<double>(sampler_.global_size(step_in_epoch_));
+  const auto all = static_cast<double>(sampler_.global_size(position_.step_in_epoch));
   std::vector<std::pair<Loss, Batch>> results;
   for (int64_t part = 0; part < options_.accumulate; ++part) {
     const int64_t begin = batch.size() * part / options_.accumulate;
@@ -306,7 +298,7 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
                               session_.communicator->call_record()->waited() - waited_before_step);
   gradient_norm_ = result.applied && result.norm > 0 ? std::optional(result.norm) : gradient_norm_;
   late_norm_ = result.late_norm.defined() ? result.late_norm : late_norm_;
-  loss_scaler_.after_step(state_.step + 1, result.applied);
+  loss_scaler_.after_step(position_.state.step + 1, result.applied);
   is_applied = result.applied;
   return results;
 }
@@ -314,7 +306,7 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
 void Loop::follow_schedule() {
   // DeepSpeed's schedulers do not advance in a skipped step.
   const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
-  const int64_t step = state_.step - (is_of_file ? loss_scaler_.skipped() : 0);
+  const int64_t step = position_.state.step - (is_of_file ? loss_scaler_.skipped() : 0);
   std::vector<double> rates = base_rates_;
   std::for_each(
       rates.begin(), rates.end(), [&](double& rate) { rate = schedule_.rate(step, rate); });
@@ -322,15 +314,15 @@ void Loop::follow_schedule() {
   if (const auto betas = schedule_.betas(step)) {
     set_betas(task_.optimizer, betas->first, betas->second);
   }
-  state_.learning_rate = rates.front();
+  position_.state.learning_rate = rates.front();
 }
 
 // Not called for a skipped step, whose loss may have overflowed as well.
 void Loop::count(const std::vector<std::pair<Loss, Batch>>& results) {
-  const bool scores = state_.step % kScoreEvery == 0;
+  const bool scores = position_.state.step % kScoreEvery == 0;
   for (const auto& [loss, share] : results) {
     lately_.add(loss.value, share.size());
-    loss_watch_.add(loss.value, state_.step + 1);
+    loss_watch_.add(loss.value, position_.state.step + 1);
     if (scores && loss.scores.defined()) {
       lately_.add_scores(loss.scores, share.target);
     }
@@ -354,30 +346,29 @@ void Loop::choose_convolution_once(const Batch& batch) {
 }
 
 void Loop::after_step() {
-  const int64_t samples = sampler_.global_size(step_in_epoch_);
-  ++state_.step;
-  ++step_in_epoch_;
+  const int64_t samples = sampler_.global_size(position_.step_in_epoch);
+  position_.complete_step();
   throughput_.add(samples);
   epoch_throughput_.add(samples);
-  if (state_.step == 1) {
+  if (position_.state.step == 1) {
     const auto seconds = session_.seconds_since_command();
     session_.report("first_step", {{"seconds_since_command", seconds.value_or(-1)}});
   }
   for (const auto& callback : callbacks_) {
-    callback->on_step(state_);
+    callback->on_step(position_.state);
   }
   report_steps();
-  const bool at_end = step_in_epoch_ >= sampler_.steps() || is_finished();
-  if (at_end || exchange_.is_due(state_.step)) {
+  const bool at_end = position_.is_epoch_complete() || position_.is_finished();
+  if (at_end || exchange_.is_due(position_.state.step)) {
     exchange_status(at_end);
   }
-  if (stop_agreed_ && !is_finished()) {
+  if (stop_agreed_ && !position_.is_finished()) {
     stop();
   }
-  if (!at_end && is_multiple(options_.validate_every)) {
+  if (!at_end && position_.is_multiple(options_.validate_every)) {
     validate();
   }
-  if (!at_end && is_multiple(options_.checkpoint_every)) {
+  if (!at_end && position_.is_multiple(options_.checkpoint_every)) {
     save();
   }
 }
@@ -399,12 +390,12 @@ void Loop::exchange_status(bool looks_at_weights) {
   mine.save_done = checkpointing_.is_done();
   mine.save_failed = checkpointing_.has_failed();
   const bool is_news = mine.samples > 0;
-  const StepSyncResult news = exchange_.run(state_.step, mine);
+  const StepSyncResult news = exchange_.run(position_.state.step, mine);
   if (news.save_done || news.save_failed || news.bad_loss || news.bad_weights) {
     settle_save(news.save_failed);
   }
   require_finite(news);
-  checked_step_ = looks_at_weights ? state_.step : checked_step_;
+  checked_step_ = looks_at_weights ? position_.state.step : checked_step_;
   loss_watch_.reset();
   epoch_.merge(lately_);
   lately_.reset();
@@ -412,7 +403,7 @@ void Loop::exchange_status(bool looks_at_weights) {
   if (!is_news) {
     return;
   }
-  state_.loss = news.loss;
+  position_.state.loss = news.loss;
   const ProgressView shown = view(news);
   progress_.update(shown);
   report_step(shown.samples_per_second, /*are_all_done=*/looks_at_weights);
@@ -428,9 +419,9 @@ void Loop::require_finite(const StepSyncResult& news) const {
                                   news.bad_loss->value,
                                   news.bad_loss->step,
                                   news.bad_rank)
-                    : fmt::format("the weights are not finite after step {}", state_.step);
+                    : fmt::format("the weights are not finite after step {}", position_.state.step);
   throw Error(ExitCode::Usage, "cannot continue: " + what)
-      .fact("learning rate", fmt::format("{:.4g}", state_.learning_rate))
+      .fact("learning rate", fmt::format("{:.4g}", position_.state.learning_rate))
       .fact("precision", options_.precision)
       .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
       .hint(fmt::format("--lr {:.4g}{}{}",
@@ -440,17 +431,17 @@ void Loop::require_finite(const StepSyncResult& news) const {
 }
 
 void Loop::validate() {
-  if (task_.test == nullptr || evaluation_step_ == state_.step) {
+  if (task_.test == nullptr || position_.evaluated_step == position_.state.step) {
     return;
   }
   const auto start = Clock::now();
   session_.communicator->set_phase("evaluation");
-  evaluation_step_ = state_.step;
+  position_.evaluated_step = position_.state.step;
   std::optional<Ema::Scope> averaged;
   if (ema_) {
     averaged.emplace(*ema_);
   }
-  state_.evaluation =
+  position_.state.evaluation =
       evaluate(session_,
                strategy_.get(),
                task_.model,
@@ -462,8 +453,8 @@ void Loop::validate() {
   }
   report_evaluation();
   for (const auto& callback : callbacks_) {
-    callback->on_evaluation(state_);
-    stopped_early_ = stopped_early_ || callback->wants_to_stop();
+    callback->on_evaluation(position_.state);
+    position_.stopped_early = position_.stopped_early || callback->wants_to_stop();
   }
   throughput_.pause(Clock::now() - start);
   epoch_throughput_.pause(Clock::now() - start);
@@ -475,32 +466,32 @@ void Loop::validate() {
 // Also called at the end of a training that ends within an epoch.
 void Loop::finish_epoch() {
   epoch_.all_reduce(*session_.communicator);
-  const bool is_whole = step_in_epoch_ >= sampler_.steps();
+  const bool is_whole = position_.is_epoch_complete();
   const std::string far =
-      is_whole ? " done" : fmt::format(", {} of {} steps", step_in_epoch_, sampler_.steps());
+      is_whole ? " done"
+               : fmt::format(", {} of {} steps", position_.step_in_epoch, sampler_.steps());
   validate();
   if (is_whole) {
-    ++state_.epoch;
-    step_in_epoch_ = 0;
+    position_.complete_epoch();
   }
   const EpochSummary summary{
-      .epoch = is_whole ? state_.epoch : state_.epoch + 1,
+      .epoch = is_whole ? position_.state.epoch : position_.state.epoch + 1,
       .train_loss = epoch_.loss(),
-      .test = state_.evaluation,
+      .test = position_.state.evaluation,
       .samples_per_second = epoch_throughput_.rate(),
       .seconds = std::chrono::duration<double>(Clock::now() - epoch_begun_).count()};
   summaries_.push_back(summary);
   std::string line = fmt::format(
       "epoch {}/{}{}  train loss {:.4f}", summary.epoch, options_.epochs, far, summary.train_loss);
   if (task_.test != nullptr) {
-    line += fmt::format("  test loss {:.4f}", state_.evaluation->loss);
-    if (state_.evaluation->accuracy) {
-      line += "  test accuracy " + format_accuracy(*state_.evaluation);
+    line += fmt::format("  test loss {:.4f}", position_.state.evaluation->loss);
+    if (position_.state.evaluation->accuracy) {
+      line += "  test accuracy " + format_accuracy(*position_.state.evaluation);
     }
   }
   progress_.say(line + fmt::format("  {} samples/s", format_rate(summary.samples_per_second)));
   for (const auto& callback : callbacks_) {
-    callback->on_epoch(state_);
+    callback->on_epoch(position_.state);
   }
   save();
 }

@@ -19,6 +19,7 @@
 #include "training/train/loop/progress.h"
 #include "training/train/loop/step_sync_exchange.h"
 #include "training/train/loop/stream_times.h"
+#include "training/train/loop/training_position.h"
 #include "training/train/options/loss_scale.h"
 #include "training/train/session/session_parts.h"
 
@@ -101,12 +102,8 @@ class Loop {
   void summarise();
   [[noreturn]] void stop();
 
-  bool is_finished() const;
   std::vector<torch::Tensor> weights() const;
   void choose_schedule();
-  int64_t total_steps() const;
-  bool is_multiple(int64_t every) const { return every > 0 && state_.step % every == 0; }
-  int64_t step_in_epoch() const { return step_in_epoch_; }
   ProgressView view(const StepSyncResult& news) const;
   CheckpointState checkpoint_state() const;
 
@@ -114,6 +111,7 @@ class Loop {
   TrainerOptions options_;
   Task task_;
   std::vector<std::unique_ptr<Callback>>& callbacks_;
+  TrainingPosition position_;
   DistributedSampler sampler_;
   std::optional<Loader> ahead_;  // of the next epoch
   Schedule schedule_;
@@ -129,11 +127,6 @@ class Loop {
   torch::Tensor late_norm_;              // likewise, while it is still on the GPU
 
   std::vector<double> base_rates_;
-  TrainState state_;
-  int64_t step_in_epoch_ = 0;
-  // Completed steps minus the steps that the same epochs take with the current global batch. Not 0
-  // after a resume with another global batch.
-  int64_t more_steps_ = 0;
   std::string convolution_;  // empty: not selected yet, or no choice
   bool convolution_chosen_ = false;
 
@@ -165,9 +158,7 @@ class Loop {
   std::string resumed_from_;
   int64_t checkpoint_step_ = -1;
   int64_t checked_step_ = -1;  // the last step whose weights were checked
-  int64_t evaluation_step_ = -1;
   bool stop_agreed_ = false;
-  bool stopped_early_ = false;
 };
 
 }  // namespace lockstep::train

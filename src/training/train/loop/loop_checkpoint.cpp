@@ -48,12 +48,12 @@ void Loop::change_batch(const CheckpointState& saved) {
               "checkpoint")
         .hint(fmt::format("--global-batch {}, or a divisor of {}", saved.global_batch, done));
   }
-  step_in_epoch_ = done / options_.global_batch;
+  position_.step_in_epoch = done / options_.global_batch;
   if (session_.communicator->rank() == 0) {
     log::warn("the global batch changed from {} to {}: continuing at step {} of the epoch",
               saved.global_batch,
               options_.global_batch,
-              step_in_epoch_);
+              position_.step_in_epoch);
   }
 }
 
@@ -74,16 +74,17 @@ void Loop::resume() {
     options_.seed = saved->seed;
     sampler_ = DistributedSampler(sampler_options(session_, options_, task_.train));
   }
-  state_.step = saved->step;
-  state_.epoch = saved->epoch;
-  step_in_epoch_ = saved->step_in_epoch;
+  position_.state.step = saved->step;
+  position_.state.epoch = saved->epoch;
+  position_.step_in_epoch = saved->step_in_epoch;
   if (saved->global_batch != options_.global_batch) {
     change_batch(*saved);
   }
   // After steps of another size, the length of the training is determined by the remaining epochs,
   // not by the number of steps.
-  more_steps_ = state_.step - (state_.epoch * sampler_.steps() + step_in_epoch_);
-  if (more_steps_ != 0) {
+  position_.extra_steps =
+      position_.state.step - (position_.state.epoch * sampler_.steps() + position_.step_in_epoch);
+  if (position_.extra_steps != 0) {
     choose_schedule();
   }
   // The restored optimizer has the learning rates of the saved step. The schedule multiplies the
@@ -112,9 +113,9 @@ void Loop::resume() {
 }
 
 CheckpointState Loop::checkpoint_state() const {
-  CheckpointState saved{.step = state_.step,
-                        .epoch = state_.epoch,
-                        .step_in_epoch = step_in_epoch_,
+  CheckpointState saved{.step = position_.state.step,
+                        .epoch = position_.state.epoch,
+                        .step_in_epoch = position_.step_in_epoch,
                         .seed = options_.seed,
                         .global_batch = options_.global_batch,
                         .world_size = session_.communicator->size(),
@@ -128,13 +129,13 @@ CheckpointState Loop::checkpoint_state() const {
   if (ema_) {
     saved.notes["ema_updates"] = std::to_string(ema_->updates());
   }
-  if (state_.evaluation && evaluation_step_ == state_.step) {
-    saved.metrics["test_loss"] = state_.evaluation->loss;
-    if (state_.evaluation->accuracy) {
-      saved.metrics["test_accuracy"] = *state_.evaluation->accuracy;
+  if (position_.state.evaluation && position_.evaluated_step == position_.state.step) {
+    saved.metrics["test_loss"] = position_.state.evaluation->loss;
+    if (position_.state.evaluation->accuracy) {
+      saved.metrics["test_accuracy"] = *position_.state.evaluation->accuracy;
     }
-    if (state_.evaluation->top5) {
-      saved.metrics["test_top5"] = *state_.evaluation->top5;
+    if (position_.state.evaluation->top5) {
+      saved.metrics["test_top5"] = *position_.state.evaluation->top5;
     }
   }
   for (size_t i = 0; i < callbacks_.size(); ++i) {
@@ -146,20 +147,20 @@ CheckpointState Loop::checkpoint_state() const {
 }
 
 void Loop::save() {
-  if (options_.checkpoint_every < 0 || checkpoint_step_ == state_.step) {
+  if (options_.checkpoint_every < 0 || checkpoint_step_ == position_.state.step) {
     return;
   }
   const auto start = Clock::now();
   // Checks losses and weights first: an unusable checkpoint would displace a good one.
-  if (checked_step_ != state_.step) {
+  if (checked_step_ != position_.state.step) {
     exchange_status(true);
   }
   settle_save();
   session_.communicator->set_phase("a checkpoint");
-  checkpoint_step_ = state_.step;
+  checkpoint_step_ = position_.state.step;
   checkpointing_.save(
       checkpoint_state(), *strategy_, ema_ ? ema_->pieces() : std::vector<TensorPiece>{});
-  saving_ = Saving{.state = state_, .begun = start, .stall = seconds(start, Clock::now())};
+  saving_ = Saving{.state = position_.state, .begun = start, .stall = seconds(start, Clock::now())};
   if (!options_.checkpoint_async) {
     settle_save();
   }
@@ -198,8 +199,8 @@ void Loop::stop() {
   const int signal = session_.find_stop_signal().value_or(SIGTERM);
   throw Stopped(signal,
                 fmt::format("stopped at step {} of {}{}",
-                            state_.step,
-                            total_steps(),
+                            position_.state.step,
+                            position_.total_steps(),
                             last_checkpoint_.empty() ? ""
                                                      : ", saved in " + last_checkpoint_ +
                                                            "; continue with --resume auto"));

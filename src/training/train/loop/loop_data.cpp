@@ -30,15 +30,15 @@ Loader Loop::load(const DistributedSampler& sampler, int64_t first_step) const {
 // Starts to prepare the next epoch when this one has fewer batches left than there are threads, so
 // that idle threads have work and the next epoch does not start with a wait.
 void Loop::load_ahead() {
-  const int64_t left = sampler_.steps() - step_in_epoch_;
+  const int64_t left = sampler_.steps() - position_.step_in_epoch;
   const int64_t threads =
       options_.loader_threads < 0 ? os::usable_processors() : options_.loader_threads;
-  const bool is_last = state_.step + left >= total_steps();
+  const bool is_last = position_.state.step + left >= position_.total_steps();
   if (ahead_ || is_last || left > threads + 2 || !task_.train->device().is_cpu()) {
     return;
   }
   DistributedSampler next = sampler_;
-  next.set_epoch(state_.epoch + 1);
+  next.set_epoch(position_.state.epoch + 1);
   ahead_.emplace(load(next, 0));
 }
 

@@ -29,7 +29,7 @@ void Loop::introduce() {
                    {"strategy", std::string(strategy_->name())},
                    {"transport", std::string(comm.kind())},
                    {"global_batch", options_.global_batch},
-                   {"steps", total_steps()}});
+                   {"steps", position_.total_steps()}});
   progress_.say(fmt::format("training {} parameters with -s {} on {} worker{} ({}), {}",
                             format_count(count_parameters(task_.model)),
                             strategy_->name(),
@@ -39,7 +39,7 @@ void Loop::introduce() {
                             session_.device.str()));
   const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
   const bool ends_early = !has_own_schedule_ && !is_of_file && options_.warmup_steps > 0 &&
-                          options_.warmup_steps >= total_steps();
+                          options_.warmup_steps >= position_.total_steps();
   progress_.say(fmt::format(
       "global batch {} = {} per worker x {}{}; {} steps per epoch, {}; learning rate {:.4g}, {}{}",
       options_.global_batch,
@@ -52,7 +52,8 @@ void Loop::introduce() {
       describe_shares(sampler_, options_, task_.train->size()),
       base_rates_.front(),
       schedule_.text(),
-      ends_early ? fmt::format(" (training ends within the warm-up, after {} steps)", total_steps())
+      ends_early ? fmt::format(" (training ends within the warm-up, after {} steps)",
+                               position_.total_steps())
                  : ""));
   for (const std::string& line : memory_) {
     progress_.say(line);
@@ -61,10 +62,11 @@ void Loop::introduce() {
 
 ProgressView Loop::view(const StepSyncResult& news) const {
   const double rate = epoch_throughput_.rate() > 0 ? epoch_throughput_.rate() : throughput_.rate();
-  const auto left = static_cast<double>((total_steps() - state_.step) * options_.global_batch);
-  return {.epoch = state_.epoch + 1,
+  const auto left =
+      static_cast<double>((position_.total_steps() - position_.state.step) * options_.global_batch);
+  return {.epoch = position_.state.epoch + 1,
           .epochs = options_.epochs,
-          .step_in_epoch = step_in_epoch_,
+          .step_in_epoch = position_.step_in_epoch,
           .steps_per_epoch = sampler_.steps(),
           .loss = news.loss,
           .accuracy = news.accuracy < 0 ? std::nullopt : std::optional(news.accuracy),
@@ -74,18 +76,17 @@ ProgressView Loop::view(const StepSyncResult& news) const {
 
 // Whether a status exchange follows this step and reports the norm of its gradient.
 bool Loop::tells_norm() const {
-  const bool is_last = step_in_epoch_ + 1 >= sampler_.steps() || state_.step + 1 >= total_steps();
-  return is_last || exchange_.is_due(state_.step + 1);
+  return position_.is_next_step_last() || exchange_.is_due(position_.state.step + 1);
 }
 
 // Writes a step event. Times are those of this worker since the previous step event.
 void Loop::report_step(double samples_per_second, bool are_all_done) {
   const TimeSplit split = take_split(are_all_done);
   std::vector<std::pair<std::string, contract::Event::Value>> fields = {
-      {"step", state_.step},
-      {"epoch", state_.epoch},
-      {"loss", state_.loss},
-      {"learning_rate", state_.learning_rate},
+      {"step", position_.state.step},
+      {"epoch", position_.state.epoch},
+      {"loss", position_.state.loss},
+      {"learning_rate", position_.state.learning_rate},
       {"samples_per_second", samples_per_second},
       {"data_seconds", split.data},
       {"compute_seconds", split.compute},
@@ -105,9 +106,9 @@ void Loop::report_step(double samples_per_second, bool are_all_done) {
 }
 
 void Loop::report_evaluation() {
-  const Evaluation& found = *state_.evaluation;
+  const Evaluation& found = *position_.state.evaluation;
   std::vector<std::pair<std::string, contract::Event::Value>> fields = {
-      {"step", state_.step},
+      {"step", position_.state.step},
       {"loss", found.loss},
       {"accuracy", found.accuracy.value_or(-1)},
       {"samples", found.samples}};
@@ -120,28 +121,30 @@ void Loop::report_evaluation() {
 void Loop::summarise() {
   session_.communicator->set_phase("the final summary");
   session_.report("end",
-                  {{"step", state_.step},
+                  {{"step", position_.state.step},
                    {"samples_per_second", throughput_.rate()},
                    {"peak_bytes", static_cast<int64_t>(os::peak_resident_bytes())}});
   if (summaries_.empty()) {
-    progress_.say(fmt::format(
-        "nothing left to train: {} of {} steps are complete", state_.step, total_steps()));
+    progress_.say(fmt::format("nothing left to train: {} of {} steps are complete",
+                              position_.state.step,
+                              position_.total_steps()));
     return;
   }
   progress_.say("\n" + format_table(summaries_));
-  if (state_.evaluation && state_.evaluation->accuracy) {
+  if (position_.state.evaluation && position_.state.evaluation->accuracy) {
     progress_.say(fmt::format("test accuracy  {} of {} samples",
-                              format_accuracy(*state_.evaluation),
-                              format_count(state_.evaluation->samples)));
+                              format_accuracy(*position_.state.evaluation),
+                              format_count(position_.state.evaluation->samples)));
   }
   const std::chrono::duration<double> taken = Clock::now() - begun_;
-  progress_.say("speed          " +
-                format_speed(throughput_.rate(), state_.step - first_step_, taken.count()));
+  progress_.say("speed          " + format_speed(throughput_.rate(),
+                                                 position_.state.step - first_step_,
+                                                 taken.count()));
   if (loss_scaler_.is_on()) {
     progress_.say(fmt::format("loss scale     {}, {} of {} steps skipped",
                               loss_scaler_.scale(),
                               loss_scaler_.skipped(),
-                              state_.step));
+                              position_.state.step));
   }
   progress_.say(
       fmt::format("memory         {} peak on rank 0", format_bytes(os::peak_resident_bytes())));
@@ -156,13 +159,13 @@ void Loop::report_steps() {
   constexpr int64_t kUsual = 10;  // for wall_clock_breakdown without steps_per_print
   const int64_t every =
       options_.report_steps == 0 && options_.report_phases ? kUsual : options_.report_steps;
-  if (!is_multiple(every)) {
+  if (!position_.is_multiple(every)) {
     return;
   }
   progress_.say(fmt::format("step {}, {} skipped, learning rate {:.6g}{}",
-                            state_.step,
+                            position_.state.step,
                             loss_scaler_.skipped(),
-                            state_.learning_rate,
+                            position_.state.learning_rate,
                             options_.report_phases ? "; " + phase_times_.take(every) : ""));
 }
 
