@@ -9,12 +9,12 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "training/comm/call_record.h"
+#include "training/comm/side_stream.h"
 #include "training/train/loop/convolution.h"
 #include "training/train/loop/evaluate.h"
 #include "training/train/loop/memory_check.h"
 #include "training/train/options/deepspeed_flags.h"
 #include "training/train/options/precision.h"
-#include "training/train/session/shares.h"
 
 namespace lockstep::train {
 namespace {
@@ -48,6 +48,15 @@ Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
   return keep;
 }
 
+// Checked before the training instead of after the first epoch.
+void require_samples_to_test(const Task& task) {
+  if (task.test != nullptr && task.test->size() == 0) {
+    throw Error(ExitCode::Usage, "cannot evaluate: the test data set has no samples")
+        .fact("training", fmt::format("{} samples", format_count(task.train->size())))
+        .hint("--no-validation, or null for the test data set in Trainer::fit()");
+  }
+}
+
 }  // namespace
 
 Loop::Loop(SessionParts& session,
@@ -60,7 +69,7 @@ Loop::Loop(SessionParts& session,
       task_(std::move(task)),
       callbacks_(callbacks),
       position_{.state = {}, .epochs = options.epochs, .step_limit = options.steps},
-      sampler_(sampler_options(session, options, task_.train)),
+      feed_(session, options_, task_.train),
       schedule_(schedule.value_or(Schedule::constant())),
       has_own_schedule_(schedule.has_value()),
       strategy_(make_strategy(session.strategy(), *session.communicator, options.strategy)),
@@ -75,9 +84,9 @@ Loop::Loop(SessionParts& session,
       base_rates_(learning_rates(task_.optimizer)) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
-  position_.state.steps_per_epoch = sampler_.steps();
+  position_.state.steps_per_epoch = feed_.sampler().steps();
   options_.warmup_steps +=
-      std::llround(options_.warmup_epochs * static_cast<double>(sampler_.steps()));
+      std::llround(options_.warmup_epochs * static_cast<double>(feed_.sampler().steps()));
   choose_schedule();
 }
 
@@ -102,11 +111,11 @@ void Loop::choose_schedule() {
 // refer to its pieces.
 TrainResult Loop::run() {
   require_recompute_known();
-  require_samples_to_test();
+  require_samples_to_test(task_);
   const StopRequest::Patience patience(session_.stop);
   std::optional<comm::OnSideStream> on_stream;
   if (session_.device.is_cuda()) {
-    arrival_.emplace(session_.device);
+    feed_.open_stream();
     run_ahead_.emplace(session_.device);
     if (comm::kHasStreamTimes) {
       stream_times_.emplace(session_.device);
@@ -198,17 +207,16 @@ void Loop::require_recompute_known() const {
 }
 
 void Loop::train_epoch() {
-  sampler_.set_epoch(position_.state.epoch);
+  feed_.set_epoch(position_.state.epoch);
   epoch_.reset();
   epoch_throughput_ = Throughput();
   epoch_begun_ = Clock::now();
   if (!summaries_.empty()) {
     epoch_throughput_.add(0);  // includes the wait for the first batch, except in the first epoch
   }
-  Loader loader = ahead_ ? std::move(*ahead_) : load(sampler_, position_.step_in_epoch);
-  ahead_.reset();
+  Loader loader = feed_.load(position_.step_in_epoch);
   while (!position_.is_finished()) {
-    load_ahead();
+    feed_.load_ahead(position_);
     session_.communicator->set_phase("data");
     phase_times_.enter(PhaseTimes::Data);
     const std::optional<Batch> batch = loader.next();
@@ -216,7 +224,7 @@ void Loop::train_epoch() {
       break;
     }
     session_.communicator->set_phase("forward and backward");
-    train_step(feed(*batch));
+    train_step(feed_.to_device(*batch));
     if (run_ahead_) {
       // The host may wait here for a GPU that waits for the messages of other workers. The scope
       // makes stall warnings name the exchange.
@@ -236,7 +244,7 @@ void Loop::train_step(const Batch& batch) {
   follow_schedule();
   // The graph is recorded with a full batch. The last batch of an epoch can be smaller and is then
   // computed without the graph.
-  if (steps_before_graph_ == 0 && batch.size() == sampler_.global_size(0)) {
+  if (steps_before_graph_ == 0 && batch.size() == feed_.sampler().global_size(0)) {
     record_graph(batch);
   }
   steps_before_graph_ -= steps_before_graph_ > 0 ? 1 : 0;
@@ -270,7 +278,7 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
   phase_times_.enter(PhaseTimes::ForwardBackward);
   const auto waited = session_.communicator->call_record()->waited();
   const auto workers = static_cast<double>(session_.communicator->size());
-  const auto all = static_cast<double>(sampler_.global_size(position_.step_in_epoch));
+  const auto all = static_cast<double>(feed_.sampler().global_size(position_.step_in_epoch));
   std::vector<std::pair<Loss, Batch>> results;
   for (int64_t part = 0; part < options_.accumulate; ++part) {
     const int64_t begin = batch.size() * part / options_.accumulate;
@@ -346,7 +354,7 @@ void Loop::choose_convolution_once(const Batch& batch) {
 }
 
 void Loop::after_step() {
-  const int64_t samples = sampler_.global_size(position_.step_in_epoch);
+  const int64_t samples = feed_.sampler().global_size(position_.step_in_epoch);
   position_.complete_step();
   throughput_.add(samples);
   epoch_throughput_.add(samples);
@@ -469,7 +477,7 @@ void Loop::finish_epoch() {
   const bool is_whole = position_.is_epoch_complete();
   const std::string far =
       is_whole ? " done"
-               : fmt::format(", {} of {} steps", position_.step_in_epoch, sampler_.steps());
+               : fmt::format(", {} of {} steps", position_.step_in_epoch, feed_.sampler().steps());
   validate();
   if (is_whole) {
     position_.complete_epoch();

@@ -5,11 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/loader.h"
 #include "lockstep/metrics.h"
 #include "lockstep/trainer.h"
-#include "training/comm/side_stream.h"
 #include "training/comm/stream_waits.h"
+#include "training/train/loop/batch_feed.h"
 #include "training/train/loop/checkpointing.h"
 #include "training/train/loop/delayed_status.h"
 #include "training/train/loop/ema.h"
@@ -42,7 +41,7 @@ struct Task {
 // last status exchange (StepSyncExchange). A signal or the state of a writing thread is known to
 // one worker only and is never used directly.
 //
-// The implementation is divided by subject: loop.cpp (epochs and steps), loop_data.cpp (batches),
+// The implementation is divided by subject: loop.cpp (epochs and steps),
 // loop_gpu.cpp (CUDA graphs and GPU times), loop_checkpoint.cpp (saving and resuming),
 // loop_report.cpp (output and events).
 class Loop {
@@ -69,18 +68,14 @@ class Loop {
   TimeSplit take_split(bool are_all_done);
 
   void require_recompute_known() const;
-  void require_samples_to_test() const;
   void resume();
   void change_batch(const CheckpointState& saved);
   void introduce();
   void train_epoch();
-  Loader load(const DistributedSampler& sampler, int64_t first_step) const;
-  void load_ahead();
   void train_step(const Batch& batch);
   std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
   std::string reason_against_graph() const;
   void record_graph(const Batch& batch);
-  Batch feed(const Batch& batch);
   void follow_schedule();
   void report_steps();
   void report_step(double samples_per_second, bool are_all_done);
@@ -112,8 +107,7 @@ class Loop {
   Task task_;
   std::vector<std::unique_ptr<Callback>>& callbacks_;
   TrainingPosition position_;
-  DistributedSampler sampler_;
-  std::optional<Loader> ahead_;  // of the next epoch
+  BatchFeed feed_;
   Schedule schedule_;
   bool has_own_schedule_;  // Trainer::set_schedule()
   std::unique_ptr<Strategy> strategy_;
@@ -130,7 +124,6 @@ class Loop {
   std::string convolution_;  // empty: not selected yet, or no choice
   bool convolution_chosen_ = false;
 
-  std::optional<comm::SideStream> arrival_;  // copies batches to the GPU
   std::optional<RunAhead> run_ahead_;
   std::optional<StreamTimes> stream_times_;
   std::unique_ptr<GraphStep> graph_;

@@ -9,7 +9,6 @@
 #include "training/checkpoint/optimizer_value.h"
 #include "training/checkpoint/weights_file.h"
 #include "training/train/loop/loop.h"
-#include "training/train/session/shares.h"
 #include "training/train/session/stopped.h"
 
 namespace lockstep::train {
@@ -72,7 +71,7 @@ void Loop::resume() {
                 options_.seed);
     }
     options_.seed = saved->seed;
-    sampler_ = DistributedSampler(sampler_options(session_, options_, task_.train));
+    feed_.reseed();
   }
   position_.state.step = saved->step;
   position_.state.epoch = saved->epoch;
@@ -82,8 +81,8 @@ void Loop::resume() {
   }
   // After steps of another size, the length of the training is determined by the remaining epochs,
   // not by the number of steps.
-  position_.extra_steps =
-      position_.state.step - (position_.state.epoch * sampler_.steps() + position_.step_in_epoch);
+  position_.extra_steps = position_.state.step - (position_.state.epoch * feed_.sampler().steps() +
+                                                  position_.step_in_epoch);
   if (position_.extra_steps != 0) {
     choose_schedule();
   }
