@@ -8,8 +8,8 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "lockstep/error.h"
-#include "training/comm/call_record.h"
 #include "training/comm/side_stream.h"
+#include "training/comm/stream_mark.h"
 #include "training/train/loop/convolution.h"
 #include "training/train/loop/evaluate.h"
 #include "training/train/loop/memory_check.h"
@@ -81,6 +81,7 @@ Loop::Loop(SessionParts& session,
       exchange_(*session.communicator),
       progress_(session, options.report_every),
       loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
+      timer_(*session.communicator, session.device),
       base_rates_(learning_rates(task_.optimizer)) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
@@ -118,7 +119,7 @@ TrainResult Loop::run() {
     feed_.open_stream();
     run_ahead_.emplace(session_.device);
     if (comm::kHasStreamTimes) {
-      stream_times_.emplace(session_.device);
+      timer_.measure_stream();
     }
     const std::string reason = reason_against_graph();
     steps_before_graph_ = reason.empty() ? kStepsBeforeGraph : -1;
@@ -218,7 +219,7 @@ void Loop::train_epoch() {
   while (!position_.is_finished()) {
     feed_.load_ahead(position_);
     session_.communicator->set_phase("data");
-    phase_times_.enter(PhaseTimes::Data);
+    timer_.begin_data();
     const std::optional<Batch> batch = loader.next();
     if (!batch) {
       break;
@@ -250,9 +251,8 @@ void Loop::train_step(const Batch& batch) {
   steps_before_graph_ -= steps_before_graph_ > 0 ? 1 : 0;
   bool is_applied = true;
   std::vector<std::pair<Loss, Batch>> results;
-  mark_step_begun();
+  timer_.begin_step();
   if (graph_ != nullptr && graph_->fits(batch)) {
-    phase_times_.enter(PhaseTimes::ForwardBackward);
     Loss loss = graph_->play(batch);
     // The next replay overwrites the tensor.
     loss.value = loss.value.clone();
@@ -260,11 +260,10 @@ void Loop::train_step(const Batch& batch) {
     if (tells_norm()) {
       late_norm_ = graph_->norm();
     }
-    phase_times_.leave();
   } else {
     results = compute_step(batch, is_applied);
   }
-  mark_step_ended();
+  timer_.end_step();
   if (!is_applied) {
     return;
   }
@@ -275,8 +274,6 @@ void Loop::train_step(const Batch& batch) {
 }
 
 std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool& is_applied) {
-  phase_times_.enter(PhaseTimes::ForwardBackward);
-  const auto waited = session_.communicator->call_record()->waited();
   const auto workers = static_cast<double>(session_.communicator->size());
   const auto all = static_cast<double>(feed_.sampler().global_size(position_.step_in_epoch));
   std::vector<std::pair<Loss, Batch>> results;
@@ -291,19 +288,14 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
                                                 .last = part + 1 == options_.accumulate}),
                          share);
   }
-  phase_times_.enter(PhaseTimes::Step);
-  mark_update_begun();
-  const auto waited_before_step = session_.communicator->call_record()->waited();
+  timer_.begin_update();
   const bool is_on_cpu = session_.device.is_cpu();
   const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
                                              .loss_scale = loss_scaler_.scale(),
                                              .check_finite = loss_scaler_.is_on(),
                                              .wants_norm = tells_norm() && is_on_cpu,
                                              .wants_late_norm = tells_norm() && !is_on_cpu});
-  phase_times_.leave();
-  phase_times_.count_exchange(PhaseTimes::ForwardBackward, waited_before_step - waited);
-  phase_times_.count_exchange(PhaseTimes::Step,
-                              session_.communicator->call_record()->waited() - waited_before_step);
+  timer_.end_update();
   gradient_norm_ = result.applied && result.norm > 0 ? std::optional(result.norm) : gradient_norm_;
   late_norm_ = result.late_norm.defined() ? result.late_norm : late_norm_;
   loss_scaler_.after_step(position_.state.step + 1, result.applied);
@@ -466,9 +458,7 @@ void Loop::validate() {
   }
   throughput_.pause(Clock::now() - start);
   epoch_throughput_.pause(Clock::now() - start);
-  if (stream_times_) {
-    stream_times_->pause();
-  }
+  timer_.pause();
 }
 
 // Also called at the end of a training that ends within an epoch.

@@ -7,17 +7,16 @@
 
 #include "lockstep/metrics.h"
 #include "lockstep/trainer.h"
-#include "training/comm/stream_waits.h"
 #include "training/train/loop/batch_feed.h"
 #include "training/train/loop/checkpointing.h"
 #include "training/train/loop/delayed_status.h"
 #include "training/train/loop/ema.h"
 #include "training/train/loop/graph_step.h"
 #include "training/train/loop/loss_watch.h"
-#include "training/train/loop/phase_times.h"
 #include "training/train/loop/progress.h"
+#include "training/train/loop/run_ahead.h"
 #include "training/train/loop/step_sync_exchange.h"
-#include "training/train/loop/stream_times.h"
+#include "training/train/loop/step_timer.h"
 #include "training/train/loop/training_position.h"
 #include "training/train/options/loss_scale.h"
 #include "training/train/session/session_parts.h"
@@ -42,7 +41,7 @@ struct Task {
 // one worker only and is never used directly.
 //
 // The implementation is divided by subject: loop.cpp (epochs and steps),
-// loop_gpu.cpp (CUDA graphs and GPU times), loop_checkpoint.cpp (saving and resuming),
+// loop_gpu.cpp (CUDA graphs), loop_checkpoint.cpp (saving and resuming),
 // loop_report.cpp (output and events).
 class Loop {
  public:
@@ -57,16 +56,6 @@ class Loop {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // How this worker spent its time since the last call of take_split(). `exchange` is absent if it
-  // cannot be measured.
-  struct TimeSplit {
-    double data = 0;
-    double compute = 0;
-    double update = 0;
-    std::optional<double> exchange = {};
-  };
-  TimeSplit take_split(bool are_all_done);
-
   void require_recompute_known() const;
   void resume();
   void change_batch(const CheckpointState& saved);
@@ -79,10 +68,6 @@ class Loop {
   void follow_schedule();
   void report_steps();
   void report_step(double samples_per_second, bool are_all_done);
-  void set_waits_part(comm::StreamWaits::Part part);
-  void mark_step_begun();
-  void mark_update_begun();
-  void mark_step_ended();
   bool tells_norm() const;
   void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
@@ -116,7 +101,7 @@ class Loop {
   Progress progress_;
   LossScaler loss_scaler_;
   std::optional<Ema> ema_;
-  PhaseTimes phase_times_;
+  StepTimer timer_;
   std::optional<double> gradient_norm_;  // of the last step that computed it
   torch::Tensor late_norm_;              // likewise, while it is still on the GPU
 
@@ -125,7 +110,6 @@ class Loop {
   bool convolution_chosen_ = false;
 
   std::optional<RunAhead> run_ahead_;
-  std::optional<StreamTimes> stream_times_;
   std::unique_ptr<GraphStep> graph_;
   int64_t steps_before_graph_ = -1;  // steps until one is recorded; negative: never
 

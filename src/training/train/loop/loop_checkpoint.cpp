@@ -163,12 +163,10 @@ void Loop::save() {
   if (!options_.checkpoint_async) {
     settle_save();
   }
-  phase_times_.add(PhaseTimes::Checkpoint, Clock::now() - start);
+  timer_.add_checkpoint(Clock::now() - start);
   throughput_.pause(Clock::now() - start);
   epoch_throughput_.pause(Clock::now() - start);
-  if (stream_times_) {
-    stream_times_->pause();
-  }
+  timer_.pause();
 }
 
 // Waits for the save in progress, if there is one, and reports it.

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The GPU part of Loop: CUDA graphs and the measurement of GPU time.
-#include <algorithm>
+// The GPU part of Loop: CUDA graphs.
 #include <fmt/format.h>
 
 #include "common/base/log.h"
-#include "training/comm/call_record.h"
 #include "training/optim/fused.h"
 #include "training/train/loop/loop.h"
 
@@ -59,61 +57,6 @@ void Loop::record_graph(const Batch& batch) {
   } else {
     progress_.say("no CUDA graph: " + reason);
   }
-}
-
-void Loop::set_waits_part(comm::StreamWaits::Part part) {
-  if (const auto& waits = session_.communicator->call_record()->stream_waits()) {
-    waits->set_part(part);
-  }
-}
-
-void Loop::mark_step_begun() {
-  if (stream_times_) {
-    stream_times_->begin_step();
-  }
-  set_waits_part(comm::StreamWaits::Gradients);
-}
-
-void Loop::mark_update_begun() {
-  if (stream_times_) {
-    stream_times_->begin_update();
-  }
-  set_waits_part(comm::StreamWaits::Update);
-}
-
-void Loop::mark_step_ended() {
-  if (stream_times_) {
-    stream_times_->end_step();
-  }
-  set_waits_part(comm::StreamWaits::Elsewhere);
-}
-
-// On a GPU, the times of the host mean little because the host only queues work. The times between
-// marks in the stream are used instead. The GPU counts as waiting for data for at most as long as
-// the host waited for batches: it may also be idle for other reasons.
-Loop::TimeSplit Loop::take_split(bool are_all_done) {
-  TimeSplit split{.data = phase_times_.take_seconds(PhaseTimes::Data),
-                  .compute = phase_times_.take_seconds(PhaseTimes::ForwardBackward),
-                  .update = phase_times_.take_seconds(PhaseTimes::Step),
-                  .exchange = phase_times_.take_seconds(PhaseTimes::Exchange)};
-  const Communicator& gang = *session_.communicator;
-  if (session_.device.is_cuda() && gang.size() > 1) {
-    split.exchange.reset();  // includes waiting for the GPU before each copy to the host
-  }
-  if (!stream_times_) {
-    return split;
-  }
-  const StreamTimes::Seconds times = stream_times_->take(are_all_done);
-  split.data = std::min(split.data, times.idle);
-  split.compute = times.compute;
-  split.update = times.update;
-  if (const auto& waits = gang.call_record()->stream_waits()) {
-    const comm::StreamWaits::Seconds waited = waits->take();
-    split.compute = std::max(0.0, split.compute - waited[comm::StreamWaits::Gradients]);
-    split.update = std::max(0.0, split.update - waited[comm::StreamWaits::Update]);
-    split.exchange = waited[comm::StreamWaits::Gradients] + waited[comm::StreamWaits::Update];
-  }
-  return split;
 }
 
 }  // namespace lockstep::train

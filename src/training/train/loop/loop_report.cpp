@@ -81,7 +81,7 @@ bool Loop::tells_norm() const {
 
 // Writes a step event. Times are those of this worker since the previous step event.
 void Loop::report_step(double samples_per_second, bool are_all_done) {
-  const TimeSplit split = take_split(are_all_done);
+  const TimeSplit split = timer_.take(are_all_done);
   std::vector<std::pair<std::string, contract::Event::Value>> fields = {
       {"step", position_.state.step},
       {"epoch", position_.state.epoch},
@@ -91,7 +91,7 @@ void Loop::report_step(double samples_per_second, bool are_all_done) {
       {"data_seconds", split.data},
       {"compute_seconds", split.compute},
       {"update_seconds", split.update},
-      {"checkpoint_seconds", phase_times_.take_seconds(PhaseTimes::Checkpoint)},
+      {"checkpoint_seconds", split.checkpoint},
       {"memory_bytes", static_cast<int64_t>(os::resident_bytes())}};
   if (split.exchange) {
     fields.emplace_back("exchange_seconds", *split.exchange);
@@ -166,7 +166,7 @@ void Loop::report_steps() {
                             position_.state.step,
                             loss_scaler_.skipped(),
                             position_.state.learning_rate,
-                            options_.report_phases ? "; " + phase_times_.take(every) : ""));
+                            options_.report_phases ? "; " + timer_.take_text(every) : ""));
 }
 
 }  // namespace lockstep::train
