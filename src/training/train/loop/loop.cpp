@@ -13,7 +13,6 @@
 #include "training/train/loop/convolution.h"
 #include "training/train/loop/evaluate.h"
 #include "training/train/loop/memory_check.h"
-#include "training/train/options/deepspeed_flags.h"
 #include "training/train/options/precision.h"
 
 namespace lockstep::train {
@@ -26,17 +25,6 @@ constexpr int64_t kStepsBeforeGraph = 3;
 // The accuracy during training is only displayed: a fraction of the steps is sufficient and keeps
 // small models fast.
 constexpr int64_t kScoreEvery = 4;
-
-Schedule named_schedule(const TrainerOptions& options, int64_t total) {
-  const int64_t rest = std::max<int64_t>(1, total - options.warmup_steps);
-  Schedule schedule = Schedule::constant();
-  if (options.schedule == "cosine") {
-    schedule = Schedule::cosine(rest);
-  } else if (options.schedule == "step") {
-    schedule = Schedule::step(std::max<int64_t>(1, (rest + 2) / 3), 0.1);
-  }
-  return options.warmup_steps > 0 ? schedule.warmed_up(options.warmup_steps) : schedule;
-}
 
 Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
   Retention keep{.keep_last = options.keep_checkpoints,
@@ -70,8 +58,6 @@ Loop::Loop(SessionParts& session,
       callbacks_(callbacks),
       position_{.state = {}, .epochs = options.epochs, .step_limit = options.steps},
       feed_(session, options_, task_.train),
-      schedule_(schedule.value_or(Schedule::constant())),
-      has_own_schedule_(schedule.has_value()),
       strategy_(make_strategy(session.strategy(), *session.communicator, options.strategy)),
       checkpointing_(
           session,
@@ -82,29 +68,13 @@ Loop::Loop(SessionParts& session,
       progress_(session, options.report_every),
       loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
       timer_(*session.communicator, session.device),
-      base_rates_(learning_rates(task_.optimizer)) {
+      schedule_(session, options_, task_.optimizer, schedule) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
   position_.state.steps_per_epoch = feed_.sampler().steps();
   options_.warmup_steps +=
       std::llround(options_.warmup_epochs * static_cast<double>(feed_.sampler().steps()));
-  choose_schedule();
-}
-
-void Loop::choose_schedule() {
-  deepspeed::Decisions decisions;
-  const auto of_file = find_file_schedule(
-      session_.flags, base_rates_.front(), options_, position_.total_steps(), decisions);
-  for (const std::string& decision : decisions) {
-    if (session_.communicator->rank() == 0) {
-      log::info("{}", decision);
-    }
-  }
-  if (of_file) {
-    schedule_ = *of_file;
-  } else if (!has_own_schedule_) {
-    schedule_ = named_schedule(options_, position_.total_steps());
-  }
+  schedule_.select(position_.total_steps());
 }
 
 // The order matters: prepare() detects unwritable directories and describes the optimizer before
@@ -242,7 +212,7 @@ void Loop::train_epoch() {
 
 void Loop::train_step(const Batch& batch) {
   choose_convolution_once(batch);
-  follow_schedule();
+  position_.state.learning_rate = schedule_.apply(position_.state.step, loss_scaler_.skipped());
   // The graph is recorded with a full batch. The last batch of an epoch can be smaller and is then
   // computed without the graph.
   if (steps_before_graph_ == 0 && batch.size() == feed_.sampler().global_size(0)) {
@@ -301,20 +271,6 @@ std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool&
   loss_scaler_.after_step(position_.state.step + 1, result.applied);
   is_applied = result.applied;
   return results;
-}
-
-void Loop::follow_schedule() {
-  // DeepSpeed's schedulers do not advance in a skipped step.
-  const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
-  const int64_t step = position_.state.step - (is_of_file ? loss_scaler_.skipped() : 0);
-  std::vector<double> rates = base_rates_;
-  std::for_each(
-      rates.begin(), rates.end(), [&](double& rate) { rate = schedule_.rate(step, rate); });
-  set_learning_rates(task_.optimizer, rates);
-  if (const auto betas = schedule_.betas(step)) {
-    set_betas(task_.optimizer, betas->first, betas->second);
-  }
-  position_.state.learning_rate = rates.front();
 }
 
 // Not called for a skipped step, whose loss may have overflowed as well.
@@ -425,7 +381,7 @@ void Loop::require_finite(const StepSyncResult& news) const {
       .fact("precision", options_.precision)
       .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
       .hint(fmt::format("--lr {:.4g}{}{}",
-                        base_rates_.front() / 10,
+                        schedule_.base_rate() / 10,
                         options_.clip_norm > 0 ? "" : ", --clip 1",
                         options_.precision == "fp32" ? "" : ", --precision fp32"));
 }

@@ -12,6 +12,7 @@
 #include "training/train/loop/delayed_status.h"
 #include "training/train/loop/ema.h"
 #include "training/train/loop/graph_step.h"
+#include "training/train/loop/learning_rate_schedule.h"
 #include "training/train/loop/loss_watch.h"
 #include "training/train/loop/progress.h"
 #include "training/train/loop/run_ahead.h"
@@ -65,7 +66,6 @@ class Loop {
   std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
   std::string reason_against_graph() const;
   void record_graph(const Batch& batch);
-  void follow_schedule();
   void report_steps();
   void report_step(double samples_per_second, bool are_all_done);
   bool tells_norm() const;
@@ -83,7 +83,6 @@ class Loop {
   [[noreturn]] void stop();
 
   std::vector<torch::Tensor> weights() const;
-  void choose_schedule();
   ProgressView view(const StepSyncResult& news) const;
   CheckpointState checkpoint_state() const;
 
@@ -93,8 +92,6 @@ class Loop {
   std::vector<std::unique_ptr<Callback>>& callbacks_;
   TrainingPosition position_;
   BatchFeed feed_;
-  Schedule schedule_;
-  bool has_own_schedule_;  // Trainer::set_schedule()
   std::unique_ptr<Strategy> strategy_;
   Checkpointing checkpointing_;
   StepSyncExchange exchange_;
@@ -105,7 +102,7 @@ class Loop {
   std::optional<double> gradient_norm_;  // of the last step that computed it
   torch::Tensor late_norm_;              // likewise, while it is still on the GPU
 
-  std::vector<double> base_rates_;
+  LearningRateSchedule schedule_;
   std::string convolution_;  // empty: not selected yet, or no choice
   bool convolution_chosen_ = false;
 

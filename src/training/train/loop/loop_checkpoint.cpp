@@ -84,11 +84,11 @@ void Loop::resume() {
   position_.extra_steps = position_.state.step - (position_.state.epoch * feed_.sampler().steps() +
                                                   position_.step_in_epoch);
   if (position_.extra_steps != 0) {
-    choose_schedule();
+    schedule_.select(position_.total_steps());
   }
   // The restored optimizer has the learning rates of the saved step. The schedule multiplies the
   // base learning rates.
-  set_learning_rates(task_.optimizer, base_rates_);
+  schedule_.reset();
   const auto note = [&saved](const std::string& name) {
     const auto found = saved->notes.find(name);
     return found == saved->notes.end() ? std::string() : found->second;

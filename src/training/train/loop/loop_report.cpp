@@ -37,9 +37,6 @@ void Loop::introduce() {
                             comm.size() == 1 ? "" : "s",
                             comm.kind(),
                             session_.device.str()));
-  const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
-  const bool ends_early = !has_own_schedule_ && !is_of_file && options_.warmup_steps > 0 &&
-                          options_.warmup_steps >= position_.total_steps();
   progress_.say(fmt::format(
       "global batch {} = {} per worker x {}{}; {} steps per epoch, {}; learning rate {:.4g}, {}{}",
       options_.global_batch,
@@ -50,11 +47,12 @@ void Loop::introduce() {
       options_.accumulate == 1 ? "" : fmt::format(", in {} micro-batches", options_.accumulate),
       feed_.sampler().steps(),
       describe_shares(feed_.sampler(), options_, feed_.samples()),
-      base_rates_.front(),
+      schedule_.base_rate(),
       schedule_.text(),
-      ends_early ? fmt::format(" (training ends within the warm-up, after {} steps)",
-                               position_.total_steps())
-                 : ""));
+      schedule_.ends_in_warmup(position_.total_steps())
+          ? fmt::format(" (training ends within the warm-up, after {} steps)",
+                        position_.total_steps())
+          : ""));
   for (const std::string& line : memory_) {
     progress_.say(line);
   }
