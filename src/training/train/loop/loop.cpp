@@ -65,7 +65,7 @@ Loop::Loop(SessionParts& session,
           task_.optimizer,
           {.retention = retention(options, task_.test), .saves = options.checkpoint_every >= 0}),
       exchange_(*session.communicator),
-      progress_(session, options.report_every),
+      reporter_(session, options_, position_),
       loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
       timer_(*session.communicator, session.device),
       schedule_(session, options_, task_.optimizer, schedule) {
@@ -104,12 +104,13 @@ TrainResult Loop::run() {
   task_.model.to(session_.device);
   task_.model.train();
   seed_worker(session_, options_.seed);
+  std::vector<std::string> memory;
   if (strategy_->name() == "deepspeed") {
-    memory_ = check_memory(session_,
-                           task_.model,
-                           task_.optimizer,
-                           options_.strategy,
-                           {.accumulates = options_.accumulate > 1, .averages = options_.ema > 0});
+    memory = check_memory(session_,
+                          task_.model,
+                          task_.optimizer,
+                          options_.strategy,
+                          {.accumulates = options_.accumulate > 1, .averages = options_.ema > 0});
   }
   checkpointing_.prepare();
   strategy_->adopt(task_.model, task_.optimizer);
@@ -117,9 +118,11 @@ TrainResult Loop::run() {
     ema_.emplace(task_.model, *strategy_, options_.ema);
   }
   resume();
-  first_step_ = position_.state.step;
-  introduce();
-  begun_ = Clock::now();
+  reporter_.begin({.strategy = strategy_->name(),
+                   .model = task_.model,
+                   .feed = feed_,
+                   .schedule = schedule_,
+                   .memory = memory});
   while (!position_.is_finished()) {
     train_epoch();
   }
@@ -133,23 +136,9 @@ TrainResult Loop::run() {
   for (const auto& callback : callbacks_) {
     callback->on_end(position_.state);
   }
-  summarise();
+  reporter_.report_end(loss_scaler_, last_checkpoint_);
   strategy_->leave();
-  TrainResult result{.steps = position_.state.step,
-                     .epochs = position_.state.epoch,
-                     .train_loss = summaries_.empty() ? 0 : summaries_.back().train_loss,
-                     .test_loss = std::nullopt,
-                     .test_accuracy = std::nullopt,
-                     .samples_per_second = throughput_.rate(),
-                     .seconds = std::chrono::duration<double>(Clock::now() - begun_).count(),
-                     .stopped_early = position_.stopped_early,
-                     .skipped_steps = loss_scaler_.skipped()};
-  if (position_.state.evaluation) {
-    result.test_loss = position_.state.evaluation->loss;
-    result.test_accuracy = position_.state.evaluation->accuracy;
-    result.test_top5 = position_.state.evaluation->top5;
-  }
-  return result;
+  return reporter_.result(loss_scaler_.skipped());
 }
 
 // The tensors that the optimizer updates.
@@ -180,11 +169,7 @@ void Loop::require_recompute_known() const {
 void Loop::train_epoch() {
   feed_.set_epoch(position_.state.epoch);
   epoch_.reset();
-  epoch_throughput_ = Throughput();
-  epoch_begun_ = Clock::now();
-  if (!summaries_.empty()) {
-    epoch_throughput_.add(0);  // includes the wait for the first batch, except in the first epoch
-  }
+  reporter_.begin_epoch();
   Loader loader = feed_.load(position_.step_in_epoch);
   while (!position_.is_finished()) {
     feed_.load_ahead(position_);
@@ -297,23 +282,18 @@ void Loop::choose_convolution_once(const Batch& batch) {
       choose_convolution(wanted, task_.model, task_.loss, batch, *session_.communicator);
   convolution_ = choice.kernel;
   if (!choice.text.empty()) {
-    progress_.say(choice.text);
+    reporter_.say(choice.text);
   }
 }
 
 void Loop::after_step() {
   const int64_t samples = feed_.sampler().global_size(position_.step_in_epoch);
   position_.complete_step();
-  throughput_.add(samples);
-  epoch_throughput_.add(samples);
-  if (position_.state.step == 1) {
-    const auto seconds = session_.seconds_since_command();
-    session_.report("first_step", {{"seconds_since_command", seconds.value_or(-1)}});
-  }
+  reporter_.count_step(samples);
   for (const auto& callback : callbacks_) {
     callback->on_step(position_.state);
   }
-  report_steps();
+  reporter_.print_step(loss_scaler_.skipped(), timer_);
   const bool at_end = position_.is_epoch_complete() || position_.is_finished();
   if (at_end || exchange_.is_due(position_.state.step)) {
     exchange_status(at_end);
@@ -327,6 +307,11 @@ void Loop::after_step() {
   if (!at_end && position_.is_multiple(options_.checkpoint_every)) {
     save();
   }
+}
+
+// Whether a status exchange follows this step and reports the norm of its gradient.
+bool Loop::tells_norm() const {
+  return position_.is_next_step_last() || exchange_.is_due(position_.state.step + 1);
 }
 
 // The status exchange of all workers (StepSyncExchange). With `looks_at_weights`, also waits for
@@ -360,9 +345,10 @@ void Loop::exchange_status(bool looks_at_weights) {
     return;
   }
   position_.state.loss = news.loss;
-  const ProgressView shown = view(news);
-  progress_.update(shown);
-  report_step(shown.samples_per_second, /*are_all_done=*/looks_at_weights);
+  reporter_.report_step(news,
+                        std::exchange(gradient_norm_, std::nullopt),
+                        timer_,
+                        /*are_all_done=*/looks_at_weights);
 }
 
 // Not ExitCode::TryAgain: a restart with the same options would end in the same step.
@@ -407,43 +393,25 @@ void Loop::validate() {
   if (averaged) {
     averaged->end();
   }
-  report_evaluation();
+  reporter_.report_evaluation();
   for (const auto& callback : callbacks_) {
     callback->on_evaluation(position_.state);
     position_.stopped_early = position_.stopped_early || callback->wants_to_stop();
   }
-  throughput_.pause(Clock::now() - start);
-  epoch_throughput_.pause(Clock::now() - start);
+  reporter_.pause(Clock::now() - start);
   timer_.pause();
 }
 
 // Also called at the end of a training that ends within an epoch.
 void Loop::finish_epoch() {
   epoch_.all_reduce(*session_.communicator);
-  const bool is_whole = position_.is_epoch_complete();
-  const std::string far =
-      is_whole ? " done"
-               : fmt::format(", {} of {} steps", position_.step_in_epoch, feed_.sampler().steps());
+  const bool is_complete = position_.is_epoch_complete();
+  const int64_t steps = position_.step_in_epoch;
   validate();
-  if (is_whole) {
+  if (is_complete) {
     position_.complete_epoch();
   }
-  const EpochSummary summary{
-      .epoch = is_whole ? position_.state.epoch : position_.state.epoch + 1,
-      .train_loss = epoch_.loss(),
-      .test = position_.state.evaluation,
-      .samples_per_second = epoch_throughput_.rate(),
-      .seconds = std::chrono::duration<double>(Clock::now() - epoch_begun_).count()};
-  summaries_.push_back(summary);
-  std::string line = fmt::format(
-      "epoch {}/{}{}  train loss {:.4f}", summary.epoch, options_.epochs, far, summary.train_loss);
-  if (task_.test != nullptr) {
-    line += fmt::format("  test loss {:.4f}", position_.state.evaluation->loss);
-    if (position_.state.evaluation->accuracy) {
-      line += "  test accuracy " + format_accuracy(*position_.state.evaluation);
-    }
-  }
-  progress_.say(line + fmt::format("  {} samples/s", format_rate(summary.samples_per_second)));
+  reporter_.report_epoch(epoch_.loss(), steps, is_complete);
   for (const auto& callback : callbacks_) {
     callback->on_epoch(position_.state);
   }

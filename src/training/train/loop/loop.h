@@ -14,7 +14,7 @@
 #include "training/train/loop/graph_step.h"
 #include "training/train/loop/learning_rate_schedule.h"
 #include "training/train/loop/loss_watch.h"
-#include "training/train/loop/progress.h"
+#include "training/train/loop/reporter.h"
 #include "training/train/loop/run_ahead.h"
 #include "training/train/loop/step_sync_exchange.h"
 #include "training/train/loop/step_timer.h"
@@ -42,8 +42,7 @@ struct Task {
 // one worker only and is never used directly.
 //
 // The implementation is divided by subject: loop.cpp (epochs and steps),
-// loop_gpu.cpp (CUDA graphs), loop_checkpoint.cpp (saving and resuming),
-// loop_report.cpp (output and events).
+// loop_gpu.cpp (CUDA graphs), loop_checkpoint.cpp (saving and resuming).
 class Loop {
  public:
   Loop(SessionParts& session,
@@ -60,14 +59,11 @@ class Loop {
   void require_recompute_known() const;
   void resume();
   void change_batch(const CheckpointState& saved);
-  void introduce();
   void train_epoch();
   void train_step(const Batch& batch);
   std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
   std::string reason_against_graph() const;
   void record_graph(const Batch& batch);
-  void report_steps();
-  void report_step(double samples_per_second, bool are_all_done);
   bool tells_norm() const;
   void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
@@ -75,15 +71,12 @@ class Loop {
   void require_finite(const StepSyncResult& news) const;
   void after_step();
   void validate();
-  void report_evaluation();
   void save();
   void settle_save(bool failed_elsewhere = false);
   void finish_epoch();
-  void summarise();
   [[noreturn]] void stop();
 
   std::vector<torch::Tensor> weights() const;
-  ProgressView view(const StepSyncResult& news) const;
   CheckpointState checkpoint_state() const;
 
   SessionParts& session_;
@@ -95,7 +88,7 @@ class Loop {
   std::unique_ptr<Strategy> strategy_;
   Checkpointing checkpointing_;
   StepSyncExchange exchange_;
-  Progress progress_;
+  Reporter reporter_;
   LossScaler loss_scaler_;
   std::optional<Ema> ema_;
   StepTimer timer_;
@@ -114,13 +107,6 @@ class Loop {
   DelayedStatus delayed_status_;
   LossWatch loss_watch_;
   Meter epoch_;
-  Throughput throughput_;  // of the entire training
-  Throughput epoch_throughput_;
-  Clock::time_point begun_ = Clock::now();
-  int64_t first_step_ = 0;  // steps before this process resumed
-  Clock::time_point epoch_begun_ = Clock::now();
-  std::vector<EpochSummary> summaries_;
-  std::vector<std::string> memory_;  // output lines of check_memory()
   // A save that is not settled yet.
   struct Saving {
     TrainState state;

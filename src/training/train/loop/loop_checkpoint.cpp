@@ -164,8 +164,7 @@ void Loop::save() {
     settle_save();
   }
   timer_.add_checkpoint(Clock::now() - start);
-  throughput_.pause(Clock::now() - start);
-  epoch_throughput_.pause(Clock::now() - start);
+  reporter_.pause(Clock::now() - start);
   timer_.pause();
 }
 

@@ -55,7 +55,7 @@ void Loop::record_graph(const Batch& batch) {
     log::debug("recorded a CUDA graph of a step in {:.0f} ms",
                std::chrono::duration<double, std::milli>(Clock::now() - begun).count());
   } else {
-    progress_.say("no CUDA graph: " + reason);
+    reporter_.say("no CUDA graph: " + reason);
   }
 }
 
