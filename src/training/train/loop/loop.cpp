@@ -9,18 +9,12 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "training/comm/side_stream.h"
-#include "training/comm/stream_mark.h"
-#include "training/train/loop/convolution.h"
 #include "training/train/loop/evaluate.h"
 #include "training/train/loop/memory_check.h"
 #include "training/train/options/precision.h"
 
 namespace lockstep::train {
 namespace {
-
-// Steps before one is recorded as a CUDA graph. In these, libraries select their algorithms and the
-// optimizer creates its state.
-constexpr int64_t kStepsBeforeGraph = 3;
 
 // The accuracy during training is only displayed: a fraction of the steps is sufficient and keeps
 // small models fast.
@@ -66,15 +60,13 @@ Loop::Loop(SessionParts& session,
           {.retention = retention(options, task_.test), .saves = options.checkpoint_every >= 0}),
       exchange_(*session.communicator),
       reporter_(session, options_, position_),
-      loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
-      timer_(*session.communicator, session.device),
-      schedule_(session, options_, task_.optimizer, schedule) {
+      runner_(session, options_, task_, *strategy_, reporter_, schedule) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
   position_.state.steps_per_epoch = feed_.sampler().steps();
   options_.warmup_steps +=
       std::llround(options_.warmup_epochs * static_cast<double>(feed_.sampler().steps()));
-  schedule_.select(position_.total_steps());
+  runner_.schedule().select(position_.total_steps());
 }
 
 // The order matters: prepare() detects unwritable directories and describes the optimizer before
@@ -87,19 +79,9 @@ TrainResult Loop::run() {
   std::optional<comm::OnSideStream> on_stream;
   if (session_.device.is_cuda()) {
     feed_.open_stream();
-    run_ahead_.emplace(session_.device);
-    if (comm::kHasStreamTimes) {
-      timer_.measure_stream();
-    }
-    const std::string reason = reason_against_graph();
-    steps_before_graph_ = reason.empty() ? kStepsBeforeGraph : -1;
-    if (reason.empty()) {
-      on_stream.emplace(comm::SideStream(session_.device));
-    } else if (session_.flags.cuda_graph == "on") {
-      log::warn("--cuda-graph on has no effect: {}", reason);
-    }
-  } else if (session_.flags.cuda_graph == "on") {
-    log::warn("--cuda-graph on has no effect: this worker trains on the CPU");
+  }
+  if (const auto stream = runner_.prepare()) {
+    on_stream.emplace(*stream);
   }
   task_.model.to(session_.device);
   task_.model.train();
@@ -121,7 +103,7 @@ TrainResult Loop::run() {
   reporter_.begin({.strategy = strategy_->name(),
                    .model = task_.model,
                    .feed = feed_,
-                   .schedule = schedule_,
+                   .schedule = runner_.schedule(),
                    .memory = memory});
   while (!position_.is_finished()) {
     train_epoch();
@@ -136,9 +118,9 @@ TrainResult Loop::run() {
   for (const auto& callback : callbacks_) {
     callback->on_end(position_.state);
   }
-  reporter_.report_end(loss_scaler_, last_checkpoint_);
+  reporter_.report_end(runner_.loss_scaler(), last_checkpoint_);
   strategy_->leave();
-  return reporter_.result(loss_scaler_.skipped());
+  return reporter_.result(runner_.loss_scaler().skipped());
 }
 
 // The tensors that the optimizer updates.
@@ -174,88 +156,37 @@ void Loop::train_epoch() {
   while (!position_.is_finished()) {
     feed_.load_ahead(position_);
     session_.communicator->set_phase("data");
-    timer_.begin_data();
+    runner_.timer().begin_data();
     const std::optional<Batch> batch = loader.next();
     if (!batch) {
       break;
     }
     session_.communicator->set_phase("forward and backward");
     train_step(feed_.to_device(*batch));
-    if (run_ahead_) {
-      // The host may wait here for a GPU that waits for the messages of other workers. The scope
-      // makes stall warnings name the exchange.
-      const auto& gang = *session_.communicator;
-      const std::optional<CallScope> scope =
-          gang.device() ? std::optional(session_.communicator->enter("the exchange of gradients"))
-                        : std::nullopt;
-      run_ahead_->step();
-    }
+    runner_.limit_run_ahead();
     after_step();
   }
   finish_epoch();
 }
 
 void Loop::train_step(const Batch& batch) {
-  choose_convolution_once(batch);
-  position_.state.learning_rate = schedule_.apply(position_.state.step, loss_scaler_.skipped());
-  // The graph is recorded with a full batch. The last batch of an epoch can be smaller and is then
-  // computed without the graph.
-  if (steps_before_graph_ == 0 && batch.size() == feed_.sampler().global_size(0)) {
-    record_graph(batch);
-  }
-  steps_before_graph_ -= steps_before_graph_ > 0 ? 1 : 0;
-  bool is_applied = true;
-  std::vector<std::pair<Loss, Batch>> results;
-  timer_.begin_step();
-  if (graph_ != nullptr && graph_->fits(batch)) {
-    Loss loss = graph_->play(batch);
-    // The next replay overwrites the tensor.
-    loss.value = loss.value.clone();
-    results.emplace_back(std::move(loss), batch);
-    if (tells_norm()) {
-      late_norm_ = graph_->norm();
-    }
-  } else {
-    results = compute_step(batch, is_applied);
-  }
-  timer_.end_step();
-  if (!is_applied) {
+  const DistributedSampler& sampler = feed_.sampler();
+  const StepOutcome outcome =
+      runner_.run(batch,
+                  {.step = position_.state.step,
+                   .global_samples = sampler.global_size(position_.step_in_epoch),
+                   .is_full = batch.size() == sampler.global_size(0),
+                   .wants_norm = tells_norm()});
+  position_.state.learning_rate = outcome.learning_rate;
+  gradient_norm_ = outcome.norm ? outcome.norm : gradient_norm_;
+  late_norm_ = outcome.late_norm.defined() ? outcome.late_norm : late_norm_;
+  if (!outcome.is_applied) {
     return;
   }
-  count(results);
+  count(outcome.losses);
   if (ema_) {
     ema_->update();
   }
-}
-
-std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool& is_applied) {
-  const auto workers = static_cast<double>(session_.communicator->size());
-  const auto all = static_cast<double>(feed_.sampler().global_size(position_.step_in_epoch));
-  std::vector<std::pair<Loss, Batch>> results;
-  for (int64_t part = 0; part < options_.accumulate; ++part) {
-    const int64_t begin = batch.size() * part / options_.accumulate;
-    const int64_t end = batch.size() * (part + 1) / options_.accumulate;
-    const Batch share = options_.accumulate == 1 ? batch : batch.slice(begin, end);
-    const double weight = static_cast<double>(share.size()) * workers / all;
-    results.emplace_back(strategy_->accumulate(task_.loss,
-                                               share,
-                                               {.weight = weight * loss_scaler_.scale(),
-                                                .last = part + 1 == options_.accumulate}),
-                         share);
-  }
-  timer_.begin_update();
-  const bool is_on_cpu = session_.device.is_cpu();
-  const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
-                                             .loss_scale = loss_scaler_.scale(),
-                                             .check_finite = loss_scaler_.is_on(),
-                                             .wants_norm = tells_norm() && is_on_cpu,
-                                             .wants_late_norm = tells_norm() && !is_on_cpu});
-  timer_.end_update();
-  gradient_norm_ = result.applied && result.norm > 0 ? std::optional(result.norm) : gradient_norm_;
-  late_norm_ = result.late_norm.defined() ? result.late_norm : late_norm_;
-  loss_scaler_.after_step(position_.state.step + 1, result.applied);
-  is_applied = result.applied;
-  return results;
 }
 
 // Not called for a skipped step, whose loss may have overflowed as well.
@@ -270,22 +201,6 @@ void Loop::count(const std::vector<std::pair<Loss, Batch>>& results) {
   }
 }
 
-void Loop::choose_convolution_once(const Batch& batch) {
-  if (convolution_chosen_) {
-    return;
-  }
-  convolution_chosen_ = true;
-  // A resumed run uses the kernel of the first run, so that it continues bit for bit.
-  const std::string wanted = convolution_.empty() ? session_.flags.convolution : convolution_;
-  const auto use = strategy_->use_model();  // the model may be partitioned
-  const ConvolutionChoice choice =
-      choose_convolution(wanted, task_.model, task_.loss, batch, *session_.communicator);
-  convolution_ = choice.kernel;
-  if (!choice.text.empty()) {
-    reporter_.say(choice.text);
-  }
-}
-
 void Loop::after_step() {
   const int64_t samples = feed_.sampler().global_size(position_.step_in_epoch);
   position_.complete_step();
@@ -293,7 +208,7 @@ void Loop::after_step() {
   for (const auto& callback : callbacks_) {
     callback->on_step(position_.state);
   }
-  reporter_.print_step(loss_scaler_.skipped(), timer_);
+  reporter_.print_step(runner_.loss_scaler().skipped(), runner_.timer());
   const bool at_end = position_.is_epoch_complete() || position_.is_finished();
   if (at_end || exchange_.is_due(position_.state.step)) {
     exchange_status(at_end);
@@ -347,7 +262,7 @@ void Loop::exchange_status(bool looks_at_weights) {
   position_.state.loss = news.loss;
   reporter_.report_step(news,
                         std::exchange(gradient_norm_, std::nullopt),
-                        timer_,
+                        runner_.timer(),
                         /*are_all_done=*/looks_at_weights);
 }
 
@@ -367,7 +282,7 @@ void Loop::require_finite(const StepSyncResult& news) const {
       .fact("precision", options_.precision)
       .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
       .hint(fmt::format("--lr {:.4g}{}{}",
-                        schedule_.base_rate() / 10,
+                        runner_.schedule().base_rate() / 10,
                         options_.clip_norm > 0 ? "" : ", --clip 1",
                         options_.precision == "fp32" ? "" : ", --precision fp32"));
 }
@@ -399,7 +314,7 @@ void Loop::validate() {
     position_.stopped_early = position_.stopped_early || callback->wants_to_stop();
   }
   reporter_.pause(Clock::now() - start);
-  timer_.pause();
+  runner_.timer().pause();
 }
 
 // Also called at the end of a training that ends within an epoch.

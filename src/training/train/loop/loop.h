@@ -11,27 +11,15 @@
 #include "training/train/loop/checkpointing.h"
 #include "training/train/loop/delayed_status.h"
 #include "training/train/loop/ema.h"
-#include "training/train/loop/graph_step.h"
-#include "training/train/loop/learning_rate_schedule.h"
 #include "training/train/loop/loss_watch.h"
 #include "training/train/loop/reporter.h"
-#include "training/train/loop/run_ahead.h"
+#include "training/train/loop/step_runner.h"
 #include "training/train/loop/step_sync_exchange.h"
-#include "training/train/loop/step_timer.h"
+#include "training/train/loop/task.h"
 #include "training/train/loop/training_position.h"
-#include "training/train/options/loss_scale.h"
 #include "training/train/session/session_parts.h"
 
 namespace lockstep::train {
-
-// The model, the data and the loss of a training.
-struct Task {
-  torch::nn::Module& model;
-  torch::optim::Optimizer& optimizer;
-  DatasetPtr train;
-  DatasetPtr test;  // null: no evaluation
-  LossFunction loss;
-};
 
 // One call of Trainer::fit, from resume to the final table. Create a Loop, call run() once.
 //
@@ -41,8 +29,8 @@ struct Task {
 // last status exchange (StepSyncExchange). A signal or the state of a writing thread is known to
 // one worker only and is never used directly.
 //
-// The implementation is divided by subject: loop.cpp (epochs and steps),
-// loop_gpu.cpp (CUDA graphs), loop_checkpoint.cpp (saving and resuming).
+// The implementation is divided by subject: loop.cpp (epochs and steps) and
+// loop_checkpoint.cpp (saving and resuming).
 class Loop {
  public:
   Loop(SessionParts& session,
@@ -61,11 +49,7 @@ class Loop {
   void change_batch(const CheckpointState& saved);
   void train_epoch();
   void train_step(const Batch& batch);
-  std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
-  std::string reason_against_graph() const;
-  void record_graph(const Batch& batch);
   bool tells_norm() const;
-  void choose_convolution_once(const Batch& batch);
   void count(const std::vector<std::pair<Loss, Batch>>& results);
   void exchange_status(bool looks_at_weights = false);
   void require_finite(const StepSyncResult& news) const;
@@ -89,19 +73,10 @@ class Loop {
   Checkpointing checkpointing_;
   StepSyncExchange exchange_;
   Reporter reporter_;
-  LossScaler loss_scaler_;
+  StepRunner runner_;
   std::optional<Ema> ema_;
-  StepTimer timer_;
   std::optional<double> gradient_norm_;  // of the last step that computed it
   torch::Tensor late_norm_;              // likewise, while it is still on the GPU
-
-  LearningRateSchedule schedule_;
-  std::string convolution_;  // empty: not selected yet, or no choice
-  bool convolution_chosen_ = false;
-
-  std::optional<RunAhead> run_ahead_;
-  std::unique_ptr<GraphStep> graph_;
-  int64_t steps_before_graph_ = -1;  // steps until one is recorded; negative: never
 
   Meter lately_;  // since the last status exchange
   DelayedStatus delayed_status_;

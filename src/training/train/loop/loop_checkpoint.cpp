@@ -84,17 +84,16 @@ void Loop::resume() {
   position_.extra_steps = position_.state.step - (position_.state.epoch * feed_.sampler().steps() +
                                                   position_.step_in_epoch);
   if (position_.extra_steps != 0) {
-    schedule_.select(position_.total_steps());
+    runner_.schedule().select(position_.total_steps());
   }
   // The restored optimizer has the learning rates of the saved step. The schedule multiplies the
   // base learning rates.
-  schedule_.reset();
+  runner_.schedule().reset();
   const auto note = [&saved](const std::string& name) {
     const auto found = saved->notes.find(name);
     return found == saved->notes.end() ? std::string() : found->second;
   };
-  convolution_ = note("convolution");
-  loss_scaler_.restore(note("loss_scale"));
+  runner_.restore(note("convolution"), note("loss_scale"));
   if (ema_) {
     // The existing averages are those of the initial random weights, from before the restore.
     ema_.emplace(task_.model, *strategy_, options_.ema);
@@ -120,10 +119,10 @@ CheckpointState Loop::checkpoint_state() const {
                         .world_size = session_.communicator->size(),
                         .metrics = {},
                         .notes = {{"strategy", std::string(strategy_->name())},
-                                  {"schedule", schedule_.text()},
-                                  {"convolution", convolution_}}};
-  if (loss_scaler_.is_on()) {
-    saved.notes["loss_scale"] = loss_scaler_.state();
+                                  {"schedule", runner_.schedule().text()},
+                                  {"convolution", runner_.convolution()}}};
+  if (runner_.loss_scaler().is_on()) {
+    saved.notes["loss_scale"] = runner_.loss_scaler().state();
   }
   if (ema_) {
     saved.notes["ema_updates"] = std::to_string(ema_->updates());
@@ -163,9 +162,9 @@ void Loop::save() {
   if (!options_.checkpoint_async) {
     settle_save();
   }
-  timer_.add_checkpoint(Clock::now() - start);
+  runner_.timer().add_checkpoint(Clock::now() - start);
   reporter_.pause(Clock::now() - start);
-  timer_.pause();
+  runner_.timer().pause();
 }
 
 // Waits for the save in progress, if there is one, and reports it.

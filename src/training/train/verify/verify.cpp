@@ -12,6 +12,7 @@
 #include "common/base/text.h"
 #include "common/contract/strategy_kind.h"
 #include "lockstep/error.h"
+#include "lockstep/sampler.h"
 #include "training/comm/solo.h"
 #include "training/train/loop/convolution.h"
 #include "training/train/options/precision.h"
