@@ -20,16 +20,6 @@ namespace {
 // small models fast.
 constexpr int64_t kScoreEvery = 4;
 
-Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
-  Retention keep{.keep_last = options.keep_checkpoints,
-                 .keep_for = std::chrono::seconds(options.keep_checkpoints_for)};
-  if (test != nullptr) {
-    keep.best_metric = "test_loss";
-    keep.best_is_max = false;
-  }
-  return keep;
-}
-
 // Checked before the training instead of after the first epoch.
 void require_samples_to_test(const Task& task) {
   if (task.test != nullptr && task.test->size() == 0) {
@@ -53,11 +43,7 @@ Loop::Loop(SessionParts& session,
       position_{.state = {}, .epochs = options.epochs, .step_limit = options.steps},
       feed_(session, options_, task_.train),
       strategy_(make_strategy(session.strategy(), *session.communicator, options.strategy)),
-      checkpointing_(
-          session,
-          task_.model,
-          task_.optimizer,
-          {.retention = retention(options, task_.test), .saves = options.checkpoint_every >= 0}),
+      checkpoints_(session, options_, task_, callbacks),
       exchange_(*session.communicator),
       reporter_(session, options_, position_),
       runner_(session, options_, task_, *strategy_, reporter_, schedule) {
@@ -94,7 +80,7 @@ TrainResult Loop::run() {
                           options_.strategy,
                           {.accumulates = options_.accumulate > 1, .averages = options_.ema > 0});
   }
-  checkpointing_.prepare();
+  checkpoints_.prepare();
   strategy_->adopt(task_.model, task_.optimizer);
   if (options_.ema > 0) {
     ema_.emplace(task_.model, *strategy_, options_.ema);
@@ -108,17 +94,12 @@ TrainResult Loop::run() {
   while (!position_.is_finished()) {
     train_epoch();
   }
-  settle_save();
-  // Also if there was nothing left to train: a previous process may have been killed before it
-  // published the weights.
-  const std::string& newest = last_checkpoint_.empty() ? resumed_from_ : last_checkpoint_;
-  if (options_.checkpoint_every >= 0 && !newest.empty()) {
-    checkpointing_.publish_weights(newest);
-  }
+  checkpoints_.settle();
+  checkpoints_.publish_weights();
   for (const auto& callback : callbacks_) {
     callback->on_end(position_.state);
   }
-  reporter_.report_end(runner_.loss_scaler(), last_checkpoint_);
+  reporter_.report_end(runner_.loss_scaler(), checkpoints_.last());
   strategy_->leave();
   return reporter_.result(runner_.loss_scaler().skipped());
 }
@@ -243,12 +224,12 @@ void Loop::exchange_status(bool looks_at_weights) {
   gradient_norm_ = mine.gradient_norm ? mine.gradient_norm : gradient_norm_;
   mine.stop = session_.find_stop_signal().has_value();
   mine.bad_weights = looks_at_weights && !are_finite(weights());
-  mine.save_done = checkpointing_.is_done();
-  mine.save_failed = checkpointing_.has_failed();
+  mine.save_done = checkpoints_.is_done();
+  mine.save_failed = checkpoints_.has_failed();
   const bool is_news = mine.samples > 0;
   const StepSyncResult news = exchange_.run(position_.state.step, mine);
   if (news.save_done || news.save_failed || news.bad_loss || news.bad_weights) {
-    settle_save(news.save_failed);
+    checkpoints_.settle(news.save_failed);
   }
   require_finite(news);
   checked_step_ = looks_at_weights ? position_.state.step : checked_step_;
@@ -280,7 +261,8 @@ void Loop::require_finite(const StepSyncResult& news) const {
   throw Error(ExitCode::Usage, "cannot continue: " + what)
       .fact("learning rate", fmt::format("{:.4g}", position_.state.learning_rate))
       .fact("precision", options_.precision)
-      .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
+      .fact("last checkpoint",
+            checkpoints_.last().empty() ? "none in this run" : checkpoints_.last())
       .hint(fmt::format("--lr {:.4g}{}{}",
                         runner_.schedule().base_rate() / 10,
                         options_.clip_norm > 0 ? "" : ", --clip 1",

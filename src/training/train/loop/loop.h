@@ -8,7 +8,7 @@
 #include "lockstep/metrics.h"
 #include "lockstep/trainer.h"
 #include "training/train/loop/batch_feed.h"
-#include "training/train/loop/checkpointing.h"
+#include "training/train/loop/checkpoint_driver.h"
 #include "training/train/loop/delayed_status.h"
 #include "training/train/loop/ema.h"
 #include "training/train/loop/loss_watch.h"
@@ -56,7 +56,6 @@ class Loop {
   void after_step();
   void validate();
   void save();
-  void settle_save(bool failed_elsewhere = false);
   void finish_epoch();
   [[noreturn]] void stop();
 
@@ -70,7 +69,7 @@ class Loop {
   TrainingPosition position_;
   BatchFeed feed_;
   std::unique_ptr<Strategy> strategy_;
-  Checkpointing checkpointing_;
+  CheckpointDriver checkpoints_;
   StepSyncExchange exchange_;
   Reporter reporter_;
   StepRunner runner_;
@@ -82,16 +81,6 @@ class Loop {
   DelayedStatus delayed_status_;
   LossWatch loss_watch_;
   Meter epoch_;
-  // A save that is not settled yet.
-  struct Saving {
-    TrainState state;
-    Clock::time_point begun;
-    double stall = 0;  // seconds for which training was suspended
-  };
-  std::optional<Saving> saving_;
-  std::string last_checkpoint_;  // of this attempt
-  std::string resumed_from_;
-  int64_t checkpoint_step_ = -1;
   int64_t checked_step_ = -1;  // the last step whose weights were checked
   bool stop_agreed_ = false;
 };

@@ -14,11 +14,6 @@
 namespace lockstep::train {
 namespace {
 
-double seconds(std::chrono::steady_clock::time_point from,
-               std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 int64_t ema_updates(const std::string& note) {
   const std::optional<int64_t> updates = find_integer(note);
   if (!updates || *updates < 0) {
@@ -57,12 +52,11 @@ void Loop::change_batch(const CheckpointState& saved) {
 }
 
 void Loop::resume() {
-  const std::optional<Checkpointing::Restored> restored = checkpointing_.restore(*strategy_);
+  const std::optional<Checkpointing::Restored> restored = checkpoints_.restore(*strategy_);
   if (!restored) {
     return;
   }
   const CheckpointState* saved = &restored->state;
-  resumed_from_ = restored->directory.string();
   const bool speaks = session_.communicator->rank() == 0;
   if (saved->seed != options_.seed) {
     if (speaks) {
@@ -145,7 +139,7 @@ CheckpointState Loop::checkpoint_state() const {
 }
 
 void Loop::save() {
-  if (options_.checkpoint_every < 0 || checkpoint_step_ == position_.state.step) {
+  if (!checkpoints_.is_missing(position_.state.step)) {
     return;
   }
   const auto start = Clock::now();
@@ -153,52 +147,29 @@ void Loop::save() {
   if (checked_step_ != position_.state.step) {
     exchange_status(true);
   }
-  settle_save();
-  session_.communicator->set_phase("a checkpoint");
-  checkpoint_step_ = position_.state.step;
-  checkpointing_.save(
-      checkpoint_state(), *strategy_, ema_ ? ema_->pieces() : std::vector<TensorPiece>{});
-  saving_ = Saving{.state = position_.state, .begun = start, .stall = seconds(start, Clock::now())};
-  if (!options_.checkpoint_async) {
-    settle_save();
-  }
+  // Before checkpoint_state(), because callbacks may change their state.
+  checkpoints_.settle();
+  checkpoints_.save(checkpoint_state(),
+                    position_.state,
+                    *strategy_,
+                    ema_ ? ema_->pieces() : std::vector<TensorPiece>{},
+                    start);
   runner_.timer().add_checkpoint(Clock::now() - start);
   reporter_.pause(Clock::now() - start);
   runner_.timer().pause();
 }
 
-// Waits for the save in progress, if there is one, and reports it.
-void Loop::settle_save(bool failed_elsewhere) {
-  if (!saving_) {
-    return;
-  }
-  const auto start = Clock::now();
-  session_.communicator->set_phase("a checkpoint");
-  const Saving saved = *saving_;
-  saving_.reset();
-  last_checkpoint_ = checkpointing_.settle(failed_elsewhere).string();
-  session_.report("checkpoint",
-                  {{"step", saved.state.step},
-                   {"directory", last_checkpoint_},
-                   {"bytes", static_cast<int64_t>(checkpointing_.bytes())},
-                   {"seconds", seconds(saved.begun, checkpointing_.finished())},
-                   {"stall_seconds", saved.stall + seconds(start, Clock::now())}});
-  for (const auto& callback : callbacks_) {
-    callback->on_checkpoint(saved.state, last_checkpoint_);
-  }
-}
-
 void Loop::stop() {
   save();
-  settle_save();
+  checkpoints_.settle();
   const int signal = session_.find_stop_signal().value_or(SIGTERM);
   throw Stopped(signal,
                 fmt::format("stopped at step {} of {}{}",
                             position_.state.step,
                             position_.total_steps(),
-                            last_checkpoint_.empty() ? ""
-                                                     : ", saved in " + last_checkpoint_ +
-                                                           "; continue with --resume auto"));
+                            checkpoints_.last().empty() ? ""
+                                                        : ", saved in " + checkpoints_.last() +
+                                                              "; continue with --resume auto"));
 }
 
 }  // namespace lockstep::train
