@@ -6,7 +6,7 @@
 
 namespace lockstep::train {
 
-WorkerStatus DelayedStatus::take(const Meter& lately,
+WorkerStatus DelayedStatus::take(const Meter& recent,
                                  const LossWatch& watch,
                                  const torch::Tensor& norm,
                                  bool all) {
@@ -15,10 +15,10 @@ WorkerStatus DelayedStatus::take(const Meter& lately,
     receive(*in_transit_, status);
     in_transit_.reset();
   }
-  if (lately.samples() == 0) {
+  if (recent.samples() == 0) {
     return status;
   }
-  Sent sent = send(lately, watch, norm);
+  Sent sent = send(recent, watch, norm);
   if (all || !sent.end) {
     receive(sent, status);
   } else {
@@ -27,11 +27,11 @@ WorkerStatus DelayedStatus::take(const Meter& lately,
   return status;
 }
 
-DelayedStatus::Sent DelayedStatus::send(const Meter& lately,
+DelayedStatus::Sent DelayedStatus::send(const Meter& recent,
                                         const LossWatch& watch,
                                         const torch::Tensor& norm) {
   const torch::NoGradGuard no_grad;
-  torch::Tensor values = lately.sums();
+  torch::Tensor values = recent.sums();
   if (const torch::Tensor losses = watch.losses(); losses.defined()) {
     values = torch::cat({values, losses.to(values.options())});
   }
@@ -41,8 +41,8 @@ DelayedStatus::Sent DelayedStatus::send(const Meter& lately,
   Sent sent{.values = values,
             .has_norm = norm.defined(),
             .steps = watch.steps(),
-            .samples = lately.samples(),
-            .scored = lately.scored(),
+            .samples = recent.samples(),
+            .scored = recent.scored(),
             .end = std::nullopt};
   if (values.is_cuda()) {
     sent.values = torch::empty(values.sizes(), torch::dtype(torch::kFloat64).pinned_memory(true));

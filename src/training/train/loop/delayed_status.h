@@ -16,9 +16,9 @@ namespace lockstep::train {
 // The exchange therefore lags behind by one interval, about a quarter of a second.
 class DelayedStatus {
  public:
-  // Takes the sums of `lately`, the losses of `watch` and `norm`, which is a scalar or undefined.
+  // Takes the sums of `recent`, the losses of `watch` and `norm`, which is a scalar or undefined.
   // With `all`, waits for the GPU so that nothing remains in transit.
-  WorkerStatus take(const Meter& lately,
+  WorkerStatus take(const Meter& recent,
                     const LossWatch& watch,
                     const torch::Tensor& norm,
                     bool all);
@@ -33,7 +33,7 @@ class DelayedStatus {
     std::optional<c10::Event> end;  // of the copy; absent: the values are available
   };
 
-  static Sent send(const Meter& lately, const LossWatch& watch, const torch::Tensor& norm);
+  static Sent send(const Meter& recent, const LossWatch& watch, const torch::Tensor& norm);
   static void receive(const Sent& sent, WorkerStatus& status);
 
   std::optional<Sent> in_transit_;

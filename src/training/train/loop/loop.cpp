@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/train/loop/loop.h"
 
-#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
-#include "common/base/log.h"
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "training/comm/side_stream.h"
@@ -15,10 +13,6 @@
 
 namespace lockstep::train {
 namespace {
-
-// The accuracy during training is only displayed: a fraction of the steps is sufficient and keeps
-// small models fast.
-constexpr int64_t kScoreEvery = 4;
 
 // Checked before the training instead of after the first epoch.
 void require_samples_to_test(const Task& task) {
@@ -44,7 +38,7 @@ Loop::Loop(SessionParts& session,
       feed_(session, options_, task_.train),
       strategy_(make_strategy(session.strategy(), *session.communicator, options.strategy)),
       checkpoints_(session, options_, task_, callbacks),
-      exchange_(*session.communicator),
+      sync_(session, *strategy_, task_.model, checkpoints_),
       reporter_(session, options_, position_),
       runner_(session, options_, task_, *strategy_, reporter_, schedule) {
   task_.loss = in_precision(
@@ -104,19 +98,6 @@ TrainResult Loop::run() {
   return reporter_.result(runner_.loss_scaler().skipped());
 }
 
-// The tensors that the optimizer updates.
-std::vector<torch::Tensor> Loop::weights() const {
-  const std::optional<std::vector<TensorPiece>> pieces = strategy_->updated();
-  if (!pieces) {
-    return task_.model.parameters();
-  }
-  std::vector<torch::Tensor> tensors;
-  for (const TensorPiece& piece : *pieces) {
-    tensors.push_back(piece.values);
-  }
-  return tensors;
-}
-
 void Loop::require_recompute_known() const {
   if (session_.flags.recompute && !session_.asked_recompute) {
     const bool is_of_file =
@@ -131,7 +112,7 @@ void Loop::require_recompute_known() const {
 
 void Loop::train_epoch() {
   feed_.set_epoch(position_.state.epoch);
-  epoch_.reset();
+  sync_.begin_epoch();
   reporter_.begin_epoch();
   Loader loader = feed_.load(position_.step_in_epoch);
   while (!position_.is_finished()) {
@@ -159,26 +140,9 @@ void Loop::train_step(const Batch& batch) {
                    .is_full = batch.size() == sampler.global_size(0),
                    .wants_norm = tells_norm()});
   position_.state.learning_rate = outcome.learning_rate;
-  gradient_norm_ = outcome.norm ? outcome.norm : gradient_norm_;
-  late_norm_ = outcome.late_norm.defined() ? outcome.late_norm : late_norm_;
-  if (!outcome.is_applied) {
-    return;
-  }
-  count(outcome.losses);
-  if (ema_) {
+  sync_.add(outcome, position_.state.step);
+  if (ema_ && outcome.is_applied) {
     ema_->update();
-  }
-}
-
-// Not called for a skipped step, whose loss may have overflowed as well.
-void Loop::count(const std::vector<std::pair<Loss, Batch>>& results) {
-  const bool scores = position_.state.step % kScoreEvery == 0;
-  for (const auto& [loss, share] : results) {
-    lately_.add(loss.value, share.size());
-    loss_watch_.add(loss.value, position_.state.step + 1);
-    if (scores && loss.scores.defined()) {
-      lately_.add_scores(loss.scores, share.target);
-    }
   }
 }
 
@@ -191,10 +155,10 @@ void Loop::after_step() {
   }
   reporter_.print_step(runner_.loss_scaler().skipped(), runner_.timer());
   const bool at_end = position_.is_epoch_complete() || position_.is_finished();
-  if (at_end || exchange_.is_due(position_.state.step)) {
+  if (at_end || sync_.is_due(position_.state.step)) {
     exchange_status(at_end);
   }
-  if (stop_agreed_ && !position_.is_finished()) {
+  if (sync_.is_stop_agreed() && !position_.is_finished()) {
     stop();
   }
   if (!at_end && position_.is_multiple(options_.validate_every)) {
@@ -207,57 +171,36 @@ void Loop::after_step() {
 
 // Whether a status exchange follows this step and reports the norm of its gradient.
 bool Loop::tells_norm() const {
-  return position_.is_next_step_last() || exchange_.is_due(position_.state.step + 1);
+  return position_.is_next_step_last() || sync_.is_due(position_.state.step + 1);
 }
 
-// The status exchange of all workers (StepSyncExchange). With `looks_at_weights`, also waits for
-// the GPU and checks that the weights are finite.
-void Loop::exchange_status(bool looks_at_weights) {
-  if (session_.communicator->device()) {
-    // Reading a value from the GPU waits for all queued collectives and thus for the other workers,
-    // without a record of the rank that is missing. The barrier waits on the host, where a stall
-    // warning can name the missing rank.
-    session_.communicator->barrier("the status exchange between steps");
+// The status exchange of all workers, and what follows from it.
+void Loop::exchange_status(bool checks_weights) {
+  const StepSyncResult result = sync_.exchange(position_.state.step, checks_weights);
+  if (result.save_done || result.save_failed || result.bad_loss || result.bad_weights) {
+    checkpoints_.settle(result.save_failed);
   }
-  WorkerStatus mine = delayed_status_.take(
-      lately_, loss_watch_, std::exchange(late_norm_, torch::Tensor()), looks_at_weights);
-  gradient_norm_ = mine.gradient_norm ? mine.gradient_norm : gradient_norm_;
-  mine.stop = session_.find_stop_signal().has_value();
-  mine.bad_weights = looks_at_weights && !are_finite(weights());
-  mine.save_done = checkpoints_.is_done();
-  mine.save_failed = checkpoints_.has_failed();
-  const bool is_news = mine.samples > 0;
-  const StepSyncResult news = exchange_.run(position_.state.step, mine);
-  if (news.save_done || news.save_failed || news.bad_loss || news.bad_weights) {
-    checkpoints_.settle(news.save_failed);
-  }
-  require_finite(news);
-  checked_step_ = looks_at_weights ? position_.state.step : checked_step_;
-  loss_watch_.reset();
-  epoch_.merge(lately_);
-  lately_.reset();
-  stop_agreed_ = stop_agreed_ || news.stop;
-  if (!is_news) {
+  require_finite(result);
+  if (!result.has_samples) {
     return;
   }
-  position_.state.loss = news.loss;
-  reporter_.report_step(news,
-                        std::exchange(gradient_norm_, std::nullopt),
-                        runner_.timer(),
-                        /*are_all_done=*/looks_at_weights);
+  position_.state.loss = result.loss;
+  reporter_.report_step(
+      result, sync_.take_gradient_norm(), runner_.timer(), /*are_all_done=*/checks_weights);
 }
 
 // Not ExitCode::TryAgain: a restart with the same options would end in the same step.
-void Loop::require_finite(const StepSyncResult& news) const {
-  if (!news.bad_loss && !news.bad_weights) {
+void Loop::require_finite(const StepSyncResult& result) const {
+  if (!result.bad_loss && !result.bad_weights) {
     return;
   }
   const std::string what =
-      news.bad_loss ? fmt::format("the loss is {} at step {} (first on rank {})",
-                                  news.bad_loss->value,
-                                  news.bad_loss->step,
-                                  news.bad_rank)
-                    : fmt::format("the weights are not finite after step {}", position_.state.step);
+      result.bad_loss
+          ? fmt::format("the loss is {} at step {} (first on rank {})",
+                        result.bad_loss->value,
+                        result.bad_loss->step,
+                        result.bad_rank)
+          : fmt::format("the weights are not finite after step {}", position_.state.step);
   throw Error(ExitCode::Usage, "cannot continue: " + what)
       .fact("learning rate", fmt::format("{:.4g}", position_.state.learning_rate))
       .fact("precision", options_.precision)
@@ -301,14 +244,14 @@ void Loop::validate() {
 
 // Also called at the end of a training that ends within an epoch.
 void Loop::finish_epoch() {
-  epoch_.all_reduce(*session_.communicator);
+  sync_.finish_epoch();
   const bool is_complete = position_.is_epoch_complete();
   const int64_t steps = position_.step_in_epoch;
   validate();
   if (is_complete) {
     position_.complete_epoch();
   }
-  reporter_.report_epoch(epoch_.loss(), steps, is_complete);
+  reporter_.report_epoch(sync_.epoch_loss(), steps, is_complete);
   for (const auto& callback : callbacks_) {
     callback->on_epoch(position_.state);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint part of Loop: saving and resuming.
+// The checkpoint part of Loop: which state is saved, and how it is restored.
 #include <fmt/format.h>
 
 #include "common/base/log.h"
@@ -144,7 +144,7 @@ void Loop::save() {
   }
   const auto start = Clock::now();
   // Checks losses and weights first: an unusable checkpoint would displace a good one.
-  if (checked_step_ != position_.state.step) {
+  if (sync_.checked_step() != position_.state.step) {
     exchange_status(true);
   }
   // Before checkpoint_state(), because callbacks may change their state.

@@ -20,6 +20,8 @@ struct StepSyncResult {
   bool bad_weights = false;         // on at least one worker
   bool save_done = false;           // rank 0 has completed the checkpoint
   bool save_failed = false;         // at least one worker could not write its part
+  // Whether this worker has sent samples. Not if all steps since the last exchange were skipped.
+  bool has_samples = false;
 };
 
 // The contribution of one worker to a status exchange.
