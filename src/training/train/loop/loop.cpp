@@ -28,7 +28,6 @@ void require_samples_to_test(const Task& task) {
 Loop::Loop(SessionParts& session,
            const TrainerOptions& options,
            Task task,
-           const std::optional<Schedule>& schedule,
            std::vector<std::unique_ptr<Callback>>& callbacks)
     : session_(session),
       options_(options),
@@ -40,7 +39,7 @@ Loop::Loop(SessionParts& session,
       checkpoints_(session, options_, task_, callbacks),
       sync_(session, *strategy_, task_.model, checkpoints_),
       reporter_(session, options_, position_),
-      runner_(session, options_, task_, *strategy_, reporter_, schedule) {
+      runner_(session, options_, task_, *strategy_, reporter_) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
   position_.state.steps_per_epoch = feed_.sampler().steps();

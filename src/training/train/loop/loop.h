@@ -36,7 +36,6 @@ class Loop {
   Loop(SessionParts& session,
        const TrainerOptions& options,
        Task task,
-       const std::optional<Schedule>& schedule,
        std::vector<std::unique_ptr<Callback>>& callbacks);
 
   TrainResult run();

@@ -21,8 +21,7 @@ StepRunner::StepRunner(const SessionParts& session,
                        const TrainerOptions& options,
                        const Task& task,
                        Strategy& strategy,
-                       Reporter& reporter,
-                       const std::optional<Schedule>& own_schedule)
+                       Reporter& reporter)
     : session_(session),
       options_(options),
       task_(task),
@@ -30,7 +29,7 @@ StepRunner::StepRunner(const SessionParts& session,
       reporter_(reporter),
       loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
       timer_(*session.communicator, session.device),
-      schedule_(session, options, task.optimizer, own_schedule) {}
+      schedule_(session, options, task.optimizer, task.schedule) {}
 
 std::optional<comm::SideStream> StepRunner::prepare() {
   if (!session_.device.is_cuda()) {

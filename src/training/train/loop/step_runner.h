@@ -33,13 +33,12 @@ struct StepPlan {
 // as a CUDA graph where that is possible.
 class StepRunner {
  public:
-  // All references must outlive this. `own_schedule` is the schedule of the program, if it has one.
+  // All references must outlive this.
   StepRunner(const SessionParts& session,
              const TrainerOptions& options,
              const Task& task,
              Strategy& strategy,
-             Reporter& reporter,
-             const std::optional<Schedule>& own_schedule);
+             Reporter& reporter);
 
   // Prepares the device. Call it once, before the first step. Returns the stream that must be
   // current from then on, if steps are to be recorded as a CUDA graph.

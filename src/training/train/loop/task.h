@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <torch/torch.h>
 
 #include "lockstep/dataset.h"
+#include "lockstep/schedule.h"
 #include "lockstep/strategy.h"
 
 namespace lockstep::train {
@@ -15,6 +17,7 @@ struct Task {
   DatasetPtr train;
   DatasetPtr test;  // null: no evaluation
   LossFunction loss;
+  std::optional<Schedule> schedule = {};  // of the program (Trainer::set_schedule())
 };
 
 }  // namespace lockstep::train
