@@ -7,6 +7,7 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "training/comm/side_stream.h"
+#include "training/strategy/properties.h"
 #include "training/train/loop/evaluate.h"
 #include "training/train/loop/memory_check.h"
 #include "training/train/options/precision.h"
@@ -66,7 +67,7 @@ TrainResult Loop::run() {
   task_.model.train();
   seed_worker(session_, options_.seed);
   std::vector<std::string> memory;
-  if (strategy_->name() == "deepspeed") {
+  if (strategy::has(strategy_->name(), &strategy::Properties::has_zero_stages)) {
     memory = check_memory(session_,
                           task_.model,
                           task_.optimizer,

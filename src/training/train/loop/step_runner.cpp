@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "training/comm/stream_mark.h"
 #include "training/optim/fused.h"
+#include "training/strategy/properties.h"
 #include "training/train/loop/convolution.h"
 
 namespace lockstep::train {
@@ -56,7 +57,6 @@ std::optional<comm::SideStream> StepRunner::prepare() {
 // Returns why this training cannot use a CUDA graph; empty: it can. The common cause is host code
 // in the middle of a step, which a graph would not execute again.
 std::string StepRunner::reason_against_graph() const {
-  const std::string strategy(strategy_.name());
   if (session_.flags.cuda_graph == "off") {
     return "--cuda-graph off";
   }
@@ -66,8 +66,8 @@ std::string StepRunner::reason_against_graph() const {
   if (session_.communicator->size() > 1) {
     return "workers communicate through the host during a step";
   }
-  if (strategy != "single" && strategy != "mirrored") {
-    return fmt::format("-s {} schedules its communication on the host", strategy);
+  if (!strategy::has(strategy_.name(), &strategy::Properties::can_record_step)) {
+    return fmt::format("-s {} schedules its communication on the host", strategy_.name());
   }
   if (options_.accumulate > 1) {
     return "--accumulate splits a step into several parts";
