@@ -4,6 +4,9 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include <limits>
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <torch/utils.h>
 
 #include "common/os/files.h"
 #include "support/gang.h"

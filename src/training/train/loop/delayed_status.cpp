@@ -2,6 +2,7 @@
 #include "training/train/loop/delayed_status.h"
 
 #include <cmath>
+#include <torch/utils.h>
 #include <utility>
 
 namespace lockstep::train {

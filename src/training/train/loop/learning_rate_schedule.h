@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <torch/torch.h>
+#include <torch/optim.h>
 #include <vector>
 
 #include "lockstep/schedule.h"

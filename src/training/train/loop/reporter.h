@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <torch/nn/module.h>
 #include <vector>
 
 #include "lockstep/metrics.h"

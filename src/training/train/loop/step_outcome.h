@@ -2,7 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <utility>
 #include <vector>
 

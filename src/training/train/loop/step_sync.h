@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "lockstep/metrics.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <torch/types.h>
 
 #include "lockstep/communicator.h"
 #include "training/comm/stream_waits.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <optional>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
 
 #include "lockstep/dataset.h"
 #include "lockstep/schedule.h"
