@@ -45,6 +45,7 @@ tidy() {
 check format tools/format.sh --check
 check layering python3 tools/check_layers.py
 check language python3 tools/check_language.py
+check strategy-names python3 tools/check_strategy_names.py
 check shellcheck shell_scripts
 check python python_files
 check web tools/check_web.sh

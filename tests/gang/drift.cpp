@@ -2,6 +2,7 @@
 #include "gang/drift.h"
 
 #include <algorithm>
+#include <torch/nn.h>
 
 #include "lockstep/optimizer.h"
 #include "training/comm/solo.h"

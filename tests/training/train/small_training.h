@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <torch/torch.h>
 
 #include "lockstep/checkpoint.h"
 #include "lockstep/trainer.h"

@@ -30,7 +30,7 @@ struct StepParts {
 // change (step count, learning rate) to fixed GPU memory before each replay.
 //
 // Host code in the step runs only once, while the step is recorded. A step whose host code decides
-// something in each step therefore cannot be recorded; Loop::reason_against_graph() lists the
+// something in each step therefore cannot be recorded; StepRunner::reason_against_graph() lists the
 // cases.
 class GraphStep {
  public:

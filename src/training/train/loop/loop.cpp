@@ -1,51 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/train/loop/loop.h"
 
-#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
-#include "common/base/log.h"
 #include "common/base/text.h"
 #include "lockstep/error.h"
-#include "training/comm/call_record.h"
-#include "training/train/loop/convolution.h"
+#include "training/comm/side_stream.h"
+#include "training/strategy/properties.h"
 #include "training/train/loop/evaluate.h"
 #include "training/train/loop/memory_check.h"
-#include "training/train/options/deepspeed_flags.h"
 #include "training/train/options/precision.h"
-#include "training/train/session/shares.h"
 
 namespace lockstep::train {
 namespace {
 
-// Steps before one is recorded as a CUDA graph. In these, libraries select their algorithms and the
-// optimizer creates its state.
-constexpr int64_t kStepsBeforeGraph = 3;
-
-// The accuracy during training is only displayed: a fraction of the steps is sufficient and keeps
-// small models fast.
-constexpr int64_t kScoreEvery = 4;
-
-Schedule named_schedule(const TrainerOptions& options, int64_t total) {
-  const int64_t rest = std::max<int64_t>(1, total - options.warmup_steps);
-  Schedule schedule = Schedule::constant();
-  if (options.schedule == "cosine") {
-    schedule = Schedule::cosine(rest);
-  } else if (options.schedule == "step") {
-    schedule = Schedule::step(std::max<int64_t>(1, (rest + 2) / 3), 0.1);
+// Checked before the training instead of after the first epoch.
+void require_samples_to_test(const Task& task) {
+  if (task.test != nullptr && task.test->size() == 0) {
+    throw Error(ExitCode::Usage, "cannot evaluate: the test data set has no samples")
+        .fact("training", fmt::format("{} samples", format_count(task.train->size())))
+        .hint("--no-validation, or null for the test data set in Trainer::fit()");
   }
-  return options.warmup_steps > 0 ? schedule.warmed_up(options.warmup_steps) : schedule;
-}
-
-Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
-  Retention keep{.keep_last = options.keep_checkpoints,
-                 .keep_for = std::chrono::seconds(options.keep_checkpoints_for)};
-  if (test != nullptr) {
-    keep.best_metric = "test_loss";
-    keep.best_is_max = false;
-  }
-  return keep;
 }
 
 }  // namespace
@@ -53,56 +29,24 @@ Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
 Loop::Loop(SessionParts& session,
            const TrainerOptions& options,
            Task task,
-           const std::optional<Schedule>& schedule,
            std::vector<std::unique_ptr<Callback>>& callbacks)
     : session_(session),
       options_(options),
       task_(std::move(task)),
       callbacks_(callbacks),
-      sampler_(sampler_options(session, options, task_.train)),
-      schedule_(schedule.value_or(Schedule::constant())),
-      has_own_schedule_(schedule.has_value()),
+      position_{.state = {}, .epochs = options.epochs, .step_limit = options.steps},
+      feed_(session, options_, task_.train),
       strategy_(make_strategy(session.strategy(), *session.communicator, options.strategy)),
-      checkpointing_(
-          session,
-          task_.model,
-          task_.optimizer,
-          {.retention = retention(options, task_.test), .saves = options.checkpoint_every >= 0}),
-      agreement_(*session.communicator),
-      progress_(session, options.report_every),
-      loss_scaler_(options.loss_scale, options.precision, options.loss_scaling),
-      base_rates_(learning_rates(task_.optimizer)) {
+      checkpoints_(session, options_, task_, callbacks),
+      sync_(session, *strategy_, task_.model, checkpoints_),
+      reporter_(session, options_, position_),
+      runner_(session, options_, task_, *strategy_, reporter_) {
   task_.loss = in_precision(
       task_.loss, options_.precision, session_.device, precision_source(session_.flags));
-  state_.steps_per_epoch = sampler_.steps();
+  position_.state.steps_per_epoch = feed_.sampler().steps();
   options_.warmup_steps +=
-      std::llround(options_.warmup_epochs * static_cast<double>(sampler_.steps()));
-  choose_schedule();
-}
-
-void Loop::choose_schedule() {
-  deepspeed::Decisions decisions;
-  const auto of_file =
-      find_file_schedule(session_.flags, base_rates_.front(), options_, total_steps(), decisions);
-  for (const std::string& decision : decisions) {
-    if (session_.communicator->rank() == 0) {
-      log::info("{}", decision);
-    }
-  }
-  if (of_file) {
-    schedule_ = *of_file;
-  } else if (!has_own_schedule_) {
-    schedule_ = named_schedule(options_, total_steps());
-  }
-}
-
-int64_t Loop::total_steps() const {
-  const int64_t all = options_.epochs * sampler_.steps() + more_steps_;
-  return options_.steps > 0 ? std::min(options_.steps, all) : all;
-}
-
-bool Loop::is_finished() const {
-  return stopped_early_ || state_.step >= total_steps();
+      std::llround(options_.warmup_epochs * static_cast<double>(feed_.sampler().steps()));
+  runner_.schedule().select(position_.total_steps());
 }
 
 // The order matters: prepare() detects unwritable directories and describes the optimizer before
@@ -110,87 +54,48 @@ bool Loop::is_finished() const {
 // refer to its pieces.
 TrainResult Loop::run() {
   require_recompute_known();
-  require_samples_to_test();
+  require_samples_to_test(task_);
   const StopRequest::Patience patience(session_.stop);
   std::optional<comm::OnSideStream> on_stream;
   if (session_.device.is_cuda()) {
-    arrival_.emplace(session_.device);
-    run_ahead_.emplace(session_.device);
-    if (comm::kHasStreamTimes) {
-      stream_times_.emplace(session_.device);
-    }
-    const std::string reason = reason_against_graph();
-    steps_before_graph_ = reason.empty() ? kStepsBeforeGraph : -1;
-    if (reason.empty()) {
-      on_stream.emplace(comm::SideStream(session_.device));
-    } else if (session_.flags.cuda_graph == "on") {
-      log::warn("--cuda-graph on has no effect: {}", reason);
-    }
-  } else if (session_.flags.cuda_graph == "on") {
-    log::warn("--cuda-graph on has no effect: this worker trains on the CPU");
+    feed_.open_stream();
+  }
+  if (const auto stream = runner_.prepare()) {
+    on_stream.emplace(*stream);
   }
   task_.model.to(session_.device);
   task_.model.train();
   seed_worker(session_, options_.seed);
-  if (strategy_->name() == "deepspeed") {
-    memory_ = check_memory(session_,
-                           task_.model,
-                           task_.optimizer,
-                           options_.strategy,
-                           {.accumulates = options_.accumulate > 1, .averages = options_.ema > 0});
+  std::vector<std::string> memory;
+  if (strategy::has(strategy_->name(), &strategy::Properties::has_zero_stages)) {
+    memory = check_memory(session_,
+                          task_.model,
+                          task_.optimizer,
+                          options_.strategy,
+                          {.accumulates = options_.accumulate > 1, .averages = options_.ema > 0});
   }
-  checkpointing_.prepare();
+  checkpoints_.prepare();
   strategy_->adopt(task_.model, task_.optimizer);
   if (options_.ema > 0) {
     ema_.emplace(task_.model, *strategy_, options_.ema);
   }
   resume();
-  first_step_ = state_.step;
-  introduce();
-  begun_ = Clock::now();
-  while (!is_finished()) {
+  reporter_.begin({.strategy = strategy_->name(),
+                   .model = task_.model,
+                   .feed = feed_,
+                   .schedule = runner_.schedule(),
+                   .memory = memory});
+  while (!position_.is_finished()) {
     train_epoch();
   }
-  settle_save();
-  // Also if there was nothing left to train: a previous process may have been killed before it
-  // published the weights.
-  const std::string& newest = last_checkpoint_.empty() ? resumed_from_ : last_checkpoint_;
-  if (options_.checkpoint_every >= 0 && !newest.empty()) {
-    checkpointing_.publish_weights(newest);
-  }
+  checkpoints_.settle();
+  checkpoints_.publish_weights();
   for (const auto& callback : callbacks_) {
-    callback->on_end(state_);
+    callback->on_end(position_.state);
   }
-  summarise();
+  reporter_.report_end(runner_.loss_scaler(), checkpoints_.last());
   strategy_->leave();
-  TrainResult result{.steps = state_.step,
-                     .epochs = state_.epoch,
-                     .train_loss = summaries_.empty() ? 0 : summaries_.back().train_loss,
-                     .test_loss = std::nullopt,
-                     .test_accuracy = std::nullopt,
-                     .samples_per_second = throughput_.rate(),
-                     .seconds = std::chrono::duration<double>(Clock::now() - begun_).count(),
-                     .stopped_early = stopped_early_,
-                     .skipped_steps = loss_scaler_.skipped()};
-  if (state_.evaluation) {
-    result.test_loss = state_.evaluation->loss;
-    result.test_accuracy = state_.evaluation->accuracy;
-    result.test_top5 = state_.evaluation->top5;
-  }
-  return result;
-}
-
-// The tensors that the optimizer updates.
-std::vector<torch::Tensor> Loop::weights() const {
-  const std::optional<std::vector<TensorPiece>> pieces = strategy_->updated();
-  if (!pieces) {
-    return task_.model.parameters();
-  }
-  std::vector<torch::Tensor> tensors;
-  for (const TensorPiece& piece : *pieces) {
-    tensors.push_back(piece.values);
-  }
-  return tensors;
+  return reporter_.result(runner_.loss_scaler().skipped());
 }
 
 void Loop::require_recompute_known() const {
@@ -206,251 +111,119 @@ void Loop::require_recompute_known() const {
 }
 
 void Loop::train_epoch() {
-  sampler_.set_epoch(state_.epoch);
-  epoch_.reset();
-  epoch_throughput_ = Throughput();
-  epoch_begun_ = Clock::now();
-  if (!summaries_.empty()) {
-    epoch_throughput_.add(0);  // includes the wait for the first batch, except in the first epoch
-  }
-  Loader loader = ahead_ ? std::move(*ahead_) : load(sampler_, step_in_epoch_);
-  ahead_.reset();
-  while (!is_finished()) {
-    load_ahead();
+  feed_.set_epoch(position_.state.epoch);
+  sync_.begin_epoch();
+  reporter_.begin_epoch();
+  Loader loader = feed_.load(position_.step_in_epoch);
+  while (!position_.is_finished()) {
+    feed_.load_ahead(position_);
     session_.communicator->set_phase("data");
-    phase_times_.enter(PhaseTimes::Data);
+    runner_.timer().begin_data();
     const std::optional<Batch> batch = loader.next();
     if (!batch) {
       break;
     }
     session_.communicator->set_phase("forward and backward");
-    train_step(feed(*batch));
-    if (run_ahead_) {
-      // The host may wait here for a GPU that waits for the messages of other workers. The scope
-      // makes stall warnings name the exchange.
-      const auto& gang = *session_.communicator;
-      const std::optional<CallScope> scope =
-          gang.device() ? std::optional(session_.communicator->enter("the exchange of gradients"))
-                        : std::nullopt;
-      run_ahead_->step();
-    }
+    train_step(feed_.to_device(*batch));
+    runner_.limit_run_ahead();
     after_step();
   }
   finish_epoch();
 }
 
 void Loop::train_step(const Batch& batch) {
-  choose_convolution_once(batch);
-  follow_schedule();
-  // The graph is recorded with a full batch. The last batch of an epoch can be smaller and is then
-  // computed without the graph.
-  if (steps_before_graph_ == 0 && batch.size() == sampler_.global_size(0)) {
-    record_graph(batch);
-  }
-  steps_before_graph_ -= steps_before_graph_ > 0 ? 1 : 0;
-  bool is_applied = true;
-  std::vector<std::pair<Loss, Batch>> results;
-  mark_step_begun();
-  if (graph_ != nullptr && graph_->fits(batch)) {
-    phase_times_.enter(PhaseTimes::ForwardBackward);
-    Loss loss = graph_->play(batch);
-    // The next replay overwrites the tensor.
-    loss.value = loss.value.clone();
-    results.emplace_back(std::move(loss), batch);
-    if (tells_norm()) {
-      late_norm_ = graph_->norm();
-    }
-    phase_times_.leave();
-  } else {
-    results = compute_step(batch, is_applied);
-  }
-  mark_step_ended();
-  if (!is_applied) {
-    return;
-  }
-  count(results);
-  if (ema_) {
+  const DistributedSampler& sampler = feed_.sampler();
+  const StepOutcome outcome =
+      runner_.run(batch,
+                  {.step = position_.state.step,
+                   .global_samples = sampler.global_size(position_.step_in_epoch),
+                   .is_full = batch.size() == sampler.global_size(0),
+                   .wants_norm = tells_norm()});
+  position_.state.learning_rate = outcome.learning_rate;
+  sync_.add(outcome, position_.state.step);
+  if (ema_ && outcome.is_applied) {
     ema_->update();
   }
 }
 
-std::vector<std::pair<Loss, Batch>> Loop::compute_step(const Batch& batch, bool& is_applied) {
-  phase_times_.enter(PhaseTimes::ForwardBackward);
-  const auto waited = session_.communicator->call_record()->waited();
-  const auto workers = static_cast<double>(session_.communicator->size());
-  const auto all = static_cast<double>(sampler_.global_size(step_in_epoch_));
-  std::vector<std::pair<Loss, Batch>> results;
-  for (int64_t part = 0; part < options_.accumulate; ++part) {
-    const int64_t begin = batch.size() * part / options_.accumulate;
-    const int64_t end = batch.size() * (part + 1) / options_.accumulate;
-    const Batch share = options_.accumulate == 1 ? batch : batch.slice(begin, end);
-    const double weight = static_cast<double>(share.size()) * workers / all;
-    results.emplace_back(strategy_->accumulate(task_.loss,
-                                               share,
-                                               {.weight = weight * loss_scaler_.scale(),
-                                                .last = part + 1 == options_.accumulate}),
-                         share);
-  }
-  phase_times_.enter(PhaseTimes::Step);
-  mark_update_begun();
-  const auto waited_before_step = session_.communicator->call_record()->waited();
-  const bool is_on_cpu = session_.device.is_cpu();
-  const StepResult result = strategy_->step({.clip_norm = options_.clip_norm,
-                                             .loss_scale = loss_scaler_.scale(),
-                                             .check_finite = loss_scaler_.is_on(),
-                                             .wants_norm = tells_norm() && is_on_cpu,
-                                             .wants_late_norm = tells_norm() && !is_on_cpu});
-  phase_times_.leave();
-  phase_times_.count_exchange(PhaseTimes::ForwardBackward, waited_before_step - waited);
-  phase_times_.count_exchange(PhaseTimes::Step,
-                              session_.communicator->call_record()->waited() - waited_before_step);
-  gradient_norm_ = result.applied && result.norm > 0 ? std::optional(result.norm) : gradient_norm_;
-  late_norm_ = result.late_norm.defined() ? result.late_norm : late_norm_;
-  loss_scaler_.after_step(state_.step + 1, result.applied);
-  is_applied = result.applied;
-  return results;
-}
-
-void Loop::follow_schedule() {
-  // DeepSpeed's schedulers do not advance in a skipped step.
-  const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;
-  const int64_t step = state_.step - (is_of_file ? loss_scaler_.skipped() : 0);
-  std::vector<double> rates = base_rates_;
-  std::for_each(
-      rates.begin(), rates.end(), [&](double& rate) { rate = schedule_.rate(step, rate); });
-  set_learning_rates(task_.optimizer, rates);
-  if (const auto betas = schedule_.betas(step)) {
-    set_betas(task_.optimizer, betas->first, betas->second);
-  }
-  state_.learning_rate = rates.front();
-}
-
-// Not called for a skipped step, whose loss may have overflowed as well.
-void Loop::count(const std::vector<std::pair<Loss, Batch>>& results) {
-  const bool scores = state_.step % kScoreEvery == 0;
-  for (const auto& [loss, share] : results) {
-    lately_.add(loss.value, share.size());
-    loss_watch_.add(loss.value, state_.step + 1);
-    if (scores && loss.scores.defined()) {
-      lately_.add_scores(loss.scores, share.target);
-    }
-  }
-}
-
-void Loop::choose_convolution_once(const Batch& batch) {
-  if (convolution_chosen_) {
-    return;
-  }
-  convolution_chosen_ = true;
-  // A resumed run uses the kernel of the first run, so that it continues bit for bit.
-  const std::string wanted = convolution_.empty() ? session_.flags.convolution : convolution_;
-  const auto use = strategy_->use_model();  // the model may be partitioned
-  const ConvolutionChoice choice =
-      choose_convolution(wanted, task_.model, task_.loss, batch, *session_.communicator);
-  convolution_ = choice.kernel;
-  if (!choice.text.empty()) {
-    progress_.say(choice.text);
-  }
-}
-
 void Loop::after_step() {
-  const int64_t samples = sampler_.global_size(step_in_epoch_);
-  ++state_.step;
-  ++step_in_epoch_;
-  throughput_.add(samples);
-  epoch_throughput_.add(samples);
-  if (state_.step == 1) {
-    const auto seconds = session_.seconds_since_command();
-    session_.report("first_step", {{"seconds_since_command", seconds.value_or(-1)}});
-  }
+  const int64_t samples = feed_.sampler().global_size(position_.step_in_epoch);
+  position_.complete_step();
+  reporter_.count_step(samples);
   for (const auto& callback : callbacks_) {
-    callback->on_step(state_);
+    callback->on_step(position_.state);
   }
-  report_steps();
-  const bool at_end = step_in_epoch_ >= sampler_.steps() || is_finished();
-  if (at_end || agreement_.is_due(state_.step)) {
-    talk(at_end);
+  reporter_.print_step(runner_.loss_scaler().skipped(), runner_.timer());
+  const bool at_end = position_.is_epoch_complete() || position_.is_finished();
+  if (at_end || sync_.is_due(position_.state.step)) {
+    exchange_status(at_end);
   }
-  if (stop_agreed_ && !is_finished()) {
+  if (sync_.is_stop_agreed() && !position_.is_finished()) {
     stop();
   }
-  if (!at_end && is_multiple(options_.validate_every)) {
+  if (!at_end && position_.is_multiple(options_.validate_every)) {
     validate();
   }
-  if (!at_end && is_multiple(options_.checkpoint_every)) {
+  if (!at_end && position_.is_multiple(options_.checkpoint_every)) {
     save();
   }
 }
 
-// The status exchange of all workers (Agreement). With `looks_at_weights`, also waits for the GPU
-// and checks that the weights are finite.
-void Loop::talk(bool looks_at_weights) {
-  if (session_.communicator->device()) {
-    // Reading a value from the GPU waits for all queued collectives and thus for the other workers,
-    // without a record of the rank that is missing. The barrier waits on the host, where a stall
-    // warning can name the missing rank.
-    session_.communicator->barrier("the status exchange between steps");
+// Whether a status exchange follows this step and reports the norm of its gradient.
+bool Loop::tells_norm() const {
+  return position_.is_next_step_last() || sync_.is_due(position_.state.step + 1);
+}
+
+// The status exchange of all workers, and what follows from it.
+void Loop::exchange_status(bool checks_weights) {
+  const StepSyncResult result = sync_.exchange(position_.state.step, checks_weights);
+  if (result.save_done || result.save_failed || result.bad_loss || result.bad_weights) {
+    checkpoints_.settle(result.save_failed);
   }
-  Tally mine = tally_.take(
-      lately_, loss_watch_, std::exchange(late_norm_, torch::Tensor()), looks_at_weights);
-  gradient_norm_ = mine.gradient_norm ? mine.gradient_norm : gradient_norm_;
-  mine.stop = session_.find_stop_signal().has_value();
-  mine.bad_weights = looks_at_weights && !are_finite(weights());
-  mine.save_done = checkpointing_.is_done();
-  mine.save_failed = checkpointing_.has_failed();
-  const bool is_news = mine.samples > 0;
-  const Agreed news = agreement_.talk(state_.step, mine);
-  if (news.save_done || news.save_failed || news.bad_loss || news.bad_weights) {
-    settle_save(news.save_failed);
-  }
-  require_finite(news);
-  checked_step_ = looks_at_weights ? state_.step : checked_step_;
-  loss_watch_.reset();
-  epoch_.merge(lately_);
-  lately_.reset();
-  stop_agreed_ = stop_agreed_ || news.stop;
-  if (!is_news) {
+  require_finite(result);
+  if (!result.has_samples) {
     return;
   }
-  state_.loss = news.loss;
-  const ProgressView shown = view(news);
-  progress_.update(shown);
-  report_step(shown.samples_per_second, /*are_all_done=*/looks_at_weights);
+  position_.state.loss = result.loss;
+  reporter_.report_step(
+      result, sync_.take_gradient_norm(), runner_.timer(), /*are_all_done=*/checks_weights);
 }
 
 // Not ExitCode::TryAgain: a restart with the same options would end in the same step.
-void Loop::require_finite(const Agreed& news) const {
-  if (!news.bad_loss && !news.bad_weights) {
+void Loop::require_finite(const StepSyncResult& result) const {
+  if (!result.bad_loss && !result.bad_weights) {
     return;
   }
   const std::string what =
-      news.bad_loss ? fmt::format("the loss is {} at step {} (first on rank {})",
-                                  news.bad_loss->value,
-                                  news.bad_loss->step,
-                                  news.bad_rank)
-                    : fmt::format("the weights are not finite after step {}", state_.step);
+      result.bad_loss
+          ? fmt::format("the loss is {} at step {} (first on rank {})",
+                        result.bad_loss->value,
+                        result.bad_loss->step,
+                        result.bad_rank)
+          : fmt::format("the weights are not finite after step {}", position_.state.step);
   throw Error(ExitCode::Usage, "cannot continue: " + what)
-      .fact("learning rate", fmt::format("{:.4g}", state_.learning_rate))
+      .fact("learning rate", fmt::format("{:.4g}", position_.state.learning_rate))
       .fact("precision", options_.precision)
-      .fact("last checkpoint", last_checkpoint_.empty() ? "none in this run" : last_checkpoint_)
+      .fact("last checkpoint",
+            checkpoints_.last().empty() ? "none in this run" : checkpoints_.last())
       .hint(fmt::format("--lr {:.4g}{}{}",
-                        base_rates_.front() / 10,
+                        runner_.schedule().base_rate() / 10,
                         options_.clip_norm > 0 ? "" : ", --clip 1",
                         options_.precision == "fp32" ? "" : ", --precision fp32"));
 }
 
 void Loop::validate() {
-  if (task_.test == nullptr || evaluation_step_ == state_.step) {
+  if (task_.test == nullptr || position_.evaluated_step == position_.state.step) {
     return;
   }
   const auto start = Clock::now();
   session_.communicator->set_phase("evaluation");
-  evaluation_step_ = state_.step;
+  position_.evaluated_step = position_.state.step;
   std::optional<Ema::Scope> averaged;
   if (ema_) {
     averaged.emplace(*ema_);
   }
-  state_.evaluation =
+  position_.state.evaluation =
       evaluate(session_,
                strategy_.get(),
                task_.model,
@@ -460,47 +233,27 @@ void Loop::validate() {
   if (averaged) {
     averaged->end();
   }
-  report_evaluation();
+  reporter_.report_evaluation();
   for (const auto& callback : callbacks_) {
-    callback->on_evaluation(state_);
-    stopped_early_ = stopped_early_ || callback->wants_to_stop();
+    callback->on_evaluation(position_.state);
+    position_.stopped_early = position_.stopped_early || callback->wants_to_stop();
   }
-  throughput_.pause(Clock::now() - start);
-  epoch_throughput_.pause(Clock::now() - start);
-  if (stream_times_) {
-    stream_times_->pause();
-  }
+  reporter_.pause(Clock::now() - start);
+  runner_.timer().pause();
 }
 
 // Also called at the end of a training that ends within an epoch.
 void Loop::finish_epoch() {
-  epoch_.all_reduce(*session_.communicator);
-  const bool is_whole = step_in_epoch_ >= sampler_.steps();
-  const std::string far =
-      is_whole ? " done" : fmt::format(", {} of {} steps", step_in_epoch_, sampler_.steps());
+  sync_.finish_epoch();
+  const bool is_complete = position_.is_epoch_complete();
+  const int64_t steps = position_.step_in_epoch;
   validate();
-  if (is_whole) {
-    ++state_.epoch;
-    step_in_epoch_ = 0;
+  if (is_complete) {
+    position_.complete_epoch();
   }
-  const EpochSummary summary{
-      .epoch = is_whole ? state_.epoch : state_.epoch + 1,
-      .train_loss = epoch_.loss(),
-      .test = state_.evaluation,
-      .samples_per_second = epoch_throughput_.rate(),
-      .seconds = std::chrono::duration<double>(Clock::now() - epoch_begun_).count()};
-  summaries_.push_back(summary);
-  std::string line = fmt::format(
-      "epoch {}/{}{}  train loss {:.4f}", summary.epoch, options_.epochs, far, summary.train_loss);
-  if (task_.test != nullptr) {
-    line += fmt::format("  test loss {:.4f}", state_.evaluation->loss);
-    if (state_.evaluation->accuracy) {
-      line += "  test accuracy " + format_accuracy(*state_.evaluation);
-    }
-  }
-  progress_.say(line + fmt::format("  {} samples/s", format_rate(summary.samples_per_second)));
+  reporter_.report_epoch(sync_.epoch_loss(), steps, is_complete);
   for (const auto& callback : callbacks_) {
-    callback->on_epoch(state_);
+    callback->on_epoch(position_.state);
   }
   save();
 }

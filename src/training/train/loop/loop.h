@@ -5,51 +5,37 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/loader.h"
-#include "lockstep/metrics.h"
 #include "lockstep/trainer.h"
-#include "training/comm/side_stream.h"
-#include "training/comm/stream_waits.h"
-#include "training/train/loop/agreement.h"
-#include "training/train/loop/checkpointing.h"
+#include "training/train/loop/batch_feed.h"
+#include "training/train/loop/checkpoint_driver.h"
 #include "training/train/loop/ema.h"
-#include "training/train/loop/graph_step.h"
-#include "training/train/loop/lagging_tally.h"
-#include "training/train/loop/loss_watch.h"
-#include "training/train/loop/phase_times.h"
-#include "training/train/loop/progress.h"
-#include "training/train/loop/stream_times.h"
-#include "training/train/options/loss_scale.h"
+#include "training/train/loop/reporter.h"
+#include "training/train/loop/step_runner.h"
+#include "training/train/loop/step_sync.h"
+#include "training/train/loop/task.h"
+#include "training/train/loop/training_position.h"
 #include "training/train/session/session_parts.h"
 
 namespace lockstep::train {
 
-// The model, the data and the loss of a training.
-struct Task {
-  torch::nn::Module& model;
-  torch::optim::Optimizer& optimizer;
-  DatasetPtr train;
-  DatasetPtr test;  // null: no evaluation
-  LossFunction loss;
-};
-
 // One call of Trainer::fit, from resume to the final table. Create a Loop, call run() once.
+//
+// A Loop conducts the parts of a training: BatchFeed prepares batches, StepRunner executes steps,
+// StepSync synchronizes the workers, CheckpointDriver saves, Reporter reports. The parts do not
+// change each other's state.
 //
 // All workers run the same loop and must make the same collectives in the same order. Every
 // decision that leads to a collective (to stop, to settle a checkpoint, to report a bad loss) must
 // therefore be based on values that all workers share: the step, the options, or the result of the
-// last status exchange (Agreement). A signal or the state of a writing thread is known to one
-// worker only and is never used directly.
+// last status exchange (StepSync). A signal or the state of a writing thread is known to one worker
+// only and is never used directly.
 //
-// The implementation is divided by subject: loop.cpp (epochs and steps), loop_data.cpp (batches),
-// loop_gpu.cpp (CUDA graphs and GPU times), loop_checkpoint.cpp (saving and resuming),
-// loop_report.cpp (output and events).
+// loop.cpp contains epochs and steps, loop_checkpoint.cpp what a checkpoint contains.
 class Loop {
  public:
   Loop(SessionParts& session,
        const TrainerOptions& options,
        Task task,
-       const std::optional<Schedule>& schedule,
        std::vector<std::unique_ptr<Callback>>& callbacks);
 
   TrainResult run();
@@ -57,117 +43,34 @@ class Loop {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // How this worker spent its time since the last call of take_split(). `exchange` is absent if it
-  // cannot be measured.
-  struct TimeSplit {
-    double data = 0;
-    double compute = 0;
-    double update = 0;
-    std::optional<double> exchange = {};
-  };
-  TimeSplit take_split(bool are_all_done);
-
   void require_recompute_known() const;
-  void require_samples_to_test() const;
   void resume();
   void change_batch(const CheckpointState& saved);
-  void introduce();
   void train_epoch();
-  Loader load(const DistributedSampler& sampler, int64_t first_step) const;
-  void load_ahead();
   void train_step(const Batch& batch);
-  std::vector<std::pair<Loss, Batch>> compute_step(const Batch& batch, bool& is_applied);
-  std::string reason_against_graph() const;
-  void record_graph(const Batch& batch);
-  Batch feed(const Batch& batch);
-  void follow_schedule();
-  void report_steps();
-  void report_step(double samples_per_second, bool are_all_done);
-  void set_waits_part(comm::StreamWaits::Part part);
-  void mark_step_begun();
-  void mark_update_begun();
-  void mark_step_ended();
   bool tells_norm() const;
-  void choose_convolution_once(const Batch& batch);
-  void count(const std::vector<std::pair<Loss, Batch>>& results);
-  void talk(bool looks_at_weights = false);
-  void require_finite(const Agreed& news) const;
+  void exchange_status(bool checks_weights);
+  void require_finite(const StepSyncResult& result) const;
   void after_step();
   void validate();
-  void report_evaluation();
   void save();
-  void settle_save(bool failed_elsewhere = false);
   void finish_epoch();
-  void summarise();
   [[noreturn]] void stop();
 
-  bool is_finished() const;
-  std::vector<torch::Tensor> weights() const;
-  void choose_schedule();
-  int64_t total_steps() const;
-  bool is_multiple(int64_t every) const { return every > 0 && state_.step % every == 0; }
-  int64_t step_in_epoch() const { return step_in_epoch_; }
-  ProgressView view(const Agreed& news) const;
   CheckpointState checkpoint_state() const;
 
   SessionParts& session_;
   TrainerOptions options_;
   Task task_;
   std::vector<std::unique_ptr<Callback>>& callbacks_;
-  DistributedSampler sampler_;
-  std::optional<Loader> ahead_;  // of the next epoch
-  Schedule schedule_;
-  bool has_own_schedule_;  // Trainer::set_schedule()
+  TrainingPosition position_;
+  BatchFeed feed_;
   std::unique_ptr<Strategy> strategy_;
-  Checkpointing checkpointing_;
-  Agreement agreement_;
-  Progress progress_;
-  LossScaler loss_scaler_;
+  CheckpointDriver checkpoints_;
+  StepSync sync_;
+  Reporter reporter_;
+  StepRunner runner_;
   std::optional<Ema> ema_;
-  PhaseTimes phase_times_;
-  std::optional<double> gradient_norm_;  // of the last step that computed it
-  torch::Tensor late_norm_;              // likewise, while it is still on the GPU
-
-  std::vector<double> base_rates_;
-  TrainState state_;
-  int64_t step_in_epoch_ = 0;
-  // Completed steps minus the steps that the same epochs take with the current global batch. Not 0
-  // after a resume with another global batch.
-  int64_t more_steps_ = 0;
-  std::string convolution_;  // empty: not selected yet, or no choice
-  bool convolution_chosen_ = false;
-
-  std::optional<comm::SideStream> arrival_;  // copies batches to the GPU
-  std::optional<RunAhead> run_ahead_;
-  std::optional<StreamTimes> stream_times_;
-  std::unique_ptr<GraphStep> graph_;
-  int64_t steps_before_graph_ = -1;  // steps until one is recorded; negative: never
-
-  Meter lately_;  // since the last status exchange
-  LaggingTally tally_;
-  LossWatch loss_watch_;
-  Meter epoch_;
-  Throughput throughput_;  // of the entire training
-  Throughput epoch_throughput_;
-  Clock::time_point begun_ = Clock::now();
-  int64_t first_step_ = 0;  // steps before this process resumed
-  Clock::time_point epoch_begun_ = Clock::now();
-  std::vector<EpochSummary> summaries_;
-  std::vector<std::string> memory_;  // output lines of check_memory()
-  // A save that is not settled yet.
-  struct Saving {
-    TrainState state;
-    Clock::time_point begun;
-    double stall = 0;  // seconds for which training was suspended
-  };
-  std::optional<Saving> saving_;
-  std::string last_checkpoint_;  // of this attempt
-  std::string resumed_from_;
-  int64_t checkpoint_step_ = -1;
-  int64_t checked_step_ = -1;  // the last step whose weights were checked
-  int64_t evaluation_step_ = -1;
-  bool stop_agreed_ = false;
-  bool stopped_early_ = false;
 };
 
 }  // namespace lockstep::train

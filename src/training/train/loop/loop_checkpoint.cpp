@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint part of Loop: saving and resuming.
+// The checkpoint part of Loop: which state is saved, and how it is restored.
 #include <fmt/format.h>
 
 #include "common/base/log.h"
@@ -9,16 +9,10 @@
 #include "training/checkpoint/optimizer_value.h"
 #include "training/checkpoint/weights_file.h"
 #include "training/train/loop/loop.h"
-#include "training/train/session/shares.h"
 #include "training/train/session/stopped.h"
 
 namespace lockstep::train {
 namespace {
-
-double seconds(std::chrono::steady_clock::time_point from,
-               std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 int64_t ema_updates(const std::string& note) {
   const std::optional<int64_t> updates = find_integer(note);
@@ -48,22 +42,21 @@ void Loop::change_batch(const CheckpointState& saved) {
               "checkpoint")
         .hint(fmt::format("--global-batch {}, or a divisor of {}", saved.global_batch, done));
   }
-  step_in_epoch_ = done / options_.global_batch;
+  position_.step_in_epoch = done / options_.global_batch;
   if (session_.communicator->rank() == 0) {
     log::warn("the global batch changed from {} to {}: continuing at step {} of the epoch",
               saved.global_batch,
               options_.global_batch,
-              step_in_epoch_);
+              position_.step_in_epoch);
   }
 }
 
 void Loop::resume() {
-  const std::optional<Checkpointing::Restored> restored = checkpointing_.restore(*strategy_);
+  const std::optional<Checkpointing::Restored> restored = checkpoints_.restore(*strategy_);
   if (!restored) {
     return;
   }
   const CheckpointState* saved = &restored->state;
-  resumed_from_ = restored->directory.string();
   const bool speaks = session_.communicator->rank() == 0;
   if (saved->seed != options_.seed) {
     if (speaks) {
@@ -72,29 +65,29 @@ void Loop::resume() {
                 options_.seed);
     }
     options_.seed = saved->seed;
-    sampler_ = DistributedSampler(sampler_options(session_, options_, task_.train));
+    feed_.reseed();
   }
-  state_.step = saved->step;
-  state_.epoch = saved->epoch;
-  step_in_epoch_ = saved->step_in_epoch;
+  position_.state.step = saved->step;
+  position_.state.epoch = saved->epoch;
+  position_.step_in_epoch = saved->step_in_epoch;
   if (saved->global_batch != options_.global_batch) {
     change_batch(*saved);
   }
   // After steps of another size, the length of the training is determined by the remaining epochs,
   // not by the number of steps.
-  more_steps_ = state_.step - (state_.epoch * sampler_.steps() + step_in_epoch_);
-  if (more_steps_ != 0) {
-    choose_schedule();
+  position_.extra_steps = position_.state.step - (position_.state.epoch * feed_.sampler().steps() +
+                                                  position_.step_in_epoch);
+  if (position_.extra_steps != 0) {
+    runner_.schedule().select(position_.total_steps());
   }
   // The restored optimizer has the learning rates of the saved step. The schedule multiplies the
   // base learning rates.
-  set_learning_rates(task_.optimizer, base_rates_);
+  runner_.schedule().reset();
   const auto note = [&saved](const std::string& name) {
     const auto found = saved->notes.find(name);
     return found == saved->notes.end() ? std::string() : found->second;
   };
-  convolution_ = note("convolution");
-  loss_scaler_.restore(note("loss_scale"));
+  runner_.restore(note("convolution"), note("loss_scale"));
   if (ema_) {
     // The existing averages are those of the initial random weights, from before the restore.
     ema_.emplace(task_.model, *strategy_, options_.ema);
@@ -112,29 +105,29 @@ void Loop::resume() {
 }
 
 CheckpointState Loop::checkpoint_state() const {
-  CheckpointState saved{.step = state_.step,
-                        .epoch = state_.epoch,
-                        .step_in_epoch = step_in_epoch_,
+  CheckpointState saved{.step = position_.state.step,
+                        .epoch = position_.state.epoch,
+                        .step_in_epoch = position_.step_in_epoch,
                         .seed = options_.seed,
                         .global_batch = options_.global_batch,
                         .world_size = session_.communicator->size(),
                         .metrics = {},
                         .notes = {{"strategy", std::string(strategy_->name())},
-                                  {"schedule", schedule_.text()},
-                                  {"convolution", convolution_}}};
-  if (loss_scaler_.is_on()) {
-    saved.notes["loss_scale"] = loss_scaler_.state();
+                                  {"schedule", runner_.schedule().text()},
+                                  {"convolution", runner_.convolution()}}};
+  if (runner_.loss_scaler().is_on()) {
+    saved.notes["loss_scale"] = runner_.loss_scaler().state();
   }
   if (ema_) {
     saved.notes["ema_updates"] = std::to_string(ema_->updates());
   }
-  if (state_.evaluation && evaluation_step_ == state_.step) {
-    saved.metrics["test_loss"] = state_.evaluation->loss;
-    if (state_.evaluation->accuracy) {
-      saved.metrics["test_accuracy"] = *state_.evaluation->accuracy;
+  if (position_.state.evaluation && position_.evaluated_step == position_.state.step) {
+    saved.metrics["test_loss"] = position_.state.evaluation->loss;
+    if (position_.state.evaluation->accuracy) {
+      saved.metrics["test_accuracy"] = *position_.state.evaluation->accuracy;
     }
-    if (state_.evaluation->top5) {
-      saved.metrics["test_top5"] = *state_.evaluation->top5;
+    if (position_.state.evaluation->top5) {
+      saved.metrics["test_top5"] = *position_.state.evaluation->top5;
     }
   }
   for (size_t i = 0; i < callbacks_.size(); ++i) {
@@ -146,63 +139,37 @@ CheckpointState Loop::checkpoint_state() const {
 }
 
 void Loop::save() {
-  if (options_.checkpoint_every < 0 || checkpoint_step_ == state_.step) {
+  if (!checkpoints_.is_missing(position_.state.step)) {
     return;
   }
   const auto start = Clock::now();
   // Checks losses and weights first: an unusable checkpoint would displace a good one.
-  if (checked_step_ != state_.step) {
-    talk(true);
+  if (sync_.checked_step() != position_.state.step) {
+    exchange_status(true);
   }
-  settle_save();
-  session_.communicator->set_phase("a checkpoint");
-  checkpoint_step_ = state_.step;
-  checkpointing_.save(
-      checkpoint_state(), *strategy_, ema_ ? ema_->pieces() : std::vector<TensorPiece>{});
-  saving_ = Saving{.state = state_, .begun = start, .stall = seconds(start, Clock::now())};
-  if (!options_.checkpoint_async) {
-    settle_save();
-  }
-  phase_times_.add(PhaseTimes::Checkpoint, Clock::now() - start);
-  throughput_.pause(Clock::now() - start);
-  epoch_throughput_.pause(Clock::now() - start);
-  if (stream_times_) {
-    stream_times_->pause();
-  }
-}
-
-// Waits for the save in progress, if there is one, and reports it.
-void Loop::settle_save(bool failed_elsewhere) {
-  if (!saving_) {
-    return;
-  }
-  const auto start = Clock::now();
-  session_.communicator->set_phase("a checkpoint");
-  const Saving saved = *saving_;
-  saving_.reset();
-  last_checkpoint_ = checkpointing_.settle(failed_elsewhere).string();
-  session_.report("checkpoint",
-                  {{"step", saved.state.step},
-                   {"directory", last_checkpoint_},
-                   {"bytes", static_cast<int64_t>(checkpointing_.bytes())},
-                   {"seconds", seconds(saved.begun, checkpointing_.finished())},
-                   {"stall_seconds", saved.stall + seconds(start, Clock::now())}});
-  for (const auto& callback : callbacks_) {
-    callback->on_checkpoint(saved.state, last_checkpoint_);
-  }
+  // Before checkpoint_state(), because callbacks may change their state.
+  checkpoints_.settle();
+  checkpoints_.save(checkpoint_state(),
+                    position_.state,
+                    *strategy_,
+                    ema_ ? ema_->pieces() : std::vector<TensorPiece>{},
+                    start);
+  runner_.timer().add_checkpoint(Clock::now() - start);
+  reporter_.pause(Clock::now() - start);
+  runner_.timer().pause();
 }
 
 void Loop::stop() {
   save();
-  settle_save();
+  checkpoints_.settle();
   const int signal = session_.find_stop_signal().value_or(SIGTERM);
   throw Stopped(signal,
                 fmt::format("stopped at step {} of {}{}",
-                            state_.step,
-                            total_steps(),
-                            last_checkpoint_.empty() ? ""
-                                                     : ", saved in " + last_checkpoint_ +
-                                                           "; continue with --resume auto"));
+                            position_.state.step,
+                            position_.total_steps(),
+                            checkpoints_.last().empty() ? ""
+                                                        : ", saved in " + checkpoints_.last() +
+                                                              "; continue with --resume auto"));
 }
 
 }  // namespace lockstep::train

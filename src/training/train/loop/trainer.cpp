@@ -94,8 +94,8 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
                     .optimizer = optimizer,
                     .train = train,
                     .test = options_.validate_every < 0 ? nullptr : test,
-                    .loss = loss},
-                   schedule_,
+                    .loss = loss,
+                    .schedule = schedule_},
                    callbacks_);
   return loop.run();
 }

@@ -7,6 +7,7 @@
 #include "common/base/text.h"
 #include "lockstep/deepspeed_schedule.h"
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 
 namespace lockstep::train {
 namespace {
@@ -35,10 +36,11 @@ torch::ScalarType type_of(const std::string& name) {
 }
 
 void require_deepspeed(const Flags& flags, const std::string& flag) {
-  if (flags.strategy.value_or("deepspeed") != "deepspeed") {
+  if (flags.strategy &&
+      !strategy::has(flags.strategy, &strategy::Properties::has_deepspeed_config)) {
     throw Error(ExitCode::Usage, fmt::format("cannot use {} with -s {}", flag, *flags.strategy))
         .fact("asked", fmt::format("-s {} and {}", *flags.strategy, flag), "command line")
-        .hint("-s deepspeed");
+        .hint("-s " + strategy::name_with(&strategy::Properties::has_deepspeed_config));
   }
 }
 
@@ -153,13 +155,13 @@ Schedule make_schedule(const deepspeed::SchedulerConfig& file) {
 void settle_deepspeed_flags(Flags& flags) {
   if (flags.deepspeed) {
     require_deepspeed(flags, "--deepspeed");
-    flags.strategy = "deepspeed";
+    flags.strategy = strategy::name_with(&strategy::Properties::has_deepspeed_config);
   }
   if (!flags.deepspeed_config) {
     return;
   }
   require_deepspeed(flags, "--deepspeed_config");
-  flags.strategy = "deepspeed";
+  flags.strategy = strategy::name_with(&strategy::Properties::has_deepspeed_config);
   flags.file = deepspeed::read_config(*flags.deepspeed_config);
   require_stage_agreement(flags);
   settle_precision(flags);

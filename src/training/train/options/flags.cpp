@@ -14,6 +14,7 @@
 #include "common/base/text.h"
 #include "common/contract/strategy_kind.h"
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 #include "training/train/options/deepspeed_flags.h"
 #include "training/train/options/flag_checks.h"
 #include "training/train/options/mirrored_flags.h"
@@ -42,12 +43,21 @@ std::string find_seed_fault(const std::string& text) {
              : "";
 }
 
+// The strategies that an option applies to: "ddp, deepspeed".
+std::string strategies_with(strategy::Property property) {
+  return join(strategy::names_with(property), ", ");
+}
+
+constexpr const char* kTraining = "Training";
+
 void add_training(CLI::App& app, Flags& flags) {
-  const char* group = "Training";
+  const char* group = kTraining;
   app.add_option("-s,--strategy",
                  flags.strategy,
-                 fmt::format("Training strategy: {} [ddp; single for one worker]",
-                             join(contract::strategy_names(), ", ")))
+                 fmt::format("Training strategy: {} [{}; {} for one worker]",
+                             join(contract::strategy_names(), ", "),
+                             strategy::default_name(2),
+                             strategy::default_name(1)))
       ->type_name("NAME")
       ->group(group);
   app.add_option("--epochs", flags.epochs, "Number of passes over the training data")
@@ -72,6 +82,11 @@ void add_training(CLI::App& app, Flags& flags) {
          "--clip,--clip-norm", flags.clip_norm, "Clip the norm of the gradient to this value")
       ->type_name("NORM")
       ->group(group);
+}
+
+// The second half of the group, in the order of the help text.
+void add_numerics(CLI::App& app, Flags& flags) {
+  const char* group = kTraining;
   app.add_option("--precision", flags.precision, "Precision of the computation [fp32]")
       ->type_name("fp32|bf16|fp16|fp8")
       ->group(group);
@@ -112,9 +127,11 @@ void add_training(CLI::App& app, Flags& flags) {
 
 void add_exchange(CLI::App& app, Flags& flags) {
   const char* group = "Gradient exchange";
+  const std::string replicated = strategies_with(&strategy::Properties::has_replicas_in_process);
   app.add_option("--compression",
                  flags.compression,
-                 "Gradient compression: none, fp16, bf16, powersgd (ddp only) [none]")
+                 fmt::format("Gradient compression: none, fp16, bf16, powersgd ({} only) [none]",
+                             strategies_with(&strategy::Properties::has_powersgd)))
       ->type_name("NAME")
       ->group(group);
   app.add_option("--powersgd-rank", flags.powersgd_rank, "Rank of the PowerSGD matrices [1]")
@@ -132,43 +149,50 @@ void add_exchange(CLI::App& app, Flags& flags) {
       ->group(group);
   app.add_flag("--find-unused-parameters",
                flags.find_unused,
-               "ddp, deepspeed: allow parameters that are not used in every step")
+               strategies_with(&strategy::Properties::has_find_unused) +
+                   ": allow parameters that are not used in every step")
       ->group(group);
   app.add_flag("--static-graph",
                flags.static_graph,
-               "ddp: assume that every step uses the same parameters")
+               strategies_with(&strategy::Properties::has_static_graph) +
+                   ": assume that every step uses the same parameters")
       ->group(group);
   app.add_option(
-         "--replicas", flags.replicas, "mirrored: model replicas in one process [one per GPU]")
+         "--replicas", flags.replicas, replicated + ": model replicas in one process [one per GPU]")
       ->type_name("COUNT")
       ->group(group);
   app.add_option("--auto-shard",
                  flags.auto_shard,
-                 "mirrored: sharding of the data: data, file, auto or off [data]")
+                 replicated + ": sharding of the data: data, file, auto or off [data]")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--zero-stage",
                  flags.zero_stage,
-                 "deepspeed: partition nothing (0), the optimizer state (1), also gradients (2), "
-                 "also parameters (3) [0]")
+                 strategies_with(&strategy::Properties::has_zero_stages) +
+                     ": partition nothing (0), the optimizer state (1), also gradients (2), "
+                     "also parameters (3) [0]")
       ->type_name("0|1|2|3")
       ->group(group);
   app.add_option("--collective",
                  flags.collective,
-                 "mirrored: communication by ring (gloo), nccl or auto [auto]")
+                 replicated + ": communication by ring (gloo), nccl or auto [auto]")
       ->type_name("NAME")
       ->group(group);
 }
 
 void add_horovod(CLI::App& app, HorovodFlags& flags) {
   const char* group = "Horovod (override HOROVOD_... variables)";
+  const std::string owner = strategies_with(&strategy::Properties::has_horovod_options);
   app.add_option(
          "--reduction", flags.reduction, "Reduction of gradients: average, sum or adasum [average]")
       ->type_name("NAME")
       ->group(group);
-  app.add_flag("--fp16-allreduce", flags.fp16_allreduce, "Alias of --compression fp16 (horovod)")
+  app.add_flag("--fp16-allreduce",
+               flags.fp16_allreduce,
+               fmt::format("Alias of --compression fp16 ({})", owner))
       ->group(group);
-  app.add_flag("--use-adasum", flags.use_adasum, "Alias of --reduction adasum (horovod)")
+  app.add_flag(
+         "--use-adasum", flags.use_adasum, fmt::format("Alias of --reduction adasum ({})", owner))
       ->group(group);
   app.add_option("--fusion-threshold-mb",
                  flags.fusion_threshold_mb,
@@ -199,10 +223,12 @@ void add_horovod(CLI::App& app, HorovodFlags& flags) {
 
 void add_deepspeed(CLI::App& app, Flags& flags) {
   const char* group = "DeepSpeed";
-  app.add_flag("--deepspeed", flags.deepspeed, "Alias of -s deepspeed (deepspeed)")->group(group);
+  const std::string owner = strategies_with(&strategy::Properties::has_deepspeed_config);
+  app.add_flag("--deepspeed", flags.deepspeed, fmt::format("Alias of -s {0} ({0})", owner))
+      ->group(group);
   app.add_option("--deepspeed_config,--deepspeed-config",
                  flags.deepspeed_config,
-                 "DeepSpeed configuration file (ds_config.json); implies -s deepspeed")
+                 fmt::format("DeepSpeed configuration file (ds_config.json); implies -s {}", owner))
       ->type_name("FILE")
       ->group(group);
 }
@@ -392,6 +418,7 @@ std::optional<Flags> parse_flags(int argc,
   app.get_formatter()->column_width(34);
   add_program(app, flags, program);
   add_training(app, flags);
+  add_numerics(app, flags);
   add_exchange(app, flags);
   add_horovod(app, flags.horovod);
   add_deepspeed(app, flags);

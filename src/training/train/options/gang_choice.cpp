@@ -5,6 +5,7 @@
 
 #include "common/base/text.h"
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 
 namespace lockstep::train {
 namespace {
@@ -83,7 +84,7 @@ GangChoice choose_gang(const Flags& flags,
   if (flags.timeout) {
     choice.join.timeout = std::chrono::milliseconds(static_cast<int64_t>(*flags.timeout * 1000));
   }
-  if (flags.strategy == "horovod") {
+  if (strategy::has(flags.strategy, &strategy::Properties::has_horovod_options)) {
     heed_horovod(flags, environment, choice);
   }
   return choice;

@@ -4,12 +4,18 @@
 #include <fmt/format.h>
 
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 
 namespace lockstep::train {
 namespace {
 
+// The name of the strategy that these options belong to.
+std::string strategy_name() {
+  return strategy::name_with(&strategy::Properties::has_replicas_in_process);
+}
+
 void refuse_for_others(const Flags& flags, const std::string& asked, const std::string& instead) {
-  throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s mirrored", asked))
+  throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", asked, strategy_name()))
       .fact("asked", asked, "command line")
       .fact("strategy", flags.strategy.value_or("not given"), "command line")
       .hint(instead);
@@ -43,19 +49,21 @@ void settle_mirrored_flags(Flags& flags) {
         .fact("expected", "an integer of at least 1")
         .hint("--replicas 2");
   }
-  if (flags.strategy != "mirrored") {
+  if (!strategy::has(flags.strategy, &strategy::Properties::has_replicas_in_process)) {
     if (flags.replicas > 1) {
       refuse_for_others(
           flags,
           fmt::format("--replicas {}", flags.replicas),
-          fmt::format("-s mirrored, or lockstep run --nproc-per-node {}", flags.replicas));
+          fmt::format(
+              "-s {}, or lockstep run --nproc-per-node {}", strategy_name(), flags.replicas));
     }
     if (flags.auto_shard != "data") {
-      refuse_for_others(flags,
-                        "--auto-shard " + flags.auto_shard,
-                        "-s mirrored; all other strategies use --auto-shard data");
+      refuse_for_others(
+          flags,
+          "--auto-shard " + flags.auto_shard,
+          fmt::format("-s {}; all other strategies use --auto-shard data", strategy_name()));
     }
-    // --verify-strategies includes mirrored and uses one transport for all strategies.
+    // --verify-strategies includes this strategy and uses one transport for all strategies.
     if (flags.collective != "auto" && !(flags.verify_strategies && !flags.strategy)) {
       refuse_for_others(flags,
                         "--collective " + flags.collective,

@@ -2,6 +2,7 @@
 #include "training/train/options/precision.h"
 
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include "common/base/text.h"
 #include "lockstep/error.h"

@@ -5,6 +5,7 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "training/strategy/horovod/options.h"
+#include "training/strategy/properties.h"
 #include "training/train/options/deepspeed_flags.h"
 #include "training/train/options/flag_checks.h"
 #include "training/train/options/flags.h"
@@ -67,12 +68,14 @@ void resolve_parameter_type(ZeroOptions& zero, const std::string& precision) {
 
 void resolve_zero(StrategyOptions& options, const Flags& flags) {
   ZeroOptions& zero = options.zero;
-  if (flags.zero_stage && flags.strategy != "deepspeed" && !flags.verify_strategies) {
-    throw Error(ExitCode::Usage, "cannot use --zero-stage without -s deepspeed")
+  const bool has_stages = strategy::has(flags.strategy, &strategy::Properties::has_zero_stages);
+  if (flags.zero_stage && !has_stages && !flags.verify_strategies) {
+    const std::string name = strategy::name_with(&strategy::Properties::has_zero_stages);
+    throw Error(ExitCode::Usage, fmt::format("cannot use --zero-stage without -s {}", name))
         .fact("asked",
               flags.strategy ? fmt::format("-s {}", *flags.strategy) : "-s not given",
               "command line")
-        .hint("-s deepspeed, or omit --zero-stage");
+        .hint(fmt::format("-s {}, or omit --zero-stage", name));
   }
   zero.stage = flags.zero_stage.value_or(zero.stage);
   if (zero.stage < 0 || zero.stage > 3) {
@@ -125,13 +128,14 @@ void resolve_horovod(StrategyOptions& options, const Flags& flags, const os::Env
   const HorovodFlags& horovod = flags.horovod;
   // --verify-strategies without -s includes horovod.
   const bool tries_all = flags.verify_strategies && !flags.strategy;
-  if (flags.strategy != "horovod" && !tries_all) {
+  if (!strategy::has(flags.strategy, &strategy::Properties::has_horovod_options) && !tries_all) {
     if (const auto flag = find_horovod_flag(horovod)) {
-      throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s horovod", *flag))
+      const std::string name = strategy::name_with(&strategy::Properties::has_horovod_options);
+      throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", *flag, name))
           .fact("asked",
                 flags.strategy ? fmt::format("-s {}", *flags.strategy) : "-s not given",
                 "command line")
-          .hint(fmt::format("-s horovod, or omit {}", *flag));
+          .hint(fmt::format("-s {}, or omit {}", name, *flag));
     }
     return;
   }

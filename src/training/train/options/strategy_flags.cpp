@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/train/options/strategy_flags.h"
 
-#include <algorithm>
 #include <fmt/format.h>
-#include <span>
+#include <vector>
 
 #include "common/base/text.h"
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 #include "training/train/options/flag_checks.h"
 
 namespace lockstep::train {
 namespace {
 
+using strategy::Properties;
+
 // An option that only some strategies support.
 struct Limited {
   bool is_given;
-  std::string asked;  // as given on the command line
-  std::vector<std::string> listeners;
-  std::string instead;  // the equivalent option of the selected strategy; empty: none
+  std::string asked;            // as given on the command line
+  strategy::Property property;  // of the strategies that support it
+  std::string instead;          // the equivalent option of the selected strategy; empty: none
 };
 
 std::vector<Limited> limited_flags(const Flags& flags) {
   const std::string compression = flags.compression.value_or("none");
-  const bool is_horovod = flags.strategy == "horovod";
+  const bool has_fusion_buffer = strategy::has(flags.strategy, &Properties::has_horovod_options);
   const std::string bucket = fmt::format("{:g}", flags.bucket_mb.value_or(0));
-  return {
-      {compression != "none", "--compression " + compression, {"ddp", "horovod", "mirrored"}, ""},
-      {flags.bucket_mb.has_value(),
-       "--bucket-mb " + bucket,
-       {"ddp", "deepspeed", "mirrored"},
-       is_horovod ? "--fusion-threshold-mb " + bucket : ""},
-      {flags.no_overlap, "--no-overlap", {"ddp", "horovod", "deepspeed"}, ""},
-      {flags.find_unused, "--find-unused-parameters", {"ddp", "deepspeed"}, ""},
-      {flags.static_graph, "--static-graph", {"ddp"}, ""}};
+  return {{compression != "none", "--compression " + compression, &Properties::has_compression, ""},
+          {flags.bucket_mb.has_value(),
+           "--bucket-mb " + bucket,
+           &Properties::has_buckets,
+           has_fusion_buffer ? "--fusion-threshold-mb " + bucket : ""},
+          {flags.no_overlap, "--no-overlap", &Properties::has_overlap, ""},
+          {flags.find_unused, "--find-unused-parameters", &Properties::has_find_unused, ""},
+          {flags.static_graph, "--static-graph", &Properties::has_static_graph, ""}};
 }
 
 const char* reason(const std::string& strategy, const std::string& asked) {
-  if (strategy == "single") {
+  if (strategy::has(strategy, &Properties::is_for_one_worker)) {
     return "a single worker does not exchange gradients";
   }
   if (asked.starts_with("--compression")) {
@@ -55,14 +56,12 @@ void require_strategy_flags(const Flags& flags) {
   if (!flags.strategy) {
     return;
   }
-  // -s single with --verify-strategies has its own message.
-  if (flags.verify_strategies && flags.strategy == "single") {
+  // The strategy for one worker with --verify-strategies has its own message.
+  if (flags.verify_strategies && strategy::has(flags.strategy, &Properties::is_for_one_worker)) {
     return;
   }
   for (const Limited& each : limited_flags(flags)) {
-    const bool listens = std::find(each.listeners.begin(), each.listeners.end(), *flags.strategy) !=
-                         each.listeners.end();
-    if (!each.is_given || listens) {
+    if (!each.is_given || strategy::has(flags.strategy, each.property)) {
       continue;
     }
     const std::string bare = each.asked.substr(0, each.asked.find(' '));
@@ -72,7 +71,7 @@ void require_strategy_flags(const Flags& flags) {
                             *flags.strategy,
                             reason(*flags.strategy, each.asked)))
         .fact("asked", fmt::format("-s {} {}", *flags.strategy, each.asked), "command line")
-        .fact("supported by", "-s " + join(each.listeners, ", -s "))
+        .fact("supported by", "-s " + join(strategy::names_with(each.property), ", -s "))
         .hint(each.instead.empty() ? fmt::format("omit {}", bare) : each.instead);
   }
 }

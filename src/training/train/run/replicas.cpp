@@ -11,6 +11,7 @@
 
 #include "training/comm/thread_gang.h"
 #include "training/comm/two_level.h"
+#include "training/strategy/properties.h"
 
 namespace lockstep::train {
 namespace {
@@ -159,8 +160,9 @@ int choose_replicas(const Flags& flags, const contract::WorkerPlace& place) {
   if (flags.replicas > 0) {
     return flags.replicas;
   }
-  const bool wants_all = flags.strategy == "mirrored" && !flags.verify_strategies &&
-                         flags.device != "cpu" && place.local_world_size == 1;
+  const bool wants_all =
+      strategy::has(flags.strategy, &strategy::Properties::has_replicas_in_process) &&
+      !flags.verify_strategies && flags.device != "cpu" && place.local_world_size == 1;
   return wants_all && torch::cuda::is_available()
              ? std::max(1, static_cast<int>(torch::cuda::device_count()))
              : 1;

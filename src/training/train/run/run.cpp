@@ -22,6 +22,7 @@
 #include "training/comm/join.h"
 #include "training/comm/stall_watch.h"
 #include "training/strategy/horovod/options.h"
+#include "training/strategy/properties.h"
 #include "training/train/options/defaults.h"
 #include "training/train/options/gang_choice.h"
 #include "training/train/run/fork_workers.h"
@@ -111,7 +112,8 @@ std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) 
 
 // Called once per process and not for each strategy, because --verify-strategies creates many.
 void warn_of_ignored_variables(const train::Flags& flags, const os::Environment& environment) {
-  if (flags.strategy != "horovod" && !flags.verify_strategies) {
+  if (!strategy::has(flags.strategy, &strategy::Properties::has_horovod_options) &&
+      !flags.verify_strategies) {
     return;
   }
   const auto ignored = strategy::horovod::ignored_variables(environment);

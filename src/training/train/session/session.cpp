@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 #include "training/train/options/deepspeed_flags.h"
 #include "training/train/options/precision.h"
 #include "training/train/session/own_loop.h"
@@ -26,7 +27,7 @@ double wall_time() {
 }
 
 std::string SessionParts::strategy() const {
-  return flags.strategy.value_or(communicator->size() == 1 ? "single" : "ddp");
+  return flags.strategy.value_or(strategy::default_name(communicator->size()));
 }
 
 std::optional<int> SessionParts::find_stop_signal() const {

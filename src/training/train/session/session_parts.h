@@ -33,7 +33,7 @@ struct SessionParts {
   bool is_terminal_ours = false;        // false: the agent writes to the terminal
   std::optional<double> command_time;   // seconds since the epoch
 
-  // The value of -s; without -s "ddp", or "single" for one worker.
+  // The value of -s, or the default for the number of workers.
   std::string strategy() const;
 
   // The signal that requested the end of this run, if one was received.

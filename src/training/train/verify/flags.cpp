@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/error.h"
+#include "training/strategy/properties.h"
 #include "training/train/verify/verify.h"
 
 namespace lockstep::train {
@@ -19,7 +20,9 @@ void require_exact_flags(const Flags& flags) {
   const std::string compression = flags.compression.value_or("none");
   const std::string precision = flags.precision.value_or("fp32");
   const std::string reduction = flags.horovod.reduction.value_or("average");
-  refuse(flags.strategy == "single", "-s single", "it is the reference of the comparison");
+  refuse(strategy::has(flags.strategy, &strategy::Properties::is_for_one_worker),
+         "-s " + flags.strategy.value_or(""),
+         "it is the reference of the comparison");
   refuse(compression != "none", "--compression " + compression, "it rounds gradients");
   refuse(horovod.fp16_allreduce, "--fp16-allreduce", "it rounds gradients");
   refuse(reduction != "average", "--reduction " + reduction, "it changes the training");

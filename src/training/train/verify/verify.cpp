@@ -12,7 +12,9 @@
 #include "common/base/text.h"
 #include "common/contract/strategy_kind.h"
 #include "lockstep/error.h"
+#include "lockstep/sampler.h"
 #include "training/comm/solo.h"
+#include "training/strategy/properties.h"
 #include "training/train/loop/convolution.h"
 #include "training/train/options/precision.h"
 #include "training/train/verify/compare.h"
@@ -31,10 +33,10 @@ constexpr std::array kLossScales = {1.0, 1.0, 1.0, 256.0};
 // A strategy under test.
 struct Tried {
   std::string name;  // after -s
-  int stage = 0;     // ZeRO stage of deepspeed
+  int stage = 0;     // if the strategy has ZeRO stages
 
-  bool is_deepspeed() const { return name == "deepspeed"; }
-  std::string label() const { return is_deepspeed() ? fmt::format("{} {}", name, stage) : name; }
+  bool has_stages() const { return strategy::has(name, &strategy::Properties::has_zero_stages); }
+  std::string label() const { return has_stages() ? fmt::format("{} {}", name, stage) : name; }
 };
 
 Batch as_type(const Batch& batch, torch::ScalarType type) {
@@ -125,13 +127,15 @@ class Verification {
 
 std::vector<Tried> Verification::strategies() const {
   std::vector<std::string> names = contract::strategy_names();
-  std::erase(names, "single");
+  std::erase_if(names, [](const std::string& name) {
+    return strategy::has(name, &strategy::Properties::is_for_one_worker);
+  });
   if (session_.flags.strategy) {
     names = {*session_.flags.strategy};
   }
   std::vector<Tried> tried;
   for (const std::string& name : names) {
-    if (name != "deepspeed") {
+    if (!strategy::has(name, &strategy::Properties::has_zero_stages)) {
       tried.push_back({.name = name});
       continue;
     }
@@ -225,7 +229,7 @@ VerifyReport Verification::run() {
     for (const Tried& tried : all) {
       VerifiedRow row{.strategy = tried.label(),
                       .workers = workers,
-                      .types = tried.is_deepspeed() ? losses_.size() : kExactTypes,
+                      .types = tried.has_stages() ? losses_.size() : kExactTypes,
                       .results = {}};
       for (size_t type = 0; type < row.types; ++type) {
         for (size_t variant = 0; variant < kVariants.size(); ++variant) {
@@ -252,13 +256,13 @@ int64_t Verification::count_trials(const std::vector<Tried>& all) const {
   const auto short_types = static_cast<int64_t>(losses_.size() - kExactTypes);
   const auto variants = static_cast<int64_t>(kVariants.size());
   int64_t trials = 0;
-  bool has_deepspeed = false;
+  bool has_stages = false;
   for (const Tried& tried : all) {
     trials += variants * static_cast<int64_t>(kExactTypes);
-    trials += tried.is_deepspeed() ? variants * short_types : 0;
-    has_deepspeed = has_deepspeed || tried.is_deepspeed();
+    trials += tried.has_stages() ? variants * short_types : 0;
+    has_stages = has_stages || tried.has_stages();
   }
-  trials += has_deepspeed ? variants * short_types : 0;  // references of the 16-bit types
+  trials += has_stages ? variants * short_types : 0;  // references of the 16-bit types
   // One process is trained in each exact type, with and without clipping. With batch norm, each
   // composition of micro-batches needs its own reference.
   const auto references = static_cast<int64_t>(kExactTypes) * 2;
@@ -287,7 +291,7 @@ Reference Verification::train_alone(size_t type, bool clips, const Composition& 
   std::vector<double> norms;
   std::vector<torch::Tensor> gradients(moved_.size());
   state_->begin(kTypes.at(type), 0);
-  const auto strategy = make_strategy("single", solo, options_.strategy);
+  const auto strategy = make_strategy(strategy::default_name(1), solo, options_.strategy);
   strategy->adopt(task_.model, task_.optimizer);
   for (int64_t step = 0; step < steps_; ++step) {
     if (speaks()) {
@@ -359,7 +363,11 @@ const Reference& Verification::stage_zero(Communicator* gang,
   if (found != stage_zero_.end()) {
     return found->second;
   }
-  train_gang({.name = "deepspeed"}, gang, workers, type, variant);
+  train_gang({.name = strategy::name_with(&strategy::Properties::has_zero_stages)},
+             gang,
+             workers,
+             type,
+             variant);
   Reference result;
   if (speaks()) {
     result.values = values_now();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lockstep/trainer.h"
-#include "training/train/loop/loop.h"
+#include "training/train/loop/task.h"
 #include "training/train/session/session_parts.h"
 #include "training/train/verify/table.h"
 

@@ -11,7 +11,7 @@ namespace lockstep::train {
 // second. The host completes steps in bursts if it runs ahead of a GPU or waits for batches. The
 // pace is therefore the mean over the last second, and the number of steps at most doubles each
 // time.
-class TalkPace {
+class StepSyncInterval {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -19,12 +19,12 @@ class TalkPace {
   int64_t next(Clock::time_point now, int64_t step);
 
  private:
-  struct Talk {
+  struct Exchange {
     Clock::time_point time;
     int64_t step;
   };
 
-  std::deque<Talk> talks_;  // of the last second, and the one before
+  std::deque<Exchange> exchanges_;  // of the last second, and the one before
   int64_t steps_ = 0;
 };
 

@@ -6,12 +6,12 @@
 
 #include "lockstep/communicator.h"
 #include "training/train/loop/loss_watch.h"
-#include "training/train/loop/talk_pace.h"
+#include "training/train/loop/step_sync_interval.h"
 
 namespace lockstep::train {
 
 // The result of a status exchange; the same on every worker.
-struct Agreed {
+struct StepSyncResult {
   bool stop = false;                // at least one worker has received a stop signal
   double loss = 0;                  // mean over all workers since the last exchange
   double accuracy = -1;             // likewise; negative: no samples were scored
@@ -20,10 +20,12 @@ struct Agreed {
   bool bad_weights = false;         // on at least one worker
   bool save_done = false;           // rank 0 has completed the checkpoint
   bool save_failed = false;         // at least one worker could not write its part
+  // Whether this worker has sent samples. Not if all steps since the last exchange were skipped.
+  bool has_samples = false;
 };
 
 // The contribution of one worker to a status exchange.
-struct Tally {
+struct WorkerStatus {
   double loss_sum = 0;
   double samples = 0;
   double correct = 0;
@@ -36,27 +38,27 @@ struct Tally {
   bool save_failed = false;
 };
 
-// The periodic status exchange of all workers: one all-gather of a small vector (Tally), about four
-// times per second. This is frequent enough to stop within a second and to update the progress, and
-// rare enough to have no measurable cost.
+// The periodic status exchange of all workers: one all-gather of a small vector (WorkerStatus),
+// about four times per second. This is frequent enough to stop within a second and to update the
+// progress, and rare enough to have no measurable cost.
 //
 // All workers must exchange after the same step, although their clocks differ. Each exchange
 // therefore includes the number of steps until the next one, and all workers use the value of
 // rank 0.
-class Agreement {
+class StepSyncExchange {
  public:
-  explicit Agreement(Communicator& communicator) : communicator_(communicator) {}
+  explicit StepSyncExchange(Communicator& communicator) : communicator_(communicator) {}
 
   // Whether a status exchange is due after `step`. The first one is due immediately.
   bool is_due(int64_t step) const { return step >= next_step_; }
 
   // Performs the exchange. All workers must call it after the same step.
-  Agreed talk(int64_t step, const Tally& mine);
+  StepSyncResult run(int64_t step, const WorkerStatus& mine);
 
  private:
   Communicator& communicator_;
   int64_t next_step_ = 0;
-  TalkPace pace_;
+  StepSyncInterval interval_;
 };
 
 }  // namespace lockstep::train

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/train/loop/agreement.h"
+#include "training/train/loop/step_sync_exchange.h"
 
 #include <algorithm>
 
 namespace lockstep::train {
 
-Agreed Agreement::talk(int64_t step, const Tally& mine) {
-  const int64_t pace = pace_.next(TalkPace::Clock::now(), step);
+StepSyncResult StepSyncExchange::run(int64_t step, const WorkerStatus& mine) {
+  const int64_t steps = interval_.next(StepSyncInterval::Clock::now(), step);
   const std::optional<BadLoss>& bad = mine.bad_loss;
   // One row per worker. The indices below refer to this order.
   const torch::Tensor words = torch::tensor({mine.loss_sum,
@@ -14,7 +14,7 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
                                              mine.correct,
                                              mine.scored,
                                              mine.stop ? 1.0 : 0.0,
-                                             static_cast<double>(pace),
+                                             static_cast<double>(steps),
                                              mine.bad_weights ? 1.0 : 0.0,
                                              bad.has_value() ? 1.0 : 0.0,
                                              static_cast<double>(bad.value_or(BadLoss{}).step),
@@ -30,24 +30,24 @@ Agreed Agreement::talk(int64_t step, const Tally& mine) {
   // From rank 0 alone: the pace, which all must share, and save_done, because only rank 0 completes
   // a checkpoint.
   next_step_ = step + std::max<int64_t>(1, all[0][5].item<int64_t>());
-  Agreed agreed{.stop = sum(4) > 0,
-                .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
-                .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1,
-                .bad_loss = std::nullopt,
-                .bad_weights = sum(6) > 0,
-                .save_done = all[0][10].item<double>() > 0,
-                .save_failed = sum(11) > 0};
+  StepSyncResult result{.stop = sum(4) > 0,
+                        .loss = sum(1) > 0 ? sum(0) / sum(1) : 0,
+                        .accuracy = sum(3) > 0 ? sum(2) / sum(3) : -1,
+                        .bad_loss = std::nullopt,
+                        .bad_weights = sum(6) > 0,
+                        .save_done = all[0][10].item<double>() > 0,
+                        .save_failed = sum(11) > 0};
   for (int rank = 0; rank < communicator_.size(); ++rank) {
     const auto word = [&all, rank](int64_t i) {
       return all[rank][i].item<double>();
     };
     const auto bad_step = static_cast<int64_t>(word(8));
-    if (word(7) > 0 && (!agreed.bad_loss || bad_step < agreed.bad_loss->step)) {
-      agreed.bad_loss = BadLoss{.step = bad_step, .value = word(9)};
-      agreed.bad_rank = rank;
+    if (word(7) > 0 && (!result.bad_loss || bad_step < result.bad_loss->step)) {
+      result.bad_loss = BadLoss{.step = bad_step, .value = word(9)};
+      result.bad_rank = rank;
     }
   }
-  return agreed;
+  return result;
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/train/loop/talk_pace.h"
+#include "training/train/loop/step_sync_interval.h"
 
 #include <gmock/gmock.h>
 #include <vector>
@@ -8,26 +8,27 @@ namespace lockstep::train {
 namespace {
 
 // Returns the steps with a status exchange if step i is completed after `times`[i - 1] seconds.
-std::vector<int64_t> talks(const std::vector<double>& times) {
-  TalkPace pace;
+std::vector<int64_t> exchange_steps(const std::vector<double>& times) {
+  StepSyncInterval interval;
   std::vector<int64_t> steps;
   int64_t next = 1;
   for (size_t i = 0; i < times.size(); ++i) {
     const auto step = static_cast<int64_t>(i) + 1;
     if (step >= next) {
       steps.push_back(step);
-      const TalkPace::Clock::time_point time(std::chrono::duration_cast<TalkPace::Clock::duration>(
-          std::chrono::duration<double>(times[i])));
-      next = step + pace.next(time, step);
+      const StepSyncInterval::Clock::time_point time(
+          std::chrono::duration_cast<StepSyncInterval::Clock::duration>(
+              std::chrono::duration<double>(times[i])));
+      next = step + interval.next(time, step);
     }
   }
   return steps;
 }
 
-double longest_silence(const std::vector<double>& times, double after) {
+double longest_gap(const std::vector<double>& times, double after) {
   double longest = 0;
   double last = 0;
-  for (const int64_t step : talks(times)) {
+  for (const int64_t step : exchange_steps(times)) {
     const double time = times[static_cast<size_t>(step) - 1];
     longest = time > after ? std::max(longest, time - last) : longest;
     last = time;
@@ -35,25 +36,25 @@ double longest_silence(const std::vector<double>& times, double after) {
   return longest;
 }
 
-TEST(TalkPace, IsFourTimesASecondWhateverAStepTakes) {
+TEST(StepSyncInterval, IsFourTimesASecondWhateverAStepTakes) {
   for (const double step : {0.0003, 0.01, 0.1}) {
     std::vector<double> times;
     for (double time = 8; time < 20; time += step) {  // the first step took long
       times.push_back(time);
     }
-    const auto all = talks(times);
+    const auto all = exchange_steps(times);
 
     EXPECT_NEAR(static_cast<double>(all.size()), 48, 16) << step;
-    EXPECT_LT(longest_silence(times, 8.5), 0.6) << step;
+    EXPECT_LT(longest_gap(times, 8.5), 0.6) << step;
   }
 }
 
-TEST(TalkPace, IsEveryStepWhereStepsAreSlow) {
-  EXPECT_THAT(talks({1, 2, 3, 4, 5}), ::testing::ElementsAre(1, 2, 3, 4, 5));
+TEST(StepSyncInterval, IsEveryStepWhereStepsAreSlow) {
+  EXPECT_THAT(exchange_steps({1, 2, 3, 4, 5}), ::testing::ElementsAre(1, 2, 3, 4, 5));
 }
 
 // Eight steps at once, then the host waits for a GPU that needs 36 ms for each.
-TEST(TalkPace, DoesNotTakeABurstForTheRule) {
+TEST(StepSyncInterval, DoesNotTakeABurstForTheRule) {
   std::vector<double> times;
   for (double time = 5; time < 25; time += 8 * 0.036) {
     for (int i = 0; i < 8; ++i) {
@@ -61,10 +62,10 @@ TEST(TalkPace, DoesNotTakeABurstForTheRule) {
     }
   }
 
-  EXPECT_LT(longest_silence(times, 6), 1);
+  EXPECT_LT(longest_gap(times, 6), 1);
 }
 
-TEST(TalkPace, FollowsStepsThatBecomeSlower) {
+TEST(StepSyncInterval, FollowsStepsThatBecomeSlower) {
   std::vector<double> times;
   for (double time = 0; time < 5; time += 0.001) {
     times.push_back(time);
@@ -74,7 +75,7 @@ TEST(TalkPace, FollowsStepsThatBecomeSlower) {
   }
 
   // The previous exchange set 250 steps; afterwards the pace is known.
-  EXPECT_LT(longest_silence(times, 14), 0.5);
+  EXPECT_LT(longest_gap(times, 14), 0.5);
 }
 
 }  // namespace
