@@ -63,7 +63,7 @@ test-distributions:
 bench:
 	@tools/setup.sh launcher training test bench data
 	@$(CONFIGURE)
-	@$(NINJA) --target lockstep mnist lockstep_benchmarks
+	@$(NINJA) --target lockstep lockstep-bench mnist lockstep_benchmarks
 	@benchmarks/run.sh $(BUILD)
 
 format:

@@ -26,6 +26,7 @@ import tempfile
 import time
 
 from processes import census, children, percentile, read_bytes, wait_until
+from torch_python import find_python
 
 # Reads the clock before anything else. It is linked statically, so that loading takes no time.
 STAMP = """
@@ -261,9 +262,9 @@ def main():
     parser.add_argument("what", choices=["start", "many", "death"], help="measurement, see above")
     parser.add_argument("--lockstep", default="build/bin/lockstep",
                         help="launcher [build/bin/lockstep]")
-    parser.add_argument("--torchrun", default="/usr/bin/python3 -m torch.distributed.run",
-                        help="torchrun command; empty: skip torchrun "
-                             "[/usr/bin/python3 -m torch.distributed.run]")
+    parser.add_argument("--torchrun",
+                        help="torchrun command; empty: skip torchrun [that of the interpreter "
+                             "with torch, see tools/find_python.sh]")
     parser.add_argument("--repeat", type=int, default=20, help="number of measurements [20]")
     parser.add_argument("--nodes", type=int, default=1, help="number of nodes, for death [1]")
     parser.add_argument("--workers", type=int, default=0,
@@ -271,6 +272,8 @@ def main():
     parser.add_argument("--json", help="file for all measurements")
     options = parser.parse_args()
     options.lockstep = os.path.abspath(options.lockstep)
+    if options.torchrun is None and options.what == "start":
+        options.torchrun = f"{find_python()} -m torch.distributed.run"
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     figures = {"start": start, "many": many, "death": death}[options.what](options)
     if options.json:

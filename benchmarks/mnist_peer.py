@@ -52,10 +52,10 @@ def main():
     parser.add_argument("--warmup", type=int, default=20, help="steps excluded from the rate [20]")
     parser.add_argument("--batch-size", type=int, default=64, help="samples per worker [64]")
     parser.add_argument("--ready", action="store_true", help="preload all images as floats")
-    parser.add_argument("--onednn", action="store_true",
-                        help="keep oneDNN enabled, as in an unmodified installation")
+    parser.add_argument("--no-onednn", action="store_true",
+                        help="disable oneDNN, which an unmodified installation uses")
     options = parser.parse_args()
-    if not options.onednn:
+    if options.no_onednn:
         torch._C._set_mkldnn_enabled(False)
 
     dist.init_process_group("gloo")

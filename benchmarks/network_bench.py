@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+from torch_python import find_python
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAB = os.path.join(HERE, "node_lab.sh")
 PORT = 29501
@@ -150,8 +152,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", default="build/bin/lockstep", metavar="FILE",
                         help="launcher [build/bin/lockstep]")
-    parser.add_argument("--python", default=sys.executable, metavar="FILE",
-                        help="Python interpreter with torch [this one]")
+    parser.add_argument("--python", metavar="FILE",
+                        help="Python interpreter with torch [see tools/find_python.sh]")
     parser.add_argument("--nodes", type=int, default=4, metavar="COUNT", help="number of nodes [4]")
     parser.add_argument("--limit", type=int, default=120, metavar="SECONDS",
                         help="maximum time of a case [120]")
@@ -167,6 +169,7 @@ def main():
     if options.inside:
         return measure(options)
 
+    options.python = options.python or find_python()
     options.lockstep = os.path.abspath(options.lockstep)
     options.directory = os.path.abspath(
         options.directory or tempfile.mkdtemp(prefix="network-bench.", dir="/var/tmp"))

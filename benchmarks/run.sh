@@ -13,8 +13,19 @@ echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc)
 echo "== loader_bench"
 "$build/bench/loader_bench" --benchmark_repetitions=3 --benchmark_report_aggregates_only=true
 
-echo "== allreduce_bench"
-python3 "$(dirname "$0")/allreduce_bench.py" --build "$build" --json "$build/allreduce_bench.json"
+echo "== lockstep-bench allreduce"
+kibibytes="4,16,64,256,1024,4096,10240,25600,102400"
+allreduce=("$build/bin/lockstep-bench" allreduce --device cpu --seconds 0.5 --sizes "$kibibytes")
+for workers in 2 4; do
+  for transport in shared-memory gloo; do
+    "${allreduce[@]}" --workers "$workers" --transport "$transport" \
+      --json "$build/allreduce-$transport-$workers.json"
+  done
+  if command -v mpirun >/dev/null; then
+    OMP_NUM_THREADS=1 mpirun --allow-run-as-root --oversubscribe -np "$workers" \
+      "${allreduce[@]}" --json "$build/allreduce-mpi-$workers.json"
+  fi
+done
 
 echo "== mnist_bench"
 data=${LOCKSTEP_DATA_DIR:-data}

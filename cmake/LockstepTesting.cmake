@@ -14,3 +14,18 @@ else()
   lockstep_report_missing()
 endif()
 include(GoogleTest)
+
+# LOCKSTEP_PYTHON: the interpreter of tests that compare with PyTorch. It is only cached if it has
+# torch, so that a torch installed later is found. Without one, those tests are skipped by name.
+if(NOT LOCKSTEP_PYTHON)
+  execute_process(
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/find_python.sh" torch
+    OUTPUT_VARIABLE python_with_torch
+    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(python_with_torch)
+    set(LOCKSTEP_PYTHON "${python_with_torch}" CACHE FILEPATH "Python interpreter with torch")
+    mark_as_advanced(LOCKSTEP_PYTHON)
+  else()
+    set(LOCKSTEP_PYTHON python3)
+  endif()
+endif()

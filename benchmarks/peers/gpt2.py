@@ -6,20 +6,16 @@ Uses the initial weights and the tokens that lockstep-bench wrote, measures the 
 prints one JSON line.
 """
 import argparse
-import contextlib
 import json
 import math
-import resource
-import statistics
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from trainer import Trainer, add_arguments, measure
+
 BATCHES = 4
-BLOCKS = 3
-PART_STEPS = 3
 
 
 def attend(query, key, value):
@@ -117,112 +113,42 @@ def make_optimizer(name, net, device):
     return kind(net.parameters(), lr=6e-4, weight_decay=0.1, betas=(0.9, 0.95), **more)
 
 
-class Training:
+class Training(Trainer):
     def __init__(self, options):
-        self.device = options.device
-        self.mode = options.mode if hasattr(torch, "compile") else "eager"
-        self.is_bf16 = options.precision == "bf16"
+        super().__init__(options)
         vocabulary = options.vocabulary
         if self.mode == "compile":
             vocabulary = (vocabulary + 127) // 128 * 128
         net = Gpt2(options, vocabulary)
         load(net, options.weights)
-        self.net = net.to(self.device).train()
+        net = net.to(self.device).train()
         self.optimizer = make_optimizer(options.optimizer, net, self.device)
-        self.loss = torch.compile(self.net) if self.mode == "compile" else self.net
+        self.loss = self.compiled(net)
         size = BATCHES * options.batch * (options.context + 1)
         tokens = torch.from_file(options.tokens, size=size, dtype=torch.int64)
         tokens = tokens.view(BATCHES, options.batch, options.context + 1)
         self.batches = [(part[:, :-1].contiguous().to(self.device),
                          part[:, 1:].contiguous().to(self.device)) for part in tokens]
-        self.losses = []
-        self.step = 0
 
-    def wait(self):
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-    def forward(self):
-        inputs, targets = self.batches[self.step % BATCHES]
-        self.step += 1
-        precision = (torch.autocast(self.device, dtype=torch.bfloat16) if self.is_bf16
-                     else contextlib.nullcontext())
-        with precision:
+    def loss_of_next_batch(self):
+        inputs, targets = self.next_of(self.batches)
+        with self.precision():
             return self.loss(inputs, targets)
-
-    def run(self, steps):
-        for _ in range(steps):
-            loss = self.forward()
-            loss.backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            self.losses.append(loss.detach())
-
-    def run_by_parts(self):
-        """Returns the milliseconds of forward, backward and update of another step."""
-        marks = []
-
-        def mark():
-            self.wait()
-            marks.append(time.perf_counter())
-
-        mark()
-        loss = self.forward()
-        mark()
-        loss.backward()
-        mark()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        mark()
-        return [1e3 * (after - before) for before, after in zip(marks, marks[1:])]
-
-    def timed(self, steps):
-        self.wait()
-        begin = time.perf_counter()
-        self.run(steps)
-        self.wait()
-        return time.perf_counter() - begin
-
-
-def peak_bytes(device):
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    for name in ("layers", "heads", "width", "positions", "vocabulary", "batch", "context", "steps",
-                 "warmup"):
+    add_arguments(parser)
+    for name in ("layers", "heads", "width", "positions", "vocabulary", "context"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--optimizer", choices=["adamw", "adam", "sgd"], default="adamw")
-    parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
-    parser.add_argument("--mode", choices=["compile", "eager"], default="compile")
-    parser.add_argument("--weights", required=True,
-                        help="dictionary of tensors, written by torch.save")
     parser.add_argument("--tokens", required=True,
                         help="file of int64 tokens, batches x texts x (context + 1)")
     options = parser.parse_args()
 
-    training = Training(options)
-    begin = time.perf_counter()
-    if options.warmup > 0:
-        training.timed(1)
-    first = time.perf_counter() - begin
-    training.timed(max(0, options.warmup - 1))
-    seconds = statistics.median(training.timed(options.steps) for _ in range(BLOCKS))
-    seconds /= options.steps
-    peak = peak_bytes(options.device)
-    losses = torch.stack(training.losses).float().tolist()
-    forward, backward, update = (statistics.median(part) for part in
-                                 zip(*(training.run_by_parts() for _ in range(PART_STEPS))))
-    print(json.dumps({
-        "torch": torch.__version__, "mode": training.mode,
-        "tokens_per_second": options.batch * options.context / seconds,
-        "ms_per_step": 1e3 * seconds, "forward_ms": forward, "backward_ms": backward,
-        "update_ms": update, "first_step_seconds": first, "peak_bytes": peak,
-        "losses": [loss if math.isfinite(loss) else None for loss in losses]}), flush=True)
+    figures = measure(Training(options), options)
+    figures["tokens_per_second"] = 1e3 * options.batch * options.context / figures["ms_per_step"]
+    print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

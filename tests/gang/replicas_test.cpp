@@ -116,12 +116,11 @@ TEST_F(Replicas, EndTogetherWithOneMessage) {
 }
 
 TEST_F(Replicas, StopAtAStepOnSigterm) {
-  const os::CommandResult stopped =
-      sh(fmt::format("{} --generated-digits --net mlp --epochs 500 --no-validation -s mirrored "
-                     "--replicas 2 --run-dir run & pid=$!; "
-                     "for i in $(seq 600); do grep -q '\"event\":\"step\"' run/events/rank-0.jsonl "
-                     "2>/dev/null && break; sleep 0.1; done; kill -TERM $pid; wait $pid",
-                     kMnist));
+  const os::CommandResult stopped = sh(
+      fmt::format("{}/tests/gang/scripts/stop_at_first_step.sh run {} --generated-digits --net mlp "
+                  "--epochs 500 --no-validation -s mirrored --replicas 2 --run-dir run",
+                  LOCKSTEP_SOURCE_DIR,
+                  kMnist));
 
   EXPECT_EQ(stopped.status.code, 75) << stopped.output << stopped.errors;
   EXPECT_THAT(stopped.output + stopped.errors, HasSubstr("stopped at step"));

@@ -4,11 +4,11 @@
 // are simulated by processes of this machine.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <regex>
 
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "common/os/socket.h"
+#include "gang/drift_lines.h"
 #include "training/comm/process_group.h"
 
 namespace lockstep {
@@ -120,15 +120,7 @@ TEST_P(NodeFirst, TrainsAsOneProcessDoes) {
       launch_nodes(nodes, workers, kWorker + " --do drift --transport node-first");
 
   EXPECT_EQ(result.status.code, 0) << result.output << result.errors;
-  const std::regex line(R"(drift \d+ workers (\w+) .* relative (\S+) (\w+))");
-  int lines = 0;
-  for (std::sregex_iterator it(result.output.begin(), result.output.end(), line), end; it != end;
-       ++it) {
-    EXPECT_LE(std::stod((*it)[2]), (*it)[1] == "Double" ? 1e-10 : 1e-5) << it->str();
-    EXPECT_EQ((*it)[3], "identical") << it->str();
-    ++lines;
-  }
-  EXPECT_EQ(lines, 4) << result.output;
+  expect_small_drift(result.output);
 }
 
 INSTANTIATE_TEST_SUITE_P(

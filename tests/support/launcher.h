@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "common/os/files.h"
 #include "common/os/pipe.h"
 #include "common/os/process.h"
+#include "support/comes_true.h"
 #include "support/golden.h"
 
 namespace lockstep::testing {
@@ -27,18 +26,6 @@ struct Result {
   std::string output;
   std::string errors;
 };
-
-// Waits up to 30 s for the condition. Returns whether it became true.
-template <typename Condition>
-bool comes_true(const Condition& is_true) {
-  for (int turn = 0; turn < 6000; ++turn) {
-    if (is_true()) {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
 
 // Runs the real launcher in a new, empty directory.
 class Launcher {
@@ -136,12 +123,9 @@ inline bool is_alive(int pid) {
   return !line.empty() && line.find(") Z") == std::string::npos;
 }
 
-// Waits up to ten seconds for the end of a process. Returns whether it ended.
+// Waits for the end of a process. Returns whether it ended.
 inline bool ends_soon(int pid) {
-  for (int turn = 0; turn < 2000 && is_alive(pid); ++turn) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return !is_alive(pid);
+  return comes_true([&] { return !is_alive(pid); });
 }
 
 // Replaces all occurrences of `from` by `to`, to remove differences between runs from a text.

@@ -142,18 +142,17 @@ TEST(RunCommand, LooksForTheProgramInThePathThatItGives) {
       ThrowsMessage<Error>(HasSubstr("looked in: /nowhere  (PATH)")));
 }
 
-// Neither its children nor a closed output keeps it alive.
+// Neither its children nor a closed output keeps it alive; they would last longer than the time
+// limit of the test.
 TEST(RunCommand, KillsTheWholeProgramAtItsTimeLimit) {
   for (const std::string line :
-       {"echo a; sleep 100 & sleep 100", "echo a; exec >&- 2>&-; sleep 100"}) {
-    const auto begin = std::chrono::steady_clock::now();
+       {"echo a; sleep 1000 & sleep 1000", "echo a; exec >&- 2>&-; sleep 1000"}) {
     const CommandResult result =
-        run_command({"sh", "-c", line}, {.time_limit = std::chrono::milliseconds(200)});
+        run_command({"sh", "-c", line}, {.time_limit = std::chrono::seconds(1)});
 
     EXPECT_TRUE(result.is_out_of_time);
     EXPECT_EQ(result.status.signal, SIGKILL);
     EXPECT_EQ(result.output, "a\n");
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   }
 }
 

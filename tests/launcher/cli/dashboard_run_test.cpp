@@ -38,14 +38,12 @@ class RunWithDashboard : public ::testing::Test {
   }
 
   std::string wait_for_address() {
-    for (int turn = 0; turn < 1000; ++turn) {
-      const std::string said = read_text(launcher_.path("stderr"));
-      if (said.find("ssh -N -L") != std::string::npos) {
-        return said;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return "";
+    std::string said;
+    comes_true([&] {
+      said = read_text(launcher_.path("stderr"));
+      return said.find("ssh -N -L") != std::string::npos;
+    });
+    return said;
   }
 
   Result finish() {
@@ -70,7 +68,7 @@ TEST_F(RunWithDashboard, GoesOnWhenTheDashboardIsKilled) {
   const auto dashboard = find_dashboard(launcher_.process().pid());
   ASSERT_TRUE(dashboard);
   ASSERT_EQ(::kill(*dashboard, SIGKILL), 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_TRUE(ends_soon(*dashboard));
 
   const Result result = finish();
 
@@ -87,9 +85,7 @@ TEST(Dashboard, LeavesWithNothingWrongWhenItIsEnded) {
     Launcher launcher;
     ASSERT_EQ(launcher.run({"run", "--run-dir", "runs/one", "true"}).status.code, 0);
     launcher.start({"dashboard", "one"});
-    for (int turn = 0; turn < 1000 && read_text(launcher.path("stdout")).empty(); ++turn) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    ASSERT_TRUE(comes_true([&] { return !read_text(launcher.path("stdout")).empty(); }));
 
     launcher.process().signal(signal);
 

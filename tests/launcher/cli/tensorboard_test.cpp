@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // TensorBoard files from lockstep export and from lockstep run --tensorboard.
-#include <chrono>
 #include <csignal>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <optional>
-#include <thread>
 
 #include "common/os/command.h"
 #include "launcher/monitor/tensorboard_messages.h"
@@ -203,7 +201,7 @@ TEST_F(RunWithTensorboard, GoesOnWhenTheWriterIsKilled) {
     return writer.has_value();
   }));
   ASSERT_EQ(::kill(*writer, SIGKILL), 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_TRUE(ends_soon(*writer));
 
   const Result result = finish();
   EXPECT_EQ(result.status.code, 0);

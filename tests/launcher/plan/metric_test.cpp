@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/metric.h"
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -81,11 +81,11 @@ TEST(NumberPattern, MayHaveAGroupThatDidNotMatch) {
 
 TEST(NumberPattern, GivesUpBeforeItTakesLong) {
   const NumberPattern pattern("(a+)+b([0-9])");
-  const auto began = std::chrono::steady_clock::now();
+  const std::clock_t began = std::clock();  // processor time, which other load does not prolong
 
   EXPECT_EQ(pattern.find(std::string(4000, 'a')), std::nullopt);
 
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
+  EXPECT_LT(std::clock() - began, 2 * CLOCKS_PER_SEC);
 }
 
 TEST(ReadSampleEvery, TakesNoneOrATenthOfASecond) {

@@ -267,7 +267,7 @@ TEST_F(LabItself, LeavesNothingBehind) {
   const std::set<std::string> links = interfaces();
   auto other = std::make_unique<Lab>(Words{"--nodes", "2", "--ssh"});
   const fs::path root = other->root();
-  Running job = other->start("ctl", {"srun", "-N2", "sleep", "60"});
+  Running job = other->start("ctl", {"srun", "-N2", "sleep", "600"});
   EXPECT_TRUE(comes_true(seconds(60), [&] { return !other->processes("n2").empty(); }));
   const std::set<int> processes = descendants(std::stoi(read_text(root / "rack.pid")));
   EXPECT_GT(processes.size(), 15U);
@@ -276,7 +276,7 @@ TEST_F(LabItself, LeavesNothingBehind) {
 
   const auto start = std::chrono::steady_clock::now();
   other.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(300));  // does not wait for the job
 
   EXPECT_FALSE(any_alive(processes));
   EXPECT_FALSE(fs::exists(root));

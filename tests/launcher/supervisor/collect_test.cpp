@@ -16,11 +16,20 @@ using ::testing::HasSubstr;
 
 class Collect : public ::testing::Test {
  protected:
-  Result run(std::vector<std::string> options, const std::string& script) {
+  Result run(const std::vector<std::string>& options, const std::string& script) {
+    start(options, script);
+    return launcher.wait();
+  }
+  void start(const std::vector<std::string>& options, const std::string& script) {
     std::vector<std::string> words = {"run", "--nproc-per-node", "2", "--run-dir", "run"};
     words.insert(words.end(), options.begin(), options.end());
     words.insert(words.end(), {"sh", "-c", script});
-    return launcher.run(words);
+    launcher.start(words);
+  }
+  // Ends workers that run kUntilTold.
+  Result finish() {
+    std::ofstream(launcher.path("go")) << "now\n";
+    return launcher.wait();
   }
   static std::vector<std::string> lines_of(const fs::path& path) {
     std::vector<std::string> lines = split(read_text(path), '\n');
@@ -28,18 +37,26 @@ class Collect : public ::testing::Test {
     return lines;
   }
 
+  static constexpr const char* kUntilTold = "while [ ! -e go ]; do sleep 0.02; done";
+
   Launcher launcher;
 };
 
 TEST_F(Collect, ASampleOfTheNodeEverySoOften) {
-  const Result result = run({"--sample-every", "0.2"}, "sleep 4");
+  start({"--sample-every", "0.2"}, kUntilTold);
+  contract::NodeSample last;
+  EXPECT_TRUE(comes_true([&] {
+    const auto lines = lines_of(launcher.run_directory().node_samples(0));
+    if (lines.size() < 3) {
+      return false;
+    }
+    last = contract::parse_node_sample(lines[lines.size() - 2]);  // the last may be incomplete
+    return last.workers.size() == 2;
+  }));
+  const Result result = finish();
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  const auto lines = lines_of(launcher.run_directory().node_samples(0));
-  ASSERT_GE(lines.size(), 3U);
-  const contract::NodeSample last = contract::parse_node_sample(lines[lines.size() - 2]);
   EXPECT_EQ(last.node, 0);
-  EXPECT_EQ(last.workers.size(), 2U);
   EXPECT_GT(last.memory_bytes, 0);
   EXPECT_GT(last.memory_limit_bytes, 0);
 }
@@ -99,7 +116,11 @@ TEST_F(Collect, OneWarningWhenTheDirectoryIsAFile) {
   fs::create_directories(launcher.run_directory().root());
   std::ofstream(launcher.run_directory().root() / "events") << "in the way";
 
-  const Result result = run({"--sample-every", "0.1"}, "sleep 0.6");
+  start({"--sample-every", "0.1"}, std::string(kUntilTold) + "; sleep 0.5");
+  EXPECT_TRUE(comes_true([&] {
+    return read_text(launcher.path("stderr")).find("cannot write") != std::string::npos;
+  }));
+  const Result result = finish();  // after some more samples
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("cannot write"));

@@ -68,17 +68,22 @@ TEST(Display, MarksTheLinesOfAGangAndCollapsesThem) {
 }
 
 TEST(Display, ShowsALineWithoutTwinsAfterAMoment) {
-  Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 2});
-  EXPECT_EQ(screen.display.time_to_next(), std::nullopt);
+  // On a busy machine the moment may be over before the first read; then the next screen counts.
+  std::string early = "not read";
+  for (int turn = 0; turn < 20 && !early.empty(); ++turn) {
+    Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 2});
+    EXPECT_EQ(screen.display.time_to_next(), std::nullopt);
 
-  screen.display.take_lines(1, Stream::Err, "alone\n");
+    screen.display.take_lines(1, Stream::Err, "alone\n");
 
-  EXPECT_EQ(screen.read(), "");
-  const auto wait = screen.display.time_to_next();
-  ASSERT_TRUE(wait.has_value());
-  EXPECT_LE(*wait, milliseconds(100));
-  std::this_thread::sleep_for(*wait);
-  EXPECT_EQ(screen.read(), "[1]: alone\n");
+    early = screen.read();
+    if (const auto wait = screen.display.time_to_next()) {
+      EXPECT_LE(*wait, milliseconds(100));
+      std::this_thread::sleep_for(*wait);
+    }
+    EXPECT_EQ(early + screen.read(), "[1]: alone\n");
+  }
+  EXPECT_EQ(early, "");
 }
 
 TEST(Display, DoesNotWaitForTwinsOfAFlood) {

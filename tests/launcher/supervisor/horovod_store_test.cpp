@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/horovod_rendezvous/horovod_store.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <chrono>
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "common/os/fd.h"
+#include "support/shortest_of.h"
 
 namespace lockstep::supervisor {
 namespace {
@@ -110,17 +112,21 @@ TEST_F(HorovodStores, RefuseGarbageAndGoOn) {
 }
 
 TEST_F(HorovodStores, AreNotHeldUpByThoseThatNeverAsk) {
-  std::vector<os::Fd> silent;
-  for (int i = 0; i < 300; ++i) {
-    silent.push_back(connect_to(store_.port()));
-    send_text(silent.back(), "GET /s");
+  auto shortest = std::chrono::steady_clock::duration::max();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<os::Fd> silent;
+    for (int i = 0; i < 300; ++i) {
+      silent.push_back(connect_to(store_.port()));
+      send_text(silent.back(), "GET /s");
+    }
+    shortest =
+        std::min(shortest, testing::shortest_of(1, [&] {
+                   EXPECT_THAT(ask(store_.port(), "PUT", "/s/k", "v"), StartsWith("HTTP/1.1 200 "));
+                 }));
+    EXPECT_THAT(read_to_end(silent.front()), IsEmpty());  // the oldest was closed
   }
-  const auto start = std::chrono::steady_clock::now();
 
-  EXPECT_THAT(ask(store_.port(), "PUT", "/s/k", "v"), StartsWith("HTTP/1.1 200 "));
-
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
-  EXPECT_THAT(read_to_end(silent.front()), IsEmpty());  // the oldest was closed
+  EXPECT_LT(shortest, std::chrono::seconds(2));  // a silent connection is closed after 3 s
 }
 
 TEST_F(HorovodStores, ServeManyAtOnce) {

@@ -10,18 +10,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Each worker starts one child in its process group and one in a new session. It writes four
-// process ids: its own, those of both children, and that of its parent, the agent.
-constexpr const char* kFamily =
-    "sleep 61 & a=$!; setsid sleep 62 & b=$!\n"
-    "echo $$ $a $b $PPID > writing-$RANK; mv writing-$RANK family-$RANK\n"
-    "trap '' TERM; while :; do sleep 0.05; done";
+const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/launcher/supervisor/scripts/";
 
 class LeftBehind : public ::testing::Test {
  protected:
-  void start(const std::string& script) {
-    launcher.start(
-        {"run", "--nproc-per-node", "2", "--run-dir", "run", "--grace", "0.2", "sh", "-c", script});
+  // Starts two workers that write the process ids of their family, and waits for these.
+  void start(const std::string& script, const std::vector<std::string>& arguments = {}) {
+    std::vector<std::string> words = {
+        "run", "--nproc-per-node", "2", "--run-dir", "run", "--grace", "0.2", kScripts + script};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    launcher.start(words);
     for (const char* name : {"family-0", "family-1"}) {
       for (const std::string& word : split(launcher.wait_for_file(name), ' ')) {
         family.push_back(std::stoi(word));
@@ -42,9 +40,7 @@ class LeftBehind : public ::testing::Test {
 };
 
 TEST_F(LeftBehind, IsNobodyWhenAWorkerFails) {
-  start(std::string("[ $RANK = 0 ] || { sleep 63 & echo $$ $! $! $PPID > w; mv w family-1;"
-                    "while [ ! -e go ]; do sleep 0.02; done; exit 3; }\n") +
-        kFamily);
+  start("fail_when_told.sh");
   std::ofstream(launcher.path("go")) << "now\n";
 
   const Result result = launcher.wait();
@@ -55,7 +51,7 @@ TEST_F(LeftBehind, IsNobodyWhenAWorkerFails) {
 }
 
 TEST_F(LeftBehind, IsNobodyWhenTheRunIsStopped) {
-  start(kFamily);
+  start("family.sh", {"stay"});
 
   launcher.process().signal(SIGTERM);
 
@@ -64,28 +60,13 @@ TEST_F(LeftBehind, IsNobodyWhenTheRunIsStopped) {
 }
 
 TEST_F(LeftBehind, OrphansThatEndAreNotZombiesForTheRestOfTheRun) {
-  launcher.write_script("count.py", R"(import glob, sys
-zombies = 0
-for path in glob.glob("/proc/[0-9]*/stat"):
-    try:
-        state, parent = open(path).read().rpartition(") ")[2].split()[:2]
-    except OSError:
-        continue
-    zombies += state == "Z" and parent == sys.argv[1]
-print("zombies:", zombies)
-)");
-
-  const Result result = launcher.run({"run",
-                                      "sh",
-                                      "-c",
-                                      "for i in 1 2 3; do sh -c 'sleep 0.1 &'; done; sleep 1.5;"
-                                      "python3 count.py $PPID"});
+  const Result result = launcher.run({"run", kScripts + "count_zombies.py"});
 
   EXPECT_EQ(result.output, "zombies: 0\n") << result.errors;
 }
 
 TEST_F(LeftBehind, IsNobodyWhenTheLauncherIsKilled) {
-  start(kFamily);
+  start("family.sh", {"stay"});
 
   launcher.process().signal(SIGKILL);
 
@@ -94,7 +75,7 @@ TEST_F(LeftBehind, IsNobodyWhenTheLauncherIsKilled) {
 }
 
 TEST_F(LeftBehind, IsNobodyWhenTheAgentIsKilled) {
-  start(kFamily);
+  start("family.sh", {"stay"});
 
   os::Child(agent()).signal(SIGKILL);
   const Result result = launcher.wait();
@@ -105,9 +86,7 @@ TEST_F(LeftBehind, IsNobodyWhenTheAgentIsKilled) {
 }
 
 TEST_F(LeftBehind, IsNobodyWhenAWorkerLeavesWithZero) {
-  start(
-      "sleep 61 & a=$!; setsid sleep 62 & b=$!\n"
-      "echo $$ $a $b $PPID > writing-$RANK; mv writing-$RANK family-$RANK; exit 0");
+  start("family.sh", {"leave"});
 
   EXPECT_EQ(launcher.wait().status.code, 0);
   expect_nobody_left();

@@ -7,10 +7,13 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/contract/node_sample.h"
 #include "common/os/host.h"
 #include "common/os/socket.h"
+#include "common/os/tcp_listener.h"
 #include "launcher/supervisor/protocol/control.h"
 #include "launcher/supervisor/protocol/messages.h"
 #include "launcher/supervisor/protocol/rendezvous.h"
@@ -76,9 +79,7 @@ class SeveralNodes : public ::testing::Test {
   // Waits for the workers of kStay, and returns the agent of the rank.
   int agent_of(int rank) const {
     const std::string name = fmt::format("agent-{}", rank);
-    for (int turn = 0; turn < 2000 && !fs::exists(directory.path() / name); ++turn) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    comes_true([&] { return fs::exists(directory.path() / name); });
     const std::string text = read_text(directory.path() / name);
     return text.empty() ? 0 : std::stoi(text);
   }
@@ -92,15 +93,15 @@ class SeveralNodes : public ::testing::Test {
   // The command lines of launchers, agents and workers contain the directory of the test.
   void expect_nobody_left() const {
     int left = -1;
-    for (int turn = 0; turn < 1000 && left != 0; ++turn) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(turn == 0 ? 0 : 10));
+    comes_true([&] {
       left = 0;
       std::error_code ignored;
       for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
         const std::string command = read_text(entry.path() / "cmdline");
         left += command.find(directory.path().string()) != std::string::npos ? 1 : 0;
       }
-    }
+      return left == 0;
+    });
     EXPECT_EQ(left, 0);
   }
 
@@ -133,14 +134,19 @@ TEST_F(SeveralNodes, AreOneWorldAndSpeakThroughTheFirst) {
 }
 
 TEST_F(SeveralNodes, LeaveTheirSamplesAndNumbersWithTheFirst) {
-  start_two("echo loss: $RANK; sleep 1.5",
+  start_two("echo loss: $RANK; while [ ! -e go ]; do sleep 0.02; done",
             {"--sample-every", "0.2", "--metric", "loss=loss: ([0-9]+)"});
+  const contract::RunDirectory run(directory.path() / "run");
+  const auto samples = [&](int node) {
+    return split(read_text(run.node_samples(node)), '\n');
+  };
+  EXPECT_TRUE(comes_true([&] { return samples(0).size() >= 3 && samples(1).size() >= 3; }));
+  std::ofstream(directory.path() / "go") << "now\n";
 
   EXPECT_EQ(nodes[0]->wait().status.code, 0);
   EXPECT_EQ(nodes[1]->wait().status.code, 0);
-  const contract::RunDirectory run(directory.path() / "run");
   for (const int node : {0, 1}) {
-    const std::vector<std::string> lines = split(read_text(run.node_samples(node)), '\n');
+    const std::vector<std::string> lines = samples(node);
     ASSERT_GE(lines.size(), 3U);
     const contract::NodeSample sample = contract::parse_node_sample(lines[1]);
     EXPECT_EQ(sample.node, node);
@@ -430,7 +436,9 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   EXPECT_EQ(nodes[2]->wait().status.code, 0);
 }
 
+// A connection to the port shows that the node looks for the leader. Then the port closes again.
 TEST_F(SeveralNodes, StopWhileTheyLookForTheLeader) {
+  std::optional<os::TcpListener> leader(std::in_place, "127.0.0.1", port);
   variables = {{"LOCKSTEP_SECRET", "0123456789abcdef-of-this-run"}};
   Launcher& node = start({.options = {"--nnodes=2",
                                       "--node-rank=1",
@@ -439,7 +447,8 @@ TEST_F(SeveralNodes, StopWhileTheyLookForTheLeader) {
                           .workers = 1},
                          "true");
   ASSERT_TRUE(node.listens(SIGTERM));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_TRUE(comes_true([&] { return leader->find_connection().has_value(); }));
+  leader.reset();
 
   node.process().signal(SIGTERM);
 

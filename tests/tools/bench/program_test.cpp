@@ -102,8 +102,8 @@ TEST_F(Bench, SweepsBatchSizesOfGpt2) {
 }
 
 TEST_F(Bench, GivesTheLossCurveOfThePeer) {
-  const os::CommandResult done =
-      bench(std::string(kTiny) + "--peer --peer-mode eager --json p.json");
+  const os::CommandResult done = bench(
+      std::string(kTiny) + "--peer --peer-mode eager --json p.json --python " LOCKSTEP_PYTHON);
   if (done.status.code == 69) {
     GTEST_SKIP() << done.errors;
   }
@@ -154,7 +154,8 @@ TEST_F(Bench, CountsTheImagesThatALoaderMakes) {
 }
 
 TEST_F(Bench, ComparesALoaderWithTorchvisions) {
-  const os::CommandResult done = bench(std::string(kSomeImages) + "--peer --json out.json");
+  const os::CommandResult done =
+      bench(std::string(kSomeImages) + "--peer --json out.json --python " LOCKSTEP_PYTHON);
   if (done.status.code == 69 || done.output.find("No peer") != std::string::npos) {
     GTEST_SKIP() << done.errors << done.output;
   }

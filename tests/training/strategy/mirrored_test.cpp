@@ -6,6 +6,7 @@
 #include "lockstep/error.h"
 #include "support/gang.h"
 #include "training/comm/solo.h"
+#include "training/strategy/same_after_join.h"
 #include "training/strategy/shared/gradient_packs.h"
 #include "training/strategy/trained.h"
 
@@ -113,39 +114,8 @@ TEST(Mirrored, RefusesPowerSgd) {
                                    "  try:       --compression bf16, or -s ddp"));
 }
 
-// Worker r has 2 + r batches. Workers without batches contribute nothing to the sum over all
-// workers.
 TEST(Mirrored, GoesOnUntilAllHaveJoined) {
-  const int workers = 3;
-  comm::Solo solo;
-  Spared alone;
-  torch::optim::SGD alone_sgd(alone.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
-  const auto single = make_strategy("single", solo);
-  single->adopt(alone, alone_sgd);
-  for (int step = 0; step < 1 + workers; ++step) {
-    for (int rank = std::max(0, step - 1); rank < workers; ++rank) {
-      single->accumulate(loss_of<Spared>(CrossEntropy()),
-                         sample(4, sample_number(step, rank, 0)),
-                         {.weight = 1.0 / workers, .last = rank + 1 == workers});
-    }
-    single->step();
-  }
-
-  gang(workers, [&](Communicator& comm) {
-    Spared model;
-    torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
-    const auto strategy = make_strategy("mirrored", comm, {.uneven = true});
-    strategy->adopt(model, sgd);
-    for (int step = 0; step < 2 + comm.rank(); ++step) {
-      strategy->accumulate(
-          loss_of<Spared>(CrossEntropy()), sample(4, sample_number(step, comm.rank(), 0)), {});
-      strategy->step();
-    }
-
-    EXPECT_EQ(strategy->join(), workers - 1);
-    EXPECT_LE(largest_difference(flat_state(model), flat_state(alone)), 1e-12);
-    EXPECT_EQ(sgd.state().size(), alone_sgd.state().size());
-  });
+  expect_same_after_join({.strategy = "mirrored"});
 }
 
 TEST(Mirrored, JoinsOnlyWhereItWasAskedFor) {
