@@ -124,11 +124,11 @@ void Communicator::compare_calls() {
   torch::Tensor all = torch::empty({static_cast<int64_t>(kBytes) * size()}, torch::kUInt8);
   do_all_gather(all, bytes_to_tensor(text));
   const std::string texts = tensor_to_bytes(all, all.numel());
-  comm::GangView gang;
+  comm::WorkerViews views;
   for (size_t at = 0; at < texts.size(); at += kBytes) {
-    gang.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
+    views.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
   }
-  if (const auto mistake = comm::find_mistake(gang)) {
+  if (const auto mistake = comm::find_mistake(views)) {
     throw comm::to_error(*mistake);
   }
 }

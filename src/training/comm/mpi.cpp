@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "lockstep/error.h"
-#include "training/comm/sum_by_parts.h"
+#include "training/comm/chunked_reduction.h"
 
 #if LOCKSTEP_HAVE_MPI
 #include <mpi.h>
@@ -117,7 +117,7 @@ class MpiRank final : public Communicator {
       const torch::Tensor flat = tensor.view({-1});
       for (int64_t done = 0; done < flat.numel(); done += kMostElements) {
         torch::Tensor piece = flat.narrow(0, done, std::min(kMostElements, flat.numel() - done));
-        all_reduce_by_parts(piece, reduction, size_, ways());
+        chunked_all_reduce(piece, reduction, size_, chunk_exchange());
       }
       return;
     }
@@ -165,7 +165,7 @@ class MpiRank final : public Communicator {
       return;
     }
     if (is_half(input.scalar_type())) {
-      reduce_scatter_by_parts(output, input, size_, ways());
+      chunked_reduce_scatter(output, input, size_, chunk_exchange());
       return;
     }
     check(MPI_Reduce_scatter_block(input.data_ptr(),
@@ -192,7 +192,7 @@ class MpiRank final : public Communicator {
   }
 
  private:
-  PartExchange ways() {
+  ChunkExchange chunk_exchange() {
     return {
         .all_to_all =
             [this](torch::Tensor& output, torch::Tensor& input) {

@@ -64,16 +64,16 @@ std::string list_calls(const std::vector<int>& ranks, const std::string& words) 
   return fmt::format("{}: {}", format_ranks(ranks), words);
 }
 
-std::optional<Mistake> find_different_calls(const GangView& gang) {
+std::optional<Mistake> find_different_calls(const WorkerViews& views) {
   uint64_t number = 0;
-  for (const auto& seen : gang) {
+  for (const auto& seen : views) {
     if (seen && seen->in_call) {
       number = std::max(number, seen->number);
     }
   }
   std::vector<Doing> calls;
-  for (size_t rank = 0; rank < gang.size(); ++rank) {
-    const auto& seen = gang[rank];
+  for (size_t rank = 0; rank < views.size(); ++rank) {
+    const auto& seen = views[rank];
     if (seen && seen->in_call && seen->number == number) {
       calls.push_back({static_cast<int>(rank), seen->call, describe_place(*seen)});
     }
@@ -85,18 +85,18 @@ std::optional<Mistake> find_different_calls(const GangView& gang) {
 }
 
 // Some workers have reached the end of the program while others wait in a scope that needs all.
-std::optional<Mistake> ended_early(const GangView& gang) {
+std::optional<Mistake> ended_early(const WorkerViews& views) {
   std::vector<int> ended;
   std::vector<int> waiting;
   uint64_t number = 0;
-  for (size_t rank = 0; rank < gang.size(); ++rank) {
-    if (gang[rank] && gang[rank]->is_end) {
+  for (size_t rank = 0; rank < views.size(); ++rank) {
+    if (views[rank] && views[rank]->is_end) {
       ended.push_back(static_cast<int>(rank));
-      number = gang[rank]->number;
+      number = views[rank]->number;
     }
   }
-  for (size_t rank = 0; rank < gang.size() && !ended.empty(); ++rank) {
-    const auto& seen = gang[rank];
+  for (size_t rank = 0; rank < views.size() && !ended.empty(); ++rank) {
+    const auto& seen = views[rank];
     if (!seen || seen->is_end) {
       continue;
     }
@@ -113,8 +113,8 @@ std::optional<Mistake> ended_early(const GangView& gang) {
   }
   return Mistake{
       .sentence = fmt::format("{} finished before the others", format_ranks(ended)),
-      .facts = {list_calls(ended, describe_place(*gang[static_cast<size_t>(ended.front())])),
-                list_calls(waiting, describe_place(*gang[static_cast<size_t>(waiting.front())]))},
+      .facts = {list_calls(ended, describe_place(*views[static_cast<size_t>(ended.front())])),
+                list_calls(waiting, describe_place(*views[static_cast<size_t>(waiting.front())]))},
       .hint =
           "give all workers the same number of batches, or set StrategyOptions::uneven and call "
           "Strategy::join() on a worker without batches"};
@@ -200,19 +200,19 @@ Error to_error(const Mistake& mistake) {
   return error;
 }
 
-std::optional<Mistake> find_mistake(const GangView& gang) {
-  if (auto mistake = ended_early(gang)) {
+std::optional<Mistake> find_mistake(const WorkerViews& views) {
+  if (auto mistake = ended_early(views)) {
     return mistake;
   }
-  return find_different_calls(gang);
+  return find_different_calls(views);
 }
 
-std::optional<std::string> find_missing(const GangView& gang, int me, double now) {
-  const Seen& mine = *gang[static_cast<size_t>(me)];
+std::optional<std::string> find_missing(const WorkerViews& views, int me, double now) {
+  const Seen& mine = *views[static_cast<size_t>(me)];
   std::vector<int> missing;
   std::vector<int> waiting;
-  for (size_t rank = 0; rank < gang.size(); ++rank) {
-    const auto& seen = gang[rank];
+  for (size_t rank = 0; rank < views.size(); ++rank) {
+    const auto& seen = views[rank];
     if (static_cast<int>(rank) != me && (!seen || is_missing(mine, *seen))) {
       missing.push_back(static_cast<int>(rank));
     } else if (seen->is_inside()) {
@@ -228,7 +228,7 @@ std::optional<std::string> find_missing(const GangView& gang, int me, double now
                                  describe_place(mine),
                                  format_wait(now - mine.since));
   for (size_t i = 0; i < std::min(kMostNamed, missing.size()); ++i) {
-    const auto& seen = gang[static_cast<size_t>(missing[i])];
+    const auto& seen = views[static_cast<size_t>(missing[i])];
     text += fmt::format(
         "; rank {} {}",
         missing[i],
@@ -242,8 +242,8 @@ std::optional<std::string> find_missing(const GangView& gang, int me, double now
          fmt::format("; {} {}", format_ranks(waiting), waiting.size() == 1 ? "waits" : "wait");
 }
 
-std::string describe_hang(const GangView& gang, int me, double now) {
-  const Seen& mine = *gang[static_cast<size_t>(me)];
+std::string describe_hang(const WorkerViews& views, int me, double now) {
+  const Seen& mine = *views[static_cast<size_t>(me)];
   return fmt::format(
       "no rank is missing, but rank {} has been in {} for {}: the transport hangs or is slow",
       me,

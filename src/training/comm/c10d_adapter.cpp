@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/communicator_group.h"
+#include "training/comm/c10d_adapter.h"
 
 #include <functional>
 #include <optional>
@@ -67,9 +67,9 @@ Reduction to_reduction(const c10d::ReduceOp& op) {
   throw Error(ExitCode::Bug, "all-reduce supports only sum, max and min");
 }
 
-class CommunicatorTransport final : public compat::Transport {
+class C10dAdapter final : public compat::Transport {
  public:
-  CommunicatorTransport(Communicator& communicator, Overlap overlap)
+  C10dAdapter(Communicator& communicator, Overlap overlap)
       : compat::Transport(communicator.rank(), communicator.size()), communicator_(communicator) {
     if (const auto device = communicator.device()) {
       side_.emplace(*device);
@@ -145,11 +145,10 @@ class CommunicatorTransport final : public compat::Transport {
 }  // namespace
 
 compat::ProcessGroupPtr make_process_group(Communicator& communicator, Overlap overlap) {
-  return compat::to_process_group(
-      c10::make_intrusive<c10d::HashStore>(),
-      communicator.rank(),
-      communicator.size(),
-      c10::make_intrusive<CommunicatorTransport>(communicator, overlap));
+  return compat::to_process_group(c10::make_intrusive<c10d::HashStore>(),
+                                  communicator.rank(),
+                                  communicator.size(),
+                                  c10::make_intrusive<C10dAdapter>(communicator, overlap));
 }
 
 }  // namespace lockstep::comm
