@@ -141,7 +141,7 @@ kernels::NormValues values_of(const Tensor& rows) {
   const int64_t channels = rows.size(1);
   float* first = f32(rows);
   return {.mean = first,
-          .inverse = first + channels,
+          .rstd = first + channels,
           .scale = first + 2 * channels,
           .shift = first + 3 * channels};
 }

@@ -132,11 +132,11 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     hold(context, "engine", engine);
     hold(context, "gauge", gauge);
     context->saved_data["heads"] = heads;
-    context->save_for_backward(
-        {input,          first_weight, mix_weight,  out_weight,    second_weight, up_weight,
-         down_weight,    first.output, first.mean,  first.inverse, mixed,         seen.output,
-         seen.log_sums,  seen.seed,    seen.offset, middle,        second.output, second.mean,
-         second.inverse, before,       wide});
+    context->save_for_backward({input,     first_weight,  mix_weight,    out_weight,  second_weight,
+                                up_weight, down_weight,   first.output,  first.mean,  first.rstd,
+                                mixed,     seen.output,   seen.log_sums, seen.seed,   seen.offset,
+                                middle,    second.output, second.mean,   second.rstd, before,
+                                wide});
     return output.view(input.sizes());
   }
 
@@ -219,7 +219,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                         const Tensor& bias) {
     const Tensor rows = input.reshape({-1, input.size(-1)});
     const Normed normed = norm_forward(rows, copy_f32(weight), copy_f32(bias));
-    context->save_for_backward({input, weight, normed.mean, normed.inverse});
+    context->save_for_backward({input, weight, normed.mean, normed.rstd});
     return normed.output.view(input.sizes());
   }
 
@@ -241,15 +241,15 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   static Tensor forward(AutogradContext* context,
                         const Tensor& tokens,
                         const Tensor& token_table,
-                        const Tensor& place_table) {
+                        const Tensor& position_table) {
     const int64_t length = tokens.size(1);
     Tensor output = new_bf16(token_table, {tokens.size(0), length, token_table.size(1)});
     at::add_out(output,
                 at::embedding(token_table.detach(), tokens),
-                place_table.detach().narrow(0, 0, length));
+                position_table.detach().narrow(0, 0, length));
     context->save_for_backward({tokens});
     context->saved_data["vocabulary"] = token_table.size(0);
-    context->saved_data["context"] = place_table.size(0);
+    context->saved_data["context"] = position_table.size(0);
     return output;
   }
 
@@ -263,7 +263,7 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
     const auto options = gradient.options().dtype(torch::kFloat32);
     Tensor token_gradient =
         torch::zeros({context->saved_data["vocabulary"].toInt(), columns}, options);
-    Tensor place_gradient =
+    Tensor position_gradient =
         torch::zeros({context->saved_data["context"].toInt(), columns}, options);
     kernels::embedding_backward(f32(token_gradient),
                                 bf16(gradient),
@@ -272,9 +272,9 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
                                 tokens.numel(),
                                 columns,
                                 stream());
-    kernels::place_backward(
-        f32(place_gradient), bf16(gradient), tokens.numel(), length, columns, stream());
-    return {Tensor(), token_gradient, place_gradient};
+    kernels::position_backward(
+        f32(position_gradient), bf16(gradient), tokens.numel(), length, columns, stream());
+    return {Tensor(), token_gradient, position_gradient};
   }
 };
 
@@ -444,8 +444,10 @@ Tensor fused_norm(const Tensor& input, const FusedNorm& norm) {
   return NormFunction::apply(input, norm.weight, norm.bias);
 }
 
-Tensor fused_embedding(const Tensor& tokens, const Tensor& token_table, const Tensor& place_table) {
-  return EmbeddingFunction::apply(tokens, token_table, place_table);
+Tensor fused_embedding(const Tensor& tokens,
+                       const Tensor& token_table,
+                       const Tensor& position_table) {
+  return EmbeddingFunction::apply(tokens, token_table, position_table);
 }
 
 Tensor fused_token_loss(const FusedEnginePtr& engine,

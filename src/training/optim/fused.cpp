@@ -296,7 +296,7 @@ class Fused final : public Base, public FusedOptimizer {
     }
     if (options.clip_norm > 0) {
       clip = {.squares = squares_.template data_ptr<double>(),
-              .most = static_cast<float>(options.clip_norm)};
+              .max_norm = static_cast<float>(options.clip_norm)};
     }
     const auto& first =
         static_cast<const typename Kind::Options&>(this->param_groups_.front().options());
