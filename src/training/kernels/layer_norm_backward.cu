@@ -188,7 +188,7 @@ __global__ __launch_bounds__(kMaxBackwardThreads,
   Sums<kPacks> sums{};
   // Which half of sums_g and sums_g_x_hat a row uses. A fast warp may already write the sums of the
   // next row while a slow one still reads those of this row; with two halves, one barrier per row
-  // is enough: writing to the same half again lies behind the barrier of the row in between.
+  // is enough: the barrier of the row in between precedes the next write to the same half.
   int turn = 0;
   for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     const float rstd = call.rstd[row];

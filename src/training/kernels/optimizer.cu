@@ -401,8 +401,8 @@ void square_sum(double* sum,
                 void* workspace,
                 Stream stream) {
   auto* partials = static_cast<double*>(workspace);
-  const int64_t most = std::min<int64_t>(kSquareBlocks, int64_t{8} * multiprocessors());
-  const int64_t wanted = std::max(divide_up(elements, most), kChunk);
+  const int64_t max_blocks = std::min<int64_t>(kSquareBlocks, int64_t{8} * multiprocessors());
+  const int64_t wanted = std::max(divide_up(elements, max_blocks), kChunk);
   const int64_t stretch = divide_up(wanted, kWide) * kWide;
   const int64_t blocks = divide_up(elements, stretch);
   if (blocks > 0) {

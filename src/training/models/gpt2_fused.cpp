@@ -77,6 +77,21 @@ MixGradient join(const AttentionGradient& parts) {
   return result;
 }
 
+// A transformer block as one autograd node:
+//
+//   first  = LayerNorm(input)                    [rows, width], rows = N * T
+//   mixed  = first W_mix + b                     [rows, 3 width]: query, key, value
+//   seen   = attention(mixed)
+//   middle = input + seen W_out + b              residual
+//   second = LayerNorm(middle)
+//   before = second W_up + b                     [rows, 4 width], input of gelu
+//   wide   = gelu(before)
+//   output = middle + wide W_down + b            residual
+//
+// Bias, gelu and residual are part of the matrix products (epilogues). One node instead of a dozen
+// has a purpose besides speed: it decides itself what is kept for backward. Backward goes through
+// the list in reverse; a residual connection adds the gradient of its output to that of its input,
+// which norm_backward() does in the same kernel.
 class BlockFunction : public torch::autograd::Function<BlockFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -140,6 +155,10 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     return output.view(input.sizes());
   }
 
+  // Saved tensors have the order of save_for_backward() above. Weights are saved as parameters and
+  // copied again: with ZeRO stage 3 their memory was released after forward, and the copy, an
+  // operator, gathers it. The results have the order of the arguments of forward(), of which
+  // engine, heads and block have no gradient.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     FusedEngine& engine = *held_by<FusedEnginePtr>(context, "engine");
     if (engine.fp8) {
@@ -258,6 +277,7 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
     const Tensor gradient = gradients[0].to(torch::kBFloat16).contiguous();
     const int64_t length = tokens.size(1);
     const int64_t columns = gradient.size(2);
+    // Stable, so that the order of additions for a token is that of the text.
     const auto [sorted, order] = at::sort(
         tokens.flatten(), /*stable=*/std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
     const auto options = gradient.options().dtype(torch::kFloat32);
@@ -284,6 +304,9 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
 //
 // Forward computes the gradients of the mean over all rows, from each chunk of scores while it is
 // in memory. Backward multiplies them by the gradient of the loss.
+//
+// The table is padded to `stride` rows, so that the scores have an aligned row length.
+// cross_entropy() ignores the scores of the padding and sets their gradients to zero.
 class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
  public:
   static Tensor forward(AutogradContext* context,

@@ -41,6 +41,8 @@ Tensor new_workspace(const Tensor& like, int64_t bytes) {
   return torch::empty({bytes}, like.options().dtype(torch::kUInt8).requires_grad(false));
 }
 
+// `copy` is set even if the type already fits: kernels get raw pointers, and the memory of a
+// parameter is valid only during an operator (ParameterCache).
 Tensor copy_bf16(const Tensor& parameter) {
   return parameter.detach().to(torch::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
 }
@@ -96,6 +98,11 @@ NormGradient norm_backward(const Tensor& output_gradient,
   return result;
 }
 
+// The three products of a linear layer y = x W + b, with x [rows, in] and W [in, out]:
+//
+//   linear()            y  = x W       [rows, in] x [in, out]
+//   input_gradient()    dx = dy W^T    [rows, out] x [out, in]
+//   weight_gradient()   dW = x^T dy    [in, rows] x [rows, out], in float32: a sum over all rows
 Tensor linear(kernels::Matmul& matmul, const Linear& call) {
   const int64_t rows = call.input.size(0);
   Tensor output = new_bf16(call.input, {rows, call.weight.size(1)});

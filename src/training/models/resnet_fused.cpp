@@ -22,6 +22,15 @@ struct BlockCall {
 
 constexpr size_t kNumbers = 3;  // parameters of a part
 
+// A residual block as one autograd node, with features pixel by pixel (NHWC):
+//
+//   x_0 = input
+//   x_i = ReLU(norm_i(conv_i(x_{i-1})))                            i = 1 .. n-1
+//   output = ReLU(norm_n(conv_n(x_{n-1})) + shortcut)
+//   shortcut = input, or norm_s(conv_s(input)) if the shape changes
+//
+// Kept for backward: the outputs of convolutions (before their norm), x_i, and for the last ReLU
+// one bit per element. The inner ReLUs need none: their sign follows from the norm.
 class BlockFunction : public torch::autograd::Function<BlockFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -103,7 +112,8 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
                               .workspace = workspace.data_ptr(),
                               .rows = pixels(back.features),
                               .channels = back.features.size(1)};
-    // What reaches the input past the path.
+    // The gradient that reaches the input through the shortcut. The product of the first
+    // convolution adds it to its own.
     Tensor past;
     if (call.shortcut) {
       const auto& part = saved.parts[last + 1];
@@ -175,7 +185,8 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
 }  // namespace
 
 ConvEnginePtr find_conv_engine(const Tensor& weight, const ConvEnginePtr& last) {
-  // --sync-batchnorm says so in this place of the thread, and libtorch's operator then obeys.
+  // --sync-batchnorm replaces the operator of libtorch, which the fused kernels bypass. Its scope
+  // is visible in this thread-local entry.
   const bool shares_norms =
       c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO_2) != nullptr;
   if (!weight.is_cuda() || !computes_in_bf16(weight) || shares_norms) {
