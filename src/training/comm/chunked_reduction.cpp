@@ -8,6 +8,11 @@
 namespace lockstep::comm {
 namespace {
 
+// With W workers and W parts, worker r:
+//
+//   all_to_all    sends part p to worker p, receives part r of all workers    (W - 1) / W of the
+//   bytes reduce_all    adds up the W copies of part r in the order of ranks all_gather    receives
+//   the sums of all parts                              (W - 1) / W of the bytes
 void exchange_and_reduce(torch::Tensor& output,
                          const torch::Tensor& input,
                          Reduction reduction,
@@ -39,6 +44,7 @@ void chunked_all_reduce(torch::Tensor& tensor,
                         Reduction reduction,
                         int size,
                         const ChunkExchange& exchange) {
+  // Padded to equal parts. The padding is zero for every reduction, and is cut off at the end.
   torch::Tensor flat = tensor.view({-1});
   const int64_t part = (flat.numel() + size - 1) / size;
   torch::Tensor all = flat;

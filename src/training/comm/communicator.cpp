@@ -40,6 +40,7 @@ torch::Tensor staged(const Communicator& transport, const torch::Tensor& tensor,
   return plain;
 }
 
+// Copies the result into the tensor of the caller, unless the transport worked on its memory.
 void put_back(torch::Tensor& tensor, const torch::Tensor& plain) {
   if (!plain.is_same(tensor) && plain.data_ptr() != tensor.data_ptr()) {
     torch::NoGradGuard no_grad;
@@ -139,6 +140,7 @@ void Communicator::barrier(const char* what) {
   do_barrier();
 }
 
+// Tensors without elements make no call, on any worker: shapes are equal on all of them.
 void Communicator::all_reduce(torch::Tensor& tensor, Reduction reduction) {
   if (tensor.numel() == 0) {
     return;
@@ -162,6 +164,9 @@ void Communicator::broadcast(torch::Tensor& tensor, int root) {
   put_back(tensor, plain);
 }
 
+// Tensors of one type and device are sent as one message: a model has hundreds of small tensors,
+// and a message costs more than their bytes. The map orders the messages by kind, equally on all
+// workers.
 void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
   if (size() == 1) {
     return;
@@ -273,6 +278,8 @@ torch::IValue Communicator::broadcast_object(const torch::IValue& value, int roo
   return rank() == root ? value : torch::pickle_load({bytes.begin(), bytes.end()});
 }
 
+// Two messages: all-gather needs equal sizes, so the lengths are exchanged first and the texts are
+// padded to the longest.
 std::vector<std::string> Communicator::all_gather_bytes(const std::string& bytes) {
   const torch::Tensor lengths =
       all_gather(torch::full({1}, static_cast<int64_t>(bytes.size()), torch::kInt64));

@@ -29,6 +29,8 @@ std::optional<Error> find_reason() {
   return std::nullopt;
 }
 
+// Runs on the thread that threw, while other threads continue. exchange() makes sure that only one
+// thread asks the reporter, and that the handler does not recurse if the reporter throws.
 [[noreturn]] void report_and_terminate() {
   if (CrashReporter* reporter = reporter_of_process.exchange(nullptr); reporter != nullptr) {
     reporter->report_and_exit();

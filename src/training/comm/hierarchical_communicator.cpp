@@ -92,6 +92,13 @@ class HierarchicalCommunicator final : public Communicator {
     }
   }
 
+  // With Bridge::Each, the workers of equal inner rank first exchange their inputs between the
+  // inner groups, which gives each worker a column of the result; the inner group then gathers the
+  // columns:
+  //
+  //              inner rank 0   1   2
+  //   group 0         [ r0     r1   r2 ]      rank = group * full + inner rank
+  //   group 1         [ r3     r4   r5 ]
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
     const int64_t count = input.numel();
     if (levels_.bridge == Bridge::Each) {
@@ -105,6 +112,7 @@ class HierarchicalCommunicator final : public Communicator {
     if (levels_.outer != nullptr) {
       rows = levels_.outer->all_gather(rows).view({-1, count});
     }
+    // Only leaders have all rows here; the others get them by the broadcast below.
     if (rows.size(0) >= size_) {
       output.copy_(rows.narrow(0, 0, size_).reshape({-1}));
     }

@@ -62,6 +62,9 @@ std::string find_obstacle(const contract::WorkerPlace& place) {
 
 }  // namespace
 
+// All workers must take the same decision, but the facts are local: one node may lack space in
+// /dev/shm. So they agree twice, before and after the attempt. A worker that fell back to Gloo
+// alone would wait for peers that use the hierarchy.
 HierarchicalJoin join_hierarchical(const compat::StorePtr& store,
                                    const contract::WorkerPlace& place,
                                    std::chrono::milliseconds timeout) {

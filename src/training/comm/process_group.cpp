@@ -111,6 +111,7 @@ class ProcessGroupRank final : public Communicator {
   }
 
   std::unique_ptr<Communicator> do_subset(int count) override {
+    // Counted on all ranks, also on those outside the subset, so that the prefixes stay equal.
     const std::string prefix = fmt::format("subset{}", subsets_++);
     if (rank_ >= count) {
       return nullptr;
@@ -157,6 +158,8 @@ class ProcessGroupRank final : public Communicator {
   int subsets_ = 0;
 };
 
+// Gloo by itself uses the address that the host name resolves to, which is often a loopback or a
+// management network. The address towards rank 0 is on a network that reaches it.
 std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPlace& place) {
   if (!place.interface.empty()) {
     const std::vector<std::string> names = os::interface_names();

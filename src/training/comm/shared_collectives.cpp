@@ -86,6 +86,8 @@ void all_reduce_of_two(SharedMemorySlots& slots, const Elements& all) {
   }
 }
 
+// Small tensors of three or more workers: latency decides. Every worker adds up all slots, which
+// costs W reads per element but only one wait.
 void all_reduce_in_one_round(SharedMemorySlots& slots, const Elements& all) {
   Sources sources(slots);
   const uint64_t chunk = slots.open_chunk();
@@ -111,6 +113,8 @@ Elements chunk_of(Elements all, size_t begin, size_t max_elements) {
   return all;
 }
 
+// Part r of the slot of worker r is not copied: no other worker reads it before mark_reduced(), and
+// the sum will be stored there.
 void publish_for_others(SharedMemorySlots& slots, const Elements& piece, uint64_t chunk) {
   const auto [begin, end] = part_of(slots, slots.rank(), piece.count);
   std::byte* into = slots.slot(slots.rank(), chunk);

@@ -52,6 +52,9 @@ class SharedMemoryRank final : public Communicator {
     comm::reduce_scatter(slots_, output, input);
   }
 
+  // Rank 0 creates the segment and all open it by name; the name is removed as soon as all have
+  // opened it, so that a killed process leaves nothing in /dev/shm. Every rank of this group takes
+  // part in all steps, also those outside the subset and those that failed: the calls must match.
   std::unique_ptr<Communicator> do_subset(int count) override {
     comm::barrier(slots_, {.kind = CallSignature::Kind::Subset, .count = count});
     const torch::Tensor pids = all_gather(torch::full({1}, os::process_id(), torch::kInt64));
@@ -124,6 +127,14 @@ std::optional<os::PeerWatch> find_peers(c10d::Store& store, int rank, int size) 
 
 }  // namespace
 
+// Keys in the store, all written once:
+//
+//   shm/who/RANK   "PID MACHINE"    whether all are on one machine, and whom to watch
+//   shm/name       name of the segment; empty: rank 0 could not create it
+//   shm/ok/RANK    "yes" or "no"    whether this rank can join
+//
+// get() of the store blocks until the key exists. The last key is also the barrier after which the
+// name of the segment can be removed.
 std::unique_ptr<Communicator> join_shared_memory(c10d::Store& store,
                                                  int rank,
                                                  int size,

@@ -31,6 +31,8 @@ size_t choose_chunk_bytes(int size) {
 }
 
 // Set of the processors that any of the workers may use, one bit each.
+// A new segment is zero, which is a valid state of all atomics in it: no worker has to initialize
+// it for the others.
 struct alignas(64) Processors {
   std::array<std::atomic<uint64_t>, 16> words;
 
@@ -59,6 +61,8 @@ void relax() {
 }
 
 }  // namespace
+
+static_assert(sizeof(Processors) == 128, "the layout in the header");
 
 size_t SharedMemorySlots::head_bytes(int size) {
   const size_t bytes = sizeof(Processors) + static_cast<size_t>(size) * sizeof(Progress);
@@ -119,6 +123,7 @@ uint64_t SharedMemorySlots::open_chunk() {
     }
     unchecked_ = 0;
   }
+  // Only now: the deferred check above compares the previous call of the peers with signature_.
   if (is_first_chunk_) {
     signature_ = next_signature_;
     is_first_chunk_ = false;

@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kMostNamed = 4;
+constexpr size_t kMaxNamed = 4;
 
 // The texts are constants or names of tensors. A line break in a name would break the format.
 std::string on_one_line(std::string text) {
@@ -64,6 +64,8 @@ std::string list_calls(const std::vector<int>& ranks, const std::string& words) 
   return fmt::format("{}: {}", format_ranks(ranks), words);
 }
 
+// Calls are numbered on every worker. Workers that are in a call with the same number must be in
+// the same call; only the newest number is compared, because others may have moved on since.
 std::optional<Mistake> find_different_calls(const WorkerViews& views) {
   uint64_t number = 0;
   for (const auto& seen : views) {
@@ -122,6 +124,11 @@ std::optional<Mistake> ended_early(const WorkerViews& views) {
 
 }  // namespace
 
+// What a worker publishes in the store: twelve lines, the first of which is the version. Every line
+// is present even if it is empty; on_one_line() removes line breaks from texts.
+//
+//   0 version   1 host     2 number of the call   3 call      4 in_call   5 is_end
+//   6 scope     7 detail   8 phase                9 since     10 failed   11 beat
 std::string encode(const Seen& seen) {
   return fmt::format("1\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{:.3f}\n{}\n{}",
                      on_one_line(seen.host),
@@ -227,7 +234,7 @@ std::optional<std::string> find_missing(const WorkerViews& views, int me, double
                                  missing.size() == 1 ? "has" : "have",
                                  describe_place(mine),
                                  format_wait(now - mine.since));
-  for (size_t i = 0; i < std::min(kMostNamed, missing.size()); ++i) {
+  for (size_t i = 0; i < std::min(kMaxNamed, missing.size()); ++i) {
     const auto& seen = views[static_cast<size_t>(missing[i])];
     text += fmt::format(
         "; rank {} {}",
@@ -235,8 +242,8 @@ std::optional<std::string> find_missing(const WorkerViews& views, int me, double
         seen ? fmt::format("on {} was last seen {}", seen->host, describe_last(*seen, now))
              : "has not been seen yet");
   }
-  if (missing.size() > kMostNamed) {
-    text += fmt::format("; and {} more", missing.size() - kMostNamed);
+  if (missing.size() > kMaxNamed) {
+    text += fmt::format("; and {} more", missing.size() - kMaxNamed);
   }
   return text +
          fmt::format("; {} {}", format_ranks(waiting), waiting.size() == 1 ? "waits" : "wait");

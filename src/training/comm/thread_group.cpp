@@ -87,6 +87,9 @@ class ThreadGroup {
   int size() const { return size_; }
 
  private:
+  // A barrier that can be reused and broken. round_ distinguishes this use from the next one: a
+  // thread that wakes late must not take the arrivals of the next round for its own. The last
+  // thread compares the calls of all, so that each of them throws the same error.
   void arrive(std::unique_lock<std::mutex>& lock) {
     const uint64_t round = round_;
     if (++arrived_ == size_) {

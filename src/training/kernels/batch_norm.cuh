@@ -68,7 +68,7 @@ __device__ __forceinline__ NormRows norm_rows() {
 // counts itself; the block that finds the counter at the end adds up the sums of all. The fence
 // before the count makes the sums of a block visible before its count, and the fence after it keeps
 // the last block from reading too early (the pattern of threadFenceReduction in the CUDA samples).
-// Which block is last varies, but the order of additions does not: the same inputs give the same
+// Which block is last varies, but the order of additions is fixed: the same inputs give the same
 // bits.
 //
 // workspace:  counters, kNormCounters bytes | partial sums [gridDim.x][gridDim.y][kSums][64]

@@ -48,7 +48,8 @@ Tensor new_features(const Tensor& like, int64_t channels, int64_t height, int64_
 
 Tensor convolve(ConvEngine& engine, const Tensor& input, const Tensor& weight, const Layer& layer) {
   if (!is_product(weight, layer)) {
-    // cuDNN returns NHWC for NHWC inputs; contiguous() is then free. Other backends may not.
+    // cuDNN returns NHWC for NHWC inputs; contiguous() is then free. Other backends may return
+    // NCHW.
     return at::convolution(input,
                            weight,
                            {},

@@ -29,13 +29,13 @@ namespace {
 
 // "'a', 'b' and 3 more"
 std::string quote_some(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 6;
+  constexpr size_t kMaxNames = 6;
   std::vector<std::string> quoted;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+  for (size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) {
     quoted.push_back(fmt::format("'{}'", names[i]));
   }
   const std::string more =
-      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "";
+      names.size() > kMaxNames ? fmt::format(" and {} more", names.size() - kMaxNames) : "";
   return lockstep::join(quoted, ", ") + more;
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::strategy {
 namespace {
 
 // A matrix is compressed only if it becomes smaller by at least this factor.
-constexpr int64_t kLeastGain = 2;
+constexpr int64_t kMinGain = 2;
 
 enum class Missing { LeaveZero, Draw };
 
@@ -73,7 +73,7 @@ int64_t PowerSgd::rank_for(const torch::Tensor& parameter) const {
   const int64_t rows = parameter.size(0);
   const int64_t columns = parameter.numel() / rows;
   const int64_t rank = std::min({rank_, rows, columns});
-  return (rows + columns) * rank * kLeastGain < rows * columns ? rank : 0;
+  return (rows + columns) * rank * kMinGain < rows * columns ? rank : 0;
 }
 
 PowerSgd::Memory& PowerSgd::memory_of(const torch::Tensor& parameter,

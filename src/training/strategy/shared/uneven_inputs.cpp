@@ -51,11 +51,14 @@ int UnevenInputs::count_active(bool is_active) {
   torch::Tensor active = torch::zeros({communicator_.size()}, torch::dtype(torch::kInt64));
   active[communicator_.rank()] = is_active ? 1 : 0;
   communicator_.all_reduce(active);
+  // argmax() returns the first of equal values.
   first_active_rank_ = static_cast<int>(active.argmax().item<int64_t>());
   return static_cast<int>(active.sum().item<int64_t>());
 }
 
 int UnevenInputs::last_to_join() {
+  // The maximum of steps * size + rank is the most steps, and among equals the highest rank; the
+  // remainder by size is the rank.
   const int64_t size = communicator_.size();
   torch::Tensor key =
       torch::full({1}, steps_trained_ * size + communicator_.rank(), torch::dtype(torch::kInt64));

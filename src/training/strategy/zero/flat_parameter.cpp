@@ -70,6 +70,7 @@ void FlatParameter::lay_out(torch::ScalarType type) {
   const auto own = [&](const torch::Tensor& whole) {
     return options_.stage == 0 ? whole : whole.narrow(0, rank_ * share, share);
   };
+  // master_ needs memory of its own if flat_ does not keep it (stage 3) or has fewer bits.
   const bool is_separate = !plan_.stays_whole || wide(type) != type;
   if (plan_.trained) {
     master_ =
@@ -109,6 +110,8 @@ std::vector<Piece> FlatParameter::owned() const {
   return cut(span, values, is_whole ? 0 : rank_ * (flat_elements_ / workers_));
 }
 
+// gradient_ has the extent of master_, and a piece is a view of master_, so it has the same offset
+// in both.
 torch::Tensor FlatParameter::gradient_of(const Piece& piece) const {
   const int64_t begin = piece.value.storage_offset() - master_.storage_offset();
   return gradient_.narrow(0, begin, piece.value.numel());
@@ -116,6 +119,8 @@ torch::Tensor FlatParameter::gradient_of(const Piece& piece) const {
 
 void FlatParameter::allocate() {
   LOCKSTEP_CHECK(!is_whole_);
+  // The StorageImpl stays, only its memory is new: every view of flat_, also in saved tensors of
+  // autograd, refers to the StorageImpl.
   c10::StorageImpl& storage = *flat_.storage().unsafeGetStorageImpl();
   const auto bytes = static_cast<size_t>(flat_elements_) * flat_.element_size();
   storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));

@@ -80,6 +80,7 @@ std::vector<std::vector<Named>> parameters_by_module(const torch::nn::Module& mo
 
 }  // namespace
 
+// Depends only on the model and the options, so that all workers make the same plan.
 std::vector<FlatParameterPlan> plan_flat_parameters(const torch::nn::Module& model,
                                                     const ZeroOptions& options) {
   std::vector<FlatParameterPlan> flat_parameters;

@@ -42,7 +42,7 @@ NamedTensors optimized(const std::deque<FlatParameter>& flat_parameters) {
 }
 
 // Parameters and buffers that do not belong to a flat parameter. Every worker holds them.
-NamedTensors in_no_unit(const State& state) {
+NamedTensors outside_flat_parameters(const State& state) {
   std::set<const void*> placed;
   for (const FlatParameter& flat : state.flat_parameters) {
     for (const Member& member : flat.plan().members) {
@@ -57,6 +57,10 @@ NamedTensors in_no_unit(const State& state) {
   }
   return rest;
 }
+
+// A piece can have two extents. pieces() are what the optimizer of this worker updates: in stage 0
+// all elements. owned() are what it saves: always its shard, so that every element is saved once.
+// Optimizer state has the extent of pieces(); the part of owned() begins at this offset.
 
 // Offset of the optimizer's piece within its parameter.
 int64_t optimized_offset(const FlatParameter& flat, size_t member) {
@@ -136,7 +140,7 @@ void read_model(const State& state, const PieceSource& source) {
       }
     }
   }
-  for (const auto& [name, tensor] : in_no_unit(state)) {
+  for (const auto& [name, tensor] : outside_flat_parameters(state)) {
     torch::Tensor into = tensor.detach();
     source.read(in_model(name), 0, into);
   }
@@ -202,7 +206,7 @@ std::vector<TensorPiece> collect_state(const State& state, int rank) {
     }
   }
   if (rank == 0) {
-    for (const auto& [name, tensor] : in_no_unit(state)) {
+    for (const auto& [name, tensor] : outside_flat_parameters(state)) {
       all.push_back({.name = in_model(name),
                      .shape = tensor.sizes().vec(),
                      .offset = 0,

@@ -49,6 +49,21 @@ void require_possible(const StrategyOptions& options) {
   }
 }
 
+// ZeRO (Rajbhandari et al. 2020). With W workers, each holds of
+//
+//            parameters   gradients   optimizer state
+//   stage 0  all          all         all                 as DDP
+//   stage 1  all          all, until  1 / W
+//                         the step
+//   stage 2  all          1 / W       1 / W
+//   stage 3  1 / W        1 / W       1 / W
+//
+// One step: forward and backward (stage 3 gathers parameters as they are used, ParameterCache);
+// gradients are collected in the buckets of the flat parameters and reduce-scattered while backward
+// continues (on_gradient); the optimizer updates the shard of this worker (step); publish() gathers
+// the new parameters (stages 1 and 2).
+//
+// All communication goes through exchange_, so that its order is the same on all workers.
 class Zero final : public Strategy {
  public:
   Zero(Communicator& communicator, const StrategyOptions& options)
@@ -82,6 +97,9 @@ class Zero final : public Strategy {
       uneven_inputs_->begin_step(*model_);
     }
     at_start_of_step_ = share.last;
+    // Stages 0 and 1 keep whole gradients and reduce once per step. From stage 2 on a worker keeps
+    // only its shard, so every micro-batch is reduced. With uneven inputs a joined worker takes
+    // part once per step, so the others must not reduce more often.
     reduces_now_ = share.last || (options_.zero.stage >= 2 && !options_.uneven);
     Loss result = compute(loss, batch, share);
     rethrow();
@@ -100,6 +118,7 @@ class Zero final : public Strategy {
     StepResult result;
     result.applied = !options.check_finite || std::isfinite(sums.squares);
     if (result.applied) {
+      // Loss scale and clipping are one factor, applied to the shard just before the update.
       double factor = 1 / options.loss_scale;
       result.norm = std::sqrt(sums.squares) / options.loss_scale;
       if (options.clip_norm > 0) {
@@ -280,6 +299,8 @@ class Zero final : public Strategy {
     }
   }
 
+  // Parameters without a gradient in this pass keep their flat parameter from being complete. It is
+  // reduced here, on every worker, whether it has gradients or not.
   void reduce_rest() {
     for (size_t index = 0; index < flat_parameters_.size(); ++index) {
       if (!is_reduced_[index] && flat_parameters_[index].plan().trained) {
