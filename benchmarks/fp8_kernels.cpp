@@ -48,7 +48,7 @@ void bench_norm(const Table& table, const Slot& slot) {
   const torch::Tensor bias = random_floats({kHidden});
   const torch::Tensor sums = random_floats({kHidden});
   const torch::Tensor mean = random_floats({kRows});
-  const torch::Tensor inverse = random_floats({kRows});
+  const torch::Tensor rstd = random_floats({kRows});
   const torch::Tensor workspace = workspace_of(fp8_workspace(kHidden));
   const auto matrix = static_cast<double>(plain.nbytes());
   const Fp8Output output = slot.output(plain, transposed, Fp8Type::E4m3);
@@ -56,7 +56,7 @@ void bench_norm(const Table& table, const Slot& slot) {
                                  .scale = output.scale,
                                  .history = output.history,
                                  .mean = floats(mean),
-                                 .inverse = floats(inverse),
+                                 .rstd = floats(rstd),
                                  .input = bf16(input),
                                  .weight = floats(weight),
                                  .bias = floats(bias),

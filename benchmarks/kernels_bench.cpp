@@ -39,14 +39,14 @@ void bench_layer_norm(const Table& table) {
   const torch::Tensor weight = random_floats({kHidden});
   const torch::Tensor bias = random_floats({kHidden});
   const torch::Tensor mean = random_floats({kRows});
-  const torch::Tensor inverse = random_floats({kRows});
+  const torch::Tensor rstd = random_floats({kRows});
   const torch::Tensor sums = random_floats({3, kHidden});
   const torch::Tensor workspace = workspace_of(layer_norm_workspace(kHidden));
   const auto matrix = static_cast<double>(input.nbytes());
 
   LayerNormForward forward{.output = bf16(output),
                            .mean = floats(mean),
-                           .inverse = floats(inverse),
+                           .rstd = floats(rstd),
                            .input = bf16(input),
                            .weight = floats(weight),
                            .bias = floats(bias),
@@ -63,7 +63,7 @@ void bench_layer_norm(const Table& table) {
                              .output_gradient = bf16(slope),
                              .input = bf16(input),
                              .mean = floats(mean),
-                             .inverse = floats(inverse),
+                             .rstd = floats(rstd),
                              .weight = floats(weight),
                              .workspace = workspace.data_ptr(),
                              .rows = kRows,
@@ -150,7 +150,7 @@ void bench_embedding(const Table& table) {
       (torch::rand({kRows}, on_gpu(torch::kFloat32)).mul(std::log(30000.0)).exp() - 1)
           .to(torch::kInt64);
   const torch::Tensor token_table = random_floats({kStride, kHidden});
-  const torch::Tensor place_table = random_floats({kLength, kHidden});
+  const torch::Tensor position_table = random_floats({kLength, kHidden});
   const torch::Tensor output = random_bf16({kRows, kHidden});
   torch::Tensor sorted;
   torch::Tensor order;
@@ -167,8 +167,8 @@ void bench_embedding(const Table& table) {
                        kHidden,
                        stream());
   });
-  table.add("place_backward", matrix, [&] {
-    place_backward(floats(place_table), bf16(output), kRows, kLength, kHidden, stream());
+  table.add("position_backward", matrix, [&] {
+    position_backward(floats(position_table), bf16(output), kRows, kLength, kHidden, stream());
   });
 }
 
@@ -222,7 +222,7 @@ void bench_optimizer(const Table& table) {
     square_sum(
         sum.data_ptr<double>(), entries, count, elements, rates, workspace.data_ptr(), stream());
   });
-  const Clip clip{.squares = sum.data_ptr<double>(), .most = 1, .skip_if_not_finite = true};
+  const Clip clip{.squares = sum.data_ptr<double>(), .max_norm = 1, .skip_if_not_finite = true};
   table.add("adamw_step 124M", 30 * number, [&] {
     adamw_step(entries, count, elements, rates, clip, false, stream());
   });

@@ -81,8 +81,8 @@ void bench_norm(const Table& table, int64_t side, int64_t channels) {
     batch_norm_backward(backward, stream());
   });
   backward.masked = nullptr;
-  backward.aside = back(addend, other, 5);
-  table.add(("norm backward, mask, aside " + shape).c_str(), 8.125 * matrix, [&] {
+  backward.shortcut = back(addend, other, 5);
+  table.add(("norm backward, mask, shortcut " + shape).c_str(), 8.125 * matrix, [&] {
     batch_norm_backward(backward, stream());
   });
 }
@@ -172,7 +172,7 @@ void bench_head(const Table& table) {
   const ClassEntropy entropy{.loss = floats(mean_loss),
                              .share = floats(mean_loss) + 1,
                              .losses = floats(losses),
-                             .logarithms = floats(losses) + kImages,
+                             .log_sum_exp = floats(losses) + kImages,
                              .scores = bf16(scores),
                              .targets = targets.data_ptr<int64_t>(),
                              .rows = kImages,
@@ -182,7 +182,7 @@ void bench_head(const Table& table) {
   const ClassEntropyBackward slope{.gradient = bf16(gradient),
                                    .factor = floats(factor),
                                    .share = floats(mean_loss) + 1,
-                                   .logarithms = floats(losses) + kImages,
+                                   .log_sum_exp = floats(losses) + kImages,
                                    .scores = bf16(scores),
                                    .targets = targets.data_ptr<int64_t>(),
                                    .rows = kImages,

@@ -58,9 +58,9 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
                                                         const OptimizerOptions& options);
 
-// Scales all gradients by the same factor so that their total norm is at most `most`. Returns the
-// norm before scaling. Parameters without a gradient are ignored.
-double clip_gradients(const std::vector<torch::Tensor>& parameters, double most);
+// Scales all gradients by the same factor so that their total norm is at most `max_norm`. Returns
+// the norm before scaling. Parameters without a gradient are ignored.
+double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
 
 // Get and set the learning rate of each parameter group, in the order of the groups.
 std::vector<double> learning_rates(torch::optim::Optimizer& optimizer);

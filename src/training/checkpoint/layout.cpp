@@ -53,6 +53,7 @@ std::optional<int64_t> find_step(std::string_view name) {
     return std::nullopt;
   }
   const std::optional<int64_t> step = find_integer(name.substr(kStepPrefix.size()));
+  // Only the exact spelling: "step-7" and "step-00000007.bak" are not checkpoints.
   return step && *step >= 0 && directory_name(*step) == name ? step : std::nullopt;
 }
 
@@ -72,6 +73,8 @@ std::string index_name(int rank, int writers) {
   return fmt::format("shard-{:05}-of-{:05}.json", rank, writers);
 }
 
+// The rename makes the checkpoint disappear at once. Removing it in place would leave a directory
+// with COMPLETE but without some of its files after a crash.
 void discard(const std::filesystem::path& directory) {
   const std::filesystem::path root = directory.parent_path();
   const std::filesystem::path trash =
@@ -93,6 +96,7 @@ std::filesystem::path set_aside(const std::filesystem::path& root, int64_t step)
   for (int number = 1; aside.empty() || std::filesystem::exists(aside, unknown); ++number) {
     aside = root / fmt::format("set-aside-{}", number);
   }
+  // The link is removed before its target moves, so that it never dangles.
   os::make_directories(aside);
   const std::filesystem::path best = std::filesystem::read_symlink(root / kBestLink, unknown);
   for (const CheckpointEntry& entry : later) {
@@ -111,6 +115,8 @@ void remove_leftovers(const std::filesystem::path& root) {
     if (!is_leftover(path)) {
       continue;
     }
+    // A live writer holds the lock of its directory (Draft). Getting the lock means that it is
+    // gone.
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored) || os::DirectoryLock::find(path)) {
       os::remove_tree(path);

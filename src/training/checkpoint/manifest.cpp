@@ -20,12 +20,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The text files of a checkpoint, version 2:
+//
+//   COMPLETE        xxh3_64 <checksum of manifest.json> manifest.json
+//   manifest.json   {"version": 2,
+//                    "files": {"shard-00000-of-00002.safetensors": {"bytes": .., "xxh3_64": ".."},
+//                              "state.json": {..}},
+//                    "tensors": {"model.w": {"dtype": "F32", "shape": [4, 8],
+//                                            "pieces": [[SHARD, OFFSET, COUNT], ..]}, ..}}
+//   state.json      position in the training, metrics, notes and options of the optimizer
+//
+// Each file vouches for the next: COMPLETE for the manifest, the manifest for all other files. A
+// change of any byte is therefore found by reading, without trust in the file system.
+
 // JSON cannot represent NaN and infinities. They are written as null, and null is read as NaN.
 double number_or_nan(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-// Parses the text, checks its version, and turns exceptions of nlohmann into Errors with the file.
+// Parses the text, checks its version (older ones are still read), and turns exceptions of nlohmann
+// into Errors with the file.
 template <typename Read>
 auto read_json(std::string_view text, const std::filesystem::path& file, Read read) {
   try {
@@ -190,6 +204,9 @@ TensorTable parse_tensors(std::string_view json, const std::filesystem::path& fi
   });
 }
 
+// One pass over the stretches, which are ordered by offset: `at` is the number of elements that
+// they have covered without gap so far. A stretch that begins behind `at` leaves a gap, one that
+// begins before it overlaps.
 void require_covered(const TensorTable& tensors, std::string_view source) {
   for (const auto& [name, entry] : tensors) {
     const auto refuse = [&, &tensor = name](std::string_view why) {
@@ -242,6 +259,7 @@ CheckpointState parse_state(std::string_view json, const std::filesystem::path& 
   });
 }
 
+// Names come from files of unknown origin and are appended to a directory: "../x" must not pass.
 bool is_part_name(std::string_view name) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";

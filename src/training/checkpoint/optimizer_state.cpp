@@ -157,6 +157,8 @@ class LoadPieces {
   bool found_ = false;
 };
 
+// Parameters are saved by name, not by position as in Python, so that a model can be extended or
+// reordered without mixing up the states.
 std::string name_of(const torch::Tensor& parameter, const NamedTensors& parameters) {
   for (const auto& [name, tensor] : parameters) {
     if (tensor.unsafeGetTensorImpl() == parameter.unsafeGetTensorImpl()) {
@@ -230,6 +232,9 @@ std::string join_names(const c10::IValue& list) {
   }
   return text;
 }
+
+// Two sources have the same structure: a value as above (version 1, or in memory), and pieces of
+// tensors in shards with the options as JSON (version 2). LoadState hides the difference.
 
 // Fills the state of the parameter with this name; false: it has no state.
 template <typename Kind>

@@ -11,6 +11,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Dict = c10::impl::GenericDict;
 
+// The options of the optimizer in state.json, readable by a person; the tensors of its state are in
+// the shards under "optimizer.PARAMETER.FIELD":
+//
+//   {"kind": "Adam", "groups": [{"lr": 0.001, "betas": [0.9, 0.999], ..., "params":
+//   ["conv1.weight"]}]}
 Json to_json(const c10::IValue& value) {
   if (value.isDouble()) {
     return value.toDouble();

@@ -13,6 +13,7 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxDimensions = 64;
 
+// The names that torch.save uses for a state dict. All of them are functions without side effects.
 constexpr std::string_view kOrderedDict = "collections.OrderedDict";
 constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kRebuildParameter = "torch._utils._rebuild_parameter";
@@ -108,6 +109,7 @@ c10::IValue tensor(const std::vector<PickleItem>& arguments) {
            !__builtin_mul_overflow(std::max<int64_t>(sizes[i] - 1, 0), strides[i], &reach) &&
            !__builtin_add_overflow(last, reach, &last);
   }
+  // Strides may be 0 or overlap; as_strided() below accepts both.
   if (!fits || (elements > 0 && last >= data.numel())) {
     refuse_pickle("a tensor is outside its storage");
   }
@@ -129,6 +131,8 @@ PickleItem new_dict() {
           .extent = std::make_shared<PickleItem::Extent>()};
 }
 
+// A tuple may contain classes and storages: the arguments of REDUCE and the ids of BINPERSID are
+// tuples. It keeps its items in `elements`, and has a `value` only if all of them have one.
 PickleItem new_tuple(std::vector<PickleItem> elements) {
   PickleItem tuple = {.kind = PickleItem::Kind::Tuple,
                       .extent = std::make_shared<PickleItem::Extent>()};
@@ -219,6 +223,8 @@ PickleItem storage(const PickleItem& identity, const LoadStorage& load) {
           .data = load(parts->at(2).value.toStringRef(), type->second, integer(parts->at(4)))};
 }
 
+// The equivalents of the accepted functions. A parameter is loaded as its tensor: requires_grad is
+// a property of the model, not of the file.
 PickleItem call(const PickleItem& function, const PickleItem& arguments) {
   if (function.kind != PickleItem::Kind::Global || arguments.elements == nullptr) {
     refuse_pickle("the pickle calls something that is not a function");

@@ -9,6 +9,26 @@
 
 #include "training/checkpoint/zip_archive.h"
 
+// A pickle is a program for a machine with a stack and a memo (a table of items by number). Each
+// opcode is one byte, followed by its argument; numbers are little-endian. torch.save writes a
+// state dict {"w": tensor} as, for example:
+//
+//   PROTO 2                                  '\x80' 02
+//   EMPTY_DICT, BINPUT 0                     '}' 'q' 00       [dict]
+//   MARK                                     '('              [dict, mark]
+//   BINUNICODE "w"                           'X' 01000000 w   [dict, mark, "w"]
+//   GLOBAL torch._utils._rebuild_tensor_v2   'c' ...          [..., function]
+//   MARK, MARK, "storage", GLOBAL torch.FloatStorage, "0", "cpu", 6, TUPLE
+//   BINPERSID                                'Q'              [..., function, mark, storage]
+//   0, (2, 3), (3, 1), False, OrderedDict(), TUPLE            [..., function, arguments]
+//   REDUCE                                   'R'              [dict, mark, "w", tensor]
+//   SETITEMS                                 'u'              [dict]
+//   STOP                                     '.'
+//
+// Python executes REDUCE with any function that the file names; this is how a pickle runs code.
+// Here GLOBAL accepts only the names in pickle_items.cpp and REDUCE calls only built-in
+// equivalents.
+//
 // The comments name opcodes as in the pickletools module of Python; protocols 2 to 5.
 namespace lockstep::checkpoint {
 
@@ -81,6 +101,7 @@ bool PickleReader::read_constant(uint8_t opcode) {
       if (width > 8) {
         refuse_pickle("an integer has more than 64 bits");
       }
+      // Two's complement of `width` bytes, extended to 64 bits by its sign. No bytes at all are 0.
       const uint64_t raw = number(width);
       const uint64_t sign = width == 0 || width == 8 ? 0 : (raw >> (8 * width - 1)) & 1;
       push_value(std::bit_cast<int64_t>(sign == 0 ? raw : raw | ~uint64_t{0} << (8 * width)));
@@ -146,7 +167,7 @@ bool PickleReader::read_memo(uint8_t opcode) {
     case 'r':  // LONG_BINPUT
       memo_.insert_or_assign(number(opcode == 'q' ? 1 : 4), top());
       return true;
-    case 0x94:  // MEMOIZE
+    case 0x94:  // MEMOIZE: the number is that of the entries so far, as in Python
       memo_.insert_or_assign(memo_.size(), top());
       return true;
     case 'h':    // BINGET
@@ -197,6 +218,7 @@ bool PickleReader::read_object(uint8_t opcode) {
   }
 }
 
+// at_ <= bytes_.size() always holds, so the subtraction cannot wrap.
 uint64_t PickleReader::number(size_t width) {
   if (bytes_.size() - at_ < width) {
     opcode_at_ = bytes_.size();
@@ -211,6 +233,7 @@ uint64_t PickleReader::number(size_t width) {
 }
 
 std::string PickleReader::text(uint64_t bytes) {
+  // Checked before the allocation: a damaged length must not request gigabytes.
   if (bytes_.size() - at_ < bytes) {
     refuse_pickle("a string is longer than the pickle");
   }
@@ -251,6 +274,7 @@ PickleItem& PickleReader::top() {
   return stack_.back();
 }
 
+// The items above the topmost mark, which is removed too.
 std::vector<PickleItem> PickleReader::pop_to_mark() {
   size_t count = 0;
   while (count < stack_.size() &&
@@ -265,6 +289,8 @@ std::vector<PickleItem> PickleReader::pop_to_mark() {
   return items;
 }
 
+// A mark is not an item: taking one would let a later pop_to_mark() consume items of an outer
+// container.
 std::vector<PickleItem> PickleReader::pop_many(size_t count) {
   const size_t left = stack_.size() - std::min(count, stack_.size());
   std::vector<PickleItem> items(

@@ -44,6 +44,8 @@ class KnownTensors : public PieceSource {
                               description_))
           .fact("elements", std::to_string(entry.elements()));
     }
+    // Elements are counted in row-major order. A target with other strides (channels_last) is
+    // filled through a contiguous tensor.
     const torch::NoGradGuard no_grad;
     const bool is_plain = into.is_contiguous();
     torch::Tensor target =
@@ -81,6 +83,9 @@ class KnownTensors : public PieceSource {
   std::string description_;
 };
 
+// Tensors in safetensors files, read on demand: restoring a shard of the optimizer reads only its
+// own elements. Also a single safetensors file of other programs, whose tensors are not cut
+// (is_cut).
 class Shards final : public KnownTensors {
  public:
   Shards(TensorTable tensors,
@@ -94,6 +99,7 @@ class Shards final : public KnownTensors {
       files_.emplace_back(file);
       headers_.push_back(read_safetensors_header(files_.back()));
     }
+    // The manifest and the headers of the shards must agree, before training starts with them.
     for (const auto& [name, entry] : table()) {
       for (const Stretch& stretch : entry.stretches) {
         place_of(name, entry, stretch);  // throws if the shard does not contain it
@@ -131,6 +137,7 @@ class Shards final : public KnownTensors {
       file.read(byte, to.data_ptr(), static_cast<uint64_t>(to.numel()) * width);
       return;
     }
+    // Another type or device: converted in blocks, so that a large tensor is not in memory twice.
     constexpr int64_t kAtOnce = int64_t{1} << 22;
     torch::Tensor some = torch::empty({std::min(kAtOnce, to.numel())}, type);
     for (int64_t at = 0; at < to.numel(); at += kAtOnce) {
@@ -169,6 +176,7 @@ class Shards final : public KnownTensors {
   std::vector<SafetensorsHeader> headers_;
 };
 
+// Tensors in memory, as from a checkpoint of version 1, whose files can only be read as a whole.
 class Held final : public KnownTensors {
  public:
   Held(TensorTable table, std::string description, NamedTensors tensors)

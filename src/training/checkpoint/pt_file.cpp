@@ -16,6 +16,16 @@
 namespace lockstep::checkpoint {
 namespace {
 
+// A file of torch.save is a zip archive whose records are stored without compression:
+//
+//   NAME/data.pkl     pickle of the value; a tensor is a call with the key of its storage
+//   NAME/byteorder    "little"; absent in older files
+//   NAME/data/0       bytes of storage 0, aligned to 64 bytes so that the file can be mapped
+//   NAME/data/1       ...
+//   NAME/version
+//
+// NAME is the name of the file that was written, without extension. The pickle contains no tensor
+// data, so its size is limited: 32 MiB are hundreds of thousands of tensors.
 constexpr uint64_t kMaxPickleBytes = uint64_t{32} << 20;
 
 // Converts a value so that its pickle contains only plain Python: lists and dicts without
@@ -70,6 +80,8 @@ class PlainCopy {
                   fmt::format("cannot save a {} tensor: only dense tensors are supported",
                               tensor.defined() ? tensor.toString() : "undefined"));
     }
+    // Tied weights are one tensor under two names. Address, type, shape and strides identify it,
+    // and both names get the same copy. Tensors without elements have no address of their own.
     const Identity identity = {
         tensor.data_ptr(), tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec()};
     const auto known = copies_.find(identity);
@@ -128,6 +140,7 @@ class StorageReader {
     if (record == archive_.records().end()) {
       refuse_pickle(fmt::format("storage \"{}\" is missing", key));
     }
+    // The size that the pickle claims must be that of the record, before anything is allocated.
     int64_t bytes = 0;
     const auto width = static_cast<int64_t>(c10::elementSize(type));
     if (elements < 0 || __builtin_mul_overflow(elements, width, &bytes) ||
@@ -171,6 +184,8 @@ std::string kind_of(const c10::IValue& value) {
 
 }  // namespace
 
+// The pickler collects the tensors in the order in which it meets their storages and numbers them
+// from 0; the records below must have the same numbers.
 std::string to_pt(const c10::IValue& value) {
   PlainCopy plain;
   const c10::IValue copy = plain.copy(value);

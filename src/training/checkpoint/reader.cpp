@@ -49,6 +49,9 @@ CheckpointReader CheckpointReader::verified(std::filesystem::path directory) {
   return {std::move(directory), false};
 }
 
+// Checks in the order of the promises: COMPLETE exists, COMPLETE matches the manifest, and the
+// manifest matches every file. verified() skips the last check for a caller on another rank that
+// knows that rank 0 has done it: each rank would otherwise read the whole checkpoint.
 CheckpointReader::CheckpointReader(std::filesystem::path directory, bool verify)
     : directory_(std::move(directory)) {
   const std::filesystem::path manifest_file = directory_ / checkpoint::kManifestFile;

@@ -52,6 +52,7 @@ bool is_younger(const CheckpointEntry& entry, std::chrono::seconds age) {
   return !unknown && std::filesystem::file_time_type::clock::now() - written < age;
 }
 
+// Replaced atomically, and only if it changes: readers may follow the link at any time.
 void point_at_best(const std::filesystem::path& root, const CheckpointEntry& best) {
   const std::filesystem::path name = best.directory.filename();
   std::error_code no_link;
@@ -76,6 +77,7 @@ bool is_sound(const CheckpointEntry& entry) {
 std::vector<CheckpointEntry> prune_checkpoints(const std::filesystem::path& root,
                                                const Retention& retention) {
   const std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  // The newest `keep` stay. Others are dropped unless they are young or the best.
   const auto keep = static_cast<size_t>(std::max(1, retention.keep_last));
   std::vector<CheckpointEntry> drop(
       entries.begin(), entries.end() - static_cast<ptrdiff_t>(std::min(keep, entries.size())));

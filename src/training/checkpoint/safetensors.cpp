@@ -16,8 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A safetensors file (github.com/huggingface/safetensors):
+//
+//   8 bytes    length N of the header, little-endian
+//   N bytes    JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
+//              "__metadata__": {"KEY": "TEXT"}}, padded with spaces
+//   the rest   the tensors; data_offsets are relative to the end of the header
+//
+// The tensors must fill the rest exactly, without gaps and overlaps.
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMostHeaderBytes = 100'000'000;  // limit of the reference implementation
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the reference implementation
 constexpr std::string_view kMetadata = "__metadata__";
 
 Error unreadable(const os::InputFile& file, std::string_view why) {
@@ -38,10 +46,10 @@ std::string read_header_text(const os::InputFile& file) {
   for (size_t i = kLengthBytes; i > 0; --i) {
     length = length << 8U | little[i - 1];
   }
-  if (length > kMostHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     throw unreadable(file, "it is not a safetensors file: its header would be too long")
         .fact("header", fmt::format("{} bytes", length), "first eight bytes")
-        .fact("maximum", fmt::format("{} bytes", kMostHeaderBytes), "the format");
+        .fact("maximum", fmt::format("{} bytes", kMaxHeaderBytes), "the format");
   }
   if (length > file.size() - kLengthBytes) {
     throw unreadable(file, "it ends inside its header")
@@ -106,6 +114,7 @@ SafetensorsEntry parse_entry(const Json& json, const std::string& name, const os
   return entry;
 }
 
+// The format forbids gaps and overlaps: one file could otherwise be read in two ways, or hide data.
 void require_filled(const SafetensorsHeader& header, const os::InputFile& file) {
   std::vector<std::pair<const SafetensorsEntry*, const std::string*>> order;
   order.reserve(header.tensors.size());
@@ -166,6 +175,7 @@ std::string to_text(const SafetensorsHeader& header) {
     json[*name] = {
         {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   }
+  // Spaces up to a multiple of 8, so that the first tensor is aligned in a mapped file.
   std::string text = json.dump();
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   std::string length(kLengthBytes, '\0');

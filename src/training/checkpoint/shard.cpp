@@ -34,6 +34,15 @@ constexpr std::array<std::pair<torch::ScalarType, std::string_view>, 12> kTypes 
     {torch::kComplexDouble, "C128"},
 }};
 
+// A shard is a safetensors file. Its entries are one-dimensional pieces of tensors and are named
+// NAME@OFFSET, where OFFSET is the position of the first element in the flattened tensor:
+//
+//   rank 0  shard-00000-of-00002.safetensors   "model.w@0"   F32 [10]
+//   rank 1  shard-00001-of-00002.safetensors   "model.w@10"  F32 [22]
+//
+// The shape of the whole tensor is in the index of the rank and later in manifest.json. A reader
+// with another number of workers reads any range of elements from the shards that contain it.
+
 uint64_t bytes_of(const TensorPiece& piece) {
   return static_cast<uint64_t>(piece.values.numel()) * piece.values.element_size();
 }
@@ -177,6 +186,8 @@ void Snapshot::take(const std::vector<TensorPiece>& pieces) {
     entry.shape = piece->shape;
     entry.stretches.push_back({0, piece->offset, piece->values.numel()});
   }
+  // Every piece has its place in the buffer before the first is copied: the offsets in the header
+  // are those of the loop below, which has the same order.
   header_ = to_text(header);
   if (!buffer_.defined() || static_cast<uint64_t>(buffer_.numel()) < bytes_) {
     buffer_ = torch::Tensor();  // free the old buffer before the allocation of the new one

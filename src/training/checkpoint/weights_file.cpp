@@ -23,7 +23,8 @@ uint64_t bytes_of(const PieceSource& source, const WeightsItem& item) {
   return bytes;
 }
 
-// Reads tensors one after the other and reuses its buffer if it is large enough.
+// Reads tensors one after the other into one buffer of the largest size: converting a checkpoint
+// needs the memory of one tensor, not of the model.
 class OneByOne {
  public:
   OneByOne(const PieceSource& source,

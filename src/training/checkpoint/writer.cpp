@@ -46,6 +46,8 @@ uint64_t CheckpointWriter::bytes() const {
   return total;
 }
 
+// A checkpoint of version 1: one process writes all parts. The order of writes and renames is that
+// of complete.cpp, without shards of other ranks. If anything throws, ~Draft removes the directory.
 std::filesystem::path CheckpointWriter::commit() {
   checkpoint::Manifest manifest;
   const std::string state = checkpoint::to_json(state_);

@@ -9,7 +9,17 @@
 
 #include "lockstep/error.h"
 
-// Signatures and offsets from the PKWARE APPNOTE, sections 4.3.7 to 4.3.16.
+// Signatures and offsets from the PKWARE APPNOTE, sections 4.3.7 to 4.3.16. A zip file is read from
+// its end:
+//
+//   | local header, name, extra, data | ...                     one per record
+//   | entry, name, extra, comment | ...                         central directory, one per record
+//   | zip64 end | zip64 end locator |                           only if a value exceeds its field
+//   | end, comment |                                            22 bytes and up to 65535 of comment
+//
+// An entry has size, CRC-32 and the offset of its local header. The data begins behind the local
+// header, whose extra field has another length than that of the entry: torch.save pads it to align
+// the data.
 namespace lockstep::checkpoint {
 namespace {
 
@@ -43,7 +53,8 @@ bool is_legacy(std::string_view head) {
   return head.size() >= 4 && head[0] == '\x80' && head.substr(2, 2) == "\x8a\x0a";
 }
 
-// Reads the values that exceed 32 bits from the zip64 extra field of an entry.
+// Reads the values that exceed 32 bits from the zip64 extra field (id 1) of an entry. The field
+// contains only those values whose 32-bit field is 0xffffffff, in the order of the members.
 struct Sizes {
   uint64_t plain = 0;
   uint64_t stored = 0;
@@ -107,6 +118,8 @@ ZipArchive::ZipArchive(const std::filesystem::path& file) : file_(file) {
 
 ZipArchive::Directory ZipArchive::find_directory() const {
   const uint64_t tail_bytes = std::min<uint64_t>(file_.size(), kEndBytes + kMaxCommentBytes);
+  // The end record is the last thing in the file, but its comment may contain the same signature.
+  // It is the real one if its comment ends with the file.
   std::string tail(tail_bytes, '\0');
   file_.read(file_.size() - tail_bytes, tail.data(), tail.size());
   size_t at = tail.rfind(kEnd);

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 namespace {
 
 // Smaller requests are left to the C library.
-constexpr size_t kLeast = size_t{1} << 20;
+constexpr size_t kMinBlockBytes = size_t{1} << 20;
 
 // Sizes are rounded up to a multiple of this, so that requests which differ by a few elements share
 // blocks.
@@ -43,7 +43,7 @@ class BlockAllocator final : public c10::Allocator {
 
  private:
   static at::DataPtr make(size_t bytes) {
-    void* block = bytes < kLeast ? nullptr : blocks().take(bytes);
+    void* block = bytes < kMinBlockBytes ? nullptr : blocks().take(bytes);
     if (block == nullptr) {
       // Also after a failure of mmap: the default allocator throws libtorch's usual message.
       block = c10::GetDefaultCPUAllocator()->raw_allocate(bytes);
@@ -71,7 +71,7 @@ void* Blocks::take(size_t bytes) {
   if (block != nullptr) {
     used_[block] = wanted;
     used_bytes_ += wanted;
-    most_used_ = std::max(most_used_, used_bytes_);
+    peak_used_ = std::max(peak_used_, used_bytes_);
   }
   return block;
 }
@@ -89,7 +89,7 @@ void* Blocks::find_kept(size_t bytes) {
   kept_bytes_ -= kept.bytes;
   used_[kept.block] = kept.bytes;
   used_bytes_ += kept.bytes;
-  most_used_ = std::max(most_used_, used_bytes_);
+  peak_used_ = std::max(peak_used_, used_bytes_);
   return kept.block;
 }
 
@@ -112,8 +112,8 @@ bool Blocks::give(void* block) {
 // invariant 4. The new request counts towards the maximum because it will be in use. The margin of
 // 1/16 avoids that blocks whose sizes differ slightly from step to step displace each other.
 void Blocks::make_room(size_t bytes) {
-  const size_t most = std::max(most_used_, used_bytes_ + bytes);
-  while (!kept_.empty() && used_bytes_ + kept_bytes_ + bytes > most + most / 16) {
+  const size_t peak = std::max(peak_used_, used_bytes_ + bytes);
+  while (!kept_.empty() && used_bytes_ + kept_bytes_ + bytes > peak + peak / 16) {
     // by_size_ can contain several blocks of this size; drop() needs the entry of this one.
     const auto [first, last] = by_size_.equal_range(kept_.front().bytes);
     drop(std::find_if(
@@ -134,7 +134,7 @@ void Blocks::trim() {
   while (!by_size_.empty()) {
     drop(by_size_.begin());
   }
-  most_used_ = used_bytes_;  // a later, smaller phase must not inherit the limit of this one
+  peak_used_ = used_bytes_;  // a later, smaller phase must not inherit the limit of this one
 }
 
 size_t Blocks::mapped_bytes() const {

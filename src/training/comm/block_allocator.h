@@ -30,8 +30,8 @@ namespace lockstep::comm {
 //   1. used_bytes_ is the sum of the sizes in used_, and kept_bytes_ the sum of those in kept_.
 //   2. by_size_ has exactly one entry per element of kept_, with its size as key. List iterators
 //      stay valid while other elements are erased, so by_size_ can store them.
-//   3. most_used_ >= used_bytes_: the maximum of used_bytes_ since construction or trim().
-//   4. used_bytes_ + kept_bytes_ <= most_used_ + most_used_ / 16. The cache therefore never maps
+//   3. peak_used_ >= used_bytes_: the maximum of used_bytes_ since construction or trim().
+//   4. used_bytes_ + kept_bytes_ <= peak_used_ + peak_used_ / 16. The cache therefore never maps
 //      much more memory than training has used simultaneously. A change of sizes, as from training
 //      to evaluation, replaces old blocks instead of adding to them.
 //
@@ -70,7 +70,7 @@ class Blocks {
   std::multimap<size_t, KeptList::iterator> by_size_;
   size_t used_bytes_ = 0;
   size_t kept_bytes_ = 0;
-  size_t most_used_ = 0;
+  size_t peak_used_ = 0;
 };
 
 // Makes libtorch allocate large CPU tensors from a process-wide Blocks. Tensors that exist already

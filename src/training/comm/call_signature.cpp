@@ -16,8 +16,8 @@ namespace {
 //        | kind | type     | reduction | root    | count               |
 //        | 4    | 8        | 2         | 10      | 40 bits             |
 //
-// The fields do not overlap because SharedBoard::kMostWorkers limits `root` to 256 and a count of
-// 2^40 elements exceeds every memory.
+// The fields do not overlap because SharedMemorySlots::kMaxWorkers limits `root` to 256 and a count
+// of 2^40 elements exceeds every memory.
 constexpr unsigned kTypeAt = 4;
 constexpr unsigned kReductionAt = 12;
 constexpr unsigned kRootAt = 14;

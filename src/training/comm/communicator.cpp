@@ -42,6 +42,7 @@ torch::Tensor staged(const Communicator& transport, const torch::Tensor& tensor,
   return plain;
 }
 
+// Copies the result into the tensor of the caller, unless the transport worked on its memory.
 void put_back(torch::Tensor& tensor, const torch::Tensor& plain) {
   if (!plain.is_same(tensor) && plain.data_ptr() != tensor.data_ptr()) {
     torch::NoGradGuard no_grad;
@@ -126,11 +127,11 @@ void Communicator::compare_calls() {
   torch::Tensor all = torch::empty({static_cast<int64_t>(kBytes) * size()}, torch::kUInt8);
   do_all_gather(all, bytes_to_tensor(text));
   const std::string texts = tensor_to_bytes(all, all.numel());
-  comm::GangView gang;
+  comm::WorkerViews views;
   for (size_t at = 0; at < texts.size(); at += kBytes) {
-    gang.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
+    views.push_back(comm::decode(trim(std::string_view(texts).substr(at, kBytes))));
   }
-  if (const auto mistake = comm::find_mistake(gang)) {
+  if (const auto mistake = comm::find_mistake(views)) {
     throw comm::to_error(*mistake);
   }
 }
@@ -141,6 +142,7 @@ void Communicator::barrier(const char* what) {
   do_barrier();
 }
 
+// Tensors without elements make no call, on any worker: shapes are equal on all of them.
 void Communicator::all_reduce(torch::Tensor& tensor, Reduction reduction) {
   if (tensor.numel() == 0) {
     return;
@@ -164,6 +166,9 @@ void Communicator::broadcast(torch::Tensor& tensor, int root) {
   put_back(tensor, plain);
 }
 
+// Tensors of one type and device are sent as one message: a model has hundreds of small tensors,
+// and a message costs more than their bytes. The map orders the messages by kind, equally on all
+// workers.
 void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
   if (size() == 1) {
     return;
@@ -275,6 +280,8 @@ torch::IValue Communicator::broadcast_object(const torch::IValue& value, int roo
   return rank() == root ? value : torch::pickle_load({bytes.begin(), bytes.end()});
 }
 
+// Two messages: all-gather needs equal sizes, so the lengths are exchanged first and the texts are
+// padded to the longest.
 std::vector<std::string> Communicator::all_gather_bytes(const std::string& bytes) {
   const torch::Tensor lengths =
       all_gather(torch::full({1}, static_cast<int64_t>(bytes.size()), torch::kInt64));

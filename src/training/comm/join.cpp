@@ -9,9 +9,9 @@
 #include "common/base/text.h"
 #include "common/os/environment.h"
 #include "lockstep/error.h"
+#include "training/comm/hierarchical_join.h"
 #include "training/comm/mpi.h"
 #include "training/comm/nccl.h"
-#include "training/comm/node_first.h"
 #include "training/comm/process_group.h"
 #include "training/comm/shared_memory.h"
 #include "training/comm/solo.h"
@@ -42,9 +42,9 @@ std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
   const bool is_flat_wanted = os::find_variable(os::environment(), kHierarchical) == "0";
   if (options.transport == "node-first" ||
       (options.transport == "auto" && place.nodes > 1 && !is_flat_wanted)) {
-    NodeFirst joined = join_node_first(store, place, options.timeout);
-    if (joined.gang != nullptr) {
-      return std::move(joined.gang);
+    HierarchicalJoin joined = join_hierarchical(store, place, options.timeout);
+    if (joined.communicator != nullptr) {
+      return std::move(joined.communicator);
     }
     if (options.transport == "node-first") {
       leave_together(store, place);
@@ -74,7 +74,7 @@ Joined join_hosts(const cluster::Placement& placement, const JoinOptions& option
 
 }  // namespace
 
-Joined join_gang_and_store(const cluster::Placement& placement, const JoinOptions& options) {
+Joined join_process_group(const cluster::Placement& placement, const JoinOptions& options) {
   const std::vector<std::string> names = {
       "auto", "shared-memory", "gloo", "node-first", "mpi", "nccl"};
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
@@ -123,10 +123,5 @@ Joined join_hosts(const cluster::Placement& placement, const JoinOptions& option
 }
 
 }  // namespace
-
-std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
-                                        const JoinOptions& options) {
-  return join_gang_and_store(placement, options).communicator;
-}
 
 }  // namespace lockstep::comm

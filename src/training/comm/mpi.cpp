@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "lockstep/error.h"
-#include "training/comm/sum_by_parts.h"
+#include "training/comm/chunked_reduction.h"
 
 #if LOCKSTEP_HAVE_MPI
 #include <mpi.h>
@@ -22,7 +22,7 @@ bool has_mpi() {
 namespace {
 
 // MPI uses int for counts, so longer tensors are sent in pieces.
-constexpr int64_t kMostElements = 1 << 30;
+constexpr int64_t kMaxElements = 1 << 30;
 
 void check(int status, std::string_view call) {
   if (status == MPI_SUCCESS) {
@@ -65,18 +65,19 @@ MPI_Op to_op(Reduction reduction) {
   return MPI_SUM;
 }
 
-// Calls `body(bytes, count)` for pieces of at most kMostElements elements of `width` bytes.
+// Calls `body(bytes, count)` for pieces of at most kMaxElements elements of `width` bytes.
 template <typename Body>
 void in_pieces(void* data, int64_t total, int64_t width, const Body& body) {
-  for (int64_t done = 0; done < total; done += kMostElements) {
+  for (int64_t done = 0; done < total; done += kMaxElements) {
     body(static_cast<char*>(data) + done * width,
-         static_cast<int>(std::min(kMostElements, total - done)));
+         static_cast<int>(std::min(kMaxElements, total - done)));
   }
 }
 
 class MpiRank final : public Communicator {
  public:
-  // All processes of mpirun. The destructor calls MPI_Finalize.
+  // All processes of mpirun. The destructor calls MPI_Finalize. MPI_THREAD_MULTIPLE is a request;
+  // threads_ is what the library grants, and overlaps() and do_subset() depend on it.
   MpiRank() : owns_mpi_(true) {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_), "starting MPI");
     comm_ = MPI_COMM_WORLD;
@@ -115,9 +116,9 @@ class MpiRank final : public Communicator {
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
     if (is_half(tensor.scalar_type())) {
       const torch::Tensor flat = tensor.view({-1});
-      for (int64_t done = 0; done < flat.numel(); done += kMostElements) {
-        torch::Tensor piece = flat.narrow(0, done, std::min(kMostElements, flat.numel() - done));
-        all_reduce_by_parts(piece, reduction, size_, ways());
+      for (int64_t done = 0; done < flat.numel(); done += kMaxElements) {
+        torch::Tensor piece = flat.narrow(0, done, std::min(kMaxElements, flat.numel() - done));
+        chunked_all_reduce(piece, reduction, size_, chunk_exchange());
       }
       return;
     }
@@ -137,7 +138,7 @@ class MpiRank final : public Communicator {
 
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
     const auto bytes = static_cast<int64_t>(input.nbytes());
-    if (bytes <= kMostElements) {
+    if (bytes <= kMaxElements) {
       check(MPI_Allgather(input.data_ptr(),
                           static_cast<int>(bytes),
                           MPI_BYTE,
@@ -148,6 +149,8 @@ class MpiRank final : public Communicator {
             "all-gather");
       return;
     }
+    // Too long for the int counts of MPI_Allgather. Its pieces would interleave the outputs of the
+    // workers, so each worker broadcasts its part instead.
     for (int peer = 0; peer < size_; ++peer) {
       torch::Tensor part = output.narrow(0, peer * input.numel(), input.numel());
       if (peer == rank_) {
@@ -158,14 +161,14 @@ class MpiRank final : public Communicator {
   }
 
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
-    if (static_cast<int64_t>(output.nbytes()) > kMostElements) {
+    if (static_cast<int64_t>(output.nbytes()) > kMaxElements) {
       torch::Tensor sum = input.clone();
       do_all_reduce(sum, Reduction::Sum);
       output.copy_(sum.narrow(0, rank_ * output.numel(), output.numel()));
       return;
     }
     if (is_half(input.scalar_type())) {
-      reduce_scatter_by_parts(output, input, size_, ways());
+      chunked_reduce_scatter(output, input, size_, chunk_exchange());
       return;
     }
     check(MPI_Reduce_scatter_block(input.data_ptr(),
@@ -192,7 +195,7 @@ class MpiRank final : public Communicator {
   }
 
  private:
-  PartExchange ways() {
+  ChunkExchange chunk_exchange() {
     return {
         .all_to_all =
             [this](torch::Tensor& output, torch::Tensor& input) {
@@ -209,6 +212,7 @@ class MpiRank final : public Communicator {
   }
 
   void look_around() {
+    // By default MPI ends the process on an error.
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);

@@ -108,6 +108,8 @@ class Connection {
   }
 
  private:
+  // Only processes of this machine can be watched by pid. The loss of a worker elsewhere shows as
+  // an asynchronous error of NCCL, or through the launcher.
   void find_neighbours(Communicator& host) {
     const std::string mine = fmt::format("{}\n{}", os::machine_identity(), os::process_id());
     const std::vector<std::string> all = host.all_gather_bytes(mine);
@@ -193,6 +195,8 @@ class Connection {
   std::jthread watch_;
 };
 
+// GPU tensors go over NCCL, CPU tensors and everything else over `host`, another transport between
+// the same workers. Calls on GPU tensors return when they are queued on the current stream.
 class NcclRank final : public Communicator {
  public:
   NcclRank(std::unique_ptr<Communicator> host,
@@ -324,8 +328,8 @@ std::string identity_of(torch::Device device) {
   return fmt::format("{} {}", os::machine_identity(), bus.data());
 }
 
-// NCCL rejects two workers on one GPU of one host, and identifies a host by NCCL_HOSTID. A
-// different identifier for each worker passes this check.
+// For tests and small machines. NCCL rejects two workers on one GPU of one host, and identifies a
+// host by NCCL_HOSTID. A different identifier for each worker passes this check.
 void pretend_to_be_apart(int rank, bool on_one_machine) {
   const os::Environment environment = os::environment();
   const auto set = [&](const std::string& name, const std::string& value) {

@@ -13,10 +13,10 @@
 #include "common/base/text.h"
 #include "common/os/network.h"
 #include "lockstep/error.h"
-#include "training/comm/communicator_group.h"
-#include "training/comm/last_words.h"
+#include "training/comm/c10d_adapter.h"
+#include "training/comm/chunked_reduction.h"
+#include "training/comm/crash_note.h"
 #include "training/comm/lost_peer.h"
-#include "training/comm/sum_by_parts.h"
 
 namespace lockstep::comm {
 
@@ -77,7 +77,7 @@ class ProcessGroupRank final : public Communicator {
 
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
     if (is_half(tensor.scalar_type())) {
-      all_reduce_by_parts(tensor, reduction, size_, ways());
+      chunked_all_reduce(tensor, reduction, size_, chunk_exchange());
       return;
     }
     finish("all-reduce", [&] {
@@ -107,10 +107,11 @@ class ProcessGroupRank final : public Communicator {
 
   // Gloo has no reduce-scatter before libtorch 2.6.
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
-    reduce_scatter_by_parts(output, input, size_, ways());
+    chunked_reduce_scatter(output, input, size_, chunk_exchange());
   }
 
   std::unique_ptr<Communicator> do_subset(int count) override {
+    // Counted on all ranks, also on those outside the subset, so that the prefixes stay equal.
     const std::string prefix = fmt::format("subset{}", subsets_++);
     if (rank_ >= count) {
       return nullptr;
@@ -121,7 +122,7 @@ class ProcessGroupRank final : public Communicator {
   }
 
  private:
-  PartExchange ways() {
+  ChunkExchange chunk_exchange() {
     return {.all_to_all =
                 [this](torch::Tensor& output, torch::Tensor& input) {
                   finish("all-to-all", [&] {
@@ -157,6 +158,8 @@ class ProcessGroupRank final : public Communicator {
   int subsets_ = 0;
 };
 
+// Gloo by itself uses the address that the host name resolves to, which is often a loopback or a
+// management network. The address towards rank 0 is on a network that reaches it.
 std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPlace& place) {
   if (!place.interface.empty()) {
     const std::vector<std::string> names = os::interface_names();
@@ -184,7 +187,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPla
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
                                         const contract::WorkerPlace& place,
                                         std::chrono::milliseconds timeout) {
-  speak_at_the_end();
+  install_crash_note();
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(make_device(place));
   try {

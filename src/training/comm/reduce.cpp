@@ -31,13 +31,13 @@ struct Add {
     return static_cast<T>(a + b);
   }
 };
-struct Most {
+struct Maximum {
   template <typename T>
   T operator()(T a, T b) const {
     return std::max(a, b);
   }
 };
-struct Least {
+struct Minimum {
   template <typename T>
   T operator()(T a, T b) const {
     return std::min(a, b);
@@ -53,6 +53,9 @@ void combine_pair(T* into, const T* a, const T* b, size_t count, Combine combine
   }
 }
 
+// 16-bit values are added up in float32 and rounded once. All sources of a block are added before
+// the next block, so that the partial sums stay in the cache. `into` may be one of the sources: a
+// block is written after all its sources were read.
 template <typename T, typename Combine>
 void combine_block(
     T* into, std::span<const void* const> from, size_t begin, size_t count, Combine combine) {
@@ -92,9 +95,9 @@ void reduce_as(void* into, std::span<const void* const> from, size_t count, Redu
     case Reduction::Sum:
       return combine_all<T>(into, from, count, Add{});
     case Reduction::Max:
-      return combine_all<T>(into, from, count, Most{});
+      return combine_all<T>(into, from, count, Maximum{});
     case Reduction::Min:
-      return combine_all<T>(into, from, count, Least{});
+      return combine_all<T>(into, from, count, Minimum{});
   }
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kMostNamed = 4;
+constexpr size_t kMaxNamed = 4;
 
 // The texts are constants or names of tensors. A line break in a name would break the format.
 std::string on_one_line(std::string text) {
@@ -64,16 +64,18 @@ std::string list_calls(const std::vector<int>& ranks, const std::string& words) 
   return fmt::format("{}: {}", format_ranks(ranks), words);
 }
 
-std::optional<Mistake> find_different_calls(const GangView& gang) {
+// Calls are numbered on every worker. Workers that are in a call with the same number must be in
+// the same call; only the newest number is compared, because others may have moved on since.
+std::optional<Mistake> find_different_calls(const WorkerViews& views) {
   uint64_t number = 0;
-  for (const auto& seen : gang) {
+  for (const auto& seen : views) {
     if (seen && seen->in_call) {
       number = std::max(number, seen->number);
     }
   }
   std::vector<Doing> calls;
-  for (size_t rank = 0; rank < gang.size(); ++rank) {
-    const auto& seen = gang[rank];
+  for (size_t rank = 0; rank < views.size(); ++rank) {
+    const auto& seen = views[rank];
     if (seen && seen->in_call && seen->number == number) {
       calls.push_back({static_cast<int>(rank), seen->call, describe_place(*seen)});
     }
@@ -85,18 +87,18 @@ std::optional<Mistake> find_different_calls(const GangView& gang) {
 }
 
 // Some workers have reached the end of the program while others wait in a scope that needs all.
-std::optional<Mistake> ended_early(const GangView& gang) {
+std::optional<Mistake> ended_early(const WorkerViews& views) {
   std::vector<int> ended;
   std::vector<int> waiting;
   uint64_t number = 0;
-  for (size_t rank = 0; rank < gang.size(); ++rank) {
-    if (gang[rank] && gang[rank]->is_end) {
+  for (size_t rank = 0; rank < views.size(); ++rank) {
+    if (views[rank] && views[rank]->is_end) {
       ended.push_back(static_cast<int>(rank));
-      number = gang[rank]->number;
+      number = views[rank]->number;
     }
   }
-  for (size_t rank = 0; rank < gang.size() && !ended.empty(); ++rank) {
-    const auto& seen = gang[rank];
+  for (size_t rank = 0; rank < views.size() && !ended.empty(); ++rank) {
+    const auto& seen = views[rank];
     if (!seen || seen->is_end) {
       continue;
     }
@@ -113,8 +115,8 @@ std::optional<Mistake> ended_early(const GangView& gang) {
   }
   return Mistake{
       .sentence = fmt::format("{} finished before the others", format_ranks(ended)),
-      .facts = {list_calls(ended, describe_place(*gang[static_cast<size_t>(ended.front())])),
-                list_calls(waiting, describe_place(*gang[static_cast<size_t>(waiting.front())]))},
+      .facts = {list_calls(ended, describe_place(*views[static_cast<size_t>(ended.front())])),
+                list_calls(waiting, describe_place(*views[static_cast<size_t>(waiting.front())]))},
       .hint =
           "give all workers the same number of batches, or set StrategyOptions::uneven and call "
           "Strategy::join() on a worker without batches"};
@@ -122,6 +124,11 @@ std::optional<Mistake> ended_early(const GangView& gang) {
 
 }  // namespace
 
+// What a worker publishes in the store: twelve lines, the first of which is the version. Every line
+// is present even if it is empty; on_one_line() removes line breaks from texts.
+//
+//   0 version   1 host     2 number of the call   3 call      4 in_call   5 is_end
+//   6 scope     7 detail   8 phase                9 since     10 failed   11 beat
 std::string encode(const Seen& seen) {
   return fmt::format("1\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{:.3f}\n{}\n{}",
                      on_one_line(seen.host),
@@ -200,19 +207,19 @@ Error to_error(const Mistake& mistake) {
   return error;
 }
 
-std::optional<Mistake> find_mistake(const GangView& gang) {
-  if (auto mistake = ended_early(gang)) {
+std::optional<Mistake> find_mistake(const WorkerViews& views) {
+  if (auto mistake = ended_early(views)) {
     return mistake;
   }
-  return find_different_calls(gang);
+  return find_different_calls(views);
 }
 
-std::optional<std::string> find_missing(const GangView& gang, int me, double now) {
-  const Seen& mine = *gang[static_cast<size_t>(me)];
+std::optional<std::string> find_missing(const WorkerViews& views, int me, double now) {
+  const Seen& mine = *views[static_cast<size_t>(me)];
   std::vector<int> missing;
   std::vector<int> waiting;
-  for (size_t rank = 0; rank < gang.size(); ++rank) {
-    const auto& seen = gang[rank];
+  for (size_t rank = 0; rank < views.size(); ++rank) {
+    const auto& seen = views[rank];
     if (static_cast<int>(rank) != me && (!seen || is_missing(mine, *seen))) {
       missing.push_back(static_cast<int>(rank));
     } else if (seen->is_inside()) {
@@ -227,23 +234,23 @@ std::optional<std::string> find_missing(const GangView& gang, int me, double now
                                  missing.size() == 1 ? "has" : "have",
                                  describe_place(mine),
                                  format_wait(now - mine.since));
-  for (size_t i = 0; i < std::min(kMostNamed, missing.size()); ++i) {
-    const auto& seen = gang[static_cast<size_t>(missing[i])];
+  for (size_t i = 0; i < std::min(kMaxNamed, missing.size()); ++i) {
+    const auto& seen = views[static_cast<size_t>(missing[i])];
     text += fmt::format(
         "; rank {} {}",
         missing[i],
         seen ? fmt::format("on {} was last seen {}", seen->host, describe_last(*seen, now))
              : "has not been seen yet");
   }
-  if (missing.size() > kMostNamed) {
-    text += fmt::format("; and {} more", missing.size() - kMostNamed);
+  if (missing.size() > kMaxNamed) {
+    text += fmt::format("; and {} more", missing.size() - kMaxNamed);
   }
   return text +
          fmt::format("; {} {}", format_ranks(waiting), waiting.size() == 1 ? "waits" : "wait");
 }
 
-std::string describe_hang(const GangView& gang, int me, double now) {
-  const Seen& mine = *gang[static_cast<size_t>(me)];
+std::string describe_hang(const WorkerViews& views, int me, double now) {
+  const Seen& mine = *views[static_cast<size_t>(me)];
   return fmt::format(
       "no rank is missing, but rank {} has been in {} for {}: the transport hangs or is slow",
       me,

@@ -39,7 +39,7 @@ std::string encode(const Seen& seen);
 std::optional<Seen> decode(std::string_view text);
 
 // Indexed by rank; nullopt: the rank has not published yet.
-using GangView = std::vector<std::optional<Seen>>;
+using WorkerViews = std::vector<std::optional<Seen>>;
 
 struct Mistake {
   std::string sentence;            // "workers made different collective calls"
@@ -62,13 +62,13 @@ Mistake different_calls(const std::vector<Doing>& calls);
 
 // Detects states that cannot resolve: two workers in different calls of the same number, or one at
 // the end of its program while another waits for it.
-std::optional<Mistake> find_mistake(const GangView& gang);
+std::optional<Mistake> find_mistake(const WorkerViews& views);
 
 // Describes the ranks that keep worker `me` waiting, where they were last seen, and which ranks
 // wait. `me` must be inside a call. nullopt if all ranks have arrived.
-std::optional<std::string> find_missing(const GangView& gang, int me, double now);
+std::optional<std::string> find_missing(const WorkerViews& views, int me, double now);
 
 // Describes a hang: all workers are in the same call, and none returns.
-std::string describe_hang(const GangView& gang, int me, double now);
+std::string describe_hang(const WorkerViews& views, int me, double now);
 
 }  // namespace lockstep::comm

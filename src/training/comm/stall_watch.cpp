@@ -19,7 +19,7 @@
 #include "common/os/network.h"
 #include "common/os/socket.h"
 #include "training/comm/call_record.h"
-#include "training/comm/last_words.h"
+#include "training/comm/crash_note.h"
 #include "training/comm/stall_report.h"
 #include "training/comm/store.h"
 
@@ -123,20 +123,20 @@ class Watcher {
       return std::nullopt;
     }
     publish(look());
-    const GangView first = read_all();
+    const WorkerViews first = read_all();
     for (const auto start = Clock::now(); Clock::now() - start < patience;) {
-      GangView gang = read_all();
-      for (size_t rank = 0; rank < gang.size(); ++rank) {
+      WorkerViews views = read_all();
+      for (size_t rank = 0; rank < views.size(); ++rank) {
         // Only current positions count. A position is current if its beat has grown since the first
         // read, or if the worker has failed and therefore no longer publishes. Any other position
         // may be outdated and would produce a wrong explanation.
         const bool is_true =
             static_cast<int>(rank) == place_.rank ||
-            (gang[rank] &&
-             (gang[rank]->failed || (first[rank] && gang[rank]->beat > first[rank]->beat)));
-        gang[rank] = is_true ? gang[rank] : std::nullopt;
+            (views[rank] &&
+             (views[rank]->failed || (first[rank] && views[rank]->beat > first[rank]->beat)));
+        views[rank] = is_true ? views[rank] : std::nullopt;
       }
-      if (const auto mistake = find_mistake(gang)) {
+      if (const auto mistake = find_mistake(views)) {
         return Explanation{to_error(*mistake), claim_mistake()};
       }
       std::this_thread::sleep_for(kTick);
@@ -246,13 +246,13 @@ class Watcher {
     published_at_ = Clock::now();
   }
 
-  GangView read_all() {
-    GangView gang;
+  WorkerViews read_all() {
+    WorkerViews views;
     for (int rank = 0; rank < place_.world_size; ++rank) {
-      gang.push_back(rank == place_.rank ? to_seen(look())
-                                         : decode(find_text(*store_, std::to_string(rank))));
+      views.push_back(rank == place_.rank ? to_seen(look())
+                                          : decode(find_text(*store_, std::to_string(rank))));
     }
-    return gang;
+    return views;
   }
 
   // Elects one rank per warning period. The first compareSet on the value that was read wins; all
@@ -274,25 +274,25 @@ class Watcher {
     if (!claim_word()) {
       return;
     }
-    const GangView gang = read_all();
-    if (!gang[static_cast<size_t>(place_.rank)]->is_inside()) {
+    const WorkerViews views = read_all();
+    if (!views[static_cast<size_t>(place_.rank)]->is_inside()) {
       return;
     }
-    if (const auto mistake = find_mistake(gang)) {
+    if (const auto mistake = find_mistake(views)) {
       end(to_error(*mistake));
     }
     const double now = wall_time();
-    if (const auto text = find_missing(gang, place_.rank, now)) {
+    if (const auto text = find_missing(views, place_.rank, now)) {
       log::warn("{}", *text);
     } else if (seconds(Clock::now() - view.since) >= kHangFactor * options_.warning) {
-      log::warn("{}", describe_hang(gang, place_.rank, now));
+      log::warn("{}", describe_hang(views, place_.rank, now));
     }
   }
 
   void shut_down(const CallView& view) {
     publish(view);
-    const GangView gang = read_all();
-    if (const auto text = find_missing(gang, place_.rank, wall_time())) {
+    const WorkerViews views = read_all();
+    if (const auto text = find_missing(views, place_.rank, wall_time())) {
       end(Error(ExitCode::TryAgain, fmt::format("stalled: {}", *text))
               .fact("waited",
                     format_duration(seconds(Clock::now() - view.since)),
@@ -341,18 +341,18 @@ class Watcher {
   bool is_done_ = false;
 };
 
-class ThreadedWatch final : public StallWatch, private Witness {
+class ThreadedWatch final : public StallWatch, private CrashReporter {
  public:
   explicit ThreadedWatch(std::shared_ptr<Watcher> watcher)
       : watcher_(std::move(watcher)), thread_([watcher = watcher_] { watcher->run(); }) {
-    add_witness(*this);
+    add_crash_reporter(*this);
   }
 
   ThreadedWatch(const ThreadedWatch&) = delete;
   ThreadedWatch& operator=(const ThreadedWatch&) = delete;
 
   ~ThreadedWatch() override {
-    remove_witness(*this);
+    remove_crash_reporter(*this);
     stop();
   }
 
@@ -360,7 +360,7 @@ class ThreadedWatch final : public StallWatch, private Witness {
 
  private:
   // Called on any thread. Only requests the watch thread to stop.
-  void tell_and_end() noexcept override {
+  void report_and_exit() noexcept override {
     watcher_->request_stop();
     if (!watcher_->wait_until_done(kPatience)) {
       return;

@@ -16,7 +16,7 @@ namespace lockstep::data {
 namespace {
 
 // No supported data set is larger. Protects against damaged files and decompression bombs.
-constexpr size_t kMostUnpacked = size_t{1} << 30;
+constexpr size_t kMaxUnpacked = size_t{1} << 30;
 
 [[noreturn]] void refuse(const std::filesystem::path& path, size_t offset, std::string_view why) {
   throw Error(ExitCode::Io, fmt::format("cannot unpack {}: {}", path.string(), why))
@@ -49,13 +49,13 @@ class Unpacker {
         unpacked.resize(filled);
         return unpacked;
       }
-      if (filled == kMostUnpacked) {
+      if (filled == kMaxUnpacked) {
         refuse(path_,
                consumed_,
-               fmt::format("it unpacks to more than {}", format_bytes(kMostUnpacked)));
+               fmt::format("it unpacks to more than {}", format_bytes(kMaxUnpacked)));
       }
       if (filled == unpacked.size()) {
-        unpacked.resize(std::min(2 * filled, kMostUnpacked));
+        unpacked.resize(std::min(2 * filled, kMaxUnpacked));
       }
     }
   }
@@ -72,13 +72,13 @@ class Unpacker {
     for (size_t i = 1; i <= 4; ++i) {
       size = size << 8 | packed_[packed_.size() - i];
     }
-    return std::min({size, packed_.size() * kBestRatio, kMostUnpacked - 1}) + 1;
+    return std::min({size, packed_.size() * kBestRatio, kMaxUnpacked - 1}) + 1;
   }
 
   // Returns the number of bytes written to `room`.
   size_t inflate_into(std::span<uint8_t> room) {
-    constexpr size_t kMostAtOnce = size_t{1} << 30;  // zlib has 32-bit sizes
-    const size_t offered = std::min(packed_.size() - consumed_, kMostAtOnce);
+    constexpr size_t kMaxAtOnce = size_t{1} << 30;  // zlib has 32-bit sizes
+    const size_t offered = std::min(packed_.size() - consumed_, kMaxAtOnce);
     stream_.next_in = const_cast<uint8_t*>(packed_.data() + consumed_);
     stream_.avail_in = static_cast<uInt>(offered);
     stream_.next_out = room.data();

@@ -98,6 +98,7 @@ class ConcatDataset : public Dataset {
       if (inputs.size() < 2) {
         return inputs.empty() ? Batch{} : Batch{inputs.front(), targets.front()};
       }
+      // order[i] is the position in the batch of row i; its inverse permutation restores the order.
       const torch::Tensor back = torch::tensor(order, torch::kInt64).argsort();
       const torch::Tensor input = torch::cat(inputs);
       return {input.index_select(0, back.to(input.device())),

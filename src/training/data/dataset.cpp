@@ -73,6 +73,8 @@ class KeptDataset : public TensorDataset {
   DatasetPtr base_;
 };
 
+// The wrappers below forward in_epoch(): a data set with random augmentation at the bottom must see
+// the epoch through all of them. nullptr means that nothing below depends on the epoch.
 class MappedDataset : public Dataset {
  public:
   MappedDataset(DatasetPtr base, std::function<Example(Example)> change)
@@ -135,7 +137,8 @@ class BatchMappedDataset : public Dataset {
   std::function<Batch(Batch)> change_;
 };
 
-// Samples of another data set under new numbers. A batch remains a single batch of the base.
+// Samples of another data set under new numbers. A batch remains a single batch of the base, which
+// may read it in one piece (TensorDataset, image files).
 class ReindexedDataset : public Dataset {
  public:
   explicit ReindexedDataset(DatasetPtr base) : base_(std::move(base)) {}
@@ -201,6 +204,7 @@ class StridedDataset : public ReindexedDataset {
   int64_t size_;
 };
 
+// files() is that of the base class, one file: after a shuffle every file has samples everywhere.
 class ShuffledDataset : public ReindexedDataset {
  public:
   using Order = std::shared_ptr<const std::vector<int64_t>>;

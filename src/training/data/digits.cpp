@@ -118,12 +118,12 @@ class Canvas {
     }
   }
 
-  // Adds a random value from -most to most to each pixel.
-  void add_noise(int64_t most, Random& random) {
+  // Adds a random value from -amplitude to amplitude to each pixel.
+  void add_noise(int64_t amplitude, Random& random) {
     uint64_t bits = 0;
     for (size_t i = 0; i < pixels_.size(); ++i) {
       bits = i % 8 == 0 ? random.next() : bits >> 8;
-      const int64_t noise = (static_cast<int64_t>(bits & 0xff) - 128) * most / 128;
+      const int64_t noise = (static_cast<int64_t>(bits & 0xff) - 128) * amplitude / 128;
       pixels_[i] = static_cast<uint8_t>(std::clamp<int64_t>(pixels_[i] + noise, 0, kFullInk));
     }
   }

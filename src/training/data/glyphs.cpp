@@ -19,6 +19,8 @@ Stroke loop(std::vector<Point> points) {
 
 using Styles = std::vector<Glyph>;
 
+// By digit, each with the ways in which people write it: 7 with and without a bar, 4 open and
+// closed.
 std::array<Styles, 10> all_glyphs() {
   return {
       Styles{{loop({{50, 0}, {92, 12}, {98, 50}, {92, 88}, {50, 100}, {8, 88}, {2, 50}, {8, 12}})},

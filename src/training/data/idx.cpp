@@ -13,6 +13,14 @@
 namespace lockstep::data {
 namespace {
 
+// The IDX format of MNIST (yann.lecun.com/exdb/mnist), big-endian:
+//
+//   00 00 TYPE D      magic: type 08 is unsigned byte, D is the number of dimensions
+//   u32 x D           sizes; the first is the number of samples
+//   bytes             values, the last dimension varies fastest
+//
+// Every number is checked against the size of the file, and every error names its byte: downloads
+// that end early are common.
 constexpr uint8_t kUnsignedByte = 8;
 
 // The expected format of a file.

@@ -38,8 +38,8 @@ int threads_of(const LoaderOptions& options) {
 
 // One batch per thread in progress and two ready. Not more, because batches of images are large.
 int batches_ahead(const LoaderOptions& options) {
-  constexpr int kLeast = 4;
-  return options.prefetch > 0 ? options.prefetch : std::max(kLeast, threads_of(options) + 2);
+  constexpr int kMinimum = 4;
+  return options.prefetch > 0 ? options.prefetch : std::max(kMinimum, threads_of(options) + 2);
 }
 
 // The data set for this epoch, or the data set itself if it does not depend on the epoch.
@@ -168,6 +168,8 @@ class Loader::Pipeline {
     }
     std::unique_lock lock(mutex_);
     while (room_.wait(lock, stop, [this] { return has_room(); }) && !stop.stop_requested()) {
+      // Batches are made without the lock; only the place in the ring needs it. Several threads
+      // work on different steps, and the order of their completion does not matter.
       const int64_t step = claimed_++;
       lock.unlock();
       Place made = make(step);

@@ -105,7 +105,10 @@ int64_t steps_for(int64_t samples, int64_t batch, Tail tail) {
   return tail == Tail::Drop ? samples / batch : (samples - 1) / batch + 1;
 }
 
-// With Tail::Drop the steps that all workers can fill, otherwise those of the longest share.
+// The number of steps for shardings in which the ranks have different numbers of samples: with
+// Tail::Drop the steps that all workers can fill, otherwise those of the longest share. Every rank
+// computes it for all ranks, without communication; a rank with more steps than the others would
+// wait in a collective forever.
 int64_t common_steps(const SamplerOptions& options) {
   int64_t steps = -1;
   for (int rank = 0; rank < options.world_size; ++rank) {
@@ -164,7 +167,9 @@ void DistributedSampler::set_epoch(int64_t epoch) {
     order_ = own_;
     return;
   }
-  // With a separate order per rank, each rank needs its own seed, far from typical user seeds.
+  // With Sharding::Data the order must be equal on all ranks: each takes its part of the same
+  // global batch. With a separate order per rank, each needs its own seed, far from typical user
+  // seeds.
   const uint64_t seed =
       options_.sharding == Sharding::Data
           ? options_.seed
@@ -182,6 +187,13 @@ void DistributedSampler::set_epoch(int64_t epoch) {
 
 std::vector<int64_t> DistributedSampler::indices(int64_t step) const {
   require_step(step, steps_);
+  // Step k of the order, drawn for a global batch of 8 and 3 ranks:
+  //
+  //   Data:        order        | . . . . . . . . | . . . . . . . . |   of the data set
+  //                             | r0  | r1  | r2  | r0  | r1  | r2  |   2, 3 and 3 samples
+  //                             |<--- step 0 ---->|<--- step 1 ---->|
+  //   File, Off:   order        | . . | . . | . . |                     of this rank alone
+  //                             | k=0 | k=1 | k=2 |
   const int64_t global = options_.global_batch;
   int64_t begin = part_begin(global, options_.rank, options_.world_size);
   int64_t end = part_begin(global, options_.rank + 1, options_.world_size);
@@ -196,6 +208,7 @@ std::vector<int64_t> DistributedSampler::indices(int64_t step) const {
   std::vector<int64_t> indices;
   indices.reserve(static_cast<size_t>(end - begin));
   for (int64_t position = begin; position < end; ++position) {
+    // Tail::Pad: positions behind the end continue at the start of the order.
     const int64_t wrapped = position % samples;
     indices.push_back(order_ ? (*order_)[static_cast<size_t>(wrapped)] : wrapped);
   }

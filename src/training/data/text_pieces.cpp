@@ -11,9 +11,11 @@
 namespace lockstep::data {
 namespace {
 
-// The pattern of GPT-2. White space is defined as in JavaScript, because the reference is a
-// JavaScript package. \s of PCRE2 differs: it includes U+0085 and U+180E, and excludes U+FEFF (byte
-// order mark).
+// The pattern of GPT-2 (encoder.py). It cuts a text into words with the space before them, numbers,
+// runs of other characters and white space; tokens never cross these borders. In white space before
+// a word, the last space is left to the word (the lookahead). White space is defined as in
+// JavaScript, because the reference is a JavaScript package. \s of PCRE2 differs: it includes
+// U+0085 and U+180E, and excludes U+FEFF (byte order mark).
 constexpr const char* kPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^WHITE\p{L}\p{N}]+|[WHITE]+(?![^WHITE])|[WHITE]+)";
 constexpr const char* kWhite =

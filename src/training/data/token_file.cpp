@@ -12,11 +12,17 @@
 namespace lockstep::data {
 namespace {
 
+// Token files of llm.c and of nanoGPT (which has no header); numbers are little-endian:
+//
+//   256 x u32   header: magic, version, number of tokens, then zeros
+//   u16 ...     tokens
+//
+// A file without the magic is taken for raw tokens if its size is even.
 constexpr uint32_t kMagic = 20240520;
 constexpr uint32_t kWideMagic = 20240801;  // 32-bit tokens of llm.c, for larger vocabularies
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 256 * 4;
-constexpr int32_t kMostTokens = 65536;
+constexpr int32_t kMaxTokens = 65536;
 
 void put(std::string& to, uint32_t value, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
@@ -58,9 +64,9 @@ void write_tokens(const std::filesystem::path& path, std::span<const int32_t> to
   put(bytes, static_cast<uint32_t>(tokens.size()), 4);
   bytes.resize(kHeaderBytes);
   for (const int32_t token : tokens) {
-    if (token < 0 || token >= kMostTokens) {
+    if (token < 0 || token >= kMaxTokens) {
       throw Error(ExitCode::Usage, fmt::format("cannot write token {}", token))
-          .fact("expected", fmt::format("0 to {}: 16 bits", kMostTokens - 1));
+          .fact("expected", fmt::format("0 to {}: 16 bits", kMaxTokens - 1));
     }
     put(bytes, static_cast<uint32_t>(token), 2);
   }

@@ -10,6 +10,9 @@
 namespace lockstep {
 namespace {
 
+// Sample i of a file is the window of tokens [i * length, (i + 1) * length); its target is the same
+// window shifted by one, so a window needs length + 1 tokens. Windows do not overlap and do not
+// cross files. Tokens at the end of a file that do not fill a window are not used.
 class TokenWindows final : public Dataset {
  public:
   TokenWindows(const std::vector<std::filesystem::path>& files, int64_t length) : length_(length) {

@@ -15,8 +15,8 @@ namespace {
 
 // Size of the cache of encoded pieces. Most texts consist of a few thousand different words. The
 // cache is cleared when it is full.
-constexpr size_t kMostKnown = 1'000'000;
-constexpr size_t kLongestKnown = 64;
+constexpr size_t kMaxKnown = 1'000'000;
+constexpr size_t kMaxKnownBytes = 64;
 
 }  // namespace
 
@@ -32,8 +32,10 @@ struct Tokenizer::State {
   std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> known;
   std::vector<int32_t> work;
 
-  // Byte pair encoding: merges all occurrences of the pair with the lowest rank, until none is
-  // left.
+  // Byte pair encoding (Sennrich et al. 2016, GPT-2's encoder.py): starts with single bytes, and
+  // merges all occurrences of the adjacent pair with the lowest rank, until no pair has one.
+  // Quadratic in the length of a piece, but pieces are words: most have a few letters, and `known`
+  // caches them.
   void merge(std::string_view piece) {
     work.clear();
     for (const char letter : piece) {
@@ -72,8 +74,8 @@ struct Tokenizer::State {
     }
     merge(piece);
     all.insert(all.end(), work.begin(), work.end());
-    if (piece.size() <= kLongestKnown) {
-      if (known.size() >= kMostKnown) {
+    if (piece.size() <= kMaxKnownBytes) {
+      if (known.size() >= kMaxKnown) {
         known.clear();
       }
       known.emplace(piece, work);

@@ -50,7 +50,9 @@ std::array<char32_t, 256> code_points() {
   return points;
 }
 
-// Converts code points below 2048 back to bytes; nothing if a code point represents no byte.
+// Converts code points below 2048 back to bytes; nothing if a code point represents no byte. The
+// text is UTF-8: code points from 128 to 2047 are two bytes, 110xxxxx 10xxxxxx. Larger ones cannot
+// occur.
 class Unwrap {
  public:
   Unwrap() {
@@ -139,6 +141,8 @@ std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path&
   return numbers;
 }
 
+// A line "LEFT RIGHT" allows one merge; earlier lines have priority. The key of a merge is the pair
+// of token ids, which is faster to look up than the texts.
 void read_merges(const std::filesystem::path& file,
                  const std::unordered_map<std::string, int32_t>& numbers,
                  Vocabulary& vocabulary) {

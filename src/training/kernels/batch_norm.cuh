@@ -5,16 +5,34 @@
 #include "training/kernels/device.cuh"
 #include "training/kernels/launch.h"
 
-// How batch norm's kernels share out their work: a block has 64 channels, a thread eight of them
-// and every so-manieth row.
+// Batch norm over a matrix [rows, channels], where a row is a pixel (NHWC). By channel:
+//
+//   x_hat = (x - mean) * rstd            mean and variance over all rows
+//   y     = ReLU(x_hat * weight + bias)
+//
+// and back, with dy behind ReLU, sums over all rows, and n rows:
+//
+//   dweight = sum(dy * x_hat)
+//   dbias   = sum(dy)
+//   dx      = weight * rstd * (dy - dbias / n - x_hat * dweight / n)
+//           = factors[0] * dy + factors[1] * x + factors[2]
+//
+// Each direction therefore takes two kernels: one that adds up over all rows, and one that computes
+// the result element by element with the constants of the channel.
+//
+// Division of the work: a block has 64 channels, 128 bytes of every row, and a thread has eight of
+// them (one load of 16 bytes) in every (32 * gridDim.y)-th row.
+//
+//   blockIdx.x  which 64 channels          threadIdx.x  which 8 of them
+//   blockIdx.y  which rows, in turns       threadIdx.y  which of 32 rows of a turn
 namespace lockstep::kernels {
 
 constexpr int kNormPacks = static_cast<int>(kNormChannels) / kPack;  // of a block, along x
 constexpr int kNormRows = 32;  // of a block at a time, along y
 constexpr int kNormThreads = kNormPacks * kNormRows;
 constexpr int kNormWarps = kNormThreads / kWarp;
-constexpr int kMostNormBlocks = 1024;  // of rows, for the same channels
-constexpr int kMostNormSums = 3;
+constexpr int kMaxNormBlocks = 1024;  // of rows, for the same channels
+constexpr int kMaxNormSums = 3;
 constexpr unsigned kAhead = 8;  // loads that wait for each other's addresses only
 
 // blockIdx.x: which 64 channels; blockIdx.y: which rows.
@@ -23,7 +41,7 @@ inline dim3 norm_grid(int64_t rows, int64_t channels, int blocks_per_multiproces
   const int64_t wanted = divide_up(multiprocessors() * blocks_per_multiprocessor, chunks);
   const int64_t useful = divide_up(rows, 2 * kNormRows);
   int64_t blocks = wanted < useful ? wanted : useful;
-  blocks = blocks < kMostNormBlocks ? blocks : kMostNormBlocks;
+  blocks = blocks < kMaxNormBlocks ? blocks : kMaxNormBlocks;
   return dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(blocks));
 }
 
@@ -31,8 +49,8 @@ __device__ __forceinline__ int64_t norm_pack() {
   return static_cast<int64_t>(blockIdx.x) * kNormPacks + threadIdx.x;
 }
 
-// The rows of this thread, from the first on or from the last back: what the kernel before touched
-// last is still in the cache.
+// The rows of this thread. Kernels that only add up go through them from the last to the first:
+// what the kernel before wrote last is still in the L2 cache.
 struct NormRows {
   int64_t first;
   int64_t step;
@@ -45,6 +63,15 @@ __device__ __forceinline__ NormRows norm_rows() {
 
 // The sums over all rows of `kSums` numbers for each of the eight channels of each thread. True in
 // the one block of these channels that comes last, and there `total` [kSums][64] has them.
+//
+// Blocks of a grid cannot wait for each other. Every block writes its sums to the workspace and
+// counts itself; the block that finds the counter at the end adds up the sums of all. The fence
+// before the count makes the sums of a block visible before its count, and the fence after it keeps
+// the last block from reading too early (the pattern of threadFenceReduction in the CUDA samples).
+// Which block is last varies, but the order of additions is fixed: the same inputs give the same
+// bits.
+//
+// workspace:  counters, kNormCounters bytes | partial sums [gridDim.x][gridDim.y][kSums][64]
 template <int kSums>
 __device__ __forceinline__ bool sum_over_rows(Floats (&sums)[kSums],
                                               double (*total)[kNormChannels],
@@ -81,7 +108,7 @@ __device__ __forceinline__ bool sum_over_rows(Floats (&sums)[kSums],
   __threadfence();
   __syncthreads();
   if (thread == 0) {
-    // Counts to the last, and from there back to nought for the next call.
+    // atomicInc wraps to 0 after the last block, so that the counters are zero for the next call.
     is_last = atomicInc(&counters[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
   }
   __syncthreads();
@@ -89,7 +116,9 @@ __device__ __forceinline__ bool sum_over_rows(Floats (&sums)[kSums],
     return false;
   }
   __threadfence();
-  // All threads share the partial sums, four values side by side; then one thread has each value.
+  // All threads read the partial sums, four adjacent values each, and add up in float64: there can
+  // be 1024 blocks, and the variance is a difference of such sums. Then one thread has each value.
+  // __ldcg bypasses the L1 cache, which is not coherent between multiprocessors.
   constexpr int kQuads = kValues / 4;
   constexpr int kParts = kNormThreads / kQuads;
   __shared__ double by_part[kParts][kValues];
@@ -131,25 +160,25 @@ __device__ __forceinline__ bool sum_over_rows(Floats (&sums)[kSums],
   return true;
 }
 
-// Gradients of weight and bias of a channel, and the factors, from both sums.
+// Gradients of weight and bias of a channel, and the factors, from sum(dy) and sum(dy * (x -
+// mean)).
 __device__ __forceinline__ void finish_norm(const NormBack& norm,
                                             int64_t channel,
                                             int64_t channels,
                                             double rows,
-                                            double gradients,
-                                            double products) {
-  const float inverse = norm.values.inverse[channel];
+                                            double sum_dy,
+                                            double sum_dy_centred) {
+  const float rstd = norm.values.rstd[channel];
   const float mean = norm.values.mean[channel];
-  // The products were taken with what is left of the input without its mean.
-  const double normed = products * static_cast<double>(inverse);
-  norm.weight_gradient[channel] = static_cast<float>(normed);
-  norm.bias_gradient[channel] = static_cast<float>(gradients);
+  const double dweight = sum_dy_centred * static_cast<double>(rstd);
+  norm.weight_gradient[channel] = static_cast<float>(dweight);
+  norm.bias_gradient[channel] = static_cast<float>(sum_dy);
   const auto scale = static_cast<double>(norm.values.scale[channel]);
-  const double slope = normed / rows * static_cast<double>(inverse);
+  const double projection = dweight / rows * static_cast<double>(rstd);
   norm.factors[channel] = static_cast<float>(scale);
-  norm.factors[channels + channel] = static_cast<float>(-scale * slope);
+  norm.factors[channels + channel] = static_cast<float>(-scale * projection);
   norm.factors[2 * channels + channel] =
-      static_cast<float>(scale * (slope * static_cast<double>(mean) - gradients / rows));
+      static_cast<float>(scale * (projection * static_cast<double>(mean) - sum_dy / rows));
 }
 
 struct NormFactors {
@@ -166,10 +195,10 @@ __device__ __forceinline__ NormFactors load_factors(const float* factors,
           load_floats(factors + 2 * channels, pack)};
 }
 
-// The gradient of what was normalised.
-__device__ __forceinline__ uint4 with(const NormFactors& factors,
-                                      const Floats& gradient,
-                                      const Floats& input) {
+// dx of eight channels.
+__device__ __forceinline__ uint4 normalised_gradient(const NormFactors& factors,
+                                                     const Floats& gradient,
+                                                     const Floats& input) {
   Floats result;
 #pragma unroll
   for (int i = 0; i < kPack; ++i) {

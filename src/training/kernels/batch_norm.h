@@ -19,9 +19,9 @@ int64_t batch_norm_workspace();
 // What is known of a batch, [channels] each: normalised = input * scale + shift.
 struct NormValues {
   float* mean = nullptr;
-  float* inverse = nullptr;  // 1 / standard deviation
-  float* scale = nullptr;    // weight * inverse
-  float* shift = nullptr;    // bias - mean * scale
+  float* rstd = nullptr;   // 1 / standard deviation
+  float* scale = nullptr;  // weight * rstd
+  float* shift = nullptr;  // bias - mean * scale
 };
 
 // The values of this batch. The running averages move towards them by `momentum`, as libtorch's do,
@@ -79,7 +79,7 @@ struct Pooling {
 };
 
 // The gradient of ReLU(normalised + addend) with respect to inputs and weights. ReLU's sign comes
-// from `mask`, or is found out again where that is null and there was no addend. `aside` is the
+// from `mask`, or is found out again where that is null and there was no addend. `shortcut` is the
 // batch norm of the addend, if its input is not null. `masked`, unless null, is given the gradient
 // behind ReLU: that of an addend which was not normalised.
 struct NormBackward {
@@ -87,7 +87,7 @@ struct NormBackward {
   const uint8_t* mask = nullptr;
   Pooling pooling;
   NormBack main;
-  NormBack aside;
+  NormBack shortcut;
   Bf16* masked = nullptr;
   void* workspace = nullptr;
   int64_t rows = 0;

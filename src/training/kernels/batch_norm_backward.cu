@@ -4,18 +4,19 @@
 namespace lockstep::kernels {
 namespace {
 
-// Where ReLU's sign comes from.
-enum class Way { Mask, Sign };
+// Which elements ReLU has passed: from the stored mask, or from the sign of the recomputed output,
+// which is possible only if nothing was added to it.
+enum class ReluMask { Stored, Recomputed };
 
-// The gradient of eight numbers behind ReLU.
-template <Way kWay>
-struct Behind {
+// dy of eight channels: the gradient of the output where ReLU has passed it, else 0.
+template <ReluMask kMask>
+struct ReluGradient {
   uint4 gradient;
   unsigned mask;
 
   __device__ __forceinline__ void load(const NormBackward& call, int64_t place) {
     gradient = load_pack(call.gradient, place);
-    mask = kWay == Way::Mask ? call.mask[place] : 0xFFU;
+    mask = kMask == ReluMask::Stored ? call.mask[place] : 0xFFU;
   }
 
   __device__ __forceinline__ Floats values(const Floats& input,
@@ -24,17 +25,21 @@ struct Behind {
     Floats result = widen(gradient);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      const bool passes = kWay == Way::Mask ? (mask >> i & 1U) != 0
-                                            : fmaf(input.at[i], scale.at[i], shift.at[i]) > 0;
+      const bool passes = kMask == ReluMask::Stored
+                              ? (mask >> i & 1U) != 0
+                              : fmaf(input.at[i], scale.at[i], shift.at[i]) > 0;
       result.at[i] = passes ? result.at[i] : 0.0F;
     }
     return result;
   }
 };
 
-template <Way kWay, bool kAside>
+// First kernel: sum(dy) and sum(dy * (x - mean)) of this batch norm and, with kShortcut, of the one
+// on the shortcut, which has the same dy. The mean is subtracted first, because sum(dy * x) - mean
+// * sum(dy) would cancel.
+template <ReluMask kMask, bool kShortcut>
 __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward call) {
-  constexpr int kSums = kAside ? 3 : 2;
+  constexpr int kSums = kShortcut ? 3 : 2;
   constexpr int kAtOnce = 2;
   const int64_t packs = call.channels / kPack;
   const int64_t pack = norm_pack();
@@ -42,28 +47,28 @@ __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward ca
   const Floats mean = load_floats(call.main.values.mean, pack);
   Floats scale = {};
   Floats shift = {};
-  if constexpr (kWay == Way::Sign) {
+  if constexpr (kMask == ReluMask::Recomputed) {
     scale = load_floats(call.main.values.scale, pack);
     shift = load_floats(call.main.values.shift, pack);
   }
-  Floats aside_mean = {};
-  if constexpr (kAside) {
-    aside_mean = load_floats(call.aside.values.mean, pack);
+  Floats shortcut_mean = {};
+  if constexpr (kShortcut) {
+    shortcut_mean = load_floats(call.shortcut.values.mean, pack);
   }
   Floats sums[kSums] = {};
   // From the last row back, as in forward.
   for (int64_t last = call.rows - 1 - rows.first; last >= 0; last -= kAtOnce * rows.step) {
-    Behind<kWay> behind[kAtOnce];
+    ReluGradient<kMask> relu_gradient[kAtOnce];
     uint4 input[kAtOnce];
-    uint4 aside[kAtOnce];
+    uint4 shortcut[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int64_t row = last - i * rows.step;
       if (row >= 0) {
-        behind[i].load(call, row * packs + pack);
+        relu_gradient[i].load(call, row * packs + pack);
         input[i] = load_pack(call.main.input, row * packs + pack);
-        if constexpr (kAside) {
-          aside[i] = load_pack(call.aside.input, row * packs + pack);
+        if constexpr (kShortcut) {
+          shortcut[i] = load_pack(call.shortcut.input, row * packs + pack);
         }
       }
     }
@@ -73,17 +78,17 @@ __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward ca
         break;
       }
       const Floats values = widen(input[i]);
-      const Floats gradient = behind[i].values(values, scale, shift);
+      const Floats gradient = relu_gradient[i].values(values, scale, shift);
       Floats others = {};
-      if constexpr (kAside) {
-        others = widen(aside[i]);
+      if constexpr (kShortcut) {
+        others = widen(shortcut[i]);
       }
 #pragma unroll
       for (int j = 0; j < kPack; ++j) {
         sums[0].at[j] += gradient.at[j];
         sums[1].at[j] = fmaf(gradient.at[j], values.at[j] - mean.at[j], sums[1].at[j]);
-        if constexpr (kAside) {
-          sums[2].at[j] = fmaf(gradient.at[j], others.at[j] - aside_mean.at[j], sums[2].at[j]);
+        if constexpr (kShortcut) {
+          sums[2].at[j] = fmaf(gradient.at[j], others.at[j] - shortcut_mean.at[j], sums[2].at[j]);
         }
       }
     }
@@ -99,15 +104,17 @@ __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward ca
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormChannels + thread;
   const auto all = static_cast<double>(call.rows);
   finish_norm(call.main, channel, call.channels, all, total[0][thread], total[1][thread]);
-  if constexpr (kAside) {
-    finish_norm(call.aside, channel, call.channels, all, total[0][thread], total[2][thread]);
+  if constexpr (kShortcut) {
+    finish_norm(call.shortcut, channel, call.channels, all, total[0][thread], total[2][thread]);
   }
 }
 
-enum class Also { Nothing, Aside, Masked };
+// What the second kernel writes besides dx: dx of the batch norm on the shortcut, or dy itself,
+// which is the gradient of an identity shortcut.
+enum class Extra { None, Shortcut, Masked };
 
-template <Way kWay, Also kAlso>
-__global__ void __launch_bounds__(kNormThreads, kAlso == Also::Aside ? 2 : 3)
+template <ReluMask kMask, Extra kExtra>
+__global__ void __launch_bounds__(kNormThreads, kExtra == Extra::Shortcut ? 2 : 3)
     apply_kernel(NormBackward call) {
   constexpr int kAtOnce = 2;
   const int64_t packs = call.channels / kPack;
@@ -116,26 +123,26 @@ __global__ void __launch_bounds__(kNormThreads, kAlso == Also::Aside ? 2 : 3)
   const NormFactors factors = load_factors(call.main.factors, call.channels, pack);
   Floats scale = {};
   Floats shift = {};
-  if constexpr (kWay == Way::Sign) {
+  if constexpr (kMask == ReluMask::Recomputed) {
     scale = load_floats(call.main.values.scale, pack);
     shift = load_floats(call.main.values.shift, pack);
   }
-  NormFactors aside_factors = {};
-  if constexpr (kAlso == Also::Aside) {
-    aside_factors = load_factors(call.aside.factors, call.channels, pack);
+  NormFactors shortcut_factors = {};
+  if constexpr (kExtra == Extra::Shortcut) {
+    shortcut_factors = load_factors(call.shortcut.factors, call.channels, pack);
   }
   for (int64_t first = rows.first; first < call.rows; first += kAtOnce * rows.step) {
-    Behind<kWay> behind[kAtOnce];
+    ReluGradient<kMask> relu_gradient[kAtOnce];
     uint4 input[kAtOnce];
-    uint4 aside[kAtOnce];
+    uint4 shortcut[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int64_t row = first + i * rows.step;
       if (row < call.rows) {
-        behind[i].load(call, row * packs + pack);
+        relu_gradient[i].load(call, row * packs + pack);
         input[i] = load_pack(call.main.input, row * packs + pack);
-        if constexpr (kAlso == Also::Aside) {
-          aside[i] = load_pack(call.aside.input, row * packs + pack);
+        if constexpr (kExtra == Extra::Shortcut) {
+          shortcut[i] = load_pack(call.shortcut.input, row * packs + pack);
         }
       }
     }
@@ -147,12 +154,13 @@ __global__ void __launch_bounds__(kNormThreads, kAlso == Also::Aside ? 2 : 3)
       }
       const int64_t place = row * packs + pack;
       const Floats values = widen(input[i]);
-      const Floats gradient = behind[i].values(values, scale, shift);
-      store_pack(call.main.input_gradient, place, with(factors, gradient, values));
-      if constexpr (kAlso == Also::Aside) {
-        store_pack(
-            call.aside.input_gradient, place, with(aside_factors, gradient, widen(aside[i])));
-      } else if constexpr (kAlso == Also::Masked) {
+      const Floats gradient = relu_gradient[i].values(values, scale, shift);
+      store_pack(call.main.input_gradient, place, normalised_gradient(factors, gradient, values));
+      if constexpr (kExtra == Extra::Shortcut) {
+        store_pack(call.shortcut.input_gradient,
+                   place,
+                   normalised_gradient(shortcut_factors, gradient, widen(shortcut[i])));
+      } else if constexpr (kExtra == Extra::Masked) {
         store_pack(call.masked, place, narrow(gradient));
       }
     }
@@ -160,26 +168,26 @@ __global__ void __launch_bounds__(kNormThreads, kAlso == Also::Aside ? 2 : 3)
 }
 
 // Something was added only where there is a mask.
-template <Way kWay>
+template <ReluMask kMask>
 void run(const NormBackward& call, Stream stream) {
   const dim3 threads(kNormPacks, kNormRows);
   const dim3 few = norm_grid(call.rows, call.channels, 3);
   const dim3 many = norm_grid(call.rows, call.channels, 12);
-  if constexpr (kWay == Way::Mask) {
-    if (call.aside.input != nullptr) {
-      reduce_kernel<kWay, true><<<few, threads, 0, stream>>>(call);
+  if constexpr (kMask == ReluMask::Stored) {
+    if (call.shortcut.input != nullptr) {
+      reduce_kernel<kMask, true><<<few, threads, 0, stream>>>(call);
       check_launch("batch_norm_backward, sums");
-      apply_kernel<kWay, Also::Aside><<<many, threads, 0, stream>>>(call);
+      apply_kernel<kMask, Extra::Shortcut><<<many, threads, 0, stream>>>(call);
       check_launch("batch_norm_backward");
       return;
     }
   }
-  reduce_kernel<kWay, false><<<few, threads, 0, stream>>>(call);
+  reduce_kernel<kMask, false><<<few, threads, 0, stream>>>(call);
   check_launch("batch_norm_backward, sums");
-  if (kWay == Way::Mask && call.masked != nullptr) {
-    apply_kernel<kWay, Also::Masked><<<many, threads, 0, stream>>>(call);
+  if (kMask == ReluMask::Stored && call.masked != nullptr) {
+    apply_kernel<kMask, Extra::Masked><<<many, threads, 0, stream>>>(call);
   } else {
-    apply_kernel<kWay, Also::Nothing><<<many, threads, 0, stream>>>(call);
+    apply_kernel<kMask, Extra::None><<<many, threads, 0, stream>>>(call);
   }
   check_launch("batch_norm_backward");
 }
@@ -193,11 +201,11 @@ void batch_norm_backward(const NormBackward& call, Stream stream) {
   if (call.pooling.choice != nullptr) {
     pooled_norm_backward(call, stream);
   } else if (call.mask != nullptr) {
-    run<Way::Mask>(call, stream);
+    run<ReluMask::Stored>(call, stream);
   } else {
-    require(call.aside.input == nullptr && call.masked == nullptr,
+    require(call.shortcut.input == nullptr && call.masked == nullptr,
             "a mask where something was added");
-    run<Way::Sign>(call, stream);
+    run<ReluMask::Recomputed>(call, stream);
   }
 }
 

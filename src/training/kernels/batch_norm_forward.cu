@@ -11,8 +11,9 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   const int64_t pack = norm_pack();
   const NormRows rows = norm_rows();
   Floats sums[2] = {};
-  // Counted from the first pixel: where the mean is large, squares of the numbers themselves would
-  // leave nothing of the variance.
+  // Sums are those of x - x0, where x0 is the first pixel of the channel: var = E[(x - x0)^2] -
+  // E[x - x0]^2 holds for every x0. With x0 = 0 and a large mean, the subtraction would lose all
+  // digits of the variance.
   const Floats first = widen(load_pack(call.input, pack));
   const auto count = [&sums, &first](uint4 bits) {
     const Floats values = widen(bits);
@@ -48,19 +49,20 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
     return;
   }
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormChannels + thread;
-  const auto rows_in_all = static_cast<double>(call.rows);
-  const double above = total[0][thread] / rows_in_all;
-  const double mean = above + static_cast<double>(widen(call.input[channel]));
-  const double squares = total[1][thread] / rows_in_all - above * above;
-  const double variance = squares < 0 ? 0.0 : squares;  // keeps NaN
-  const auto inverse = static_cast<float>(rsqrt(variance + static_cast<double>(call.epsilon)));
-  const float scale = call.weight[channel] * inverse;
+  const auto row_count = static_cast<double>(call.rows);
+  const double mean_shifted = total[0][thread] / row_count;
+  const double mean = mean_shifted + static_cast<double>(widen(call.input[channel]));
+  const double raw_variance = total[1][thread] / row_count - mean_shifted * mean_shifted;
+  // Rounding can make it negative. The comparison keeps NaN, which fmax() would drop.
+  const double variance = raw_variance < 0 ? 0.0 : raw_variance;
+  const auto rstd = static_cast<float>(rsqrt(variance + static_cast<double>(call.epsilon)));
+  const float scale = call.weight[channel] * rstd;
   call.values.mean[channel] = static_cast<float>(mean);
-  call.values.inverse[channel] = inverse;
+  call.values.rstd[channel] = rstd;
   call.values.scale[channel] = scale;
   call.values.shift[channel] = call.bias[channel] - static_cast<float>(mean) * scale;
   if (call.running_mean != nullptr) {
-    const double unbiased = variance * rows_in_all / fmax(rows_in_all - 1, 1.0);
+    const double unbiased = variance * row_count / fmax(row_count - 1, 1.0);
     float& running_mean = call.running_mean[channel];
     float& running_variance = call.running_variance[channel];
     running_mean += call.momentum * (static_cast<float>(mean) - running_mean);
@@ -71,6 +73,8 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   }
 }
 
+// What is added before ReLU at the end of a residual block: nothing, the input of the block, or its
+// projection, whose own batch norm is applied here too.
 enum class Addend { None, Plain, Normed };
 
 template <Addend kAddend, bool kMask>
@@ -119,6 +123,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) forward_kernel(NormForward ca
         } else if constexpr (kAddend == Addend::Normed) {
           value = fmaf(added.at[j], addend_scale.at[j], value);
         }
+        // One bit per element instead of two bytes: backward then needs no output of this layer.
         bits |= value > 0 ? 1U << j : 0U;
         values.at[j] = value < 0 ? 0.0F : value;  // keeps NaN
       }
@@ -145,7 +150,7 @@ void launch_forward(const NormForward& call, dim3 grid, Stream stream) {
 int64_t batch_norm_workspace() {
   // Blocks of all channels together: as many as norm_grid() makes, rounded up for each 64 channels.
   const int64_t blocks = 4LL * multiprocessors() + kNormCounters / 4;
-  return kNormCounters + blocks * kMostNormSums * kNormChannels * 4;
+  return kNormCounters + blocks * kMaxNormSums * kNormChannels * 4;
 }
 
 void batch_norm_statistics(const NormStatistics& call, Stream stream) {

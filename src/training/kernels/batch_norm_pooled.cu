@@ -35,10 +35,10 @@ struct Quad {
     }
   }
 
-  // The gradient of a pixel behind ReLU and pooling: of each window in which it was the one chosen,
-  // which a pixel that ReLU stopped never was.
+  // The gradient of a pixel behind ReLU and pooling: of each window in which it was the one
+  // chosen, which a pixel that ReLU stopped never was.
   template <int kY, int kX>
-  __device__ __forceinline__ Floats behind() const {
+  __device__ __forceinline__ Floats pixel_gradient() const {
     Floats sum = {};
 #pragma unroll
     for (int y = 0; y <= kY; ++y) {
@@ -60,10 +60,10 @@ struct Quad {
   // work(place of a pixel, its gradient, y, x) for all four.
   template <typename Work>
   __device__ __forceinline__ void each(Work work) const {
-    work(place[0][0], behind<0, 0>(), 0, 0);
-    work(place[0][1], behind<0, 1>(), 0, 1);
-    work(place[1][0], behind<1, 0>(), 1, 0);
-    work(place[1][1], behind<1, 1>(), 1, 1);
+    work(place[0][0], pixel_gradient<0, 0>(), 0, 0);
+    work(place[0][1], pixel_gradient<0, 1>(), 0, 1);
+    work(place[1][0], pixel_gradient<1, 0>(), 1, 0);
+    work(place[1][1], pixel_gradient<1, 1>(), 1, 1);
   }
 };
 
@@ -117,7 +117,9 @@ __global__ void __launch_bounds__(kNormThreads, 2) pooled_apply_kernel(NormBackw
       input[i / 2][i % 2] = load_pack(call.main.input, at.place[i / 2][i % 2]);
     }
     at.each([&](int64_t place, const Floats& gradient, int y, int x) {
-      store_pack(call.main.input_gradient, place, with(factors, gradient, widen(input[y][x])));
+      store_pack(call.main.input_gradient,
+                 place,
+                 normalised_gradient(factors, gradient, widen(input[y][x])));
     });
   }
 }
@@ -125,8 +127,9 @@ __global__ void __launch_bounds__(kNormThreads, 2) pooled_apply_kernel(NormBackw
 }  // namespace
 
 void pooled_norm_backward(const NormBackward& call, Stream stream) {
-  require(call.aside.input == nullptr && call.masked == nullptr && call.pooling.height % 2 == 0 &&
-              call.pooling.width % 2 == 0 && call.rows / 4 <= UINT32_MAX,
+  require(call.shortcut.input == nullptr && call.masked == nullptr &&
+              call.pooling.height % 2 == 0 && call.pooling.width % 2 == 0 &&
+              call.rows / 4 <= UINT32_MAX,
           "pooling of one batch norm, with even sizes");
   const dim3 threads(kNormPacks, kNormRows);
   pooled_reduce_kernel<<<norm_grid(call.rows / 4, call.channels, 2), threads, 0, stream>>>(call);

@@ -8,11 +8,23 @@
 namespace lockstep::kernels {
 namespace {
 
+// The end of an image classifier: mean over pixels, and cross entropy with label smoothing. For K
+// classes, scores x, target t and smoothing e:
+//
+//   target_prob_i = e / K + (1 - e) [i == t]
+//   loss = -sum of target_prob_i * log(prob_i)
+//        = log(s) + (1 - e) * (m - x_t) + e / K * sum of (m - x_i)
+//   dx_i = (prob_i - target_prob_i) / (number of rows with a target)
+//
+// with m = max(x), s = sum of exp(x - m) and prob_i = exp(x_i - m - log(s)). The second form needs
+// no probabilities and never subtracts two large numbers.
 constexpr int kThreads = 256;
 
 constexpr int kPixelsAtOnce = kThreads / kWarp;
 
-// A warp has 32 packs of channels, side by side, and every eighth pixel of them.
+// Images are stored pixel by pixel (NHWC), so that the 8 channels of a pack are adjacent. A warp
+// has 32 adjacent packs, 512 bytes of every pixel, and every eighth pixel; the eight warps of a
+// block are then added up in their order. by_warp is indexed by lane last: no bank conflicts.
 __global__ void __launch_bounds__(kThreads) pixel_mean_kernel(PixelMean call, int64_t places) {
   __shared__ float by_warp[kPixelsAtOnce][kPack][kWarp];
   const int64_t packs = call.channels / kPack;
@@ -67,44 +79,45 @@ __device__ float nan_value() {
 
 // A block has a row, which stays in the cache from one pass to the next.
 __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy call) {
-  __shared__ float for_most[kWarp];
-  __shared__ float for_powers[kWarp];
-  __shared__ float for_below[kWarp];
+  __shared__ float maxima[kWarp];
+  __shared__ float sums_exp[kWarp];
+  __shared__ float sums_below[kWarp];
   const int64_t row = blockIdx.x;
   const Bf16* scores = call.scores + row * call.classes;
   const int64_t target = call.targets[row];
 
-  float most = -INFINITY;
+  float row_max = -INFINITY;
   for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
-    most = fmaxf(most, widen(scores[i]));
+    row_max = fmaxf(row_max, widen(scores[i]));
   }
-  most = warp_max(most);
+  row_max = warp_max(row_max);
   if (threadIdx.x % kWarp == 0) {
-    for_most[threadIdx.x / kWarp] = most;
+    maxima[threadIdx.x / kWarp] = row_max;
   }
   __syncthreads();
-  most =
-      warp_max(threadIdx.x % kWarp < kThreads / kWarp ? for_most[threadIdx.x % kWarp] : -INFINITY);
+  row_max =
+      warp_max(threadIdx.x % kWarp < kThreads / kWarp ? maxima[threadIdx.x % kWarp] : -INFINITY);
 
-  float powers = 0;
-  float below = 0;
+  float sum_exp = 0;
+  float sum_below = 0;
   for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
     const float score = widen(scores[i]);
-    powers += expf(score - most);
-    below += most - score;
+    sum_exp += expf(score - row_max);
+    sum_below += row_max - score;
   }
-  powers = block_sum(powers, for_powers);
-  below = block_sum(below, for_below);
+  sum_exp = block_sum(sum_exp, sums_exp);
+  sum_below = block_sum(sum_below, sums_below);
   if (threadIdx.x > 0) {
     return;
   }
-  const float logarithm = logf(powers);
-  call.logarithms[row] = most + logarithm;
+  // Backward needs only this one number of the row: prob_i = exp(x_i - log_sum_exp).
+  const float log_sum = logf(sum_exp);
+  call.log_sum_exp[row] = row_max + log_sum;
   float loss = 0;
   if (target >= 0 && target < call.classes) {
-    loss = logarithm + (1.0F - call.smoothing) * (most - widen(scores[target]));
-    if (call.smoothing > 0) {  // A score of minus infinity is infinitely far below.
-      loss += call.smoothing * (below / static_cast<float>(call.classes));
+    loss = log_sum + (1.0F - call.smoothing) * (row_max - widen(scores[target]));
+    if (call.smoothing > 0) {  // A score of minus infinity is infinitely far below the maximum.
+      loss += call.smoothing * (sum_below / static_cast<float>(call.classes));
     }
   } else if (target != kNoTarget) {
     loss = nan_value();
@@ -112,7 +125,8 @@ __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy ca
   call.losses[row] = loss;
 }
 
-// The mean is of one block, so that its order, and with it the sum, is always the same.
+// One block adds up all rows, so that the order of additions, and with it the sum, is always the
+// same.
 __global__ void __launch_bounds__(kThreads) class_entropy_mean_kernel(ClassEntropy call) {
   __shared__ float for_sum[kWarp];
   __shared__ float for_counted[kWarp];
@@ -137,12 +151,13 @@ __global__ void __launch_bounds__(kThreads)
   const bool is_counted = target != kNoTarget;
   const bool is_class = target >= 0 && target < call.classes;
   const float factor = is_class ? *call.share * *call.factor : nan_value();
-  const float logarithm = call.logarithms[row];
-  const float everywhere = call.smoothing / static_cast<float>(call.classes);
+  const float log_sum_exp = call.log_sum_exp[row];
+  const float uniform = call.smoothing / static_cast<float>(call.classes);
   for (int64_t i = threadIdx.x; i < call.classes; i += kThreads) {
-    const float chance = expf(widen(call.scores[row * call.classes + i]) - logarithm);
-    const float wanted = everywhere + (i == target ? 1.0F - call.smoothing : 0.0F);
-    call.gradient[row * call.classes + i] = narrow(is_counted ? (chance - wanted) * factor : 0.0F);
+    const float prob = expf(widen(call.scores[row * call.classes + i]) - log_sum_exp);
+    const float target_prob = uniform + (i == target ? 1.0F - call.smoothing : 0.0F);
+    call.gradient[row * call.classes + i] =
+        narrow(is_counted ? (prob - target_prob) * factor : 0.0F);
   }
 }
 

@@ -41,7 +41,7 @@ struct ClassEntropy {
   float* loss = nullptr;
   float* share = nullptr;
   float* losses = nullptr;
-  float* logarithms = nullptr;
+  float* log_sum_exp = nullptr;
   const Bf16* scores = nullptr;
   const int64_t* targets = nullptr;
   int64_t rows = 0;
@@ -56,7 +56,7 @@ struct ClassEntropyBackward {
   Bf16* gradient = nullptr;
   const float* factor = nullptr;
   const float* share = nullptr;
-  const float* logarithms = nullptr;
+  const float* log_sum_exp = nullptr;
   const Bf16* scores = nullptr;
   const int64_t* targets = nullptr;
   int64_t rows = 0;

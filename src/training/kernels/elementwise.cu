@@ -13,8 +13,10 @@ namespace {
 constexpr int kWarpsPerBlock = 8;
 constexpr int kBlocksPerMultiprocessor = 4;
 
-// What by_column() does with a pack: hold() is kept by a thread for its column, load() is called
-// for kAhead rows before finish(), which writes, and returns what shall be added up.
+// The work of by_column() on a pack. A thread keeps the result of hold() for its column. It calls
+// load() for kAhead rows before it calls finish() for them, so that their loads are in flight
+// together. finish() writes the result and returns the values for the column sums. kAhead is
+// limited by the registers of Raw.
 
 struct BiasGeluWork {
   static constexpr int kAhead = 4;
@@ -78,7 +80,7 @@ struct GeluBackwardWork {
     const Floats at = widen(raw.before);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      values.at[i] *= gelu_slope(at.at[i]);
+      values.at[i] *= gelu_gradient(at.at[i]);
     }
     const uint4 rounded = narrow(values);
     store_pack(input_gradient, row * packs + pack, rounded);
@@ -126,9 +128,19 @@ struct JoinWork {
   }
 };
 
-// A warp stands on a stripe of 32 packs and steps down the rows; the warps of a block stand on the
-// same stripe. All blocks move down the matrix side by side, which the memory likes best. With
-// kSums, partials [gridDim.y, packs * 8] is given the sum of each block's rows.
+// A warp has a stripe of 32 packs (256 columns, 512 bytes of a row) and goes down the rows; the
+// warps of a block have the same stripe:
+//
+//              blockIdx.x = 0        1           2
+//   row 0    | warp 0, block 0   | ...       | ...     |   blockIdx.y = 0
+//   row 1    | warp 1            |           |         |
+//   ...      | ...               |           |         |
+//   row 8    | warp 0, block 1   |           |         |   blockIdx.y = 1
+//
+// All blocks go down together, so that the rows being read at any time are adjacent in memory. A
+// thread has the same columns in all rows: the bias is loaded once, and column sums stay in
+// registers. With kSums, block y writes the sums of its rows to partials [gridDim.y, packs * 8],
+// which add_partials() adds up in fixed order.
 template <typename Work, bool kSums>
 __global__ __launch_bounds__(kWarp* kWarpsPerBlock, kBlocksPerMultiprocessor) void by_column(
     Work work, float* partials, int64_t rows, int64_t packs) {

@@ -11,15 +11,26 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarp * kWarps;
 
-// The rows of a token follow each other in `sorted`: a run. A short run is added up by the warp
-// that stands on its first position. A long one is added up by blocks, each for a few columns of
-// it, so that many multiprocessors share the rows of a frequent token.
+// token_gradient[t] += sum of output_gradient[i] over all positions i with token t. The usual
+// scatter with atomicAdd has a random order of additions and serializes on frequent tokens; here
+// the order is fixed.
+//
+// The caller has sorted the positions by token (stable):
+//
+//   sorted  7 7 7 7 9 9 12 ...   token of each sorted position
+//   order   0 3 8 9 1 6  2 ...   its row in output_gradient
+//           |-run-| |-|
+//
+// The positions of one token are a run. A short run is added up by the warp that stands on its
+// first position. A long one is added up by blocks, each for a few columns of it, so that many
+// multiprocessors share the rows of a frequent token. Word frequencies are skewed (Zipf): in
+// English text one token can be several percent of all positions.
 
 constexpr int kLong = 64;          // rows from which a run is long
 constexpr int kStripePacks = 8;    // columns of a long run that a block adds up: 128 bytes a row
 constexpr int kWindow = kThreads;  // positions among which a block looks for long runs
 constexpr int kRowsAtOnce = kThreads / kStripePacks;
-constexpr int kAhead = 8;  // loads that a thread has under way
+constexpr int kAhead = 8;  // independent loads in flight per thread
 
 struct BackwardCall {
   float* token_gradient;
@@ -43,7 +54,9 @@ __device__ __forceinline__ bool is_long(const BackwardCall& call, int64_t positi
 __device__ void add_short_run(const BackwardCall& call, int64_t start) {
   const int lane = static_cast<int>(threadIdx.x);
   const int64_t token = call.sorted[start];
-  // At most 63 rows: each lane looks at two positions, and remembers whose rows they are.
+  // A short run has at most kLong - 1 = 63 rows, so two positions per lane cover it. Lanes keep the
+  // rows of these positions and pass them on by shuffle.
+  static_assert(kLong <= 2 * kWarp);
   const int64_t near = start + lane;
   const int64_t far = near + kWarp;
   const bool near_is_in = near < call.count && call.sorted[near] == token;
@@ -83,8 +96,10 @@ __device__ void add_short_run(const BackwardCall& call, int64_t start) {
   }
 }
 
-// One past the last position of the run, found by all threads together: each round looks at as many
-// positions as there are threads.
+// One past the last position of the run, found by all threads together. A search with 256 probes
+// per round instead of one: 2^24 positions take three rounds. Invariant: sorted[in] == token, and
+// `out` is behind the run. Positions are sorted, so the number of probes inside the run shows where
+// it ends.
 __device__ int64_t find_end(const BackwardCall& call, int64_t start) {
   const int thread = static_cast<int>(threadIdx.y * kWarp + threadIdx.x);
   const int64_t token = call.sorted[start];
@@ -142,7 +157,10 @@ __device__ void add_long_run(const BackwardCall& call, int64_t start, int64_t st
   __syncthreads();
 }
 
-// Blocks for long runs come first, as they take longest.
+// The first `long_blocks` blocks look for long runs, the others each have eight positions for short
+// ones. Blocks usually start in the order of their numbers, and those with long runs take longest,
+// so they come first. A window of 256 positions and a stripe of 64 columns make one block of long
+// runs: it handles the runs that start in its window, wherever they end.
 __global__ __launch_bounds__(kThreads) void backward_kernel(BackwardCall call,
                                                             int64_t stripes,
                                                             int64_t long_blocks) {
@@ -173,12 +191,13 @@ __global__ __launch_bounds__(kThreads) void backward_kernel(BackwardCall call,
   }
 }
 
-// ---- the gradient of the places: a thread per pack of the result
+// ---- the gradient of the positions: a thread per pack of the result
 
-__global__ __launch_bounds__(kThreads) void place_kernel(float* __restrict__ place_gradient,
-                                                         const Bf16* __restrict__ output_gradient,
-                                                         int64_t repeats,
-                                                         int64_t packs) {
+__global__ __launch_bounds__(kThreads) void position_kernel(
+    float* __restrict__ position_gradient,
+    const Bf16* __restrict__ output_gradient,
+    int64_t repeats,
+    int64_t packs) {
   const int64_t pack = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (pack >= packs) {
     return;
@@ -199,7 +218,7 @@ __global__ __launch_bounds__(kThreads) void place_kernel(float* __restrict__ pla
   for (; row < repeats; ++row) {
     add_to(sum, widen(load_pack(output_gradient, row * packs + pack)));
   }
-  store_floats(place_gradient, pack, sum);
+  store_floats(position_gradient, pack, sum);
 }
 
 }  // namespace
@@ -223,19 +242,19 @@ void embedding_backward(float* token_gradient,
   check_launch("embedding_backward");
 }
 
-void place_backward(float* place_gradient,
-                    const Bf16* output_gradient,
-                    int64_t count,
-                    int64_t length,
-                    int64_t columns,
-                    Stream stream) {
+void position_backward(float* position_gradient,
+                       const Bf16* output_gradient,
+                       int64_t count,
+                       int64_t length,
+                       int64_t columns,
+                       Stream stream) {
   require(columns > 0 && columns % kPack == 0, "a number of columns that 8 divides");
   require(length > 0 && count % length == 0, "a whole number of sequences");
   const int64_t packs = length * columns / kPack;
   const auto blocks = static_cast<unsigned>(divide_up(packs, kThreads));
-  place_kernel<<<blocks, kThreads, 0, stream>>>(
-      place_gradient, output_gradient, count / length, packs);
-  check_launch("place_backward");
+  position_kernel<<<blocks, kThreads, 0, stream>>>(
+      position_gradient, output_gradient, count / length, packs);
+  check_launch("position_backward");
 }
 
 }  // namespace lockstep::kernels

@@ -18,13 +18,13 @@ void embedding_backward(float* token_gradient,
                         int64_t columns,
                         Stream stream);
 
-// place_gradient [length, columns] = the sums of the rows i of output_gradient with the same
+// position_gradient [length, columns] = the sums of the rows i of output_gradient with the same
 // i % length; count is a multiple of length. Overwrites.
-void place_backward(float* place_gradient,
-                    const Bf16* output_gradient,
-                    int64_t count,
-                    int64_t length,
-                    int64_t columns,
-                    Stream stream);
+void position_backward(float* position_gradient,
+                       const Bf16* output_gradient,
+                       int64_t count,
+                       int64_t length,
+                       int64_t columns,
+                       Stream stream);
 
 }  // namespace lockstep::kernels

@@ -14,10 +14,8 @@ struct Fp8 {
 
 // Rounds to nearest. Values outside the range saturate at the largest finite value; NaN stays NaN.
 template <Fp8Type kType>
-__device__ __forceinline__ uint32_t narrow_to_fp8(float first,
-                                                  float second,
-                                                  float third,
-                                                  float fourth) {
+__device__ __forceinline__ uint32_t
+narrow_to_fp8(float first, float second, float third, float fourth) {
   constexpr auto kKind = kType == Fp8Type::E4m3 ? __NV_E4M3 : __NV_E5M2;
   const auto low = static_cast<uint32_t>(
       __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, kKind));
@@ -29,14 +27,11 @@ __device__ __forceinline__ uint32_t narrow_to_fp8(float first,
 // Multiplies eight elements by the scale and rounds them.
 template <Fp8Type kType>
 __device__ __forceinline__ uint2 narrow_to_fp8(const Floats& values, float scale) {
-  return make_uint2(narrow_to_fp8<kType>(values.at[0] * scale,
-                                         values.at[1] * scale,
-                                         values.at[2] * scale,
-                                         values.at[3] * scale),
-                    narrow_to_fp8<kType>(values.at[4] * scale,
-                                         values.at[5] * scale,
-                                         values.at[6] * scale,
-                                         values.at[7] * scale));
+  return make_uint2(
+      narrow_to_fp8<kType>(
+          values.at[0] * scale, values.at[1] * scale, values.at[2] * scale, values.at[3] * scale),
+      narrow_to_fp8<kType>(
+          values.at[4] * scale, values.at[5] * scale, values.at[6] * scale, values.at[7] * scale));
 }
 
 __device__ __forceinline__ void store_fp8(Fp8* to, int64_t pack, uint2 bits) {

@@ -21,6 +21,7 @@ __global__ __launch_bounds__(kThreads) void refresh_kernel(Fp8Scale* scales,
   if (i >= count) {
     return;
   }
+  // A pass that overflowed says nothing about the next one: its maximum is dropped.
   Fp8History mine = history[i];
   const float recorded = isfinite(mine.amax) ? mine.amax : 0.0F;
   const float peak = fmaxf(recorded, advances ? mine.peak * kDecay : mine.peak);
@@ -29,6 +30,8 @@ __global__ __launch_bounds__(kThreads) void refresh_kernel(Fp8Scale* scales,
     mine.amax = 0;
     history[i] = mine;
   }
+  // The largest power of two with peak * 2^exponent <= limit. The bound keeps scale and inverse
+  // finite.
   int exponent = 0;
   if (peak > 0) {
     exponent = ilogbf(mine.limit / peak);
@@ -61,9 +64,9 @@ void refresh_scales(
 
 void record_amax(Fp8History* history, const Bf16* values, int64_t count, Stream stream) {
   require(count % kPack == 0, "a number of values that 8 divides");
-  const int64_t most = static_cast<int64_t>(multiprocessors()) * 8;
+  const int64_t resident = static_cast<int64_t>(multiprocessors()) * 8;
   const int64_t needed = std::max<int64_t>(1, divide_up(count / kPack, kThreads));
-  const auto blocks = static_cast<unsigned>(std::min(most, needed));
+  const auto blocks = static_cast<unsigned>(std::min(resident, needed));
   amax_kernel<<<blocks, kThreads, 0, stream>>>(history, values, count / kPack);
   check_launch("record_amax");
 }

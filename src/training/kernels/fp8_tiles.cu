@@ -89,7 +89,7 @@ struct GeluBackwardWork {
     const Floats x = widen(raw.product);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      dx.at[i] *= gelu_slope(x.at[i] + held.at[i]);
+      dx.at[i] *= gelu_gradient(x.at[i] + held.at[i]);
     }
     return dx;
   }
@@ -131,7 +131,10 @@ struct TransposeWork {
   }
 };
 
-// rows[i] contains 4 columns of row i; the result columns[i] contains 4 rows of column i.
+// rows[i] contains 4 columns of row i; the result columns[i] contains 4 rows of column i. A
+// selector of
+// __byte_perm names the source byte of each result byte, from the lowest digit on: 0 to 3 are bytes
+// of the first word, 4 to 7 of the second. 0x5140 interleaves the low halves, 0x7362 the high ones.
 __device__ __forceinline__ void transpose_bytes(uint32_t* columns, const uint32_t (&rows)[4]) {
   const uint32_t low01 = __byte_perm(rows[0], rows[1], 0x5140);
   const uint32_t low23 = __byte_perm(rows[2], rows[3], 0x5140);

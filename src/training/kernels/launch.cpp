@@ -10,7 +10,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// The machine's fault, not ours.
+// Errors of the machine or its configuration, not of this program.
 bool is_lack(cudaError_t status) {
   switch (status) {
     case cudaErrorMemoryAllocation:
@@ -25,16 +25,17 @@ bool is_lack(cudaError_t status) {
   }
 }
 
-constexpr int kMostDevices = 64;
+constexpr int kMaxDevices = 64;
 
-// Asking CUDA takes longer than a launch, and these never change: the one memory of the house that
-// outlives its users, of what is the same for all.
+// A query takes longer than a kernel launch, and the attributes of a device never change, so they
+// are cached for the lifetime of the process. Threads that query at the same time store the same
+// value, which is why relaxed order is enough.
 template <cudaDeviceAttr which>
 int attribute() {
-  static std::array<std::atomic<int>, kMostDevices> known{};  // 0: not asked yet
+  static std::array<std::atomic<int>, kMaxDevices> known{};  // 0: not queried yet
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  require(device < kMostDevices, "fewer than 64 devices");
+  require(device < kMaxDevices, "fewer than 64 devices");
   std::atomic<int>& answer = known[static_cast<size_t>(device)];
   if (const int value = answer.load(std::memory_order_relaxed); value != 0) {
     return value;

@@ -13,7 +13,7 @@ namespace lockstep::kernels {
 
 // output = LayerNorm(input + branch) * weight + bias, by row. `branch` may be null. `sum`, which
 // may be `input` itself and is null where there is no branch, is given input + branch. `mean` and
-// `inverse` (1 / standard deviation), [rows], are for backward. `fp8`, unless null, receives
+// `rstd` (1 / standard deviation), [rows], are for backward. `fp8`, unless null, receives
 // the output in e4m3, multiplied by `scale`, and `history` its maximum; `output` can then be null.
 struct LayerNormForward {
   Bf16* output = nullptr;
@@ -22,7 +22,7 @@ struct LayerNormForward {
   Fp8History* history = nullptr;  // can be null
   Bf16* sum = nullptr;
   float* mean = nullptr;
-  float* inverse = nullptr;
+  float* rstd = nullptr;
   const Bf16* input = nullptr;
   const Bf16* branch = nullptr;
   const float* weight = nullptr;
@@ -47,7 +47,7 @@ struct LayerNormBackward {
   const Bf16* residual = nullptr;
   const Bf16* input = nullptr;
   const float* mean = nullptr;
-  const float* inverse = nullptr;
+  const float* rstd = nullptr;
   const float* weight = nullptr;
   void* workspace = nullptr;
   int64_t rows = 0;

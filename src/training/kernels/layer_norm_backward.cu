@@ -9,21 +9,38 @@
 namespace lockstep::kernels {
 namespace {
 
-// A row's part of a lane, and what becomes of it: the gradient with respect to what was normalised
-// is inverse * (g - mean(g) - h * mean(g * h)), where h is the normalised input and g is the
-// gradient of h, output_gradient * weight.
-struct BackwardPack {
-  Floats slope;   // output_gradient
-  Floats height;  // h
+// Backward of y = x_hat * gamma + beta with x_hat = (x - mean) * rstd, by row of N columns
+// (Ba, Kiros, Hinton 2016; symbols as in PyTorch's layer_norm_kernel.cu):
+//
+//   g      = dy * gamma
+//   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat))      [+ residual]
+//   dgamma = sum over rows of dy * x_hat
+//   dbeta  = sum over rows of dy
+//
+// mean() is over the N columns of a row, so a row is needed twice: first for the two means, then
+// for dx. It is read from memory once and stays in registers in between, as the 16-bit words that
+// were loaded: widened to float32 it would need twice the registers. x_hat is computed twice
+// instead.
+//
+// dgamma and dbeta are sums down the columns, across rows of different warps and blocks. Every
+// thread has the same columns in all its rows and adds them up in registers; a block adds up its
+// threads and writes one row of `partials`; add_partials() adds up the blocks. Each of these sums
+// has a fixed order: no atomics, so the same inputs give the same bits.
+
+// The elements of a lane in one pack.
+struct DyXHat {
+  Floats dy;
+  Floats x_hat;
 };
 
-__device__ __forceinline__ BackwardPack widen_both(uint4 slope, uint4 input, float by, float plus) {
-  BackwardPack both{widen(slope), widen(input)};
+// x_hat = input * rstd + shift with shift = -mean * rstd: one fused multiply-add per element.
+__device__ __forceinline__ DyXHat widen_dy_x_hat(uint4 dy, uint4 input, float rstd, float shift) {
+  DyXHat wide{widen(dy), widen(input)};
 #pragma unroll
   for (int j = 0; j < kPack; ++j) {
-    both.height.at[j] = fmaf(both.height.at[j], by, plus);
+    wide.x_hat.at[j] = fmaf(wide.x_hat.at[j], rstd, shift);
   }
-  return both;
+  return wide;
 }
 
 template <int kPacks>
@@ -33,12 +50,18 @@ struct Sums {
   Floats column[kPacks];
 };
 
-// As many as the registers hold.
+// One block per multiprocessor (the second launch bound). A lane holds 3 x kPacks packs of sums,
+// which are 24 x kPacks registers, and up to 12 x kPacks of the row. A multiprocessor has 65536
+// registers: at most 168 for each thread of 12 warps, and 255 for each thread of 8. Four packs hold
+// 144 before anything is computed.
 template <int kPacks>
 constexpr int kBackwardWarps = kPacks <= 3 ? 12 : 8;
 
-// A warp per row, which it holds in registers, as well as its sums by column over all its rows.
-// partials is [gridDim.x, 2 or 3, columns].
+// A warp per row, which it holds in registers, as well as its sums by column over all its rows. The
+// means need only shuffles within the warp: the loop over rows has no barrier. gamma is read for
+// every row and is therefore kept in shared memory. partials is [gridDim.x, 2 or 3, columns]:
+// dgamma, dbeta and, with kColumnSum, the sum of dx, which is the bias gradient of the layer
+// before.
 template <int kPacks, bool kResidual, bool kColumnSum>
 __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
                              1) void backward_by_warp(LayerNormBackward call,
@@ -48,7 +71,7 @@ __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
   constexpr int kParts = kColumnSum ? 3 : 2;
   const int lane = static_cast<int>(threadIdx.x);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kWarps;
-  const float share = 1.0F / static_cast<float>(packs * kPack);
+  const float inv_columns = 1.0F / static_cast<float>(packs * kPack);
   __shared__ __align__(16) float by_warp[kWarps][kPacks * kWarp * kPack];
   __shared__ __align__(16) float weights[kPacks * kWarp * kPack];
 
@@ -61,55 +84,56 @@ __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
   Sums<kPacks> sums{};
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y; row < call.rows;
        row += step) {
-    uint4 slope[kPacks];
+    uint4 dy[kPacks];
     uint4 input[kPacks];
     uint4 residual[kPacks];
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = lane + i * kWarp;
-      slope[i] = input[i] = residual[i] = make_uint4(0, 0, 0, 0);
+      dy[i] = input[i] = residual[i] = make_uint4(0, 0, 0, 0);
       if (pack < packs) {
-        slope[i] = load_pack(call.output_gradient, row * packs + pack);
+        dy[i] = load_pack(call.output_gradient, row * packs + pack);
         input[i] = load_pack(call.input, row * packs + pack);
         if constexpr (kResidual) {
           residual[i] = load_pack(call.residual, row * packs + pack);
         }
       }
     }
-    const float inverse = call.inverse[row];
-    const float offset = -call.mean[row] * inverse;
-    float plain = 0;
-    float turned = 0;
+    const float rstd = call.rstd[row];
+    const float shift = -call.mean[row] * rstd;
+    float sum_g = 0;
+    float sum_g_x_hat = 0;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = lane + i * kWarp;
       if (pack < packs) {
-        const BackwardPack both = widen_both(slope[i], input[i], inverse, offset);
+        const DyXHat wide = widen_dy_x_hat(dy[i], input[i], rstd, shift);
         const Floats weight = load_floats(weights, pack);
 #pragma unroll
         for (int j = 0; j < kPack; ++j) {
-          const float gradient = both.slope.at[j] * weight.at[j];
-          plain += gradient;
-          turned = fmaf(gradient, both.height.at[j], turned);
-          sums.weight[i].at[j] = fmaf(both.slope.at[j], both.height.at[j], sums.weight[i].at[j]);
-          sums.bias[i].at[j] += both.slope.at[j];
+          const float g = wide.dy.at[j] * weight.at[j];
+          sum_g += g;
+          sum_g_x_hat = fmaf(g, wide.x_hat.at[j], sum_g_x_hat);
+          sums.weight[i].at[j] = fmaf(wide.dy.at[j], wide.x_hat.at[j], sums.weight[i].at[j]);
+          sums.bias[i].at[j] += wide.dy.at[j];
         }
       }
     }
-    plain = warp_sum(plain) * share;
-    turned = warp_sum(turned) * share;
+    const float mean_g = warp_sum(sum_g) * inv_columns;
+    const float mean_g_x_hat = warp_sum(sum_g_x_hat) * inv_columns;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = lane + i * kWarp;
       if (pack < packs) {
-        const BackwardPack both = widen_both(slope[i], input[i], inverse, offset);
+        const DyXHat wide = widen_dy_x_hat(dy[i], input[i], rstd, shift);
         const Floats weight = load_floats(weights, pack);
         Floats values = widen(residual[i]);
 #pragma unroll
         for (int j = 0; j < kPack; ++j) {
-          const float gradient = fmaf(both.slope.at[j], weight.at[j], -plain);
-          values.at[j] = fmaf(fmaf(-both.height.at[j], turned, gradient), inverse, values.at[j]);
+          const float centred = fmaf(wide.dy.at[j], weight.at[j], -mean_g);
+          values.at[j] = fmaf(fmaf(-wide.x_hat.at[j], mean_g_x_hat, centred), rstd, values.at[j]);
         }
+        // The sum is that of the stored values, as if a later kernel had added up the output.
         const uint4 rounded = narrow(values);
         store_pack(call.input_gradient, row * packs + pack, rounded);
         if constexpr (kColumnSum) {
@@ -119,6 +143,8 @@ __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
     }
   }
 
+  // The warps of a block are added up in the order of warps, one part after the other: by_warp has
+  // room for one part only.
   const int columns = packs * kPack;
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
@@ -142,82 +168,86 @@ __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
   }
 }
 
-constexpr int kMostBackwardThreads = 512;
-constexpr int64_t kMostBackwardColumns = 2 * kMostBackwardThreads * kPack;
-constexpr int64_t kMostColumnsOfWarp = 4 * kWarp * kPack;
+constexpr int kMaxBackwardThreads = 512;
+constexpr int64_t kMaxBackwardColumns = 2 * kMaxBackwardThreads * kPack;
+constexpr int64_t kMaxColumnsOfWarp = 4 * kWarp * kPack;
 
 // A block per row, for rows that no warp can hold; a thread has the same columns of all rows.
 template <int kPacks>
-__global__ __launch_bounds__(kMostBackwardThreads,
+__global__ __launch_bounds__(kMaxBackwardThreads,
                              kPacks == 1 ? 2 : 1) void backward_by_block(LayerNormBackward call,
                                                                          float* partials,
                                                                          int packs) {
-  __shared__ float for_plain[2][kWarp];
-  __shared__ float for_turned[2][kWarp];
+  __shared__ float sums_g[2][kWarp];
+  __shared__ float sums_g_x_hat[2][kWarp];
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
   const int warps = threads / kWarp;
   const int lane = thread % kWarp;
-  const float share = 1.0F / static_cast<float>(packs * kPack);
+  const float inv_columns = 1.0F / static_cast<float>(packs * kPack);
   Sums<kPacks> sums{};
-  int turn = 0;  // so that one barrier a row is enough
+  // Which half of sums_g and sums_g_x_hat a row uses. A fast warp may already write the sums of the
+  // next row while a slow one still reads those of this row; with two halves, one barrier per row
+  // is enough: the barrier of the row in between precedes the next write to the same half.
+  int turn = 0;
   for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    const float inverse = call.inverse[row];
-    const float offset = -call.mean[row] * inverse;
-    uint4 slope[kPacks];
+    const float rstd = call.rstd[row];
+    const float shift = -call.mean[row] * rstd;
+    uint4 dy[kPacks];
     uint4 input[kPacks];
     uint4 residual[kPacks];
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = thread + i * threads;
-      slope[i] = input[i] = residual[i] = make_uint4(0, 0, 0, 0);
+      dy[i] = input[i] = residual[i] = make_uint4(0, 0, 0, 0);
       if (pack < packs) {
-        slope[i] = load_pack(call.output_gradient, row * packs + pack);
+        dy[i] = load_pack(call.output_gradient, row * packs + pack);
         input[i] = load_pack(call.input, row * packs + pack);
         if (call.residual != nullptr) {
           residual[i] = load_pack(call.residual, row * packs + pack);
         }
       }
     }
-    float plain = 0;
-    float turned = 0;
+    float sum_g = 0;
+    float sum_g_x_hat = 0;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = thread + i * threads;
       if (pack < packs) {
-        const BackwardPack both = widen_both(slope[i], input[i], inverse, offset);
+        const DyXHat wide = widen_dy_x_hat(dy[i], input[i], rstd, shift);
         const Floats weight = load_floats(call.weight, pack);
 #pragma unroll
         for (int j = 0; j < kPack; ++j) {
-          const float gradient = both.slope.at[j] * weight.at[j];
-          plain += gradient;
-          turned = fmaf(gradient, both.height.at[j], turned);
-          sums.weight[i].at[j] = fmaf(both.slope.at[j], both.height.at[j], sums.weight[i].at[j]);
-          sums.bias[i].at[j] += both.slope.at[j];
+          const float g = wide.dy.at[j] * weight.at[j];
+          sum_g += g;
+          sum_g_x_hat = fmaf(g, wide.x_hat.at[j], sum_g_x_hat);
+          sums.weight[i].at[j] = fmaf(wide.dy.at[j], wide.x_hat.at[j], sums.weight[i].at[j]);
+          sums.bias[i].at[j] += wide.dy.at[j];
         }
       }
     }
-    plain = warp_sum(plain);
-    turned = warp_sum(turned);
+    sum_g = warp_sum(sum_g);
+    sum_g_x_hat = warp_sum(sum_g_x_hat);
     if (lane == 0) {
-      for_plain[turn][thread / kWarp] = plain;
-      for_turned[turn][thread / kWarp] = turned;
+      sums_g[turn][thread / kWarp] = sum_g;
+      sums_g_x_hat[turn][thread / kWarp] = sum_g_x_hat;
     }
     __syncthreads();
-    plain = warp_sum(lane < warps ? for_plain[turn][lane] : 0.0F) * share;
-    turned = warp_sum(lane < warps ? for_turned[turn][lane] : 0.0F) * share;
+    const float mean_g = warp_sum(lane < warps ? sums_g[turn][lane] : 0.0F) * inv_columns;
+    const float mean_g_x_hat =
+        warp_sum(lane < warps ? sums_g_x_hat[turn][lane] : 0.0F) * inv_columns;
     turn ^= 1;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = thread + i * threads;
       if (pack < packs) {
-        const BackwardPack both = widen_both(slope[i], input[i], inverse, offset);
+        const DyXHat wide = widen_dy_x_hat(dy[i], input[i], rstd, shift);
         const Floats weight = load_floats(call.weight, pack);
         Floats values = widen(residual[i]);
 #pragma unroll
         for (int j = 0; j < kPack; ++j) {
-          const float gradient = fmaf(both.slope.at[j], weight.at[j], -plain);
-          values.at[j] = fmaf(fmaf(-both.height.at[j], turned, gradient), inverse, values.at[j]);
+          const float centred = fmaf(wide.dy.at[j], weight.at[j], -mean_g);
+          values.at[j] = fmaf(fmaf(-wide.x_hat.at[j], mean_g_x_hat, centred), rstd, values.at[j]);
         }
         const uint4 rounded = narrow(values);
         store_pack(call.input_gradient, row * packs + pack, rounded);
@@ -240,16 +270,18 @@ __global__ __launch_bounds__(kMostBackwardThreads,
 
 int backward_threads(int64_t columns) {
   const int64_t packs = columns / kPack;
-  const int64_t needed = packs <= kMostBackwardThreads ? packs : divide_up(packs, 2);
+  const int64_t needed = packs <= kMaxBackwardThreads ? packs : divide_up(packs, 2);
   return static_cast<int>(divide_up(needed, kWarp) * kWarp);
 }
 
 int64_t backward_blocks(int64_t columns) {
   const int64_t places = multiprocessors();
-  if (columns <= kMostColumnsOfWarp || columns > kMostBackwardThreads * kPack) {
+  // Must match the launch bounds: one block per multiprocessor by warp, and by block with two packs
+  // per thread; else as many blocks as have 1024 threads together.
+  if (columns <= kMaxColumnsOfWarp || columns > kMaxBackwardThreads * kPack) {
     return places;
   }
-  return places * (2 * kMostBackwardThreads / backward_threads(columns));
+  return places * (2 * kMaxBackwardThreads / backward_threads(columns));
 }
 
 template <int kPacks>
@@ -273,7 +305,7 @@ void launch_backward_by_warp(const LayerNormBackward& call, int64_t blocks, Stre
 
 void layer_norm_backward(const LayerNormBackward& call, Stream stream) {
   require(call.columns > 0 && call.columns % kPack == 0, "a number of columns that 8 divides");
-  require(call.columns <= kMostBackwardColumns, "at most 8192 columns");
+  require(call.columns <= kMaxBackwardColumns, "at most 8192 columns");
   const int64_t blocks = backward_blocks(call.columns);
   const auto packs = static_cast<int>(call.columns / kPack);
   auto* partials = static_cast<float*>(call.workspace);
@@ -290,7 +322,7 @@ void layer_norm_backward(const LayerNormBackward& call, Stream stream) {
   } else {
     const auto grid = static_cast<unsigned>(blocks);
     const int threads = backward_threads(call.columns);
-    if (packs <= kMostBackwardThreads) {
+    if (packs <= kMaxBackwardThreads) {
       backward_by_block<1><<<grid, threads, 0, stream>>>(call, partials, packs);
     } else {
       backward_by_block<2><<<grid, threads, 0, stream>>>(call, partials, packs);

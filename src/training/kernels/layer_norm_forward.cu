@@ -9,6 +9,16 @@
 namespace lockstep::kernels {
 namespace {
 
+// y = (x - mean) * rstd * weight + bias with x = input + branch, by row of N columns:
+//
+//   mean = sum(x) / N
+//   rstd = 1 / sqrt(sum((x - mean)^2) / N + epsilon)
+//
+// The variance is computed from the differences, in a second pass over the registers, and not as
+// E[x^2] - mean^2: that loses all digits where the mean is large against the deviation.
+//
+// Rows of up to 2048 columns are held by a warp: a lane has kPacks packs of 8 columns, lane + 32 i.
+// The sums are then shuffles, and no barrier is needed. Longer rows take a block and several reads.
 constexpr int kForwardWarps = 8;
 constexpr int kForwardBlocks = 2;  // of each multiprocessor
 constexpr int kFallbackThreads = 256;
@@ -48,8 +58,10 @@ __device__ __forceinline__ void store_output(const LayerNormForward& call,
   }
 }
 
-// A warp per row, which it holds in registers; rows of up to 3 packs a lane are loaded while the
-// row before is worked on, and weight and bias are loaded once.
+// A warp per row, which it holds in registers. With up to 3 packs per lane (kHold) there is room to
+// load the next row while this one is computed, and to keep weight and bias for all rows; wider
+// rows need these registers themselves: they load the next row at the end, and weight and bias each
+// time.
 template <int kPacks, bool kBranch>
 __global__ __launch_bounds__(kWarp* kForwardWarps,
                              kForwardBlocks) void forward_by_warp(LayerNormForward call,
@@ -57,7 +69,7 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
   constexpr bool kHold = kPacks <= 3;
   const int lane = static_cast<int>(threadIdx.x);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kForwardWarps;
-  const float share = 1.0F / static_cast<float>(packs * kPack);
+  const float inv_columns = 1.0F / static_cast<float>(packs * kPack);
   int64_t row = static_cast<int64_t>(blockIdx.x) * kForwardWarps + threadIdx.y;
   if (row >= call.rows) {
     return;
@@ -102,28 +114,28 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
     if (kHold && row + step < call.rows) {
       load_row<kPacks, kBranch>(raw, call, row + step, packs, lane);
     }
-    const float mean = warp_sum(sum) * share;
+    const float mean = warp_sum(sum) * inv_columns;
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       if (lane + i * kWarp < packs) {
 #pragma unroll
         for (int j = 0; j < kPack; ++j) {
-          const float distance = values[i].at[j] - mean;
-          squares = fmaf(distance, distance, squares);
+          const float centred = values[i].at[j] - mean;
+          squares = fmaf(centred, centred, squares);
         }
       }
     }
-    const float inverse = rsqrtf(fmaf(warp_sum(squares), share, call.epsilon));
+    const float rstd = rsqrtf(fmaf(warp_sum(squares), inv_columns, call.epsilon));
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int pack = lane + i * kWarp;
       if (pack < packs) {
-        const Floats by = kHold ? weight[kHold ? i : 0] : load_floats(call.weight, pack);
-        const Floats plus = kHold ? bias[kHold ? i : 0] : load_floats(call.bias, pack);
+        const Floats gamma = kHold ? weight[kHold ? i : 0] : load_floats(call.weight, pack);
+        const Floats beta = kHold ? bias[kHold ? i : 0] : load_floats(call.bias, pack);
 #pragma unroll
         for (int j = 0; j < kPack; ++j) {
-          values[i].at[j] = fmaf((values[i].at[j] - mean) * inverse, by.at[j], plus.at[j]);
+          values[i].at[j] = fmaf((values[i].at[j] - mean) * rstd, gamma.at[j], beta.at[j]);
         }
         store_output(call, row * packs + pack, values[i], scale);
         amax = largest(amax, values[i]);
@@ -131,7 +143,7 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
     }
     if (lane == 0) {
       call.mean[row] = mean;
-      call.inverse[row] = inverse;
+      call.rstd[row] = rstd;
     }
     if (!kHold && row + step < call.rows) {
       load_row<kPacks, kBranch>(raw, call, row + step, packs, lane);
@@ -157,7 +169,7 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
                                                                      int packs) {
   __shared__ float for_mean[kWarp];
   __shared__ float for_squares[kWarp];
-  const float share = 1.0F / static_cast<float>(packs * kPack);
+  const float inv_columns = 1.0F / static_cast<float>(packs * kPack);
   const int thread = static_cast<int>(threadIdx.x);
   const float scale = call.fp8 != nullptr ? call.scale->scale : 1.0F;
   float amax = 0;
@@ -171,17 +183,17 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
         sum += values.at[j];
       }
     }
-    const float mean = block_sum(sum, for_mean) * share;
+    const float mean = block_sum(sum, for_mean) * inv_columns;
     float squares = 0;
     for (int pack = thread; pack < packs; pack += kFallbackThreads) {
       const Floats values = normalised_input(call, start + pack);
 #pragma unroll
       for (int j = 0; j < kPack; ++j) {
-        const float distance = values.at[j] - mean;
-        squares = fmaf(distance, distance, squares);
+        const float centred = values.at[j] - mean;
+        squares = fmaf(centred, centred, squares);
       }
     }
-    const float inverse = rsqrtf(fmaf(block_sum(squares, for_squares), share, call.epsilon));
+    const float rstd = rsqrtf(fmaf(block_sum(squares, for_squares), inv_columns, call.epsilon));
     for (int pack = thread; pack < packs; pack += kFallbackThreads) {
       Floats values = normalised_input(call, start + pack);
       // Last, as `sum` may be `input`.
@@ -192,14 +204,14 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
       const Floats bias = load_floats(call.bias, pack);
 #pragma unroll
       for (int j = 0; j < kPack; ++j) {
-        values.at[j] = fmaf((values.at[j] - mean) * inverse, weight.at[j], bias.at[j]);
+        values.at[j] = fmaf((values.at[j] - mean) * rstd, weight.at[j], bias.at[j]);
       }
       store_output(call, start + pack, values, scale);
       amax = largest(amax, values);
     }
     if (thread == 0) {
       call.mean[row] = mean;
-      call.inverse[row] = inverse;
+      call.rstd[row] = rstd;
     }
     // The places of the sums are safe: between two uses of each lies a barrier of the other.
   }
@@ -210,8 +222,9 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
 
 template <int kPacks>
 void launch_forward_by_warp(const LayerNormForward& call, int packs, Stream stream) {
-  const int64_t most = static_cast<int64_t>(multiprocessors()) * kForwardBlocks;
-  const auto blocks = static_cast<unsigned>(std::min(most, divide_up(call.rows, kForwardWarps)));
+  const int64_t resident = static_cast<int64_t>(multiprocessors()) * kForwardBlocks;
+  const auto blocks =
+      static_cast<unsigned>(std::min(resident, divide_up(call.rows, kForwardWarps)));
   const dim3 block(kWarp, kForwardWarps);
   if (call.branch != nullptr) {
     forward_by_warp<kPacks, true><<<blocks, block, 0, stream>>>(call, packs);
@@ -243,8 +256,8 @@ void layer_norm_forward(const LayerNormForward& call, Stream stream) {
   } else if (lane_packs <= 8) {
     launch_forward_by_warp<8>(call, packs, stream);
   } else {
-    const int64_t most = static_cast<int64_t>(multiprocessors()) * 8;
-    const auto blocks = static_cast<unsigned>(std::min(most, call.rows));
+    const int64_t resident = static_cast<int64_t>(multiprocessors()) * 8;
+    const auto blocks = static_cast<unsigned>(std::min(resident, call.rows));
     forward_by_block<<<blocks, kFallbackThreads, 0, stream>>>(call, packs);
   }
   check_launch("layer_norm_forward");

@@ -21,8 +21,8 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-constexpr int kMostWays = 12;  // that are tried for a shape
-constexpr int kTimedRuns = 3;  // of each way
+constexpr int kMaxAlgorithms = 12;  // that are timed for a shape
+constexpr int kTimedRuns = 3;       // of each algorithm
 constexpr uint32_t kBestAlignment = 256;
 
 void check_cublas(cublasStatus_t status, const char* call) {
@@ -114,7 +114,8 @@ bool is_capturing(Stream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-// What a pointer may be relied on to divide by.
+// The largest power of two, up to 256, that divides the address. Algorithms with wide loads need
+// it, so the choice depends on it; a null pointer restricts nothing.
 uint32_t alignment_of(const void* place) {
   const auto address = reinterpret_cast<uintptr_t>(place);
   if (address == 0) {
@@ -124,7 +125,7 @@ uint32_t alignment_of(const void* place) {
   return uint32_t{1} << zeros;
 }
 
-// Whatever the choice of a way depends on.
+// Everything on which the choice of an algorithm depends.
 using Key = std::tuple<int64_t,
                        int64_t,
                        int64_t,
@@ -187,17 +188,22 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
   throw Error(ExitCode::Bug, "cannot multiply: no such epilogue");
 }
 
-// One shape: what cuBLASLt wants to know of it, and the way that was chosen. cuBLASLt counts by
-// columns, and a matrix row after row is its transpose column after column; so the product is
-// output^T [n, m] = right^T [n, k] x left^T [k, m], with `right` as cuBLASLt's A.
+// One shape: its description for cuBLASLt, and the algorithm that was chosen.
+//
+// cuBLASLt stores matrices column by column. A row-major matrix [m, n] is the same memory as a
+// column-major one [n, m], its transpose. So the product is computed as
+//
+//   output^T [n, m] = right^T [n, k] x left^T [k, m]
+//
+// without moving anything: `right` is cuBLASLt's A and `left` its B, and TRANSA belongs to `right`.
 struct Plan {
   Description description;
   Layout right;
   Layout left;
   Layout output;
-  cublasLtMatmulAlgo_t way{};
-  bool has_way = false;   // false: cuBLASLt does not have this epilogue
-  bool is_timed = false;  // the fastest of several, not the first
+  cublasLtMatmulAlgo_t algorithm{};
+  bool has_algorithm = false;  // false: cuBLASLt does not have this epilogue
+  bool is_timed = false;       // the fastest of several, not the first
 };
 
 template <typename Value>
@@ -217,11 +223,11 @@ void make_layout(Layout& layout, cudaDataType_t type, int64_t rows, int64_t colu
 void describe(Plan& plan, const MatmulCall& call) {
   check_cublas(cublasLtMatmulDescCreate(plan.description.place(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
-  const auto turned = [](bool transposed) {
+  const auto operation = [](bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   };
-  set(plan, CUBLASLT_MATMUL_DESC_TRANSA, turned(call.right_transposed));
-  set(plan, CUBLASLT_MATMUL_DESC_TRANSB, turned(call.left_transposed));
+  set(plan, CUBLASLT_MATMUL_DESC_TRANSA, operation(call.right_transposed));
+  set(plan, CUBLASLT_MATMUL_DESC_TRANSB, operation(call.left_transposed));
   set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(call.epilogue));
   const cudaDataType_t narrow = CUDA_R_16BF;
   if (call.epilogue == Epilogue::Bias || call.epilogue == Epilogue::BiasGelu) {
@@ -263,7 +269,7 @@ struct Matmul::Parts {
   std::map<Key, Plan> plans;
 
   cublasStatus_t launch(const Plan& plan,
-                        const cublasLtMatmulAlgo_t& way,
+                        const cublasLtMatmulAlgo_t& algorithm,
                         const MatmulCall& call,
                         void* output,
                         Stream stream) const {
@@ -282,14 +288,14 @@ struct Matmul::Parts {
                           plan.output.get(),
                           output,
                           plan.output.get(),
-                          &way,
+                          &algorithm,
                           workspace.get(),
                           kWorkspaceBytes,
                           stream);
   }
 
-  // The library's ways, which it takes to be the best first; none if it has none.
-  std::vector<cublasLtMatmulAlgo_t> ask_for_ways(const Plan& plan, uint32_t alignment) const {
+  // Candidates of the library's heuristic, best guess first; empty if it supports none.
+  std::vector<cublasLtMatmulAlgo_t> ask_for_algorithms(const Plan& plan, uint32_t alignment) const {
     Preference preference;
     check_cublas(cublasLtMatmulPreferenceCreate(preference.place()),
                  "cublasLtMatmulPreferenceCreate");
@@ -303,7 +309,7 @@ struct Matmul::Parts {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
-    std::array<cublasLtMatmulHeuristicResult_t, kMostWays> results{};
+    std::array<cublasLtMatmulHeuristicResult_t, kMaxAlgorithms> results{};
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(library.get(),
                                                                  plan.description.get(),
@@ -312,29 +318,30 @@ struct Matmul::Parts {
                                                                  plan.output.get(),
                                                                  plan.output.get(),
                                                                  preference.get(),
-                                                                 kMostWays,
+                                                                 kMaxAlgorithms,
                                                                  results.data(),
                                                                  &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
       return {};
     }
     check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
-    std::vector<cublasLtMatmulAlgo_t> ways;
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
     for (size_t i = 0; i < static_cast<size_t>(found); ++i) {
       if (results[i].state == CUBLAS_STATUS_SUCCESS) {
-        ways.push_back(results[i].algo);
+        algorithms.push_back(results[i].algo);
       }
     }
-    return ways;
+    return algorithms;
   }
 
-  // Nothing if the way does not work after all.
-  std::optional<float> time_way(const Plan& plan,
-                                const cublasLtMatmulAlgo_t& way,
-                                const MatmulCall& call,
-                                void* output,
-                                Stream stream) const {
-    if (launch(plan, way, call, output, stream) != CUBLAS_STATUS_SUCCESS) {
+  // Nothing if the algorithm fails despite the heuristic. The first launch is not timed: it may
+  // load the kernel.
+  std::optional<float> time_algorithm(const Plan& plan,
+                                      const cublasLtMatmulAlgo_t& algorithm,
+                                      const MatmulCall& call,
+                                      void* output,
+                                      Stream stream) const {
+    if (launch(plan, algorithm, call, output, stream) != CUBLAS_STATUS_SUCCESS) {
       cudaGetLastError();
       return std::nullopt;
     }
@@ -342,23 +349,24 @@ struct Matmul::Parts {
     Event end;
     start.record(stream);
     for (int i = 0; i < kTimedRuns; ++i) {
-      check_cublas(launch(plan, way, call, output, stream), "cublasLtMatmul");
+      check_cublas(launch(plan, algorithm, call, output, stream), "cublasLtMatmul");
     }
     end.record(stream);
     return start.milliseconds_until(end);
   }
 
-  // Tries the ways on the operands themselves: the output is written anew afterwards, unless the
-  // product is added to it, which is then tried on memory of its own.
+  // Times the candidates on the operands themselves. Nothing is lost: the caller writes the output
+  // again afterwards. Only a product that is added to its output is timed on scratch memory,
+  // because it would be added several times.
   void choose(
       Plan& plan, const MatmulCall& call, uint32_t alignment, bool times, Stream stream) const {
-    const std::vector<cublasLtMatmulAlgo_t> ways = ask_for_ways(plan, alignment);
-    plan.has_way = !ways.empty();
+    const std::vector<cublasLtMatmulAlgo_t> algorithms = ask_for_algorithms(plan, alignment);
+    plan.has_algorithm = !algorithms.empty();
     plan.is_timed = false;
-    if (ways.empty()) {
+    if (algorithms.empty()) {
       return;
     }
-    plan.way = ways.front();
+    plan.algorithm = algorithms.front();
     if (!times || is_capturing(stream)) {
       return;
     }
@@ -374,19 +382,21 @@ struct Matmul::Parts {
       check_cuda(cudaMemsetAsync(output, 0, bytes, stream), "cudaMemsetAsync");
     }
     std::optional<float> best;
-    for (const cublasLtMatmulAlgo_t& way : ways) {
-      const std::optional<float> taken = time_way(plan, way, call, output, stream);
+    for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+      const std::optional<float> taken = time_algorithm(plan, algorithm, call, output, stream);
       if (taken && (!best || *taken < *best)) {
         best = taken;
-        plan.way = way;
+        plan.algorithm = algorithm;
       }
     }
-    plan.has_way = best.has_value();
+    plan.has_algorithm = best.has_value();
     check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
 
-  // A shape that comes once, as of a text that grows, is not worth a trial: from the second time
-  // on, and outside of captures, the ways are tried.
+  // The first use of a shape takes the best guess. Timing pays only for shapes that are used again
+  // (generated text gets longer with each token, so its shapes are used once), and it synchronizes
+  // with the stream, which is not allowed during capture. So candidates are timed at the second use
+  // or later, outside of captures.
   Plan& plan_for(const MatmulCall& call, Stream stream) {
     const Key key = key_of(call);
     const auto [at, is_new] = plans.try_emplace(key);
@@ -396,7 +406,7 @@ struct Matmul::Parts {
         describe(plan, call);
       }
       set_pointers(plan, call);
-      const bool may_improve = plan.has_way && !plan.is_timed && !is_capturing(stream);
+      const bool may_improve = plan.has_algorithm && !plan.is_timed && !is_capturing(stream);
       if (is_new || may_improve) {
         choose(plan, call, std::get<uint32_t>(key), !is_new, stream);
       }
@@ -407,7 +417,8 @@ struct Matmul::Parts {
     return plan;
   }
 
-  // The product, and what the epilogue does by kernels of our own.
+  // For shapes whose epilogue cuBLASLt does not support: the product, then our own kernel for gelu.
+  // Recurses into run() with a simpler epilogue; None and Bias have no simpler form.
   void run_in_steps(const MatmulCall& call, Stream stream) {
     MatmulCall product = call;
     switch (call.epilogue) {
@@ -438,11 +449,11 @@ struct Matmul::Parts {
 
   void run(const MatmulCall& call, Stream stream) {
     const Plan& plan = plan_for(call, stream);
-    if (!plan.has_way) {
+    if (!plan.has_algorithm) {
       run_in_steps(call, stream);
       return;
     }
-    check_cublas(launch(plan, plan.way, call, call.output, stream), "cublasLtMatmul");
+    check_cublas(launch(plan, plan.algorithm, call, call.output, stream), "cublasLtMatmul");
   }
 };
 

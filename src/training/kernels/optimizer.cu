@@ -8,6 +8,22 @@
 namespace lockstep::kernels {
 namespace {
 
+// One launch updates all parameters of a model. The tensors are listed in a table; their elements
+// are numbered through all tensors, and block b updates elements [b, b + 1) * kChunk of this
+// numbering, so that large and small tensors fill the GPU alike:
+//
+//   tensors   |--- 0 ---|-- 1 --|-------------- 2 --------------|
+//   blocks    |------ 0 ------|------ 1 ------|------ 2 ------|
+//
+// AdamW (Loshchilov, Hutter 2019), with m = first, v = second, t = step:
+//
+//   p = p * (1 - lr * weight_decay)      (Adam adds weight_decay * p to g instead)
+//   m = beta1 * m + (1 - beta1) * g
+//   v = beta2 * v + (1 - beta2) * g^2
+//   p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//
+// The host computes the corrections 1 - beta^t in float64 and copies them before the step (Rates):
+// kernels of a CUDA graph are replayed with the same arguments and do not know t.
 constexpr int kThreads = 256;
 constexpr int kWide = 4;             // elements that a thread moves at once
 constexpr int64_t kChunk = 8192;     // elements that a block updates
@@ -15,7 +31,8 @@ constexpr int kAhead = 2;            // of kWide elements, under way at once
 constexpr int kSquareBlocks = 2048;  // at most
 constexpr int kSquareAhead = 4;
 
-// The tensor that holds element `start` of the table, found by all threads of the block together.
+// The tensor that holds element `start` of the table, found by all threads of the block together:
+// the number of tensors that begin at or before it, minus one. Must be called by all threads.
 __device__ __forceinline__ int find_tensor(const UpdatedTensor* tensors, int count, int64_t start) {
   int before = 0;  // tensors that begin at or before it
   for (int base = 0; base < count; base += kThreads) {
@@ -109,7 +126,9 @@ __device__ double squares_of_part(const float* gradient, int64_t from, int64_t t
   return sum;
 }
 
-// Each block has a stretch of the table to itself.
+// Sum of squares of all gradients, in two stages with a fixed order: each block adds up its own
+// stretch of the table, then one block adds up the partial sums. In float64, because squares of
+// float32 gradients can overflow float32, and a sum over all of them would lose digits.
 __global__ __launch_bounds__(kThreads) void square_sum_kernel(double* partials,
                                                               const UpdatedTensor* tensors,
                                                               int count,
@@ -186,6 +205,7 @@ struct SgdWork {
                                              float) const {
     gradient = fmaf(rates.weight_decay, parameter, gradient);
     if (has_momentum) {
+      // torch.optim.SGD starts the momentum with the gradient itself, without dampening.
       const bool is_start = rates.correction1 == 0.0F;
       first = is_start ? gradient : fmaf(rates.beta1, first, (1.0F - rates.beta2) * gradient);
       gradient = nesterov ? fmaf(rates.beta1, first, gradient) : first;
@@ -196,12 +216,12 @@ struct SgdWork {
 
 // By what the gradients are multiplied to limit the norm.
 __device__ __forceinline__ float clip_factor(const Clip& clip) {
-  if (clip.squares == nullptr || !(clip.most > 0)) {
+  if (clip.squares == nullptr || !(clip.max_norm > 0)) {
     return 1.0F;
   }
   const auto norm = static_cast<float>(sqrt(*clip.squares));
-  const float factor = clip.most / (norm + 1e-6F);
-  return factor >= 1.0F ? 1.0F : factor;  // not a number stays so, as in torch
+  const float factor = clip.max_norm / (norm + 1e-6F);
+  return factor >= 1.0F ? 1.0F : factor;  // NaN stays NaN, as in torch
 }
 
 // Four elements of each of a tensor's arrays.
@@ -250,6 +270,11 @@ __device__ __forceinline__ void step_part(const UpdatedTensor& tensor,
     }
   };
 
+  // A part begins and ends anywhere in the tensor. Groups of four start at multiples of four:
+  //
+  //   from |..| body |....|....|....| tail |.| to
+  //
+  // Views of a flat buffer can be misaligned; they are updated one by one.
   const bool is_wide = is_aligned(tensor.parameter, sizeof(float4)) &&
                        is_aligned(tensor.gradient, sizeof(float4)) &&
                        is_aligned(tensor.first, sizeof(float4)) &&
@@ -327,6 +352,7 @@ __global__ __launch_bounds__(kThreads) void step_kernel(const UpdatedTensor* ten
                                                         const Rates* rates,
                                                         Clip clip,
                                                         Work work) {
+  // All blocks read the same sum, so either all update or none does.
   if (clip.skip_if_not_finite && clip.squares != nullptr && !isfinite(*clip.squares)) {
     return;
   }
@@ -375,8 +401,8 @@ void square_sum(double* sum,
                 void* workspace,
                 Stream stream) {
   auto* partials = static_cast<double*>(workspace);
-  const int64_t most = std::min<int64_t>(kSquareBlocks, int64_t{8} * multiprocessors());
-  const int64_t wanted = std::max(divide_up(elements, most), kChunk);
+  const int64_t max_blocks = std::min<int64_t>(kSquareBlocks, int64_t{8} * multiprocessors());
+  const int64_t wanted = std::max(divide_up(elements, max_blocks), kChunk);
   const int64_t stretch = divide_up(wanted, kWide) * kWide;
   const int64_t blocks = divide_up(elements, stretch);
   if (blocks > 0) {

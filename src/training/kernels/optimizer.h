@@ -48,7 +48,7 @@ int64_t square_sum_workspace();
 // result of square_sum(), which is null if neither is wanted.
 struct Clip {
   const double* squares = nullptr;
-  float most = 0;  // 0: no limit; as torch: factor = most / (norm + 1e-6), if below 1
+  float max_norm = 0;  // 0: no limit; as torch: factor = max_norm / (norm + 1e-6), if below 1
   bool skip_if_not_finite = false;
 };
 

@@ -8,6 +8,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// A thread makes one cell: 2 x 2 pixels x 3 colours = 12 of its 16 channels; the last 4 stay zero,
+// as tensor cores want multiples of 8 channels. Channel i is row i / 6, column i / 3 % 2, colour i
+// % 3. The image has two cells of border before it and one behind it, which stay zero too.
 __global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_t cells) {
   const int across = call.width / 2 + 3;
   const int down = call.height / 2 + 3;
@@ -39,6 +42,9 @@ __global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_
   }
 }
 
+// A thread has eight channels of one output pixel. The maximum starts at 0, which is ReLU: a window
+// without a positive value gives 0 and has no choice, so that backward passes no gradient through
+// it.
 __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_t places) {
   const int64_t packs = call.channels / kPack;
   const int height = call.height / 2;
@@ -52,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_
     const int64_t image = pixel / width / height;
     const Floats scale = load_floats(call.values.scale, pack);
     const Floats shift = load_floats(call.values.shift, pack);
-    Floats most = {};
+    Floats window_max = {};
     unsigned choice[kPack];
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
@@ -62,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_
     for (int position = 0; position < 9; ++position) {
       const int y = 2 * py - 1 + position / 3;
       const int x = 2 * px - 1 + position % 3;
-      if (y < 0 || x < 0) {  // the sizes are even: only the first row and column stick out
+      if (y < 0 || x < 0) {  // the sizes are even: only the first row and column are outside
         continue;
       }
       const int64_t row = (image * call.height + y) * call.width + x;
@@ -70,13 +76,13 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
         const float value = fmaf(values.at[i], scale.at[i], shift.at[i]);
-        if (!(value <= most.at[i])) {  // also true for NaN, as in libtorch
-          most.at[i] = value;
+        if (!(value <= window_max.at[i])) {  // also true for NaN, as in libtorch
+          window_max.at[i] = value;
           choice[i] = static_cast<unsigned>(position);
         }
       }
     }
-    store_pack(call.output, place, narrow(most));
+    store_pack(call.output, place, narrow(window_max));
     reinterpret_cast<uint2*>(call.choice)[place] =
         make_uint2(choice[0] | choice[1] << 8 | choice[2] << 16 | choice[3] << 24,
                    choice[4] | choice[5] << 8 | choice[6] << 16 | choice[7] << 24);
@@ -85,8 +91,8 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_
 
 unsigned blocks_for(int64_t items) {
   const int64_t wanted = divide_up(items, kThreads);
-  const int64_t most = 32LL * multiprocessors();
-  return static_cast<unsigned>(wanted < most ? wanted : most);
+  const int64_t limit = 32LL * multiprocessors();
+  return static_cast<unsigned>(wanted < limit ? wanted : limit);
 }
 
 }  // namespace

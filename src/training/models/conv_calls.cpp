@@ -8,6 +8,9 @@ namespace {
 
 using torch::Tensor;
 
+// A 1 x 1 convolution with stride 1 over pixels is the matrix product [pixels, in] x [in, out].
+// Most convolutions of ResNet-50 are of this kind, and cuBLASLt can add the shortcut in the
+// same kernel.
 bool is_product(const Tensor& weight, const Layer& layer) {
   return weight.size(2) == 1 && layer.stride == 1;
 }
@@ -15,8 +18,8 @@ bool is_product(const Tensor& weight, const Layer& layer) {
 }  // namespace
 
 ConvEngine::ConvEngine(torch::Device where) : device(where) {
-  // From here on cuDNN tries its ways for each shape and keeps the fastest; libtorch has one such
-  // switch for the whole process. Leave it off for bitwise reproducible results.
+  // cuDNN times its algorithms for each shape and keeps the fastest. libtorch has one such switch
+  // for the whole process. It stays off if bitwise reproducible results are requested.
   if (!at::globalContext().deterministicCuDNN()) {
     at::globalContext().setBenchmarkCuDNN(true);
   }
@@ -45,7 +48,8 @@ Tensor new_features(const Tensor& like, int64_t channels, int64_t height, int64_
 
 Tensor convolve(ConvEngine& engine, const Tensor& input, const Tensor& weight, const Layer& layer) {
   if (!is_product(weight, layer)) {
-    // cuDNN answers pixel by pixel; should something else have answered, it is put so.
+    // cuDNN returns NHWC for NHWC inputs; contiguous() is then free. Other backends may return
+    // NCHW.
     return at::convolution(input,
                            weight,
                            {},
@@ -132,6 +136,7 @@ Tensor input_gradient(ConvEngine& engine,
 }
 
 Tensor new_norm_workspace(const Tensor& like) {
+  // The counters must be zero before the first kernel; each kernel leaves them so.
   Tensor workspace = new_workspace(like, kernels::batch_norm_workspace());
   workspace.narrow(0, 0, kernels::kNormCounters).zero_();
   return workspace;
@@ -141,7 +146,7 @@ kernels::NormValues values_of(const Tensor& rows) {
   const int64_t channels = rows.size(1);
   float* first = f32(rows);
   return {.mean = first,
-          .inverse = first + channels,
+          .rstd = first + channels,
           .scale = first + 2 * channels,
           .shift = first + 3 * channels};
 }

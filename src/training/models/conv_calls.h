@@ -82,7 +82,7 @@ torch::Tensor input_gradient(ConvEngine& engine,
 // For the norms of one pass, one after the other.
 torch::Tensor new_norm_workspace(const torch::Tensor& like);
 
-// What statistics() returns, a row each: mean, inverse, scale, shift.
+// What statistics() returns, a row each: mean, rstd, scale, shift.
 kernels::NormValues values_of(const torch::Tensor& rows);
 
 torch::Tensor statistics(const torch::Tensor& features,

@@ -14,6 +14,18 @@ using torch::Tensor;
 
 constexpr float kEpsilon = 1e-5F;
 
+// cuBLASLt multiplies fp8 matrices only as left [m, k] x right^T [n, k], both with the summed
+// dimension last. Of the three products of a linear layer y = x W, with x [rows, in] and W [in,
+// out], each needs other operands transposed:
+//
+//                              left               right              sums over
+//   fp8_linear()           y   x                  W.transposed       in
+//   fp8_input_gradient()   dx  dy                 W                  out
+//   fp8_weight_gradient()  dW  x.transposed       dy.transposed      rows
+//
+// So every tensor is written twice, as it is and transposed (Fp8Tensor). x and W are e4m3, which
+// has more digits; dy is e5m2, which has more range.
+
 Fp8* fp8(const Tensor& tensor) {
   return static_cast<Fp8*>(tensor.data_ptr());
 }
@@ -100,7 +112,7 @@ Fp8Norm fp8_norm_forward(const Tensor& input,
                                .scale = scales.scale(index),
                                .history = scales.history(index),
                                .mean = f32(result.mean),
-                               .inverse = f32(result.inverse),
+                               .rstd = f32(result.rstd),
                                .input = bf16(input),
                                .weight = f32(weight),
                                .bias = f32(bias),
@@ -108,6 +120,8 @@ Fp8Norm fp8_norm_forward(const Tensor& input,
                                .columns = columns,
                                .epsilon = kEpsilon},
                               stream());
+  // The kernel of layer norm has whole rows in a warp and cannot write columns; a copy of one byte
+  // per element is cheap next to it.
   kernels::transpose_fp8(
       fp8(result.output.transposed), fp8(result.output.plain), rows, columns, stream());
   return result;
@@ -198,6 +212,8 @@ Tensor fp8_input_gradient(kernels::Matmul& matmul,
   return output;
 }
 
+// Not `fast` (see MatmulCall): the sum goes over all tokens. k includes the zero rows that pad the
+// transposed operands to fp8_stride().
 Tensor fp8_weight_gradient(kernels::Matmul& matmul,
                            const Fp8Scales& scales,
                            const Fp8Tensor& input,

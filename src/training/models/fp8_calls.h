@@ -38,7 +38,7 @@ Fp8Gradient join_gradients(const torch::Tensor& query,
 struct Fp8Norm {
   Fp8Tensor output;
   torch::Tensor mean;
-  torch::Tensor inverse;
+  torch::Tensor rstd;
 };
 
 Fp8Norm fp8_norm_forward(const torch::Tensor& input,

@@ -51,6 +51,9 @@ Fp8State::Fp8State(const Tensor& like, int64_t blocks)
     : count_(blocks * kSlots), history_(make_history(like, blocks)) {}
 
 void Fp8State::begin(bool trains) {
+  // Mode by pass:  training: Measuring until a backward pass has recorded gradients, then Fp8
+  //                evaluation: Bf16 before that, then Fp8
+  // The scales are a new tensor for each pass, because graphs of earlier passes keep theirs.
   const bool measured = has_gradients_ && trains;
   is_calibrated_ = is_calibrated_ || measured;
   mode_ = is_calibrated_ ? Mode::Fp8 : trains ? Mode::Measuring : Mode::Bf16;

@@ -19,9 +19,13 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr double kSpread = 0.02;  // of weights at the start
+// Standard deviation of initial weights, as in the GPT-2 of OpenAI. Projections that add to the
+// residual stream start smaller, by 1 / sqrt(2 * layers): each of the `layers` blocks adds twice,
+// so the variance of the stream does not grow with the depth.
+constexpr double kSpread = 0.02;
 
-// What Hugging Face calls Conv1D: a linear layer whose weight is [in, out].
+// A linear layer whose weight is [in, out], the transpose of nn::Linear (Conv1D of Hugging Face).
+// Their weight files have this layout.
 class Projection : public nn::Module {
  public:
   Projection(int64_t in, int64_t out, double spread)
@@ -41,7 +45,8 @@ class Projection : public nn::Module {
   torch::Tensor bias_;
 };
 
-// [N, heads, T, width of a head], each position looking at those up to itself.
+// Causal attention over [N, heads, T, head width]: softmax(Q K^T / sqrt(head width)) V, where
+// position t sees positions 0 to t.
 torch::Tensor attend(const torch::Tensor& query,
                      const torch::Tensor& key,
                      const torch::Tensor& value,
@@ -152,7 +157,7 @@ void require_fp8(const Gpt2Options& options, bool drops) {
   }
 }
 
-// While it lives, the model does not train.
+// Sets the model to evaluation mode and restores the previous mode in its destructor.
 class Evaluating {
  public:
   explicit Evaluating(nn::Module& model) : model_(model), was_training_(model.is_training()) {
@@ -167,7 +172,8 @@ class Evaluating {
   bool was_training_;
 };
 
-// One of the likeliest tokens.
+// Draws the next token from the top_k most probable ones (0: from all). A temperature of 0 or below
+// takes the most probable one.
 int64_t draw(const torch::Tensor& scores,
              const GenerateOptions& options,
              torch::Generator& generator) {
@@ -175,11 +181,10 @@ int64_t draw(const torch::Tensor& scores,
     return scores.argmax().item<int64_t>();
   }
   const int64_t all = scores.size(0);
-  const auto [likeliest, tokens] =
+  const auto [top_scores, tokens] =
       scores.topk(options.top_k > 0 ? std::min(options.top_k, all) : all);
-  const torch::Tensor chances = (likeliest / options.temperature).softmax(0);
-  return tokens[torch::multinomial(chances, 1, false, generator)[0].item<int64_t>()]
-      .item<int64_t>();
+  const torch::Tensor probs = (top_scores / options.temperature).softmax(0);
+  return tokens[torch::multinomial(probs, 1, false, generator)[0].item<int64_t>()].item<int64_t>();
 }
 
 }  // namespace
@@ -193,8 +198,8 @@ class Gpt2Block : public nn::Module {
         feed_forward_(register_module("mlp", std::make_shared<FeedForward>(options))),
         dropout_(register_module("resid_dropout", nn::Dropout(options.dropout))) {}
 
-  // Computes by this from now on; null: by libtorch's operators. `index` is the block's place in
-  // the model.
+  // Selects the fused kernels; null: operators of libtorch. `index` is the position of the block in
+  // the model, which identifies its fp8 scales.
   void set_engine(const models::FusedEnginePtr& engine, int64_t index) {
     engine_ = engine;
     index_ = index;
@@ -250,7 +255,8 @@ Gpt2::Gpt2(const Gpt2Options& options) : options_(options) {
         ExitCode::Usage,
         fmt::format("cannot share {} features among {} heads", options.width, options.heads));
   }
-  // All is below `transformer`, as in the files of others.
+  // Names of parameters are those of Hugging Face ("transformer.h.0.attn.c_attn.weight"), so that
+  // weight files can be exchanged.
   const auto body = register_module("transformer", std::make_shared<nn::Module>());
   token_ = body->register_module("wte", nn::Embedding(options.vocabulary, options.width));
   position_ = body->register_module("wpe", nn::Embedding(options.context, options.width));
@@ -283,9 +289,9 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
                        torch::GradMode::is_enabled() && is_training());
     values = models::fused_embedding(tokens, token_->weight, position_->weight);
   } else {
-    const torch::Tensor places =
+    const torch::Tensor positions =
         torch::arange(length, torch::dtype(torch::kInt64).device(tokens.device()));
-    values = dropout_(token_(tokens) + position_(places));
+    values = dropout_(token_(tokens) + position_(positions));
   }
   int64_t index = 0;
   for (const auto& block : blocks_) {
@@ -296,7 +302,8 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
                            : norm_(values);
 }
 
-// The fused parts know no dropout.
+// The fused kernels for this pass; null if they do not apply: with dropout, in another precision,
+// or on another device. The engine is created again if the model has moved to another device.
 models::FusedEnginePtr Gpt2::find_engine() {
   const bool drops = options_.dropout > 0 && is_training();
   if (models::fp8_is_on()) {
@@ -319,13 +326,14 @@ torch::Tensor Gpt2::loss(const torch::Tensor& tokens, const torch::Tensor& targe
     return models::fused_token_loss(engine, seen, token_->weight, targets);
   }
   const torch::Tensor given = scores(seen).flatten(0, 1);
-  // Sixteen bits are too few to take a logarithm of a sum in.
+  // 16-bit types have too few digits for log-sum-exp over 50257 classes.
   const torch::Tensor exact = given.element_size() < 4 ? given.to(torch::kFloat32) : given;
   return nn::functional::cross_entropy(exact,
                                        targets.flatten().clamp_min(-1),
                                        nn::functional::CrossEntropyFuncOptions().ignore_index(-1));
 }
 
+// The output layer shares its weight with the token embedding.
 torch::Tensor Gpt2::scores(const torch::Tensor& hidden) {
   return torch::linear(hidden, token_->weight);
 }
@@ -339,6 +347,8 @@ std::vector<std::pair<std::string, torch::Tensor>> as_gpt2_weights(
   constexpr std::string_view kBody = "transformer.";
   std::vector<std::pair<std::string, torch::Tensor>> renamed;
   for (auto& [name, tensor] : weights) {
+    // Files of Hugging Face also contain the causal mask and, under a second name, the shared
+    // weight.
     const bool is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
     if (is_mask || name == "lm_head.weight") {
       continue;
@@ -362,6 +372,8 @@ std::vector<int64_t> generate(Gpt2& model,
   torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(options.seed);
   for (int64_t i = 0; i < options.count; ++i) {
     const auto length = static_cast<int64_t>(prompt.size());
+    // A text longer than the context continues from its last `context` tokens. There is no cache of
+    // keys and values: each token computes the whole context again.
     const int64_t first = std::max<int64_t>(0, length - model.options().context);
     const torch::Tensor seen =
         torch::tensor(std::vector<int64_t>(prompt.begin() + first, prompt.end()), torch::kInt64)

@@ -26,6 +26,9 @@ class BlockSlots {
   int64_t block_;
 };
 
+// The same block as BlockFunction in gpt2_fused.cpp, with the same names. Differences: each operand
+// of a product is rounded to fp8 with a scale of its own (Fp8Slot), in the kernel that produces it
+// where possible; gelu is a kernel and not an epilogue, because it writes fp8 in both layouts.
 class Fp8BlockFunction : public torch::autograd::Function<Fp8BlockFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -78,7 +81,7 @@ class Fp8BlockFunction : public torch::autograd::Function<Fp8BlockFunction> {
                                 first_weight,
                                 second_weight,
                                 first.mean,
-                                first.inverse,
+                                first.rstd,
                                 first.output.transposed,
                                 mix.plain,
                                 mixed,
@@ -90,7 +93,7 @@ class Fp8BlockFunction : public torch::autograd::Function<Fp8BlockFunction> {
                                 out.plain,
                                 middle,
                                 second.mean,
-                                second.inverse,
+                                second.rstd,
                                 second.output.transposed,
                                 up.plain,
                                 product,
@@ -100,6 +103,7 @@ class Fp8BlockFunction : public torch::autograd::Function<Fp8BlockFunction> {
     return output.view(input.sizes());
   }
 
+  // Uses the scales of its own forward pass: those of the engine may already belong to a later one.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     FusedEngine& engine = *held_by<FusedEnginePtr>(context, "engine");
     engine.fp8->note_backward();

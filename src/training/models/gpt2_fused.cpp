@@ -79,6 +79,21 @@ MixGradient join(const AttentionGradient& parts) {
   return result;
 }
 
+// A transformer block as one autograd node:
+//
+//   first  = LayerNorm(input)                    [rows, width], rows = N * T
+//   mixed  = first W_mix + b                     [rows, 3 width]: query, key, value
+//   seen   = attention(mixed)
+//   middle = input + seen W_out + b              residual
+//   second = LayerNorm(middle)
+//   before = second W_up + b                     [rows, 4 width], input of gelu
+//   wide   = gelu(before)
+//   output = middle + wide W_down + b            residual
+//
+// Bias, gelu and residual are part of the matrix products (epilogues). One node instead of a dozen
+// has a purpose besides speed: it decides itself what is kept for backward. Backward goes through
+// the list in reverse; a residual connection adds the gradient of its output to that of its input,
+// which norm_backward() does in the same kernel.
 class BlockFunction : public torch::autograd::Function<BlockFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -134,14 +149,18 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     hold(context, "engine", engine);
     hold(context, "gauge", gauge);
     context->saved_data["heads"] = heads;
-    context->save_for_backward(
-        {input,          first_weight, mix_weight,  out_weight,    second_weight, up_weight,
-         down_weight,    first.output, first.mean,  first.inverse, mixed,         seen.output,
-         seen.log_sums,  seen.seed,    seen.offset, middle,        second.output, second.mean,
-         second.inverse, before,       wide});
+    context->save_for_backward({input,     first_weight,  mix_weight,    out_weight,  second_weight,
+                                up_weight, down_weight,   first.output,  first.mean,  first.rstd,
+                                mixed,     seen.output,   seen.log_sums, seen.seed,   seen.offset,
+                                middle,    second.output, second.mean,   second.rstd, before,
+                                wide});
     return output.view(input.sizes());
   }
 
+  // Saved tensors have the order of save_for_backward() above. Weights are saved as parameters and
+  // copied again: with ZeRO stage 3 their memory was released after forward, and the copy, an
+  // operator, gathers it. The results have the order of the arguments of forward(), of which
+  // engine, heads and block have no gradient.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     FusedEngine& engine = *held_by<FusedEnginePtr>(context, "engine");
     if (engine.fp8) {
@@ -221,7 +240,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                         const Tensor& bias) {
     const Tensor rows = input.reshape({-1, input.size(-1)});
     const Normed normed = norm_forward(rows, copy_f32(weight), copy_f32(bias));
-    context->save_for_backward({input, weight, normed.mean, normed.inverse});
+    context->save_for_backward({input, weight, normed.mean, normed.rstd});
     return normed.output.view(input.sizes());
   }
 
@@ -243,15 +262,15 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   static Tensor forward(AutogradContext* context,
                         const Tensor& tokens,
                         const Tensor& token_table,
-                        const Tensor& place_table) {
+                        const Tensor& position_table) {
     const int64_t length = tokens.size(1);
     Tensor output = new_bf16(token_table, {tokens.size(0), length, token_table.size(1)});
     at::add_out(output,
                 at::embedding(token_table.detach(), tokens),
-                place_table.detach().narrow(0, 0, length));
+                position_table.detach().narrow(0, 0, length));
     context->save_for_backward({tokens});
     context->saved_data["vocabulary"] = token_table.size(0);
-    context->saved_data["context"] = place_table.size(0);
+    context->saved_data["context"] = position_table.size(0);
     return output;
   }
 
@@ -260,12 +279,13 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
     const Tensor gradient = gradients[0].to(torch::kBFloat16).contiguous();
     const int64_t length = tokens.size(1);
     const int64_t columns = gradient.size(2);
+    // Stable, so that the order of additions for a token is that of the text.
     const auto [sorted, order] = at::sort(
         tokens.flatten(), /*stable=*/std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
     const auto options = gradient.options().dtype(torch::kFloat32);
     Tensor token_gradient =
         torch::zeros({context->saved_data["vocabulary"].toInt(), columns}, options);
-    Tensor place_gradient =
+    Tensor position_gradient =
         torch::zeros({context->saved_data["context"].toInt(), columns}, options);
     kernels::embedding_backward(f32(token_gradient),
                                 bf16(gradient),
@@ -274,9 +294,9 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
                                 tokens.numel(),
                                 columns,
                                 stream());
-    kernels::place_backward(
-        f32(place_gradient), bf16(gradient), tokens.numel(), length, columns, stream());
-    return {Tensor(), token_gradient, place_gradient};
+    kernels::position_backward(
+        f32(position_gradient), bf16(gradient), tokens.numel(), length, columns, stream());
+    return {Tensor(), token_gradient, position_gradient};
   }
 };
 
@@ -286,6 +306,9 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
 //
 // Forward computes the gradients of the mean over all rows, from each chunk of scores while it is
 // in memory. Backward multiplies them by the gradient of the loss.
+//
+// The table is padded to `stride` rows, so that the scores have an aligned row length.
+// cross_entropy() ignores the scores of the padding and sets their gradients to zero.
 class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -446,8 +469,10 @@ Tensor fused_norm(const Tensor& input, const FusedNorm& norm) {
   return NormFunction::apply(input, norm.weight, norm.bias);
 }
 
-Tensor fused_embedding(const Tensor& tokens, const Tensor& token_table, const Tensor& place_table) {
-  return EmbeddingFunction::apply(tokens, token_table, place_table);
+Tensor fused_embedding(const Tensor& tokens,
+                       const Tensor& token_table,
+                       const Tensor& position_table) {
+  return EmbeddingFunction::apply(tokens, token_table, position_table);
 }
 
 Tensor fused_token_loss(const FusedEnginePtr& engine,

@@ -65,7 +65,7 @@ torch::Tensor fused_norm(const torch::Tensor& input, const FusedNorm& norm);
 // The sum of both embeddings.
 torch::Tensor fused_embedding(const torch::Tensor& tokens,
                               const torch::Tensor& token_table,
-                              const torch::Tensor& place_table);
+                              const torch::Tensor& position_table);
 
 // The mean cross entropy of `targets` [N, T], those below zero left out, with scores made of
 // `hidden` and the table. Scores are made for some rows at a time, and never kept.

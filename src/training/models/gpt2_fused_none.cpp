@@ -48,7 +48,7 @@ torch::Tensor fused_norm(const torch::Tensor& /*input*/, const FusedNorm& /*norm
 
 torch::Tensor fused_embedding(const torch::Tensor& /*tokens*/,
                               const torch::Tensor& /*token_table*/,
-                              const torch::Tensor& /*place_table*/) {
+                              const torch::Tensor& /*position_table*/) {
   impossible();
 }
 

@@ -41,6 +41,8 @@ Tensor new_workspace(const Tensor& like, int64_t bytes) {
   return torch::empty({bytes}, like.options().dtype(torch::kUInt8).requires_grad(false));
 }
 
+// `copy` is set even if the type already fits: kernels get raw pointers, and the memory of a
+// parameter is valid only during an operator (ParameterCache).
 Tensor copy_bf16(const Tensor& parameter) {
   return parameter.detach().to(torch::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
 }
@@ -55,7 +57,7 @@ Normed norm_forward(const Tensor& input, const Tensor& weight, const Tensor& bia
   Normed result{new_bf16(input, {rows, columns}), new_f32(input, {rows}), new_f32(input, {rows})};
   kernels::layer_norm_forward({.output = bf16(result.output),
                                .mean = f32(result.mean),
-                               .inverse = f32(result.inverse),
+                               .rstd = f32(result.rstd),
                                .input = bf16(input),
                                .weight = f32(weight),
                                .bias = f32(bias),
@@ -87,7 +89,7 @@ NormGradient norm_backward(const Tensor& output_gradient,
                                 .residual = residual.defined() ? bf16(residual) : nullptr,
                                 .input = bf16(input),
                                 .mean = f32(normed.mean),
-                                .inverse = f32(normed.inverse),
+                                .rstd = f32(normed.rstd),
                                 .weight = f32(weight),
                                 .workspace = workspace.data_ptr(),
                                 .rows = rows,
@@ -96,6 +98,11 @@ NormGradient norm_backward(const Tensor& output_gradient,
   return result;
 }
 
+// The three products of a linear layer y = x W + b, with x [rows, in] and W [in, out]:
+//
+//   linear()            y  = x W       [rows, in] x [in, out]
+//   input_gradient()    dx = dy W^T    [rows, out] x [out, in]
+//   weight_gradient()   dW = x^T dy    [in, rows] x [rows, out], in float32: a sum over all rows
 Tensor linear(kernels::Matmul& matmul, const Linear& call) {
   const int64_t rows = call.input.size(0);
   Tensor output = new_bf16(call.input, {rows, call.weight.size(1)});

@@ -30,7 +30,7 @@ torch::Tensor copy_f32(const torch::Tensor& parameter);
 struct Normed {
   torch::Tensor output;
   torch::Tensor mean;
-  torch::Tensor inverse;
+  torch::Tensor rstd;
 };
 
 Normed norm_forward(const torch::Tensor& input,

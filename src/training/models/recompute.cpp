@@ -17,6 +17,11 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Activation checkpointing (Chen et al. 2016): forward keeps only the input of a block, backward
+// computes the block again. The second computation must equal the first: it starts with the same
+// random state (dropout) and the same autocast, and leaves random state and buffers (running
+// averages of batch norm) as it found them.
+
 // The states of the generators that a block may draw from.
 class RandomState {
  public:
@@ -100,6 +105,8 @@ Tensor compute_again(const Record& record, const Tensor& input) {
   const models::AutocastScope autocast(input.device().type(), record.autocast);
   record.before.set();
   Tensor output = record.block.forward(input);
+  // A block without dropout leaves the generators as they were. Any other state means that a thread
+  // of another worker in this process has used them in between.
   const RandomState after(input.device());
   if (!(after == record.after) && !(after == record.before)) {
     throw Error(ExitCode::Usage,

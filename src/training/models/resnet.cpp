@@ -17,7 +17,7 @@ namespace nn = torch::nn;
 using models::ResidualBlock;
 using models::Stem;
 
-// As torchvision draws them.
+// Initial weights as in torchvision (He et al. 2015, fan-out).
 void draw(nn::Module& model) {
   torch::NoGradGuard no_grad;
   for (const auto& module : model.modules(/*include_self=*/false)) {
@@ -71,6 +71,7 @@ class ResNet final : public ImageClassifier {
   }
 
   torch::Tensor forward(torch::Tensor images) override {
+    // The kernels compute the statistics of a batch; evaluation uses the running averages.
     engine_ = is_training() ? models::find_conv_engine(stem_.weight(), engine_) : nullptr;
     torch::Tensor features = stem_.forward(images, engine_);
     for (const auto& block : blocks_) {
@@ -85,7 +86,8 @@ class ResNet final : public ImageClassifier {
                                                           const torch::Tensor& targets,
                                                           double smoothing) override {
     const torch::Tensor scores = forward(images);
-    // Targets may be chances of all classes, too; and what is wrong, libtorch refuses.
+    // The kernel supports class indices only. Everything else, such as probabilities as targets or
+    // wrong shapes, is left to libtorch and its error messages.
     const bool is_fused = engine_ != nullptr && scores.scalar_type() == torch::kBFloat16 &&
                           targets.scalar_type() == torch::kInt64 && targets.dim() == 1 &&
                           targets.size(0) == scores.size(0) &&

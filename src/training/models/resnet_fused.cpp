@@ -14,15 +14,24 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of `path` and then of `aside`: weight of the convolution, weight and bias of the norm.
+// Of `path` and then of `shortcut`: weight of the convolution, weight and bias of the norm.
 struct BlockCall {
   ConvEnginePtr engine;
   std::vector<Layer> path;
-  std::optional<Layer> aside;
+  std::optional<Layer> shortcut;
 };
 
 constexpr size_t kNumbers = 3;  // parameters of a part
 
+// A residual block as one autograd node, with features pixel by pixel (NHWC):
+//
+//   x_0 = input
+//   x_i = ReLU(norm_i(conv_i(x_{i-1})))                            i = 1 .. n-1
+//   output = ReLU(norm_n(conv_n(x_{n-1})) + shortcut)
+//   shortcut = input, or norm_s(conv_s(input)) if the shape changes
+//
+// Kept for backward: the outputs of convolutions (before their norm), x_i, and for the last ReLU
+// one bit per element. The inner ReLUs need none: their sign follows from the norm.
 class BlockFunction : public torch::autograd::Function<BlockFunction> {
  public:
   static Tensor forward(AutogradContext* context,
@@ -61,8 +70,8 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
                               .addend = bf16(input),
                               .rows = pixels(features),
                               .channels = features.size(1)};
-    if (call.aside) {
-      const auto [others, other_values] = through(input, *call.aside, call.path.size());
+    if (call.shortcut) {
+      const auto [others, other_values] = through(input, *call.shortcut, call.path.size());
       last.addend = bf16(others);
       last.addend_values = values_of(other_values);
     }
@@ -89,7 +98,7 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     const Tensor workspace = new_norm_workspace(gradient);
     const size_t last = call.path.size() - 1;
 
-    variable_list results(2 + (last + 1 + (call.aside ? 1 : 0)) * kNumbers);
+    variable_list results(2 + (last + 1 + (call.shortcut ? 1 : 0)) * kNumbers);
     const auto give = [&](size_t part, const Layer& layer, const Back& back, const Tensor& from) {
       Tensor* place = &results[2 + part * kNumbers];
       place[0] = weight_gradient(engine, back.gradient, from, saved.parts[part].weight, layer);
@@ -104,15 +113,16 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
                               .workspace = workspace.data_ptr(),
                               .rows = pixels(back.features),
                               .channels = back.features.size(1)};
-    // What reaches the input past the path.
+    // The gradient that reaches the input through the shortcut. The product of the first
+    // convolution adds it to its own.
     Tensor past;
-    if (call.aside) {
+    if (call.shortcut) {
       const auto& part = saved.parts[last + 1];
       const Back other{part.features, part.values};
-      end.aside = other.call();
+      end.shortcut = other.call();
       kernels::batch_norm_backward(end, stream());
-      give(last + 1, *call.aside, other, saved.input);
-      past = input_gradient(engine, other.gradient, saved.input, part.weight, *call.aside, {});
+      give(last + 1, *call.shortcut, other, saved.input);
+      past = input_gradient(engine, other.gradient, saved.input, part.weight, *call.shortcut, {});
     } else {
       past = new_like(back.features);
       end.masked = bf16(past);
@@ -155,7 +165,7 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
 
     Saved(variable_list list, const BlockCall& call) : input(list[0]) {
       size_t next = 1;
-      const size_t count = call.path.size() + (call.aside ? 1 : 0);
+      const size_t count = call.path.size() + (call.shortcut ? 1 : 0);
       for (size_t part = 0; part < count; ++part) {
         parts.push_back({list[next], list[next + 1], list[next + 2]});
         next += 3;
@@ -176,7 +186,8 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
 }  // namespace
 
 ConvEnginePtr find_conv_engine(const Tensor& weight, const ConvEnginePtr& last) {
-  // --sync-batchnorm says so in this place of the thread, and libtorch's operator then obeys.
+  // --sync-batchnorm replaces the operator of libtorch, which the fused kernels bypass. Its scope
+  // is visible in this thread-local entry.
   const bool shares_norms =
       c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO_2) != nullptr;
   if (!weight.is_cuda() || !computes_in_bf16(weight) || shares_norms) {
@@ -190,8 +201,8 @@ ConvEnginePtr find_conv_engine(const Tensor& weight, const ConvEnginePtr& last) 
 Tensor fused_block(const ConvEnginePtr& engine,
                    const Tensor& input,
                    const std::vector<ConvNorm>& path,
-                   const std::optional<ConvNorm>& aside) {
-  BlockCall call{.engine = engine, .path = {}, .aside = std::nullopt};
+                   const std::optional<ConvNorm>& shortcut) {
+  BlockCall call{.engine = engine, .path = {}, .shortcut = std::nullopt};
   variable_list parameters;
   const auto add = [&parameters](const ConvNorm& part) {
     parameters.insert(parameters.end(), {part.conv->weight, part.norm->weight, part.norm->bias});
@@ -200,8 +211,8 @@ Tensor fused_block(const ConvEnginePtr& engine,
   for (const ConvNorm& part : path) {
     call.path.push_back(add(part));
   }
-  if (aside) {
-    call.aside = add(*aside);
+  if (shortcut) {
+    call.shortcut = add(*shortcut);
   }
   return BlockFunction::apply(call, input, at::TensorList(parameters));
 }

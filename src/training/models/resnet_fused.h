@@ -38,12 +38,12 @@ torch::Tensor fused_stem(const ConvEnginePtr& engine,
                          const torch::Tensor& images,
                          const StemCall& call);
 
-// `path` one after the other, with ReLU between them; then `aside` of the input, or the input
+// `path` one after the other, with ReLU between them; then `shortcut` of the input, or the input
 // itself, is added, and ReLU.
 torch::Tensor fused_block(const ConvEnginePtr& engine,
                           const torch::Tensor& input,
                           const std::vector<ConvNorm>& path,
-                          const std::optional<ConvNorm>& aside);
+                          const std::optional<ConvNorm>& shortcut);
 
 // The mean over each image's pixels, [N, channels] in bfloat16.
 torch::Tensor fused_mean(const torch::Tensor& features);

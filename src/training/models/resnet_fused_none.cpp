@@ -26,7 +26,7 @@ torch::Tensor fused_stem(const ConvEnginePtr& /*engine*/,
 torch::Tensor fused_block(const ConvEnginePtr& /*engine*/,
                           const torch::Tensor& /*input*/,
                           const std::vector<ConvNorm>& /*path*/,
-                          const std::optional<ConvNorm>& /*aside*/) {
+                          const std::optional<ConvNorm>& /*shortcut*/) {
   return impossible();
 }
 

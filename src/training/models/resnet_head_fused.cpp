@@ -55,18 +55,18 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
     Tensor loss = new_f32(scores, {});
     const Tensor share = new_f32(scores, {});
     const Tensor losses = new_f32(scores, {scores.size(0)});
-    const Tensor logarithms = new_f32(scores, {scores.size(0)});
+    const Tensor log_sum_exp = new_f32(scores, {scores.size(0)});
     kernels::class_entropy({.loss = f32(loss),
                             .share = f32(share),
                             .losses = f32(losses),
-                            .logarithms = f32(logarithms),
+                            .log_sum_exp = f32(log_sum_exp),
                             .scores = bf16(scores),
                             .targets = targets.data_ptr<int64_t>(),
                             .rows = scores.size(0),
                             .classes = scores.size(1),
                             .smoothing = static_cast<float>(smoothing)},
                            stream());
-    context->save_for_backward({scores, targets, logarithms, share});
+    context->save_for_backward({scores, targets, log_sum_exp, share});
     context->saved_data["smoothing"] = smoothing;
     return loss;
   }
@@ -80,7 +80,7 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
         {.gradient = bf16(gradient),
          .factor = f32(factor),
          .share = f32(saved[3]),
-         .logarithms = f32(saved[2]),
+         .log_sum_exp = f32(saved[2]),
          .scores = bf16(scores),
          .targets = saved[1].data_ptr<int64_t>(),
          .rows = scores.size(0),

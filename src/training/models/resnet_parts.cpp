@@ -100,8 +100,8 @@ ResidualBlock::ResidualBlock(const BlockShape& shape)
     add(shape.width, out_, 3, 1);
   }
   if (shape.stride != 1 || shape.from != out_) {
-    aside_ = {convolution(shape.from, out_, 1, shape.stride), nn::BatchNorm2d(out_)};
-    register_module("downsample", nn::Sequential(aside_->conv, aside_->norm));
+    shortcut_ = {convolution(shape.from, out_, 1, shape.stride), nn::BatchNorm2d(out_)};
+    register_module("downsample", nn::Sequential(shortcut_->conv, shortcut_->norm));
   }
 }
 
@@ -112,8 +112,8 @@ void ResidualBlock::zero_last_gamma() {
 
 torch::Tensor ResidualBlock::forward(const torch::Tensor& input) {
   const bool is_fused = engine_ != nullptr && std::all_of(path_.begin(), path_.end(), can_fuse) &&
-                        (!aside_ || can_fuse(*aside_));
-  return is_fused ? fused_block(engine_, input, path_, aside_) : plain_forward(input);
+                        (!shortcut_ || can_fuse(*shortcut_));
+  return is_fused ? fused_block(engine_, input, path_, shortcut_) : plain_forward(input);
 }
 
 torch::Tensor ResidualBlock::plain_forward(const torch::Tensor& input) {
@@ -124,8 +124,8 @@ torch::Tensor ResidualBlock::plain_forward(const torch::Tensor& input) {
       features = torch::relu_(features);
     }
   }
-  const torch::Tensor aside = aside_ ? aside_->norm(aside_->conv(input)) : input;
-  return torch::relu(features + aside);
+  const torch::Tensor shortcut = shortcut_ ? shortcut_->norm(shortcut_->conv(input)) : input;
+  return torch::relu(features + shortcut);
 }
 
 }  // namespace lockstep::models

@@ -58,7 +58,7 @@ class ResidualBlock : public torch::nn::Module {
   int64_t out_;
   ConvEnginePtr engine_;
   std::vector<ConvNorm> path_;
-  std::optional<ConvNorm> aside_;
+  std::optional<ConvNorm> shortcut_;
 };
 
 }  // namespace lockstep::models

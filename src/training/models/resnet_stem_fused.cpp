@@ -11,8 +11,15 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The weights of 7x7 with stride 2 as those of 4x4 over cells of 2x2 pixels (kernels/stem.h): a row
-// and a column of zeros before them, then cut up.
+// The first convolution of a ResNet, 7 x 7 with stride 2 over 3 channels, is slow on tensor cores,
+// which want multiples of 8 channels. Grouping 2 x 2 pixels into a cell of 12 channels (space to
+// depth) makes it a 4 x 4 convolution with stride 1 over cells, with the same products:
+//
+//   pixels   0 1 2 3 4 5 6      kernel of 7, with a zero (z) before it: 4 cells of 2
+//   cells  |z 0|1 2|3 4|5 6|
+//
+// as_cells() arranges the weights accordingly: [out, 3, 8, 8] -> [out, 4, 4, (row, column,
+// colour)]. from_cells() is its inverse, for the gradient.
 Tensor as_cells(const Tensor& weight) {
   const int64_t out = weight.size(0);
   const Tensor wide = at::constant_pad_nd(weight, {1, 0, 1, 0});

@@ -11,6 +11,10 @@
 namespace lockstep {
 namespace {
 
+// The schedules of deepspeed/runtime/lr_schedules.py, including their quirks: the same
+// ds_config.json must give the same learning rates. DeepSpeed counts steps from -1 and sets the
+// rate after a step, so its step t is `step - 1` here, and step 0 has the initial value.
+
 // Completed fraction of the warm-up after `done` steps; 1: complete.
 double warmed(int64_t done, int64_t steps, bool is_linear) {
   if (done >= steps) {

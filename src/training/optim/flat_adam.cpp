@@ -9,10 +9,18 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kBlock = 1024;          // elements that fit into the L1 cache
-constexpr int64_t kLeastShare = 1 << 15;  // minimum elements per thread; fewer would not pay
+constexpr int64_t kBlock = 1024;        // elements that fit into the L1 cache
+constexpr int64_t kMinShare = 1 << 15;  // minimum elements per thread; fewer would not pay
 
-// Coefficients of a step as floats, computed once.
+// Adam (Kingma, Ba 2015) and AdamW on flat arrays, one pass over memory: four arrays are read and
+// three written, and nothing else is touched. The formulas are those of torch.optim; with t = step:
+//
+//   g = gradient / loss_scale + penalty * p      penalty: weight decay of Adam; AdamW shrinks p
+//   instead m = beta1 * m + (1 - beta1) * g v = beta2 * v + (1 - beta2) * g^2 p = p * shrink - lr /
+//   (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//
+// 16-bit gradients are widened in blocks that stay in the L1 cache. Coefficients are computed once
+// per step in float64.
 struct Step {
   float beta1;
   float beta2;
@@ -105,43 +113,9 @@ void update(const FlatAdamBuffers<Gradient>& buffers,
             const FlatAdamOptions& options,
             double loss_scale) {
   const Step numbers = make_step(step, options, loss_scale);
-  at::parallel_for(0, buffers.count, kLeastShare, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, buffers.count, kMinShare, [&](int64_t begin, int64_t end) {
     update_part(buffers, begin, end, numbers);
   });
-}
-
-struct SgdStep {
-  float lr;
-  float keep;  // factor of the old momentum
-  float take;  // factor of the gradient in the new momentum
-  float penalty;
-  float momentum;  // nesterov: factor of the new momentum
-  float plain;     // factor of the gradient in the update
-  float buffered;  // factor of the momentum in the update
-};
-
-void sgd_block(float* __restrict parameter,
-               const float* __restrict gradient,
-               float* __restrict momentum,
-               int64_t count,
-               const SgdStep& step) {
-  const SgdStep s = step;
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = gradient[i] + s.penalty * parameter[i];
-    const float m = momentum[i] * s.keep + g * s.take;
-    momentum[i] = m;
-    parameter[i] = parameter[i] - s.lr * (g * s.plain + m * s.buffered);
-  }
-}
-
-void sgd_block_without(float* __restrict parameter,
-                       const float* __restrict gradient,
-                       int64_t count,
-                       const SgdStep& step) {
-  const SgdStep s = step;
-  for (int64_t i = 0; i < count; ++i) {
-    parameter[i] = parameter[i] - s.lr * (gradient[i] + s.penalty * parameter[i]);
-  }
 }
 
 }  // namespace
@@ -165,32 +139,6 @@ void flat_adam(const FlatAdamBuffers<c10::Half>& buffers,
                const FlatAdamOptions& options,
                double loss_scale) {
   update(buffers, step, options, loss_scale);
-}
-
-void flat_sgd(float* parameter,
-              const float* gradient,
-              float* momentum_buffer,
-              int64_t count,
-              bool is_first,
-              const FlatSgdOptions& options) {
-  const auto momentum = static_cast<float>(options.momentum);
-  const SgdStep step{.lr = static_cast<float>(options.lr),
-                     .keep = is_first ? 0 : momentum,
-                     .take = is_first ? 1 : static_cast<float>(1 - options.dampening),
-                     .penalty = static_cast<float>(options.weight_decay),
-                     .momentum = momentum,
-                     .plain = options.nesterov ? 1.0F : 0.0F,
-                     .buffered = options.nesterov ? momentum : 1.0F};
-  at::parallel_for(0, count, kLeastShare, [&](int64_t begin, int64_t end) {
-    if (momentum_buffer == nullptr) {
-      sgd_block_without(parameter + begin, gradient + begin, end - begin, step);
-    } else {
-      if (is_first) {
-        std::fill(momentum_buffer + begin, momentum_buffer + end, 0.0F);  // may be uninitialised
-      }
-      sgd_block(parameter + begin, gradient + begin, momentum_buffer + begin, end - begin, step);
-    }
-  });
 }
 
 }  // namespace lockstep::optim

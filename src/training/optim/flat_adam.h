@@ -47,20 +47,4 @@ void flat_adam(const FlatAdamBuffers<c10::Half>& buffers,
                const FlatAdamOptions& options,
                double loss_scale = 1);
 
-struct FlatSgdOptions {
-  double lr = 0.01;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-};
-
-// `momentum_buffer` can be null without momentum. The first step initializes it.
-void flat_sgd(float* parameter,
-              const float* gradient,
-              float* momentum_buffer,
-              int64_t count,
-              bool is_first,
-              const FlatSgdOptions& options);
-
 }  // namespace lockstep::optim

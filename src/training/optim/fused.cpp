@@ -149,6 +149,14 @@ Tensor to_bytes(const std::vector<Item>& items, bool pinned) {
   return bytes;
 }
 
+// An optimizer of libtorch whose step is one kernel for all parameters (kernels/optimizer.h). State
+// and options stay those of libtorch, so checkpoints and schedules do not see a difference; a step
+// that the kernel cannot do is left to the base class.
+//
+// A step has two halves. prepare() runs on the host: it counts steps and copies learning rates and
+// bias corrections to the GPU (Rates). launch() only queues kernels with fixed addresses. A CUDA
+// graph records launch(); before each replay prepare() runs again, because a replay repeats the
+// kernels but not the host code.
 template <typename Base, typename Kind>
 class Fused final : public Base, public FusedOptimizer {
  public:
@@ -204,8 +212,8 @@ class Fused final : public Base, public FusedOptimizer {
       }
     }
     LOCKSTEP_CHECK(!is_recorded() || recorded_.empty() || rates.size() == recorded_rates_);
-    told_ = rates;
-    tell(rates);
+    rates_now_ = rates;
+    upload_rates(rates);
   }
 
   Tensor norm() const override { return squares_.sqrt(); }
@@ -214,13 +222,15 @@ class Fused final : public Base, public FusedOptimizer {
   // where the GPU left them.
   Tensor recorded_norm() const override {
     const torch::NoGradGuard no_grad;
-    return (played_.squares.defined() ? played_.squares : add_up(played_)).sqrt();
+    return (recorded_launch_.squares.defined() ? recorded_launch_.squares
+                                               : add_up(recorded_launch_))
+        .sqrt();
   }
 
   void drop_recorded() override {
     recorded_.clear();
     recorded_tables_.clear();
-    played_ = {};
+    recorded_launch_ = {};
   }
 
  private:
@@ -251,7 +261,7 @@ class Fused final : public Base, public FusedOptimizer {
 
   // CUDA copies such a small pageable buffer before the call returns, so the host buffer can be
   // released.
-  void tell(const std::vector<Rates>& rates) {
+  void upload_rates(const std::vector<Rates>& rates) {
     const Tensor bytes = to_bytes(rates, false);
     if (!rates_.defined() || rates_.numel() < bytes.numel()) {
       // A recorded step reads the buffer at its address, so it must not be reallocated.
@@ -265,11 +275,11 @@ class Fused final : public Base, public FusedOptimizer {
   void launch(const FusedStep& options) override {
     const torch::NoGradGuard no_grad;
     if (options.gradient_scale != 1 && !is_recorded()) {
-      std::vector<Rates> scaled = told_;
+      std::vector<Rates> scaled = rates_now_;
       for (Rates& each : scaled) {
         each.gradient_scale = static_cast<float>(options.gradient_scale);
       }
-      tell(scaled);
+      upload_rates(scaled);
     }
     Launch launch;
     std::vector<UpdatedTensor> entries;
@@ -285,7 +295,7 @@ class Fused final : public Base, public FusedOptimizer {
       if (is_recorded()) {
         recorded_.insert(member.parameter.unsafeGetTensorImpl());
         launch.gradients.push_back(member.parameter.grad());
-        recorded_rates_ = told_.size();
+        recorded_rates_ = rates_now_.size();
       }
     }
     launch.table = upload(entries);
@@ -297,7 +307,7 @@ class Fused final : public Base, public FusedOptimizer {
     }
     if (options.clip_norm > 0) {
       clip = {.squares = squares_.template data_ptr<double>(),
-              .most = static_cast<float>(options.clip_norm)};
+              .max_norm = static_cast<float>(options.clip_norm)};
     }
     const auto& first =
         static_cast<const typename Kind::Options&>(this->param_groups_.front().options());
@@ -310,7 +320,7 @@ class Fused final : public Base, public FusedOptimizer {
                  first,
                  stream_of(launch));
     if (is_recorded()) {
-      played_ = std::move(launch);
+      recorded_launch_ = std::move(launch);
     }
   }
 
@@ -354,10 +364,10 @@ class Fused final : public Base, public FusedOptimizer {
 
   std::vector<Member> members_;  // of the last prepared step
   size_t recorded_rates_ = 0;
-  std::vector<Rates> told_;
-  Tensor rates_;    // on the GPU
-  Tensor squares_;  // sum of squares, on the GPU
-  Launch played_;   // the recorded launch
+  std::vector<Rates> rates_now_;
+  Tensor rates_;            // on the GPU
+  Tensor squares_;          // sum of squares, on the GPU
+  Launch recorded_launch_;  // the recorded launch
   std::set<const void*> recorded_;
   std::vector<Tensor> recorded_tables_;
 };

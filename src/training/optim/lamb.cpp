@@ -9,6 +9,16 @@
 namespace lockstep {
 namespace {
 
+// LAMB (You et al. 2020). For each parameter w with gradient g:
+//
+//   m = beta1 * m + (1 - beta1) * g
+//   v = beta2 * v + (1 - beta2) * g^2
+//   u = m / (sqrt(v) + eps) + weight_decay * w
+//   w = w - lr * correction * clamp(|w| / |u|, min_coeff, max_coeff) * u
+//
+// The trust ratio |w| / |u| needs the norms of the whole parameter. With ZeRO a worker has only a
+// piece of it; then add_up_ adds the squares of all pieces over all workers.
+
 LambParamState& state_of(const torch::Tensor& parameter, optim::StateMap& states) {
   auto& slot = states[optim::state_key(parameter)];
   if (slot == nullptr) {
@@ -53,6 +63,7 @@ void apply(const Move& move,
       torch::ones_like(length));
   const auto [beta1, beta2] = move.options.betas();
   const auto steps = static_cast<double>(move.state.step());
+  // As in DeepSpeed, both bias corrections are one factor of the learning rate.
   const double correction = move.options.bias_correction() ? std::sqrt(1 - std::pow(beta2, steps)) /
                                                                  (1 - std::pow(beta1, steps))
                                                            : 1;

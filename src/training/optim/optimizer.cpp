@@ -127,6 +127,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   return make({torch::optim::OptimizerParamGroup(without_repeats(std::move(parameters)))}, options);
 }
 
+// Weight decay is for matrices and convolutions only, as usual. Biases and weights of norms have
+// one dimension.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
                                                         const OptimizerOptions& options) {
   std::vector<torch::Tensor> decayed = without_repeats(model.parameters());
@@ -145,7 +147,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model
   return optimizer;
 }
 
-double clip_gradients(const std::vector<torch::Tensor>& parameters, double most) {
+double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm) {
   torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> norms;
   for (const torch::Tensor& parameter : parameters) {
@@ -157,7 +159,8 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double most)
     return 0;
   }
   const auto norm = torch::stack(norms).norm().item<double>();
-  const double factor = most / (norm + 1e-6);
+  // As torch.nn.utils.clip_grad_norm_.
+  const double factor = max_norm / (norm + 1e-6);
   if (factor < 1) {
     for (const torch::Tensor& parameter : parameters) {
       if (parameter.grad().defined()) {

@@ -77,6 +77,8 @@ Schedule Schedule::then(int64_t steps, const Schedule& next) const {
           fmt::format("{}, then {}", text_, next.text_)};
 }
 
+// Rises linearly to the first factor of this schedule, which then starts at its step 0. The first
+// step has 1 / steps of it, not 0: a step with rate 0 would be wasted.
 Schedule Schedule::warmed_up(int64_t steps) const {
   require_steps(steps, "warm-up");
   const double peak = factor_(0);

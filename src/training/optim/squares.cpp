@@ -10,7 +10,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kLeastShare = 1 << 15;  // minimum elements per thread
+constexpr int64_t kMinShare = 1 << 15;  // minimum elements per thread
 
 // The compiler vectorizes the inner loop: the sums of different lanes are independent.
 template <typename T>
@@ -40,7 +40,7 @@ double on_cpu(const torch::Tensor& values) {
   return at::parallel_reduce(
       0,
       values.numel(),
-      kLeastShare,
+      kMinShare,
       0.0,
       [data](int64_t begin, int64_t end, double) { return add_up(data, begin, end); },
       [](double one, double other) { return one + other; });

@@ -6,12 +6,12 @@
 #include "common/base/check.h"
 #include "lockstep/error.h"
 #include "training/strategy/shared/apply_step.h"
-#include "training/strategy/shared/attendance.h"
-#include "training/strategy/shared/gradient_packs.h"
+#include "training/strategy/shared/gradient_buckets.h"
 #include "training/strategy/shared/same_model.h"
 #include "training/strategy/shared/share_state.h"
 #include "training/strategy/shared/sync_batchnorm.h"
 #include "training/strategy/shared/trained_parameters.h"
+#include "training/strategy/shared/uneven_inputs.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 class Mirrored final : public Strategy {
  public:
   Mirrored(Communicator& communicator, const StrategyOptions& options)
-      : communicator_(communicator), options_(options), attendance_(communicator, options) {
+      : communicator_(communicator), options_(options), uneven_inputs_(communicator, options) {
     if (options_.compression == Compression::PowerSgd) {
       throw Error(ExitCode::Usage, "-s mirrored does not support PowerSGD")
           .fact("asked", "--compression powersgd", "command line")
@@ -34,7 +34,7 @@ class Mirrored final : public Strategy {
     require_same_model(communicator_, model);
     parameters_ = trained_parameters(model).tensors;
     communicator_.broadcast(whole_state(model));
-    packs_.emplace(parameters_, options_.bucket_bytes, options_.compression);
+    buckets_.emplace(parameters_, options_.bucket_bytes, options_.compression);
     batch_norm_ = SyncBatchNorm(communicator_, options_);
     model_ = &model;
     optimizer_ = &optimizer;
@@ -43,7 +43,7 @@ class Mirrored final : public Strategy {
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
     LOCKSTEP_CHECK(model_ != nullptr);
     if (at_start_of_step_) {
-      attendance_.begin_step(*model_);
+      uneven_inputs_.begin_step(*model_);
     }
     at_start_of_step_ = share.last;
     const SyncBatchNorm::Scope scope = batch_norm_.enter();
@@ -63,7 +63,7 @@ class Mirrored final : public Strategy {
 
   int join() override {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
-    return attendance_.join(*model_, *optimizer_, [this] {
+    return uneven_inputs_.join(*model_, *optimizer_, [this] {
       sum_gradients();
       drop_gradients(parameters_);
     });
@@ -73,14 +73,14 @@ class Mirrored final : public Strategy {
   void sum_gradients() {
     const CallScope scope = communicator_.enter("the exchange of gradients");
     if (communicator_.size() > 1) {
-      packs_->sum(communicator_);
+      buckets_->sum(communicator_);
     }
   }
 
   Communicator& communicator_;
   StrategyOptions options_;
-  Attendance attendance_;
-  std::optional<GradientPacks> packs_;
+  UnevenInputs uneven_inputs_;
+  std::optional<GradientBuckets> buckets_;
   SyncBatchNorm batch_norm_;
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;

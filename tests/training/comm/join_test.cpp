@@ -31,26 +31,26 @@ cluster::Placement two_workers() {
   return placement;
 }
 
-TEST(JoinGang, IsSoloForOneWorker) {
-  EXPECT_EQ(join_gang({}, {})->kind(), "solo");
+TEST(JoinProcessGroup, IsSoloForOneWorker) {
+  EXPECT_EQ(join_process_group({}, {}).communicator->kind(), "solo");
 }
 
-TEST(JoinGang, ListsTheTransportsWhenOneIsMisspelt) {
-  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "glo"}); }),
+TEST(JoinProcessGroup, ListsTheTransportsWhenOneIsMisspelt) {
+  EXPECT_EQ(message_of([] { join_process_group(two_workers(), {.transport = "glo"}); }),
             "unknown transport 'glo'\n"
             "  available: auto, shared-memory, gloo, node-first, mpi, nccl\n"
             "  try:       --transport gloo");
 }
 
-TEST(JoinGang, WantsGpusForNccl) {
-  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "nccl"}); }),
+TEST(JoinProcessGroup, WantsGpusForNccl) {
+  EXPECT_EQ(message_of([] { join_process_group(two_workers(), {.transport = "nccl"}); }),
             "cannot use NCCL: it needs GPUs, but this worker trains on a CPU\n"
             "  asked:  --transport nccl, or --collective nccl\n"
             "  device: cpu  (rank 0)\n"
             "  try:    --transport auto");
 }
 
-TEST(JoinGang, SaysThatABuildHasNoNccl) {
+TEST(JoinProcessGroup, SaysThatABuildHasNoNccl) {
   if (has_nccl()) {
     GTEST_SKIP() << "this build has NCCL";
   }
@@ -60,8 +60,8 @@ TEST(JoinGang, SaysThatABuildHasNoNccl) {
             "  try: build with a CUDA libtorch and nccl.h, or --transport auto");
 }
 
-TEST(JoinGang, WantsMpirunForMpi) {
-  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "mpi"}); }),
+TEST(JoinProcessGroup, WantsMpirunForMpi) {
+  EXPECT_EQ(message_of([] { join_process_group(two_workers(), {.transport = "mpi"}); }),
             "cannot use transport 'mpi': mpirun did not start this program\n"
             "  try: mpirun -np 2 PROGRAM, srun --mpi=pmix PROGRAM, or drop --transport mpi");
 }

@@ -29,7 +29,7 @@ struct Norm {
   torch::Tensor input;
   torch::Tensor weight;
   torch::Tensor bias;
-  torch::Tensor values;  // mean, inverse, scale, shift
+  torch::Tensor values;  // mean, rstd, scale, shift
   torch::Tensor running_mean;
   torch::Tensor running_variance;
   torch::Tensor batches;
@@ -92,10 +92,10 @@ TEST(BatchNormStatistics, AreThoseOfTheBatchAndMoveTheAverages) {
     const torch::Tensor input = wide(norm.input);
     const torch::Tensor mean = input.mean(0);
     const torch::Tensor variance = (input - mean).square().mean(0);
-    const torch::Tensor inverse = (variance + kEpsilon).rsqrt();
+    const torch::Tensor rstd = (variance + kEpsilon).rsqrt();
     expect_close(norm.values[0], mean, 1e-5, 1e-5);
-    expect_close(norm.values[1], inverse, 1e-5, 0);
-    const torch::Tensor scale = wide(norm.weight) * inverse;
+    expect_close(norm.values[1], rstd, 1e-5, 0);
+    const torch::Tensor scale = wide(norm.weight) * rstd;
     expect_close(norm.values[2], scale, 2e-5, 1e-7);
     expect_close(norm.values[3], wide(norm.bias) - mean * scale, 1e-4, 1e-4);
     const double count = static_cast<double>(rows);
@@ -188,7 +188,7 @@ TEST(BatchNorm, AgreesWithFloat64AutogradForwardAndBackward) {
                             .rows = rows,
                             .channels = channels};
       if (each.is_addend_normed) {
-        backward.aside = back(other);
+        backward.shortcut = back(other);
       } else if (each.has_addend) {
         backward.masked = bf16(masked);
       }

@@ -65,12 +65,12 @@ Entropy entropy_of(const torch::Tensor& scores, const torch::Tensor& targets, do
                   .losses = poison({rows}, torch::kFloat32),
                   .gradient = poison({rows, classes}, torch::kBFloat16)};
   const torch::Tensor share = poison({}, torch::kFloat32);
-  const torch::Tensor logarithms = poison({rows}, torch::kFloat32);
+  const torch::Tensor log_sum_exp = poison({rows}, torch::kFloat32);
   const torch::Tensor factor = torch::full({}, kFactor, on_gpu(torch::kFloat32));
   class_entropy({.loss = floats(entropy.loss),
                  .share = floats(share),
                  .losses = floats(entropy.losses),
-                 .logarithms = floats(logarithms),
+                 .log_sum_exp = floats(log_sum_exp),
                  .scores = bf16(scores),
                  .targets = integers(targets),
                  .rows = rows,
@@ -80,7 +80,7 @@ Entropy entropy_of(const torch::Tensor& scores, const torch::Tensor& targets, do
   class_entropy_backward({.gradient = bf16(entropy.gradient),
                           .factor = floats(factor),
                           .share = floats(share),
-                          .logarithms = floats(logarithms),
+                          .log_sum_exp = floats(log_sum_exp),
                           .scores = bf16(scores),
                           .targets = integers(targets),
                           .rows = rows,

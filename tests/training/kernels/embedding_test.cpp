@@ -75,7 +75,7 @@ TEST(PlaceBackward, AddsUpTheSequences) {
       const int64_t length = 129;
       const torch::Tensor slope = random_bf16({sequences * length, columns});
       const torch::Tensor result = poison({length, columns}, torch::kFloat32);
-      place_backward(floats(result), bf16(slope), sequences * length, length, columns, stream());
+      position_backward(floats(result), bf16(slope), sequences * length, length, columns, stream());
       expect_sums(result, slope.view({sequences, length, columns}));
     }
   }

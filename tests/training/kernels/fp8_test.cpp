@@ -239,12 +239,12 @@ TEST(Fp8, LayerNormAgreesWithFloat64) {
     const torch::Tensor bias = random_floats({columns});
     const torch::Tensor plain = bytes_of(rows, columns);
     const torch::Tensor mean = poison({rows}, torch::kFloat32);
-    const torch::Tensor inverse = poison({rows}, torch::kFloat32);
+    const torch::Tensor rstd = poison({rows}, torch::kFloat32);
     layer_norm_forward({.fp8 = fp8(plain),
                         .scale = slot.scale(),
                         .history = slot.history(),
                         .mean = floats(mean),
-                        .inverse = floats(inverse),
+                        .rstd = floats(rstd),
                         .input = bf16(input),
                         .weight = floats(weight),
                         .bias = floats(bias),

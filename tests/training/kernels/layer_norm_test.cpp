@@ -30,7 +30,7 @@ struct Forward {
   torch::Tensor output;
   torch::Tensor sum;
   torch::Tensor mean;
-  torch::Tensor inverse;
+  torch::Tensor rstd;
 };
 
 Forward forward(const torch::Tensor& input,
@@ -47,7 +47,7 @@ Forward forward(const torch::Tensor& input,
   layer_norm_forward({.output = bf16(result.output),
                       .sum = branch.defined() ? bf16(result.sum) : nullptr,
                       .mean = floats(result.mean),
-                      .inverse = floats(result.inverse),
+                      .rstd = floats(result.rstd),
                       .input = bf16(input),
                       .branch = bf16(branch),
                       .weight = floats(weight),
@@ -71,7 +71,7 @@ void expect_normalised(const Forward& result,
   const torch::Tensor mean = wide.mean(1);
   expect_close(result.mean, mean, 1e-6, 1e-6);
   const torch::Tensor variance = (wide - mean.unsqueeze(1)).square().mean(1);
-  expect_close(result.inverse, (variance + kEpsilon).rsqrt(), 1e-5, 0);
+  expect_close(result.rstd, (variance + kEpsilon).rsqrt(), 1e-5, 0);
 }
 
 TEST(LayerNormForward, IsTheNormalisedRowTimesWeightPlusBias) {
@@ -145,7 +145,7 @@ Backward backward(const Forward& before,
                        .residual = bf16(residual),
                        .input = bf16(input),
                        .mean = floats(before.mean),
-                       .inverse = floats(before.inverse),
+                       .rstd = floats(before.rstd),
                        .weight = floats(weight),
                        .workspace = workspace.data_ptr(),
                        .rows = rows,

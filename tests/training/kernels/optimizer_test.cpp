@@ -205,7 +205,7 @@ void expect_adam(bool decay_in_gradient, float most) {
                model.count,
                model.elements,
                rates_of(on_device),
-               {.squares = most > 0 ? squares.data_ptr<double>() : nullptr, .most = most},
+               {.squares = most > 0 ? squares.data_ptr<double>() : nullptr, .max_norm = most},
                decay_in_gradient,
                stream());
     expect_parameters(model, parameters);
@@ -243,7 +243,7 @@ TEST(AdamwStep, IsLeftOutWhereAGradientIsNotFinite) {
                model.count,
                model.elements,
                rates_of(rates),
-               {.squares = squares.data_ptr<double>(), .most = 1, .skip_if_not_finite = true},
+               {.squares = squares.data_ptr<double>(), .max_norm = 1, .skip_if_not_finite = true},
                false,
                stream());
     for (size_t i = 0; i < before.size(); ++i) {
@@ -298,7 +298,7 @@ TEST(SgdStep, AgreesWithTorch) {
                model.count,
                model.elements,
                rates_of(on_device),
-               {.squares = squares.data_ptr<double>(), .most = 100},
+               {.squares = squares.data_ptr<double>(), .max_norm = 100},
                that.nesterov,
                stream());
       expect_parameters(model, parameters);

@@ -167,38 +167,6 @@ TEST(FlatAdam, ReadsAndWritesSixteenBits) {
   expect_sixteen_bits<c10::Half>(torch::kHalf);
 }
 
-TEST(FlatSgd, IsLibtorchsSgd) {
-  for (const FlatSgdOptions& o :
-       {FlatSgdOptions{.lr = 0.1},
-        FlatSgdOptions{.lr = 0.1, .weight_decay = 0.1},
-        FlatSgdOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3},
-        FlatSgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}}) {
-    torch::manual_seed(1);
-    torch::Tensor mine = torch::randn({kCount});
-    torch::Tensor buffer = torch::empty({kCount});
-    torch::Tensor theirs = mine.clone().requires_grad_();
-    torch::optim::SGD sgd({theirs},
-                          torch::optim::SGDOptions(o.lr)
-                              .momentum(o.momentum)
-                              .dampening(o.dampening)
-                              .weight_decay(o.weight_decay)
-                              .nesterov(o.nesterov));
-    for (int step = 1; step <= kSteps; ++step) {
-      const torch::Tensor gradient = gradient_of(step);
-      flat_sgd(mine.data_ptr<float>(),
-               gradient.data_ptr<float>(),
-               o.momentum == 0 ? nullptr : buffer.data_ptr<float>(),
-               kCount,
-               step == 1,
-               o);
-      theirs.mutable_grad() = gradient;
-      sgd.step();
-    }
-    const torch::Tensor far = (mine - theirs.detach()).abs().max() / theirs.detach().abs().max();
-    EXPECT_LT(far.item<double>(), 2e-6) << o.momentum << ' ' << o.nesterov;
-  }
-}
-
 TEST(VectorAdam, KeepsLibtorchsStateAndGoesItsWayWhereItMust) {
   torch::manual_seed(1);
   torch::Tensor mine = torch::randn({4, 5}).requires_grad_();

@@ -7,7 +7,7 @@
 #include "support/gang.h"
 #include "training/comm/solo.h"
 #include "training/strategy/same_after_join.h"
-#include "training/strategy/shared/gradient_packs.h"
+#include "training/strategy/shared/gradient_buckets.h"
 #include "training/strategy/trained.h"
 
 namespace lockstep {
@@ -67,7 +67,7 @@ TEST(Mirrored, TakesTheVariablesOfTheFirstReplica) {
   });
 }
 
-TEST(Mirrored, PacksOfAnySizeGiveTheSame) {
+TEST(Mirrored, BucketsOfAnySizeGiveTheSame) {
   gang(2, [](Communicator& comm) {
     const Training training{.strategy = "mirrored"};
     const torch::Tensor one = train(comm, {}, training);
@@ -75,13 +75,13 @@ TEST(Mirrored, PacksOfAnySizeGiveTheSame) {
   });
 }
 
-TEST(GradientPacks, HoldManyParametersOfOneTypeUpToTheirSize) {
+TEST(GradientBuckets, HoldManyParametersOfOneTypeUpToTheirSize) {
   std::vector<torch::Tensor> parameters;
   for (int i = 0; i < 10; ++i) {
     parameters.push_back(torch::zeros({100}, i % 2 == 0 ? torch::kFloat32 : torch::kFloat64));
   }
   const auto count = [&](int64_t bytes) {
-    return strategy::GradientPacks(parameters, bytes, Compression::None).count();
+    return strategy::GradientBuckets(parameters, bytes, Compression::None).count();
   };
 
   EXPECT_EQ(count(1 << 20), 2U);

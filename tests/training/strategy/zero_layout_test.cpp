@@ -33,11 +33,12 @@ struct Tied : torch::nn::Module {
   torch::Tensor scale;
 };
 
-std::vector<std::vector<std::string>> names_of(const std::vector<UnitPlan>& units) {
+std::vector<std::vector<std::string>> names_of(
+    const std::vector<FlatParameterPlan>& flat_parameters) {
   std::vector<std::vector<std::string>> all;
-  for (const UnitPlan& unit : units) {
+  for (const FlatParameterPlan& flat : flat_parameters) {
     all.emplace_back();
-    for (const Member& member : unit.members) {
+    for (const Member& member : flat.members) {
       all.back().push_back(member.name);
     }
   }
@@ -46,7 +47,7 @@ std::vector<std::vector<std::string>> names_of(const std::vector<UnitPlan>& unit
 
 TEST(ZeroLayout, PacksTrainedParametersFromTheLastToTheFirst) {
   const Tied model;
-  EXPECT_THAT(names_of(plan_units(model, {.stage = 2, .bucket_elements = 40})),
+  EXPECT_THAT(names_of(plan_flat_parameters(model, {.stage = 2, .bucket_elements = 40})),
               ElementsAre(ElementsAre("head.bias", "inner.weight"),
                           ElementsAre("embedding.weight"),
                           ElementsAre("scale")));
@@ -54,38 +55,38 @@ TEST(ZeroLayout, PacksTrainedParametersFromTheLastToTheFirst) {
 
 TEST(ZeroLayout, GivesEachModuleAUnitAtStageThree) {
   const Tied model;
-  const std::vector<UnitPlan> units =
-      plan_units(model, {.stage = 3, .bucket_elements = 40, .persistence_threshold = 5});
-  EXPECT_THAT(names_of(units),
+  const std::vector<FlatParameterPlan> flat_parameters =
+      plan_flat_parameters(model, {.stage = 3, .bucket_elements = 40, .persistence_threshold = 5});
+  EXPECT_THAT(names_of(flat_parameters),
               ElementsAre(ElementsAre("embedding.weight"),
                           ElementsAre("inner.weight"),
                           ElementsAre("head.bias"),
                           ElementsAre("scale"),
                           ElementsAre("inner.bias")));
-  EXPECT_FALSE(units[0].stays_whole);
-  EXPECT_TRUE(units[3].stays_whole);
-  EXPECT_TRUE(units[3].trained);
-  EXPECT_FALSE(units[4].trained);
+  EXPECT_FALSE(flat_parameters[0].stays_whole);
+  EXPECT_TRUE(flat_parameters[3].stays_whole);
+  EXPECT_TRUE(flat_parameters[3].trained);
+  EXPECT_FALSE(flat_parameters[4].trained);
 }
 
 TEST(ZeroLayout, LeavesTheTypeOfParametersBesideBuffers) {
   torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3));
-  const std::vector<UnitPlan> units = plan_units(*model, {.stage = 1});
-  EXPECT_THAT(names_of(units),
+  const std::vector<FlatParameterPlan> flat_parameters = plan_flat_parameters(*model, {.stage = 1});
+  EXPECT_THAT(names_of(flat_parameters),
               ElementsAre(ElementsAre("1.bias", "1.weight"), ElementsAre("0.bias", "0.weight")));
-  EXPECT_TRUE(units[0].keeps_type);
-  EXPECT_FALSE(units[1].keeps_type);
+  EXPECT_TRUE(flat_parameters[0].keeps_type);
+  EXPECT_FALSE(flat_parameters[1].keeps_type);
 }
 
 TEST(ZeroLayout, LaysMembersEndToEnd) {
   const Tied model;
-  const UnitPlan unit = plan_units(model, {.stage = 1}).front();
+  const FlatParameterPlan flat = plan_flat_parameters(model, {.stage = 1}).front();
   int64_t end = 0;
-  for (const Member& member : unit.members) {
+  for (const Member& member : flat.members) {
     EXPECT_EQ(member.begin, end);
     end += member.parameter.numel();
   }
-  EXPECT_EQ(unit.elements, end);
+  EXPECT_EQ(flat.elements, end);
 }
 
 TEST(ZeroLayout, CutsAnyNumberIntoShares) {
@@ -93,9 +94,9 @@ TEST(ZeroLayout, CutsAnyNumberIntoShares) {
     for (const int64_t elements : {1, 2, 3, 10, 97}) {
       int64_t end = 0;
       for (int rank = 0; rank < workers; ++rank) {
-        const Span share = share_of(elements, workers, rank);
+        const Span share = shard_of(elements, workers, rank);
         EXPECT_EQ(share.begin, end);
-        EXPECT_LE(share.size(), share_size(elements, workers));
+        EXPECT_LE(share.size(), shard_size(elements, workers));
         end = share.end;
       }
       EXPECT_EQ(end, elements);

@@ -272,8 +272,10 @@ TEST(Zero, SendsEachPacketOnce) {
       Tally tally(comm);
       Training training{.strategy = "deepspeed", .steps = 1, .accumulate = 3};
       train(tally, {.zero = stage(each)}, training);
-      const auto units = strategy::zero::plan_units(Spared(), stage(each)).size();
-      EXPECT_EQ(tally.take_scatters(), static_cast<int64_t>(units) * times) << "stage " << each;
+      const auto flat_parameters =
+          strategy::zero::plan_flat_parameters(Spared(), stage(each)).size();
+      EXPECT_EQ(tally.take_scatters(), static_cast<int64_t>(flat_parameters) * times)
+          << "stage " << each;
     });
   }
 }

@@ -14,35 +14,35 @@
 #include "training/comm/compat.h"
 #include "training/comm/lost_peer.h"
 #include "training/comm/process_group.h"
-#include "training/strategy/ddp/gate.h"
-#include "training/strategy/ddp/hook.h"
+#include "training/strategy/ddp/comm_hook.h"
+#include "training/strategy/ddp/loss_wrapper.h"
 #include "training/strategy/shared/apply_step.h"
-#include "training/strategy/shared/attendance.h"
 #include "training/strategy/shared/exchange.h"
 #include "training/strategy/shared/same_model.h"
 #include "training/strategy/shared/share_state.h"
 #include "training/strategy/shared/sync_batchnorm.h"
 #include "training/strategy/shared/trained_parameters.h"
+#include "training/strategy/shared/uneven_inputs.h"
 
 namespace lockstep::strategy {
 namespace {
 
 // "'a', 'b' and 3 more"
 std::string quote_some(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 6;
+  constexpr size_t kMaxNames = 6;
   std::vector<std::string> quoted;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+  for (size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) {
     quoted.push_back(fmt::format("'{}'", names[i]));
   }
   const std::string more =
-      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "";
+      names.size() > kMaxNames ? fmt::format(" and {} more", names.size() - kMaxNames) : "";
   return lockstep::join(quoted, ", ") + more;
 }
 
 class Ddp final : public Strategy {
  public:
   Ddp(Communicator& communicator, const StrategyOptions& options)
-      : communicator_(communicator), options_(options), attendance_(communicator, options) {}
+      : communicator_(communicator), options_(options), uneven_inputs_(communicator, options) {}
 
   std::string_view name() const override { return "ddp"; }
 
@@ -70,7 +70,7 @@ class Ddp final : public Strategy {
     });
     if (hooked) {
       reducer_->register_comm_hook(
-          make_ddp_hook(*exchange_, options_, exchanges_, trained_.tensors));
+          make_comm_hook(*exchange_, options_, exchanges_, trained_.tensors));
     }
     if (options_.static_graph) {
       reducer_->set_static_graph();
@@ -88,7 +88,7 @@ class Ddp final : public Strategy {
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
     LOCKSTEP_CHECK(model_ != nullptr);
     if (at_start_of_step_) {
-      attendance_.begin_step(*model_);
+      uneven_inputs_.begin_step(*model_);
     }
     const SyncBatchNorm::Scope scope = batch_norm_.enter();
     Loss result = loss(*model_, batch);
@@ -120,7 +120,7 @@ class Ddp final : public Strategy {
 
   int join() override {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
-    return attendance_.join(*model_, *optimizer_, [this] {
+    return uneven_inputs_.join(*model_, *optimizer_, [this] {
       // A loss that reaches every parameter but produces no gradient.
       const torch::Tensor nothing =
           torch::zeros({}, trained_.tensors.front().options()).requires_grad_();
@@ -133,11 +133,11 @@ class Ddp final : public Strategy {
   // Backward of the last micro-batch of a step, with exchange of gradients. The order of calls is
   // that of DistributedDataParallel in Python. Backward without these calls only accumulates
   // gradients on this worker (no_sync in Python).
-  void exchange_gradients(torch::Tensor loss, const std::vector<torch::Tensor>& touched) {
+  void exchange_gradients(torch::Tensor loss, const std::vector<torch::Tensor>& reached) {
     // In its first step a static graph only counts uses; everything is exchanged after backward.
     const bool counts = options_.static_graph && exchanges_ == 0;
-    if (counts || !touched.empty()) {
-      loss = gate(loss, touched, counts ? [this] { exchange_all(); } : std::function<void()>());
+    if (counts || !reached.empty()) {
+      loss = wrap_loss(loss, reached, counts ? [this] { exchange_all(); } : std::function<void()>());
     }
     reducer_->prepare_for_forward();
     std::vector<torch::Tensor> outputs;
@@ -239,7 +239,7 @@ class Ddp final : public Strategy {
 
   Communicator& communicator_;
   StrategyOptions options_;
-  Attendance attendance_;
+  UnevenInputs uneven_inputs_;
   SyncBatchNorm batch_norm_;
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;

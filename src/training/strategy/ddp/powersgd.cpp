@@ -13,7 +13,7 @@ namespace lockstep::strategy {
 namespace {
 
 // A matrix is compressed only if it becomes smaller by at least this factor.
-constexpr int64_t kLeastGain = 2;
+constexpr int64_t kMinGain = 2;
 
 enum class Missing { LeaveZero, Draw };
 
@@ -74,7 +74,7 @@ int64_t PowerSgd::rank_for(const torch::Tensor& parameter) const {
   const int64_t rows = parameter.size(0);
   const int64_t columns = parameter.numel() / rows;
   const int64_t rank = std::min({rank_, rows, columns});
-  return (rows + columns) * rank * kLeastGain < rows * columns ? rank : 0;
+  return (rows + columns) * rank * kMinGain < rows * columns ? rank : 0;
 }
 
 PowerSgd::Memory& PowerSgd::memory_of(const torch::Tensor& parameter,
@@ -94,9 +94,9 @@ PowerSgd::Memory& PowerSgd::memory_of(const torch::Tensor& parameter,
   return memory;
 }
 
-PowerSgd::Parcel PowerSgd::lay_out(const torch::Tensor& flat,
+PowerSgd::Bucket PowerSgd::lay_out(const torch::Tensor& flat,
                                    const std::vector<torch::Tensor>& parameters) {
-  Parcel parcel;
+  Bucket bucket;
   int64_t whole_size = 0;
   int64_t p_size = 0;
   int64_t q_size = 0;
@@ -106,39 +106,39 @@ PowerSgd::Parcel PowerSgd::lay_out(const torch::Tensor& flat,
     offset += parameter.numel();
     const int64_t rank = rank_for(parameter);
     if (rank == 0) {
-      parcel.whole.push_back(slice);
+      bucket.whole.push_back(slice);
       whole_size += slice.numel();
       continue;
     }
     const int64_t rows = parameter.size(0);
     const int64_t columns = parameter.numel() / rows;
-    parcel.matrices.push_back({.values = slice.view({rows, columns}),
+    bucket.matrices.push_back({.values = slice.view({rows, columns}),
                                .memory = &memory_of(parameter, columns, rank),
                                .p = {},
                                .q = {}});
     p_size += rank * rows;
     q_size += rank * columns;
   }
-  parcel.first = torch::empty({whole_size + p_size}, flat.options());
-  parcel.all_p = parcel.first.narrow(0, whole_size, p_size);
-  parcel.all_q = torch::empty({q_size}, flat.options());
+  bucket.first = torch::empty({whole_size + p_size}, flat.options());
+  bucket.all_p = bucket.first.narrow(0, whole_size, p_size);
+  bucket.all_q = torch::empty({q_size}, flat.options());
   offset = 0;
-  for (const torch::Tensor& slice : parcel.whole) {
-    parcel.whole_parts.push_back(parcel.first.narrow(0, offset, slice.numel()));
+  for (const torch::Tensor& slice : bucket.whole) {
+    bucket.whole_parts.push_back(bucket.first.narrow(0, offset, slice.numel()));
     offset += slice.numel();
   }
   int64_t p_offset = 0;
   int64_t q_offset = 0;
-  for (Matrix& matrix : parcel.matrices) {
+  for (Matrix& matrix : bucket.matrices) {
     const int64_t rank = matrix.memory->directions.size(0);
     const int64_t rows = matrix.values.size(0);
     const int64_t columns = matrix.values.size(1);
-    matrix.p = parcel.all_p.narrow(0, p_offset, rank * rows).view({rank, rows});
-    matrix.q = parcel.all_q.narrow(0, q_offset, rank * columns).view({rank, columns});
+    matrix.p = bucket.all_p.narrow(0, p_offset, rank * rows).view({rank, rows});
+    matrix.q = bucket.all_q.narrow(0, q_offset, rank * columns).view({rank, columns});
     p_offset += rank * rows;
     q_offset += rank * columns;
   }
-  return parcel;
+  return bucket;
 }
 
 // With m = gradient / workers + left_out, so that the sum over workers is the average, and Q of the
@@ -152,44 +152,44 @@ PowerSgd::Parcel PowerSgd::lay_out(const torch::Tensor& flat,
 // PyTorch keeps m - average instead. The sum over workers is the same, but the remainder of a
 // worker then also contains the difference between its gradient and those of the others, which adds
 // up without bound.
-void PowerSgd::exchange(Communicator& communicator, Parcel& parcel) {
-  for (size_t i = 0; i < parcel.whole.size(); ++i) {
-    parcel.whole_parts[i].copy_(parcel.whole[i]);
+void PowerSgd::exchange(Communicator& communicator, Bucket& bucket) {
+  for (size_t i = 0; i < bucket.whole.size(); ++i) {
+    bucket.whole_parts[i].copy_(bucket.whole[i]);
   }
-  for (Matrix& matrix : parcel.matrices) {
+  for (Matrix& matrix : bucket.matrices) {
     matrix.values.add_(matrix.memory->left_out);
     orthonormalize(matrix.memory->directions, Missing::Draw, matrix.memory->generator);
     torch::mm_out(matrix.p, matrix.memory->directions, matrix.values.t());
   }
-  communicator.all_reduce(parcel.first);
+  communicator.all_reduce(bucket.first);
 
-  for (size_t i = 0; i < parcel.whole.size(); ++i) {
-    parcel.whole[i].copy_(parcel.whole_parts[i]);
+  for (size_t i = 0; i < bucket.whole.size(); ++i) {
+    bucket.whole[i].copy_(bucket.whole_parts[i]);
   }
-  if (parcel.matrices.empty()) {
+  if (bucket.matrices.empty()) {
     return;
   }
   // The optimizer skips a step that overflowed; its values must not stay in the remainder forever.
   // All workers see the same sums and therefore agree.
-  if (!is_finite(parcel.all_p)) {
-    for (Matrix& matrix : parcel.matrices) {
+  if (!is_finite(bucket.all_p)) {
+    for (Matrix& matrix : bucket.matrices) {
       matrix.values.fill_(std::numeric_limits<double>::quiet_NaN());
     }
     return;
   }
-  for (Matrix& matrix : parcel.matrices) {
+  for (Matrix& matrix : bucket.matrices) {
     orthonormalize(matrix.p, Missing::LeaveZero, matrix.memory->generator);
     torch::mm_out(matrix.q, matrix.p, matrix.values);
   }
   std::vector<torch::Tensor> own;
-  for (const Matrix& matrix : parcel.matrices) {
+  for (const Matrix& matrix : bucket.matrices) {
     own.push_back(matrix.q.clone());
   }
-  communicator.all_reduce(parcel.all_q);
+  communicator.all_reduce(bucket.all_q);
 
-  const bool finite = is_finite(parcel.all_q);
-  for (size_t i = 0; i < parcel.matrices.size(); ++i) {
-    Matrix& matrix = parcel.matrices[i];
+  const bool finite = is_finite(bucket.all_q);
+  for (size_t i = 0; i < bucket.matrices.size(); ++i) {
+    Matrix& matrix = bucket.matrices[i];
     if (finite) {
       torch::addmm_out(matrix.memory->left_out, matrix.values, matrix.p.t(), own[i], 1, -1);
       matrix.memory->directions.copy_(matrix.q);
@@ -206,8 +206,8 @@ void PowerSgd::average(Communicator& communicator,
       gradients.scalar_type() == torch::kFloat32 || gradients.scalar_type() == torch::kFloat64;
   torch::Tensor flat = computes_itself ? gradients : gradients.to(torch::kFloat32);
   flat.mul_(1.0 / communicator.size());
-  Parcel parcel = lay_out(flat, parameters);
-  exchange(communicator, parcel);
+  Bucket bucket = lay_out(flat, parameters);
+  exchange(communicator, bucket);
   if (!computes_itself) {
     gradients.copy_(flat);
   }

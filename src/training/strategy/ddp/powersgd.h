@@ -41,7 +41,7 @@ class PowerSgd {
     torch::Tensor q;  // rank x columns, in the second
   };
   // A bucket and its two messages.
-  struct Parcel {
+  struct Bucket {
     std::vector<torch::Tensor> whole;        // tensors of the bucket that are sent uncompressed
     std::vector<torch::Tensor> whole_parts;  // their positions in the first message
     std::vector<Matrix> matrices;
@@ -53,8 +53,8 @@ class PowerSgd {
   // 0: compression would not pay; the gradient is sent uncompressed.
   int64_t rank_for(const torch::Tensor& parameter) const;
   Memory& memory_of(const torch::Tensor& parameter, int64_t columns, int64_t rank);
-  Parcel lay_out(const torch::Tensor& flat, const std::vector<torch::Tensor>& parameters);
-  static void exchange(Communicator& communicator, Parcel& parcel);
+  Bucket lay_out(const torch::Tensor& flat, const std::vector<torch::Tensor>& parameters);
+  static void exchange(Communicator& communicator, Bucket& bucket);
 
   int64_t rank_;
   std::unordered_map<const void*, Memory> memories_;

@@ -6,6 +6,13 @@
 namespace lockstep::strategy::horovod {
 namespace {
 
+// Adasum (Maleki et al. 2021) of two gradients:
+//
+//   (1 - a.b / (2 |a|^2)) a + (1 - a.b / (2 |b|^2)) b
+//
+// Orthogonal gradients are added, parallel ones are averaged. Not associative: the tree below is
+// part of the definition, and needs a power of two. In float64, because the dot product of long
+// gradients would lose digits.
 torch::Tensor combined(const torch::Tensor& a, const torch::Tensor& b) {
   const auto product = a.dot(b).item<double>();
   const auto share = [product](const torch::Tensor& vector) {

@@ -12,9 +12,9 @@
 namespace lockstep::strategy::horovod {
 namespace {
 
-constexpr double kMostFusion = 64.0 * (1 << 20);
-constexpr double kLeastCycle = 1;
-constexpr double kMostCycle = 100;
+constexpr double kMaxFusion = 64.0 * (1 << 20);
+constexpr double kMinCycle = 1;
+constexpr double kMaxCycle = 100;
 constexpr int kCandidates = 2000;
 // Requires a small improvement over the best, so that the search does not stay at one point.
 constexpr double kMargin = 0.01;
@@ -23,6 +23,10 @@ constexpr double kMargin = 0.01;
 constexpr Setting kFirst[] = {{.fusion_bytes = 32 << 20, .cycle_ms = 5},
                               {.fusion_bytes = 1 << 20, .cycle_ms = 1},
                               {.fusion_bytes = 8 << 20, .cycle_ms = 25}};
+
+// Bayesian optimization as in Horovod: a Gaussian process models bytes per second over (fusion
+// buffer, cycle time); the next setting to try is the candidate with the largest expected
+// improvement over the best (Rasmussen, Williams 2006, chapters 2 and 5; Jones et al. 1998).
 
 torch::TensorOptions exact() {
   return torch::dtype(torch::kFloat64);
@@ -37,8 +41,8 @@ torch::Tensor point_of(const std::vector<Setting>& settings) {
   torch::Tensor points = torch::empty({static_cast<int64_t>(settings.size()), 2}, exact());
   for (size_t i = 0; i < settings.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    points[row][0] = static_cast<double>(settings[i].fusion_bytes) / kMostFusion;
-    points[row][1] = (settings[i].cycle_ms - kLeastCycle) / (kMostCycle - kLeastCycle);
+    points[row][0] = static_cast<double>(settings[i].fusion_bytes) / kMaxFusion;
+    points[row][1] = (settings[i].cycle_ms - kMinCycle) / (kMaxCycle - kMinCycle);
   }
   return points;
 }
@@ -59,6 +63,8 @@ GaussianProcess::GaussianProcess(torch::Tensor points, torch::Tensor scores, dou
   fit(best_length);
 }
 
+// With K the covariance of the points plus noise and y the scores: K = L L^T, weights = K^-1 y. The
+// log likelihood is -(y . weights) / 2 - log |L|, without a constant; it selects the length scale.
 void GaussianProcess::fit(double length) {
   length_ = length;
   const int64_t count = points_.size(0);
@@ -81,6 +87,8 @@ std::pair<torch::Tensor, torch::Tensor> GaussianProcess::predict(
 
 torch::Tensor GaussianProcess::expected_improvement(const torch::Tensor& points,
                                                     double best) const {
+  // EI = gain * Phi(z) + deviation * phi(z), with the distribution and density of a normal
+  // variable.
   const auto [mean, deviation] = predict(points);
   const torch::Tensor gain = mean - best - kMargin;
   const torch::Tensor z = gain / deviation;
@@ -92,8 +100,8 @@ torch::Tensor GaussianProcess::expected_improvement(const torch::Tensor& points,
 Autotune::Autotune(const HorovodOptions& options, Clock::time_point now)
     : options_(options), warmup_left_(options.autotune_warmup_samples), since_(now) {
   // The search starts at the setting of the user, limited to the search range.
-  setting_ = {.fusion_bytes = std::min(options.fusion_bytes, static_cast<int64_t>(kMostFusion)),
-              .cycle_ms = std::clamp(options.cycle_ms, kLeastCycle, kMostCycle)};
+  setting_ = {.fusion_bytes = std::min(options.fusion_bytes, static_cast<int64_t>(kMaxFusion)),
+              .cycle_ms = std::clamp(options.cycle_ms, kMinCycle, kMaxCycle)};
   if (!options.autotune_log.empty()) {
     log_.open(options.autotune_log, std::ios::trunc);
     if (!log_) {
@@ -111,6 +119,8 @@ std::optional<Setting> Autotune::step(int64_t bytes, Clock::time_point now) {
   if (is_done_ || ++steps_ < options_.autotune_steps_per_sample) {
     return std::nullopt;
   }
+  // One sample takes several steps, so that noise averages out. All workers get the new setting in
+  // the same cycle (Response::Kind::Tune).
   const double score =
       static_cast<double>(bytes_) / std::chrono::duration<double>(now - since_).count();
   steps_ = 0;
@@ -152,9 +162,8 @@ Setting Autotune::next() {
   std::uniform_real_distribution<double> anywhere(0, 1);
   std::vector<Setting> candidates;
   for (int i = 0; i < kCandidates; ++i) {
-    candidates.push_back(
-        {.fusion_bytes = static_cast<int64_t>(anywhere(chance_) * kMostFusion),
-         .cycle_ms = kLeastCycle + anywhere(chance_) * (kMostCycle - kLeastCycle)});
+    candidates.push_back({.fusion_bytes = static_cast<int64_t>(anywhere(chance_) * kMaxFusion),
+                          .cycle_ms = kMinCycle + anywhere(chance_) * (kMaxCycle - kMinCycle)});
   }
   const torch::Tensor gain =
       model.expected_improvement(point_of(candidates), scores.max().item<double>());

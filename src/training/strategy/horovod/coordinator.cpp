@@ -58,6 +58,8 @@ std::vector<Response> Coordinator::take(const std::vector<std::vector<Request>>&
         responses.push_back({.kind = Response::Kind::Left, .rank = rank});
       } else {
         Entry& entry = table_[request.tensor.name];
+        // A tensor may have waited on its worker before it was requested: the stall began then.
+        // Clocks of machines differ, so the request has a duration and not a time.
         const auto announced = now - std::chrono::duration_cast<Clock::duration>(
                                          std::chrono::duration<double>(request.waited));
         entry.since = entry.requests.empty() ? announced : std::min(entry.since, announced);
@@ -100,6 +102,7 @@ bool Coordinator::is_complete(const Entry& entry) const {
   return true;
 }
 
+// The wording follows Horovod ("Mismatched allreduce tensor shapes"), so that a search finds it.
 Response Coordinator::judge(const Entry& entry) const {
   const Signature& first = entry.requests.begin()->second.tensor;
   const auto differ = [&](auto same) {

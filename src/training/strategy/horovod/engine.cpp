@@ -225,6 +225,7 @@ bool Engine::cycle() {
   channel_->all_reduce(votes, Reduction::Min);
   const std::vector<uint8_t> all(votes.data_ptr<uint8_t>(),
                                  votes.data_ptr<uint8_t>() + votes.numel());
+  LOCKSTEP_CHECK(all.size() == kFlags + 2 * cache_.places());
   std::vector<Response> responses = count_votes(all);
   const bool is_full = all[kNoNews] == 0;
   if (is_full) {
@@ -237,6 +238,8 @@ bool Engine::cycle() {
     ++counts_.cycles;
     counts_.full_rounds += is_full ? 1 : 0;
   }
+  // Reductions first: a Left or Fault response throws, and tensors that all workers had announced
+  // by then are still completed on all of them.
   perform(responses);
   return handle(responses);
 }
@@ -422,6 +425,8 @@ void Engine::perform(const std::vector<Response>& responses) {
   }
 }
 
+// A worker that has joined takes part in reductions of tensors that it has not announced; it has
+// nothing to finish.
 void Engine::finish(const std::string& name, bool was_empty) {
   if (pending_.erase(name) == 0) {
     return;

@@ -49,7 +49,7 @@ struct EngineCounts {
 //
 // - Vote. An all-reduce (minimum) of one byte per flag and two bytes per place of the response
 //   cache. It shows which known tensors are ready on all workers, without names. The layout is
-//   drawn in horovod_engine.cpp.
+//   drawn in engine.cpp.
 // - Negotiation, only if a worker has news: a tensor that is not in the cache or has changed, a
 //   stall, join, leave or a setting of autotune. Each worker sends its requests to the coordinator,
 //   rank 0, which answers with responses for all.

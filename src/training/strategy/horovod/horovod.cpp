@@ -31,6 +31,8 @@ Operation operation_of(const StrategyOptions& options, int workers) {
   if (options.horovod.reduction == "adasum") {
     operation.kind = Operation::Kind::Adasum;
   } else if (options.horovod.reduction == "average") {
+    // The division by the number of workers is split: 1 / f before the sum and f / workers after
+    // it. A large f avoids overflow of 16-bit sums, a small one underflow of the terms.
     operation.before = 1 / options.horovod.predivide_factor;
     operation.after = options.horovod.predivide_factor / workers;
   }
@@ -169,6 +171,7 @@ class Horovod final : public Strategy {
   }
 
   void exchange_gradients() {
+    // Every worker announces every parameter in every step: the coordinator waits until all have.
     std::vector<Announcement> rest;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (state_[i] == State::Silent) {
@@ -176,6 +179,8 @@ class Horovod final : public Strategy {
       }
     }
     engine_->announce(std::move(rest));
+    // Parameters that some other worker has used get the sum; those that no worker has used stay
+    // without a gradient, and the optimizer skips them, as in one process.
     const std::set<std::string> nowhere = await_engine();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (state_[i] == State::Substituted && !nowhere.contains(names_[i])) {

@@ -72,7 +72,7 @@ struct Response {
   bool operator==(const Response&) const = default;
 };
 
-// Serialization. decode_...() throws an Error if the bytes are truncated. See horovod_message.cpp
+// Serialization. decode_...() throws an Error if the bytes are truncated. See message.cpp
 // for the format.
 std::string encode(const std::vector<Request>& requests);
 std::string encode(const std::vector<Response>& responses);

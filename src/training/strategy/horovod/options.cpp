@@ -32,6 +32,7 @@ constexpr std::array kIgnored = {"HOROVOD_ADASUM_MPI_CHUNK_SIZE",
                                  "HOROVOD_THREAD_AFFINITY",
                                  "HOROVOD_TORUS_ALLREDUCE"};
 
+// Reads variables of Horovod. A malformed number is an Error; Horovod would read it as 0.
 class Variables {
  public:
   explicit Variables(const os::Environment& environment) : environment_(environment) {}
@@ -170,6 +171,7 @@ void require_sense(const StrategyOptions& options, int workers) {
         .fact("asked", "--compression powersgd", "command line")
         .hint("-s ddp --compression powersgd, or --compression bf16");
   }
+  // adasum_tree() combines pairs.
   const bool is_adasum = horovod.reduction == "adasum";
   if (is_adasum && (workers & (workers - 1)) != 0) {
     throw Error(ExitCode::Usage,

@@ -13,6 +13,15 @@
 namespace lockstep::strategy::horovod {
 namespace {
 
+// The Trace Event Format of Chrome (chrome://tracing, Perfetto), as Horovod writes it: a JSON array
+// of events. Each tensor is a "process" (pid), so that it gets a row of its own:
+//
+//   {"ph":"M","pid":N,"name":"process_name","args":{"name":TENSOR}}   name of the row
+//   {"ph":"B"/"E","pid":N,"ts":MICROSECONDS,"name":PHASE}             begin and end, nested
+//   {"ph":"X","pid":N,"ts":..,"dur":0,"name":RANK}                    a rank is ready
+//   {"ph":"i","s":"g",..,"name":"CYCLE_START"}                        start of a cycle
+//
+// Viewers accept an array without its closing bracket, as a killed process leaves it.
 constexpr const char* kCycleRow = "cycles";
 
 std::string json_text(const std::string& text) {
@@ -66,6 +75,8 @@ void Timeline::cycle() {
   }
 }
 
+// Called by the thread of the engine, which must not wait for a disk: a thread of its own formats
+// and writes.
 void Timeline::push(const std::string& row, char kind, std::string name) {
   const auto passed = std::chrono::steady_clock::now() - start_;
   {

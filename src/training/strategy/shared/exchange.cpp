@@ -9,6 +9,9 @@
 
 namespace lockstep::strategy {
 
+// Synchronous calls that go through the queue of the exchange. Collectives match by their order,
+// which must be that of the program on every worker: a call from this thread must not overtake
+// exchanges that were started before it and still wait for the thread of the exchange.
 class Exchange::Channel final : public Communicator {
  public:
   explicit Channel(Exchange& exchange)
@@ -115,6 +118,7 @@ void Exchange::run_here(const std::function<void()>& call) {
   call();
 }
 
+// In this thread and in order. Nothing overlaps, which is why the exchanges were held.
 void Exchange::release() {
   held_ = false;
   for (const std::function<void()>& call : std::exchange(waiting_, {})) {
@@ -131,6 +135,7 @@ void Exchange::run(const std::function<void()>& call) {
     }
     return;
   }
+  // By reference: this function returns only after the task has run. get() rethrows its exception.
   std::packaged_task<void()> task(call);
   std::future<void> done = task.get_future();
   queue_->push([&task] { task(); });

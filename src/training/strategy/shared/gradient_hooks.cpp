@@ -10,24 +10,24 @@ namespace lockstep::strategy {
 namespace {
 
 // Not every libtorch can remove a hook. It becomes inactive when its owner is destroyed.
-using Ear = std::shared_ptr<GradientHooks::Callback>;
+using CallbackPtr = std::shared_ptr<GradientHooks::Callback>;
 
 class ReadyHook final : public torch::autograd::FunctionPostHook {
  public:
-  ReadyHook(std::weak_ptr<GradientHooks::Callback> ear, size_t parameter)
-      : ear_(std::move(ear)), parameter_(parameter) {}
+  ReadyHook(std::weak_ptr<GradientHooks::Callback> callback, size_t parameter)
+      : callback_(std::move(callback)), parameter_(parameter) {}
 
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& outputs,
       const torch::autograd::variable_list& /*inputs*/) override {
-    if (const Ear ear = ear_.lock()) {
-      (*ear)(parameter_);
+    if (const CallbackPtr callback = callback_.lock()) {
+      (*callback)(parameter_);
     }
     return outputs;
   }
 
  private:
-  std::weak_ptr<GradientHooks::Callback> ear_;
+  std::weak_ptr<GradientHooks::Callback> callback_;
   size_t parameter_;
 };
 
@@ -36,15 +36,15 @@ class ReadyHook final : public torch::autograd::FunctionPostHook {
 struct GradientHooks::Parts {
   // Keeps the accumulators alive: a parameter holds its accumulator only weakly.
   std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()))> accumulators;
-  Ear ear;
+  CallbackPtr callback;
 };
 
 GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters, Callback callback)
     : parts_(std::make_unique<Parts>()) {
-  parts_->ear = std::make_shared<Callback>(std::move(callback));
+  parts_->callback = std::make_shared<Callback>(std::move(callback));
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto accumulator = torch::autograd::impl::grad_accumulator(parameters[i]);
-    accumulator->add_post_hook(std::make_unique<ReadyHook>(parts_->ear, i));
+    accumulator->add_post_hook(std::make_unique<ReadyHook>(parts_->callback, i));
     parts_->accumulators.push_back(std::move(accumulator));
   }
 }

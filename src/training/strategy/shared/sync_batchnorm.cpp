@@ -14,10 +14,11 @@ namespace lockstep::strategy {
 
 // Thread-local entry for the operator, with a communicator of its own: gradients may be exchanged
 // on the main one at the same time.
-class SyncBatchNorm::Gang : public c10::DebugInfoBase,
-                            public std::enable_shared_from_this<SyncBatchNorm::Gang> {
+class SyncBatchNorm::ProcessGroup
+    : public c10::DebugInfoBase,
+      public std::enable_shared_from_this<SyncBatchNorm::ProcessGroup> {
  public:
-  explicit Gang(std::unique_ptr<Communicator> channel) : channel_(std::move(channel)) {}
+  explicit ProcessGroup(std::unique_ptr<Communicator> channel) : channel_(std::move(channel)) {}
 
   Communicator& channel() const { return *channel_; }
 
@@ -27,13 +28,13 @@ class SyncBatchNorm::Gang : public c10::DebugInfoBase,
 
 namespace {
 
-using Gang = SyncBatchNorm::Gang;
+using ProcessGroup = SyncBatchNorm::ProcessGroup;
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it.
-constexpr auto kGangKind = c10::DebugInfoKind::TEST_INFO_2;
+constexpr auto kGroupKind = c10::DebugInfoKind::TEST_INFO_2;
 
 // All dimensions except the channels.
 std::vector<int64_t> reduced_dims(const Tensor& input) {
@@ -65,7 +66,7 @@ struct Statistics {
 
 // Combines mean, sum of squared deviations and count of each worker with the formula of Chan et
 // al., in the order of ranks.
-Statistics gather_statistics(Gang& gang, const Tensor& input) {
+Statistics gather_statistics(ProcessGroup& group, const Tensor& input) {
   const int64_t channels = input.size(1);
   Tensor mine = torch::zeros({2 * channels + 1}, torch::kFloat64);
   const int64_t count = input.numel() / channels;
@@ -75,7 +76,7 @@ Statistics gather_statistics(Gang& gang, const Tensor& input) {
     mine.narrow(0, channels, channels).copy_(variance).mul_(count);
     mine[2 * channels] = static_cast<double>(count);
   }
-  const Tensor all = gang.channel().all_gather(mine);
+  const Tensor all = group.channel().all_gather(mine);
   const Tensor means = all.narrow(1, 0, channels);
   const Tensor counts = all.narrow(1, 2 * channels, 1);
   const double total = counts.sum().item<double>();
@@ -97,7 +98,7 @@ void update_running(Tensor running, const Tensor& now, double momentum) {
   }
 }
 
-struct GangNorm : torch::autograd::Function<GangNorm> {
+struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> {
   static Tensor forward(AutogradContext* context,
                         const Tensor& input,
                         const Tensor& weight,
@@ -105,50 +106,52 @@ struct GangNorm : torch::autograd::Function<GangNorm> {
                         const Running& running,
                         double momentum,
                         double epsilon,
-                        const std::shared_ptr<Gang>& gang) {
+                        const std::shared_ptr<ProcessGroup>& group) {
     const Tensor wide = widened(input);
-    const Statistics statistics = gather_statistics(*gang, wide);
+    const Statistics statistics = gather_statistics(*group, wide);
     update_running(running.mean, statistics.mean, momentum);
     // As in one process: the unbiased variance of the whole batch.
     update_running(running.variance,
                    statistics.variance * (statistics.count / std::max(statistics.count - 1, 1.0)),
                    momentum);
 
-    const Tensor spread = (statistics.variance + epsilon).rsqrt();
-    const Tensor slope = per_channel(spread, wide) * per_channel(weight, wide);
-    const Tensor offset = per_channel(bias, wide) - per_channel(statistics.mean, wide) * slope;
-    context->save_for_backward({input, weight, statistics.mean, spread});
+    const Tensor rstd = (statistics.variance + epsilon).rsqrt();
+    const Tensor scale = per_channel(rstd, wide) * per_channel(weight, wide);
+    const Tensor offset = per_channel(bias, wide) - per_channel(statistics.mean, wide) * scale;
+    context->save_for_backward({input, weight, statistics.mean, rstd});
     context->saved_data["count"] = statistics.count;
     context->saved_data["input"] = input.requires_grad();
-    context->saved_data["gang"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(gang));
-    return torch::addcmul(offset, wide, slope).to(input.scalar_type());
+    context->saved_data["group"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(group));
+    return torch::addcmul(offset, wide, scale).to(input.scalar_type());
   }
 
-  // With g the gradient of the output, u = input - mean, s = 1 / sqrt(variance + epsilon) and means
-  // over all workers:  (g - mean(g) - u s^2 mean(g u)) s weight. The gradients of weight and bias
-  // stay local: the strategy averages them with all others.
+  // With dy the gradient of the output, x_centred = input - mean and means over all workers:
+  //
+  //   dx = weight * rstd * (dy - mean(dy) - x_centred * rstd^2 * mean(dy * x_centred))
+  //
+  // The gradients of weight and bias stay local: the strategy averages them with all others.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Tensor input = widened(saved[0]);
     const Tensor gradient = gradients[0].to(input.scalar_type());
     const std::vector<int64_t> dims = reduced_dims(input);
-    const Tensor deviation = input - per_channel(saved[2], input);
-    const Tensor sums = torch::stack({gradient.sum(dims), (gradient * deviation).sum(dims)});
+    const Tensor x_centred = input - per_channel(saved[2], input);
+    const Tensor sums = torch::stack({gradient.sum(dims), (gradient * x_centred).sum(dims)});
 
     variable_list result(7);
     result[1] = sums[1] * saved[3].to(sums.options());
     result[2] = sums[0];
     if (context->saved_data["input"].toBool()) {
       const auto held =
-          c10::static_intrusive_pointer_cast<Held>(context->saved_data["gang"].toCapsule());
+          c10::static_intrusive_pointer_cast<Held>(context->saved_data["group"].toCapsule());
       Tensor all = sums.to(torch::kFloat64, /*non_blocking=*/false, /*copy=*/true);
-      held->gang->channel().all_reduce(all);
+      held->group->channel().all_reduce(all);
       all = all.to(torch::kCPU) / context->saved_data["count"].toDouble();
-      const Tensor slope = per_channel(saved[3], input) * per_channel(saved[1], input);
-      const Tensor tilt = slope * per_channel(all[1] * saved[3].square(), input);
-      const Tensor offset = slope * per_channel(all[0], input);
-      result[0] = torch::addcmul(-offset, deviation, tilt, -1)
-                      .addcmul_(gradient, slope)
+      const Tensor scale = per_channel(saved[3], input) * per_channel(saved[1], input);
+      const Tensor projection = scale * per_channel(all[1] * saved[3].square(), input);
+      const Tensor offset = scale * per_channel(all[0], input);
+      result[0] = torch::addcmul(-offset, x_centred, projection, -1)
+                      .addcmul_(gradient, scale)
                       .to(saved[0].scalar_type());
     }
     return result;
@@ -157,8 +160,8 @@ struct GangNorm : torch::autograd::Function<GangNorm> {
  private:
   // A type that an autograd context can store.
   struct Held : torch::CustomClassHolder {
-    explicit Held(std::shared_ptr<Gang> held) : gang(std::move(held)) {}
-    std::shared_ptr<Gang> gang;
+    explicit Held(std::shared_ptr<ProcessGroup> held) : group(std::move(held)) {}
+    std::shared_ptr<ProcessGroup> group;
   };
 };
 
@@ -186,9 +189,9 @@ struct BatchNorm<Tensor(const Tensor&,
                        double momentum,
                        double epsilon,
                        bool cudnn) {
-    auto* gang =
-        training ? dynamic_cast<Gang*>(c10::ThreadLocalDebugInfo::get(kGangKind)) : nullptr;
-    if (gang == nullptr) {
+    auto* group = training ? dynamic_cast<ProcessGroup*>(c10::ThreadLocalDebugInfo::get(kGroupKind))
+                           : nullptr;
+    if (group == nullptr) {
       return at::native::batch_norm(
           input, weight, bias, running_mean, running_var, training, momentum, epsilon, cudnn);
     }
@@ -199,13 +202,13 @@ struct BatchNorm<Tensor(const Tensor&,
       const Tensor found = tensor(maybe);
       return found.defined() ? found : torch::full({input.size(1)}, value, input.options());
     };
-    return GangNorm::apply(input,
-                           tensor_or(weight, 1),
-                           tensor_or(bias, 0),
-                           Running{tensor(running_mean), tensor(running_var)},
-                           momentum,
-                           epsilon,
-                           gang->shared_from_this());
+    return SyncBatchNormFunction::apply(input,
+                                        tensor_or(weight, 1),
+                                        tensor_or(bias, 0),
+                                        Running{tensor(running_mean), tensor(running_var)},
+                                        momentum,
+                                        epsilon,
+                                        group->shared_from_this());
   }
 };
 
@@ -216,7 +219,7 @@ template <typename... Arguments>
 struct InstanceNorm<Tensor(Arguments...)> {
   // Instance norm is implemented as a batch norm of one sample, which must not be shared.
   static Tensor alone(Arguments... arguments) {
-    const c10::DebugInfoGuard guard(kGangKind, std::make_shared<c10::DebugInfoBase>());
+    const c10::DebugInfoGuard guard(kGroupKind, std::make_shared<c10::DebugInfoBase>());
     return at::native::instance_norm(arguments...);
   }
 };
@@ -250,7 +253,7 @@ SyncBatchNorm::SyncBatchNorm(Communicator& communicator, const StrategyOptions& 
         .hint("drop --sync-batchnorm, or give every worker the same number of batches");
   }
   replace_operators();
-  gang_ = std::make_shared<Gang>(communicator.subset(communicator.size()));
+  group_ = std::make_shared<ProcessGroup>(communicator.subset(communicator.size()));
 }
 
 SyncBatchNorm::~SyncBatchNorm() = default;
@@ -258,7 +261,7 @@ SyncBatchNorm::SyncBatchNorm(SyncBatchNorm&& other) noexcept = default;
 SyncBatchNorm& SyncBatchNorm::operator=(SyncBatchNorm&& other) noexcept = default;
 
 SyncBatchNorm::Scope SyncBatchNorm::enter() const {
-  return gang_ == nullptr ? nullptr : std::make_unique<c10::DebugInfoGuard>(kGangKind, gang_);
+  return group_ == nullptr ? nullptr : std::make_unique<c10::DebugInfoGuard>(kGroupKind, group_);
 }
 
 }  // namespace lockstep::strategy

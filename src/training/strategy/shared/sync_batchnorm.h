@@ -19,7 +19,7 @@ namespace lockstep::strategy {
 // original operator. Ranks that are threads of one process have one Scope each.
 class SyncBatchNorm {
  public:
-  class Gang;
+  class ProcessGroup;
 
   // Disabled.
   SyncBatchNorm();
@@ -36,7 +36,7 @@ class SyncBatchNorm {
   [[nodiscard]] Scope enter() const;
 
  private:
-  std::shared_ptr<Gang> gang_;
+  std::shared_ptr<ProcessGroup> group_;
 };
 
 }  // namespace lockstep::strategy

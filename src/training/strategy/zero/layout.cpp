@@ -8,36 +8,38 @@
 namespace lockstep::strategy::zero {
 namespace {
 
-// Assigns parameters to units in the order of add().
+// Assigns parameters to flat parameters in the order of add().
 class Packer {
  public:
-  // `most`: maximum number of elements of a unit; a larger parameter gets a unit of its own.
-  Packer(std::vector<UnitPlan>& units, int64_t most, bool stay_whole)
-      : units_(units), most_(most), stay_whole_(stay_whole) {}
+  // `limit`: maximum number of elements of a flat parameter; a larger parameter gets a flat
+  // parameter of its own.
+  Packer(std::vector<FlatParameterPlan>& flat_parameters, int64_t limit, bool stay_whole)
+      : flat_parameters_(flat_parameters), limit_(limit), stay_whole_(stay_whole) {}
 
   void add(const std::string& name, const torch::Tensor& parameter, bool keeps_type) {
     const Kind kind(parameter.scalar_type(), parameter.requires_grad(), keeps_type);
     const auto open = open_.find(kind);
-    if (open == open_.end() || units_[open->second].elements + parameter.numel() > most_) {
-      open_[kind] = units_.size();
-      units_.push_back({.members = {},
-                        .trained = parameter.requires_grad(),
-                        .stays_whole = stay_whole_,
-                        .keeps_type = keeps_type});
+    if (open == open_.end() ||
+        flat_parameters_[open->second].elements + parameter.numel() > limit_) {
+      open_[kind] = flat_parameters_.size();
+      flat_parameters_.push_back({.members = {},
+                                  .trained = parameter.requires_grad(),
+                                  .stays_whole = stay_whole_,
+                                  .keeps_type = keeps_type});
     }
-    UnitPlan& unit = units_[open_[kind]];
-    unit.members.push_back({.name = name, .parameter = parameter, .begin = unit.elements});
-    unit.elements += parameter.numel();
+    FlatParameterPlan& flat = flat_parameters_[open_[kind]];
+    flat.members.push_back({.name = name, .parameter = parameter, .begin = flat.elements});
+    flat.elements += parameter.numel();
   }
 
-  // The next parameter begins a new unit.
+  // The next parameter begins a new flat parameter.
   void close() { open_.clear(); }
 
  private:
   using Kind = std::tuple<torch::ScalarType, bool, bool>;
 
-  std::vector<UnitPlan>& units_;
-  int64_t most_;
+  std::vector<FlatParameterPlan>& flat_parameters_;
+  int64_t limit_;
   bool stay_whole_;
   std::map<Kind, size_t> open_;
 };
@@ -78,40 +80,42 @@ std::vector<std::vector<Named>> parameters_by_module(const torch::nn::Module& mo
 
 }  // namespace
 
-std::vector<UnitPlan> plan_units(const torch::nn::Module& model, const ZeroOptions& options) {
-  std::vector<UnitPlan> units;
+// Depends only on the model and the options, so that all workers make the same plan.
+std::vector<FlatParameterPlan> plan_flat_parameters(const torch::nn::Module& model,
+                                                    const ZeroOptions& options) {
+  std::vector<FlatParameterPlan> flat_parameters;
   const std::vector<std::vector<Named>> modules = parameters_by_module(model);
   if (options.stage < 3) {
-    Packer packets(units, options.bucket_elements, true);
+    Packer buckets(flat_parameters, options.bucket_elements, true);
     for (auto module = modules.rbegin(); module != modules.rend(); ++module) {
       for (auto each = module->rbegin(); each != module->rend(); ++each) {
         if (each->parameter.requires_grad()) {
-          packets.add(each->name, each->parameter, each->keeps_type);
+          buckets.add(each->name, each->parameter, each->keeps_type);
         }
       }
     }
-    return units;
+    return flat_parameters;
   }
-  std::vector<UnitPlan> small;
-  Packer packets(small, options.bucket_elements, true);
-  Packer blocks(units, std::numeric_limits<int64_t>::max(), false);
+  std::vector<FlatParameterPlan> small;
+  Packer buckets(small, options.bucket_elements, true);
+  Packer blocks(flat_parameters, std::numeric_limits<int64_t>::max(), false);
   for (const std::vector<Named>& module : modules) {
     for (const auto& [name, parameter, keeps_type] : module) {
-      (parameter.numel() < options.persistence_threshold ? packets : blocks)
+      (parameter.numel() < options.persistence_threshold ? buckets : blocks)
           .add(name, parameter, keeps_type);
     }
     blocks.close();
   }
-  std::move(small.begin(), small.end(), std::back_inserter(units));
-  return units;
+  std::move(small.begin(), small.end(), std::back_inserter(flat_parameters));
+  return flat_parameters;
 }
 
-int64_t share_size(int64_t elements, int workers) {
+int64_t shard_size(int64_t elements, int workers) {
   return (elements + workers - 1) / workers;
 }
 
-Span share_of(int64_t elements, int workers, int rank) {
-  const int64_t size = share_size(elements, workers);
+Span shard_of(int64_t elements, int workers, int rank) {
+  const int64_t size = shard_size(elements, workers);
   return {.begin = std::min(elements, rank * size), .end = std::min(elements, (rank + 1) * size)};
 }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::strategy::zero {
 
-// A parameter of a unit: elements [begin, begin + numel) of the unit.
+// A parameter of a flat parameter: elements [begin, begin + numel) of the flat parameter.
 struct Member {
   std::string name;
   torch::Tensor parameter;
@@ -20,7 +20,7 @@ struct Member {
 
 // Parameters that are partitioned, reduced and gathered together, stored end to end. They have one
 // type, and all are trained or all are frozen.
-struct UnitPlan {
+struct FlatParameterPlan {
   std::vector<Member> members;
   int64_t elements = 0;
   bool trained = true;
@@ -28,17 +28,19 @@ struct UnitPlan {
   bool keeps_type = false;  // is not converted to ZeroOptions::parameter_type
 };
 
-// Divides the parameters of a model into units.
-// - Stages 0 to 2: packets of trained parameters in reverse order, in which backward produces their
+// Divides the parameters of a model into flat parameters.
+// - Stages 0 to 2: buckets of trained parameters in reverse order, in which backward produces their
 //   gradients.
-// - Stage 3: one unit per module, type and trainability, and packets of the parameters below the
+// - Stage 3: one flat parameter per module, type and trainability, and buckets of the parameters
+// below the
 //   threshold, which stay whole.
 //
 // A parameter that several modules share belongs to the first. Parameters of modules with
 // floating-point buffers keep their type, such as those of batch norm, which computes with both.
-std::vector<UnitPlan> plan_units(const torch::nn::Module& model, const ZeroOptions& options);
+std::vector<FlatParameterPlan> plan_flat_parameters(const torch::nn::Module& model,
+                                                    const ZeroOptions& options);
 
-// Elements [begin, end) of a unit.
+// Elements [begin, end) of a flat parameter.
 struct Span {
   int64_t begin = 0;
   int64_t end = 0;
@@ -48,10 +50,10 @@ struct Span {
 };
 
 // Elements of a shard, including padding. Any number of elements is divided into equal shards.
-int64_t share_size(int64_t elements, int workers);
+int64_t shard_size(int64_t elements, int workers);
 
 // The shard of `rank` without padding. The last ones may be shorter or empty.
-Span share_of(int64_t elements, int workers, int rank);
+Span shard_of(int64_t elements, int workers, int rank);
 
 // The intersection. If it is empty, it is positioned at the beginning of `b`.
 Span intersect(Span a, Span b);

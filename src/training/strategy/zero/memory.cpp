@@ -37,6 +37,9 @@ int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
 
 }  // namespace
 
+// The layout is that of plan_flat_parameters() and of the table in flat_parameter.h, so the
+// estimate has padding, 16-bit copies and parameters that stay whole. Peaks: one gathered flat
+// parameter at a time (the cache may keep more, up to max_live_elements) and one bucket.
 MemoryNeed memory_need(const torch::nn::Module& model,
                        const torch::optim::Optimizer& optimizer,
                        const ZeroOptions& options,
@@ -44,33 +47,33 @@ MemoryNeed memory_need(const torch::nn::Module& model,
                        MemoryAsk ask) {
   MemoryNeed need{.buffers = bytes_of(model.buffers())};
   const int64_t state = state_per_element(optimizer);
-  int64_t largest_packet = 0;
+  int64_t largest_bucket = 0;
   int64_t largest_gathered = 0;
   int64_t placed = 0;
-  for (const UnitPlan& unit : plan_units(model, options)) {
-    const auto given = static_cast<int64_t>(unit.members.front().parameter.element_size());
+  for (const FlatParameterPlan& flat : plan_flat_parameters(model, options)) {
+    const auto given = static_cast<int64_t>(flat.members.front().parameter.element_size());
     const bool is_short =
-        given == 4 && options.parameter_type != torch::kFloat32 && !unit.keeps_type;
+        given == 4 && options.parameter_type != torch::kFloat32 && !flat.keeps_type;
     const int64_t type = is_short ? 2 : given;
     const int64_t wide = std::max<int64_t>(given, 4);
-    const int64_t share = share_size(unit.elements, workers);
-    const int64_t whole = share * workers;
-    const int64_t held = options.stage == 0 ? whole : share;
-    placed += unit.elements * given;
-    need.parameters += type * (unit.stays_whole ? whole : share);
-    largest_gathered = std::max(largest_gathered, unit.stays_whole ? 0 : type * whole);
-    if (!unit.trained) {
+    const int64_t shard = shard_size(flat.elements, workers);
+    const int64_t whole = shard * workers;
+    const int64_t held = options.stage == 0 ? whole : shard;
+    placed += flat.elements * given;
+    need.parameters += type * (flat.stays_whole ? whole : shard);
+    largest_gathered = std::max(largest_gathered, flat.stays_whole ? 0 : type * whole);
+    if (!flat.trained) {
       continue;
     }
-    largest_packet = std::max(largest_packet, wide * whole);
+    largest_bucket = std::max(largest_bucket, wide * whole);
     need.gradients += wide * (options.stage == 1 && ask.accumulates ? whole : held);
     need.optimizer += wide * held * (state + (type < wide ? 1 : 0));
     need.averages += ask.averages ? wide * held : 0;
   }
-  // Frozen parameters that do not belong to a unit.
+  // Frozen parameters that do not belong to a flat parameter.
   need.parameters += std::max<int64_t>(0, bytes_of(model.parameters()) - placed);
   need.parameters += largest_gathered;
-  need.gradients += largest_packet;
+  need.gradients += largest_bucket;
   return need;
 }
 

@@ -34,10 +34,10 @@ void require_fresh(torch::optim::Optimizer& optimizer) {
 }
 
 PieceOptimizer::PieceOptimizer(torch::optim::Optimizer& optimizer,
-                               const std::deque<Unit>& units,
+                               const std::deque<FlatParameter>& flat_parameters,
                                int stage,
                                Communicator& channel)
-    : optimizer_(optimizer), units_(units), channel_(channel) {
+    : optimizer_(optimizer), flat_parameters_(flat_parameters), channel_(channel) {
   hand_over();
   lockstep::optim::begin_adagrad(optimizer_);
   if (auto* lamb = dynamic_cast<Lamb*>(&optimizer_); lamb != nullptr && stage > 0) {
@@ -61,12 +61,12 @@ void PieceOptimizer::leave() {
 
 void PieceOptimizer::hand_over() {
   std::unordered_map<const void*, std::vector<torch::Tensor>> pieces;
-  for (const Unit& unit : units_) {
-    for (const Member& member : unit.plan().members) {
+  for (const FlatParameter& flat : flat_parameters_) {
+    for (const Member& member : flat.plan().members) {
       pieces[member.parameter.unsafeGetTensorImpl()];
     }
-    for (const Piece& piece : unit.pieces()) {
-      pieces[unit.plan().members[piece.member].parameter.unsafeGetTensorImpl()].push_back(
+    for (const Piece& piece : flat.pieces()) {
+      pieces[flat.plan().members[piece.member].parameter.unsafeGetTensorImpl()].push_back(
           piece.value);
     }
   }
@@ -94,11 +94,11 @@ torch::Tensor PieceOptimizer::add_up_by_parameter(const std::vector<torch::Tenso
                                                   const torch::Tensor& rows) {
   std::unordered_map<const void*, int64_t> parameters;  // number of the parameter of each piece
   int64_t first = 0;
-  for (const Unit& unit : units_) {
-    for (const Piece& piece : unit.pieces()) {
+  for (const FlatParameter& flat : flat_parameters_) {
+    for (const Piece& piece : flat.pieces()) {
       parameters[piece.value.unsafeGetTensorImpl()] = first + static_cast<int64_t>(piece.member);
     }
-    first += unit.plan().trained ? static_cast<int64_t>(unit.plan().members.size()) : 0;
+    first += flat.plan().trained ? static_cast<int64_t>(flat.plan().members.size()) : 0;
   }
   std::vector<int64_t> numbers;
   numbers.reserve(pieces.size());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/communicator.h"
-#include "training/strategy/zero/unit.h"
+#include "training/strategy/zero/flat_parameter.h"
 
 namespace lockstep::strategy::zero {
 
@@ -17,10 +17,10 @@ void require_fresh(torch::optim::Optimizer& optimizer);
 // Makes an optimizer that was created for whole parameters update the pieces of this worker.
 class PieceOptimizer {
  public:
-  // Throws an Error if a parameter does not belong to any unit. `units` and `channel` must outlive
-  // this.
+  // Throws an Error if a parameter does not belong to any flat parameter. `flat_parameters` and
+  // `channel` must outlive this.
   PieceOptimizer(torch::optim::Optimizer& optimizer,
-                 const std::deque<Unit>& units,
+                 const std::deque<FlatParameter>& flat_parameters,
                  int stage,
                  Communicator& channel);
   // After destruction the optimizer must not make a step, unless leave() was called.
@@ -39,7 +39,7 @@ class PieceOptimizer {
                                     const torch::Tensor& rows);
 
   torch::optim::Optimizer& optimizer_;
-  const std::deque<Unit>& units_;
+  const std::deque<FlatParameter>& flat_parameters_;
   Communicator& channel_;
   std::vector<std::vector<torch::Tensor>> groups_;  // the original parameter groups
 };

@@ -32,21 +32,21 @@ std::map<const void*, std::vector<std::string>> names_by_parameter(const torch::
 }
 
 // The pieces of the optimizer, by name.
-NamedTensors optimized(const std::deque<Unit>& units) {
+NamedTensors optimized(const std::deque<FlatParameter>& flat_parameters) {
   NamedTensors all;
-  for (const Unit& unit : units) {
-    for (const Piece& piece : unit.pieces()) {
-      all.emplace_back(unit.plan().members[piece.member].name, piece.value);
+  for (const FlatParameter& flat : flat_parameters) {
+    for (const Piece& piece : flat.pieces()) {
+      all.emplace_back(flat.plan().members[piece.member].name, piece.value);
     }
   }
   return all;
 }
 
-// Parameters and buffers that do not belong to a unit. Every worker holds them.
-NamedTensors in_no_unit(const State& state) {
+// Parameters and buffers that do not belong to a flat parameter. Every worker holds them.
+NamedTensors outside_flat_parameters(const State& state) {
   std::set<const void*> placed;
-  for (const Unit& unit : state.units) {
-    for (const Member& member : unit.plan().members) {
+  for (const FlatParameter& flat : state.flat_parameters) {
+    for (const Member& member : flat.plan().members) {
       placed.insert(member.parameter.unsafeGetTensorImpl());
     }
   }
@@ -59,9 +59,13 @@ NamedTensors in_no_unit(const State& state) {
   return rest;
 }
 
+// A piece can have two extents. pieces() are what the optimizer of this worker updates: in stage 0
+// all elements. owned() are what it saves: always its shard, so that every element is saved once.
+// Optimizer state has the extent of pieces(); the part of owned() begins at this offset.
+
 // Offset of the optimizer's piece within its parameter.
-int64_t optimized_offset(const Unit& unit, size_t member) {
-  for (const Piece& piece : unit.pieces()) {
+int64_t optimized_offset(const FlatParameter& flat, size_t member) {
+  for (const Piece& piece : flat.pieces()) {
     if (piece.member == member) {
       return piece.offset;
     }
@@ -72,15 +76,15 @@ int64_t optimized_offset(const Unit& unit, size_t member) {
 // The optimizer state of one owned piece. A scalar, such as the number of steps, is saved with the
 // piece that contains the first element.
 void add_optimizer_state(std::vector<TensorPiece>& all,
-                         const Unit& unit,
+                         const FlatParameter& flat,
                          const Piece& piece,
                          const Dict& state) {
-  const Member& member = unit.plan().members[piece.member];
+  const Member& member = flat.plan().members[piece.member];
   for (const auto& item : state) {
     const std::string name = in_optimizer(member.name, item.key().toStringRef());
     const c10::IValue& value = item.value();
     if (value.isTensor() && value.toTensor().numel() > 0 && value.toTensor().dim() > 0) {
-      const int64_t begin = piece.offset - optimized_offset(unit, piece.member);
+      const int64_t begin = piece.offset - optimized_offset(flat, piece.member);
       all.push_back({.name = name,
                      .shape = member.parameter.sizes().vec(),
                      .offset = piece.offset,
@@ -124,20 +128,20 @@ void require_same(const PieceSource& source, const std::string& name, const torc
 }
 
 void read_model(const State& state, const PieceSource& source) {
-  for (const Unit& unit : state.units) {
-    const std::vector<Member>& members = unit.plan().members;
-    for (const Piece& piece : unit.plan().trained ? unit.pieces() : unit.owned()) {
+  for (const FlatParameter& flat : state.flat_parameters) {
+    const std::vector<Member>& members = flat.plan().members;
+    for (const Piece& piece : flat.plan().trained ? flat.pieces() : flat.owned()) {
       torch::Tensor into = piece.value;
       source.read(in_model(members[piece.member].name), piece.offset, into);
     }
-    if (!unit.plan().trained && unit.plan().stays_whole) {
+    if (!flat.plan().trained && flat.plan().stays_whole) {
       for (const Member& member : members) {
         torch::Tensor into = member.parameter.detach();
         source.read(in_model(member.name), 0, into);
       }
     }
   }
-  for (const auto& [name, tensor] : in_no_unit(state)) {
+  for (const auto& [name, tensor] : outside_flat_parameters(state)) {
     torch::Tensor into = tensor.detach();
     source.read(in_model(name), 0, into);
   }
@@ -185,11 +189,12 @@ std::map<std::string, std::vector<std::string>> keys_by_prefix(const PieceSource
 std::vector<TensorPiece> collect_state(const State& state, int rank) {
   std::vector<TensorPiece> all;
   const auto names = names_by_parameter(state.model);
-  const c10::IValue optimizer = collect_optimizer(state.optimizer, optimized(state.units));
+  const c10::IValue optimizer =
+      collect_optimizer(state.optimizer, optimized(state.flat_parameters));
   const Dict states = optimizer.toGenericDict().at("state").toGenericDict();
-  for (const Unit& unit : state.units) {
-    for (const Piece& piece : unit.owned()) {
-      const Member& member = unit.plan().members[piece.member];
+  for (const FlatParameter& flat : state.flat_parameters) {
+    for (const Piece& piece : flat.owned()) {
+      const Member& member = flat.plan().members[piece.member];
       for (const std::string& name : names.at(member.parameter.unsafeGetTensorImpl())) {
         all.push_back({.name = in_model(name),
                        .shape = member.parameter.sizes().vec(),
@@ -197,12 +202,12 @@ std::vector<TensorPiece> collect_state(const State& state, int rank) {
                        .values = piece.value});
       }
       if (states.contains(member.name)) {
-        add_optimizer_state(all, unit, piece, states.at(member.name).toGenericDict());
+        add_optimizer_state(all, flat, piece, states.at(member.name).toGenericDict());
       }
     }
   }
   if (rank == 0) {
-    for (const auto& [name, tensor] : in_no_unit(state)) {
+    for (const auto& [name, tensor] : outside_flat_parameters(state)) {
       all.push_back({.name = in_model(name),
                      .shape = tensor.sizes().vec(),
                      .offset = 0,
@@ -219,9 +224,9 @@ void restore_state(const State& state, const PieceSource& source) {
   }
   const auto keys = keys_by_prefix(source);
   Dict states(c10::StringType::get(), c10::AnyType::get());
-  for (const Unit& unit : state.units) {
-    for (const Piece& piece : unit.pieces()) {
-      const std::string& name = unit.plan().members[piece.member].name;
+  for (const FlatParameter& flat : state.flat_parameters) {
+    for (const Piece& piece : flat.pieces()) {
+      const std::string& name = flat.plan().members[piece.member].name;
       const auto found = keys.find(in_optimizer(name, ""));
       if (found != keys.end()) {
         states.insert(
@@ -231,7 +236,7 @@ void restore_state(const State& state, const PieceSource& source) {
     }
   }
   // The options of the groups stay as the program has set them.
-  const NamedTensors pieces = optimized(state.units);
+  const NamedTensors pieces = optimized(state.flat_parameters);
   Dict wanted = collect_optimizer(state.optimizer, pieces).toGenericDict();
   wanted.insert_or_assign("state", states);
   apply_optimizer(state.optimizer, pieces, wanted, source.description());

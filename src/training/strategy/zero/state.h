@@ -8,19 +8,19 @@
 #include <vector>
 
 #include "lockstep/checkpoint.h"
-#include "training/strategy/zero/unit.h"
+#include "training/strategy/zero/flat_parameter.h"
 
 namespace lockstep::strategy::zero {
 
 // The partitioned state of a training, for checkpoints.
 struct State {
   const torch::nn::Module& model;
-  torch::optim::Optimizer& optimizer;  // updates the pieces of the units
-  const std::deque<Unit>& units;
+  torch::optim::Optimizer& optimizer;  // updates the pieces of the flat parameters
+  const std::deque<FlatParameter>& flat_parameters;
 };
 
-// The tensors that this worker saves: its shard of each unit with the optimizer state. Rank 0 also
-// saves everything that does not belong to a unit.
+// The tensors that this worker saves: its shard of each flat parameter with the optimizer state.
+// Rank 0 also saves everything that does not belong to a flat parameter.
 std::vector<TensorPiece> collect_state(const State& state, int rank);
 
 // Reads the shard of this worker. Frozen parameters and buffers that every worker holds are read

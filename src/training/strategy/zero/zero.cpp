@@ -14,22 +14,22 @@
 #include "training/comm/block_allocator.h"
 #include "training/comm/call_record.h"
 #include "training/optim/squares.h"
-#include "training/strategy/shared/attendance.h"
 #include "training/strategy/shared/gradient_hooks.h"
 #include "training/strategy/shared/same_model.h"
 #include "training/strategy/shared/sync_batchnorm.h"
 #include "training/strategy/shared/trained_parameters.h"
+#include "training/strategy/shared/uneven_inputs.h"
+#include "training/strategy/zero/flat_parameter.h"
 #include "training/strategy/zero/optimizer.h"
-#include "training/strategy/zero/residency.h"
+#include "training/strategy/zero/parameter_cache.h"
 #include "training/strategy/zero/state.h"
-#include "training/strategy/zero/unit.h"
 
 namespace lockstep::strategy {
 namespace {
 
+using zero::FlatParameter;
+using zero::ParameterCache;
 using zero::Piece;
-using zero::Residency;
-using zero::Unit;
 
 void require_possible(const StrategyOptions& options) {
   const int stage = options.zero.stage;
@@ -50,6 +50,21 @@ void require_possible(const StrategyOptions& options) {
   }
 }
 
+// ZeRO (Rajbhandari et al. 2020). With W workers, each holds of
+//
+//            parameters   gradients   optimizer state
+//   stage 0  all          all         all                 as DDP
+//   stage 1  all          all, until  1 / W
+//                         the step
+//   stage 2  all          1 / W       1 / W
+//   stage 3  1 / W        1 / W       1 / W
+//
+// One step: forward and backward (stage 3 gathers parameters as they are used, ParameterCache);
+// gradients are collected in the buckets of the flat parameters and reduce-scattered while backward
+// continues (on_gradient); the optimizer updates the shard of this worker (step); publish() gathers
+// the new parameters (stages 1 and 2).
+//
+// All communication goes through exchange_, so that its order is the same on all workers.
 class Zero final : public Strategy {
  public:
   Zero(Communicator& communicator, const StrategyOptions& options)
@@ -66,12 +81,12 @@ class Zero final : public Strategy {
     communicator_.broadcast(whole_state(model));
     batch_norm_ = SyncBatchNorm(communicator_, options_);
     exchange_.emplace(communicator_, options_.overlap);
-    attendance_.emplace(exchange_->channel(), options_);
-    cut_up(model);
+    uneven_inputs_.emplace(exchange_->channel(), options_);
+    partition(model);
     comm::give_back();
-    optimizer_.emplace(optimizer, units_, options_.zero.stage, exchange_->channel());
+    optimizer_.emplace(optimizer, flat_parameters_, options_.zero.stage, exchange_->channel());
     if (options_.zero.stage == 3) {
-      enter_residency();
+      make_cache();
     }
     hooks_.emplace(trained_, [this](size_t parameter) { on_gradient(parameter); });
     model_ = &model;
@@ -80,9 +95,12 @@ class Zero final : public Strategy {
   Loss accumulate(const LossFunction& loss, const Batch& batch, const MicroBatch& share) override {
     LOCKSTEP_CHECK(model_ != nullptr);
     if (at_start_of_step_) {
-      attendance_->begin_step(*model_);
+      uneven_inputs_->begin_step(*model_);
     }
     at_start_of_step_ = share.last;
+    // Stages 0 and 1 keep whole gradients and reduce once per step. From stage 2 on a worker keeps
+    // only its shard, so every micro-batch is reduced. With uneven inputs a joined worker takes
+    // part once per step, so the others must not reduce more often.
     reduces_now_ = share.last || (options_.zero.stage >= 2 && !options_.uneven);
     Loss result = compute(loss, batch, share);
     rethrow();
@@ -101,6 +119,7 @@ class Zero final : public Strategy {
     StepResult result;
     result.applied = !options.check_finite || std::isfinite(sums.squares);
     if (result.applied) {
+      // Loss scale and clipping are one factor, applied to the shard just before the update.
       double factor = 1 / options.loss_scale;
       result.norm = std::sqrt(sums.squares) / options.loss_scale;
       if (options.clip_norm > 0) {
@@ -111,8 +130,8 @@ class Zero final : public Strategy {
       }
       update(sums, factor);
     }
-    for (Unit& unit : units_) {
-      unit.drop_gradient();
+    for (FlatParameter& flat : flat_parameters_) {
+      flat.drop_gradient();
     }
     std::fill(has_gradient_.begin(), has_gradient_.end(), false);
     if (result.applied) {
@@ -125,7 +144,7 @@ class Zero final : public Strategy {
     LOCKSTEP_CHECK(model_ != nullptr && at_start_of_step_);
     // Only buffers need to be copied: the shards of parameters and optimizer state are up to date
     // on every worker.
-    const int last = attendance_->go_along(*model_, [this] {
+    const int last = uneven_inputs_->shadow_others(*model_, [this] {
       begin_pass();
       reduce_rest();
       step(StepOptions{});  // agree() replaces the options
@@ -136,9 +155,9 @@ class Zero final : public Strategy {
 
   std::optional<std::vector<TensorPiece>> updated() const override {
     std::vector<TensorPiece> all;
-    for (const Unit& unit : units_) {
-      for (const Piece& piece : unit.pieces()) {
-        const zero::Member& member = unit.plan().members[piece.member];
+    for (const FlatParameter& flat : flat_parameters_) {
+      for (const Piece& piece : flat.pieces()) {
+        const zero::Member& member = flat.plan().members[piece.member];
         all.push_back({.name = member.name,
                        .shape = member.parameter.sizes().vec(),
                        .offset = piece.offset,
@@ -149,40 +168,41 @@ class Zero final : public Strategy {
   }
 
   std::optional<std::vector<TensorPiece>> pieces() const override {
-    return zero::collect_state({*model_, optimizer_->get(), units_}, communicator_.rank());
+    return zero::collect_state({*model_, optimizer_->get(), flat_parameters_},
+                               communicator_.rank());
   }
 
   void restore(const PieceSource& source) override {
-    zero::restore_state({*model_, optimizer_->get(), units_}, source);
+    zero::restore_state({*model_, optimizer_->get(), flat_parameters_}, source);
     publish();
   }
 
   void publish() override {
     const CallScope scope = communicator_.enter("the gathering of updated parameters");
-    for (Unit& unit : units_) {
-      unit.publish(exchange_->channel());
+    for (FlatParameter& flat : flat_parameters_) {
+      flat.publish(exchange_->channel());
     }
   }
 
   void leave() override {
     const CallScope scope = communicator_.enter("giving the model back");
     hooks_.reset();
-    residency_.reset();
-    for (Unit& unit : units_) {
-      unit.leave(exchange_->channel());
+    cache_.reset();
+    for (FlatParameter& flat : flat_parameters_) {
+      flat.leave(exchange_->channel());
     }
     optimizer_->leave();
   }
 
-  bool shares_use() const override { return residency_.has_value(); }
+  bool shares_use() const override { return cache_.has_value(); }
 
   std::shared_ptr<void> use_model() override {
-    return residency_ ? residency_->enter(Residency::Use::Reading) : nullptr;
+    return cache_ ? cache_->enter(ParameterCache::Use::Reading) : nullptr;
   }
 
  private:
   struct Place {
-    size_t unit;
+    size_t index;  // in flat_parameters_
     size_t member;
   };
 
@@ -192,44 +212,44 @@ class Zero final : public Strategy {
     double squares = 0;              // sum of squares of the unscaled gradient, if needed
   };
 
-  void cut_up(const torch::nn::Module& model) {
-    for (zero::UnitPlan& plan : zero::plan_units(model, options_.zero)) {
-      units_.emplace_back(
+  void partition(const torch::nn::Module& model) {
+    for (zero::FlatParameterPlan& plan : zero::plan_flat_parameters(model, options_.zero)) {
+      flat_parameters_.emplace_back(
           std::move(plan), options_.zero, communicator_.rank(), communicator_.size());
-      const Unit& unit = units_.back();
-      for (size_t i = 0; unit.plan().trained && i < unit.plan().members.size(); ++i) {
-        places_.push_back({.unit = units_.size() - 1, .member = i});
-        trained_.push_back(unit.plan().members[i].parameter);
+      const FlatParameter& flat = flat_parameters_.back();
+      for (size_t i = 0; flat.plan().trained && i < flat.plan().members.size(); ++i) {
+        places_.push_back({.index = flat_parameters_.size() - 1, .member = i});
+        trained_.push_back(flat.plan().members[i].parameter);
       }
     }
     has_gradient_.assign(trained_.size(), false);
-    reductions_.resize(units_.size());
-    is_reduced_.assign(units_.size(), false);
+    reductions_.resize(flat_parameters_.size());
+    is_reduced_.assign(flat_parameters_.size(), false);
   }
 
-  void enter_residency() {
-    std::vector<Unit*> guests;
-    for (Unit& unit : units_) {
-      if (!unit.plan().stays_whole) {
-        guests.push_back(&unit);
+  void make_cache() {
+    std::vector<FlatParameter*> partitioned;
+    for (FlatParameter& flat : flat_parameters_) {
+      if (!flat.plan().stays_whole) {
+        partitioned.push_back(&flat);
       }
     }
-    residency_.emplace(
-        std::move(guests), *exchange_, options_.zero, options_.find_unused_parameters, fault_);
+    cache_.emplace(
+        std::move(partitioned), *exchange_, options_.zero, options_.find_unused_parameters, fault_);
   }
 
   void begin_pass() {
     next_ = 0;
     std::fill(is_reduced_.begin(), is_reduced_.end(), false);
-    for (Unit& unit : units_) {
-      unit.begin_pass();
+    for (FlatParameter& flat : flat_parameters_) {
+      flat.begin_pass();
     }
   }
 
   Loss compute(const LossFunction& loss, const Batch& batch, const MicroBatch& share) {
     begin_pass();
     const SyncBatchNorm::Scope norm = batch_norm_.enter();
-    const auto residency = residency_ ? residency_->enter(Residency::Use::Training) : nullptr;
+    const auto cache = cache_ ? cache_->enter(ParameterCache::Use::Training) : nullptr;
     Loss result = loss(*model_, batch);
     // Gradients are summed over the workers, so the weight is the share of the global batch.
     (result.value * (share.weight / communicator_.size())).backward();
@@ -240,69 +260,72 @@ class Zero final : public Strategy {
 
   // Called by a hook of autograd, which must not throw; the first exception is kept in fault_.
   //
-  // The previous reduction of the unit must be complete: it reads the packet on the thread of the
-  // exchange, and take_gradient() would write into it.
+  // The previous reduction of the flat parameter must be complete: it reads the bucket on the
+  // thread of the exchange, and take_gradient() would write into it.
   void on_gradient(size_t parameter) {
     if (fault_ != nullptr) {
       return;
     }
     try {
       const Place& place = places_[parameter];
-      await(place.unit);
-      units_[place.unit].take_gradient(place.member);
+      await(place.index);
+      flat_parameters_[place.index].take_gradient(place.member);
       has_gradient_[parameter] = true;
       if (reduces_now_) {
-        reduce_ready(place.unit);
+        reduce_ready(place.index);
       }
     } catch (...) {
       fault_ = std::current_exception();
     }
   }
 
-  // The order of reductions must be equal on all workers. In stages 0 to 2, units are reduced in
-  // the order of the list, whatever the graphs of the workers look like: a unit that is complete
-  // early waits for its predecessors. At stage 3, workers must use the same parameters in the same
-  // order anyway unless find_unused_parameters is set, so units are reduced as soon as they are
-  // complete; waiting would keep more packets in memory.
-  void reduce_ready(size_t unit) {
+  // The order of reductions must be equal on all workers. In stages 0 to 2, flat parameters are
+  // reduced in the order of the list, whatever the graphs of the workers look like: a flat
+  // parameter that is complete early waits for its predecessors. At stage 3, workers must use the
+  // same parameters in the same order anyway unless find_unused_parameters is set, so flat
+  // parameters are reduced as soon as they are complete; waiting would keep more buckets in memory.
+  void reduce_ready(size_t index) {
     if (options_.zero.stage == 3 && !options_.find_unused_parameters) {
-      if (units_[unit].has_all_gradients() && !is_reduced_[unit]) {
-        reduce(unit);
+      if (flat_parameters_[index].has_all_gradients() && !is_reduced_[index]) {
+        reduce(index);
       }
       return;
     }
-    while (next_ < units_.size() &&
-           (units_[next_].has_all_gradients() || !units_[next_].plan().trained)) {
-      if (units_[next_].plan().trained) {
+    while (next_ < flat_parameters_.size() && (flat_parameters_[next_].has_all_gradients() ||
+                                               !flat_parameters_[next_].plan().trained)) {
+      if (flat_parameters_[next_].plan().trained) {
         reduce(next_);
       }
       ++next_;
     }
   }
 
+  // Parameters without a gradient in this pass keep their flat parameter from being complete. It is
+  // reduced here, on every worker, whether it has gradients or not.
   void reduce_rest() {
-    for (size_t unit = 0; unit < units_.size(); ++unit) {
-      if (!is_reduced_[unit] && units_[unit].plan().trained) {
-        await(unit);
-        reduce(unit);
+    for (size_t index = 0; index < flat_parameters_.size(); ++index) {
+      if (!is_reduced_[index] && flat_parameters_[index].plan().trained) {
+        await(index);
+        reduce(index);
       }
     }
   }
 
-  void reduce(size_t unit) {
-    is_reduced_[unit] = true;
-    reductions_[unit] = exchange_->start([&reduced = units_[unit]](Communicator& channel) {
-      const CallScope scope = channel.enter("the exchange of gradients");
-      reduced.reduce(channel);
-      return torch::Tensor();
-    });
+  void reduce(size_t index) {
+    is_reduced_[index] = true;
+    reductions_[index] =
+        exchange_->start([&reduced = flat_parameters_[index]](Communicator& channel) {
+          const CallScope scope = channel.enter("the exchange of gradients");
+          reduced.reduce(channel);
+          return torch::Tensor();
+        });
   }
 
-  void await(size_t unit) {
-    if (reductions_[unit] == nullptr) {
+  void await(size_t index) {
+    if (reductions_[index] == nullptr) {
       return;
     }
-    const Exchange::Future future = std::exchange(reductions_[unit], Exchange::Future());
+    const Exchange::Future future = std::exchange(reductions_[index], Exchange::Future());
     exchange_->wait(future);
     if (future->hasError()) {
       std::rethrow_exception(future->exception_ptr());
@@ -310,8 +333,8 @@ class Zero final : public Strategy {
   }
 
   void await_reductions() {
-    for (size_t unit = 0; unit < units_.size(); ++unit) {
-      await(unit);
+    for (size_t index = 0; index < flat_parameters_.size(); ++index) {
+      await(index);
     }
   }
 
@@ -332,7 +355,7 @@ class Zero final : public Strategy {
                    asked.wants_norm ? 1.0 : 0.0,
                    asked.wants_late_norm ? 1.0 : 0.0});
     torch::Tensor all = torch::tensor(values, torch::kFloat64);
-    exchange_->channel().broadcast(all, attendance_->first_here());
+    exchange_->channel().broadcast(all, uneven_inputs_->first_active_rank());
     values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
     const std::vector<double> step(values.end() - 5, values.end());
     values.resize(values.size() - 5);
@@ -348,14 +371,14 @@ class Zero final : public Strategy {
   // every element once.
   std::vector<torch::Tensor> own_gradients() const {
     std::vector<torch::Tensor> gradients;
-    for (const Unit& unit : units_) {
-      if (!unit.gradient().defined()) {
+    for (const FlatParameter& flat : flat_parameters_) {
+      if (!flat.gradient().defined()) {
         continue;
       }
-      const zero::Span own = options_.zero.stage == 0 ? share_of(unit) : zero::Span{};
+      const zero::Span own = options_.zero.stage == 0 ? shard_of(flat) : zero::Span{};
       gradients.push_back(options_.zero.stage == 0
-                              ? unit.gradient().narrow(0, own.begin, own.size())
-                              : unit.gradient());
+                              ? flat.gradient().narrow(0, own.begin, own.size())
+                              : flat.gradient());
     }
     return gradients;
   }
@@ -384,17 +407,17 @@ class Zero final : public Strategy {
     return squares.sqrt().div_(loss_scale);
   }
 
-  zero::Span share_of(const Unit& unit) const {
-    return zero::share_of(unit.plan().elements, communicator_.size(), communicator_.rank());
+  zero::Span shard_of(const FlatParameter& flat) const {
+    return zero::shard_of(flat.plan().elements, communicator_.size(), communicator_.rank());
   }
 
   Sums add_up(bool needs_norm) {
-    // A worker may get a gradient after its unit was reduced, for example with recomputed
-    // activations. Such units are reduced again, on all workers.
+    // A worker may get a gradient after its flat parameter was reduced, for example with recomputed
+    // activations. Such flat parameters are reduced again, on all workers.
     std::vector<double> mine(has_gradient_.begin(), has_gradient_.end());
-    mine.reserve(mine.size() + units_.size() + 1);
-    for (const Unit& unit : units_) {
-      mine.push_back(unit.has_gradients() ? 1 : 0);
+    mine.reserve(mine.size() + flat_parameters_.size() + 1);
+    for (const FlatParameter& flat : flat_parameters_) {
+      mine.push_back(flat.has_gradients() ? 1 : 0);
     }
     mine.push_back(needs_norm ? squares_of_own() : 0);
     torch::Tensor all = torch::tensor(mine, torch::kFloat64);
@@ -406,10 +429,10 @@ class Zero final : public Strategy {
     }
     sums.squares = values[all.numel() - 1];
     bool is_late = false;
-    for (size_t i = 0; i < units_.size(); ++i) {
+    for (size_t i = 0; i < flat_parameters_.size(); ++i) {
       if (values[static_cast<int64_t>(trained_.size() + i)] > 0) {
         is_late = true;
-        units_[i].reduce(exchange_->channel());
+        flat_parameters_[i].reduce(exchange_->channel());
       }
     }
     if (is_late && needs_norm) {
@@ -424,18 +447,18 @@ class Zero final : public Strategy {
   void update(const Sums& sums, double factor) {
     size_t parameter = 0;
     std::vector<torch::Tensor> given;
-    for (const Unit& unit : units_) {
-      if (unit.gradient().defined() && factor != 1) {
+    for (const FlatParameter& flat : flat_parameters_) {
+      if (flat.gradient().defined() && factor != 1) {
         torch::NoGradGuard no_grad;
-        torch::Tensor(unit.gradient()).mul_(factor);
+        torch::Tensor(flat.gradient()).mul_(factor);
       }
-      for (const Piece& piece : unit.pieces()) {
-        if (sums.has_gradient[parameter + piece.member] && unit.gradient().defined()) {
-          piece.value.mutable_grad() = unit.gradient_of(piece);
+      for (const Piece& piece : flat.pieces()) {
+        if (sums.has_gradient[parameter + piece.member] && flat.gradient().defined()) {
+          piece.value.mutable_grad() = flat.gradient_of(piece);
           given.push_back(piece.value);
         }
       }
-      parameter += unit.plan().trained ? unit.plan().members.size() : 0;
+      parameter += flat.plan().trained ? flat.plan().members.size() : 0;
     }
     optimizer_->get().step();
     for (const torch::Tensor& piece : given) {
@@ -448,21 +471,21 @@ class Zero final : public Strategy {
   torch::nn::Module* model_ = nullptr;
   std::optional<zero::PieceOptimizer> optimizer_;
   SyncBatchNorm batch_norm_;
-  std::optional<Attendance> attendance_;
+  std::optional<UnevenInputs> uneven_inputs_;
 
-  std::deque<Unit> units_;              // a deque keeps references to elements valid
-  std::vector<torch::Tensor> trained_;  // trained parameters, unit by unit
-  std::vector<Place> places_;           // place of each trained parameter
-  std::vector<bool> has_gradient_;      // by trained parameter, in the current step
-  std::exception_ptr fault_;            // first exception of a hook or of gathering
+  std::deque<FlatParameter> flat_parameters_;  // a deque keeps references to elements valid
+  std::vector<torch::Tensor> trained_;         // in the order of flat_parameters_
+  std::vector<Place> places_;                  // place of each trained parameter
+  std::vector<bool> has_gradient_;             // by trained parameter, in the current step
+  std::exception_ptr fault_;                   // first exception of a hook or of gathering
 
   std::optional<Exchange> exchange_;
-  std::vector<Exchange::Future> reductions_;  // in progress, by unit
-  std::vector<bool> is_reduced_;              // by unit, in the current pass
-  size_t next_ = 0;                           // next unit to reduce, in stages 0 to 2
+  std::vector<Exchange::Future> reductions_;  // in progress, by flat parameter
+  std::vector<bool> is_reduced_;              // by flat parameter, in the current pass
+  size_t next_ = 0;                           // next flat parameter to reduce, in stages 0 to 2
   bool reduces_now_ = false;
   bool at_start_of_step_ = true;
-  std::optional<Residency> residency_;
+  std::optional<ParameterCache> cache_;
   std::optional<GradientHooks> hooks_;
 };
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <torch/cuda.h>
 
-#include "training/comm/thread_gang.h"
-#include "training/comm/two_level.h"
+#include "training/comm/hierarchical_communicator.h"
+#include "training/comm/thread_group.h"
 #include "training/strategy/properties.h"
 
 namespace lockstep::train {
@@ -141,12 +141,12 @@ void run_one(Communicator& inner,
   const int number = inner.rank();
   const cluster::Placement placement = place_of(process, number, inner.size());
   const bool is_alone = outer == nullptr || process.place.world_size == 1;
-  const std::unique_ptr<Communicator> both =
-      comm::make_two_level(inner,
-                           number == 0 && !is_alone ? outer : nullptr,
-                           placement.place.rank,
-                           placement.place.world_size,
-                           is_alone ? "threads" : fmt::format("threads over {}", outer->kind()));
+  const std::unique_ptr<Communicator> both = comm::make_hierarchical_communicator(
+      inner,
+      number == 0 && !is_alone ? outer : nullptr,
+      placement.place.rank,
+      placement.place.world_size,
+      is_alone ? "threads" : fmt::format("threads over {}", outer->kind()));
   Gate gate(*both, [&turns, number] { turns.pass_on(number); });
   body({.placement = placement, .communicator = gate, .wait_for_turn = [&] {
           turns.wait_for(number);
@@ -180,7 +180,7 @@ void run_replicas(int count,
     }
   });
   try {
-    comm::run_thread_gang(count, [&](Communicator& inner) {
+    comm::run_thread_group(count, [&](Communicator& inner) {
       try {
         run_one(inner, placement, outer, turns, body);
         turns.pass_on(inner.rank());
@@ -191,7 +191,7 @@ void run_replicas(int count,
       }
     });
   } catch (...) {
-    // The exception of run_thread_gang() may be a consequence of the first failure.
+    // The exception of run_thread_group() may be a consequence of the first failure.
     std::rethrow_exception(turns.failure());
   }
 }

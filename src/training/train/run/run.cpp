@@ -104,7 +104,7 @@ struct Start {
 std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) {
   comm::JoinOptions options = start.gang.join;
   options.device = device;
-  comm::Joined joined = comm::join_gang_and_store(start.gang.placement, options);
+  comm::Joined joined = comm::join_process_group(start.gang.placement, options);
   start.watch = comm::watch_for_stalls(
       *joined.communicator, joined.store, start.gang.placement.place, start.gang.stall);
   return std::move(joined.communicator);

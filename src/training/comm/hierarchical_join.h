@@ -13,16 +13,16 @@ namespace lockstep::comm {
 
 // The communicator, or the reason why node-first is not possible. The result is equal on all
 // workers.
-struct NodeFirst {
-  std::unique_ptr<Communicator> gang;
+struct HierarchicalJoin {
+  std::unique_ptr<Communicator> communicator;
   std::string obstacle;
 };
 
 // Connects the workers of each node through shared memory and workers with equal local rank through
 // Gloo (hierarchical all-reduce). One copy of the gradients leaves a node, instead of one per
 // worker.
-NodeFirst join_node_first(const compat::StorePtr& store,
-                          const contract::WorkerPlace& place,
-                          std::chrono::milliseconds timeout);
+HierarchicalJoin join_hierarchical(const compat::StorePtr& store,
+                                   const contract::WorkerPlace& place,
+                                   std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/strategy/ddp/gate.h"
+#include "training/strategy/ddp/loss_wrapper.h"
 
 #include <torch/autograd.h>
 #include <torch/csrc/autograd/engine.h>
@@ -13,13 +13,13 @@ struct Call : torch::CustomClassHolder {
   std::function<void()> function;
 };
 
-class Gate : public torch::autograd::Function<Gate> {
+class LossWrapper : public torch::autograd::Function<LossWrapper> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
                                const torch::Tensor& loss,
-                               const at::TensorList& touched,
+                               const at::TensorList& reached,
                                const c10::intrusive_ptr<Call>& call) {
-    context->saved_data["touched"] = static_cast<int64_t>(touched.size());
+    context->saved_data["reached"] = static_cast<int64_t>(reached.size());
     if (call->function) {
       context->saved_data["call"] = c10::IValue::make_capsule(call);
     }
@@ -35,7 +35,7 @@ class Gate : public torch::autograd::Function<Gate> {
     }
     // One result for each argument of forward(): only the loss gets a gradient.
     torch::autograd::variable_list result(
-        static_cast<size_t>(context->saved_data["touched"].toInt()) + 2);
+        static_cast<size_t>(context->saved_data["reached"].toInt()) + 2);
     result.front() = gradients.front();
     return result;
   }
@@ -43,12 +43,12 @@ class Gate : public torch::autograd::Function<Gate> {
 
 }  // namespace
 
-torch::Tensor gate(const torch::Tensor& loss,
-                   const std::vector<torch::Tensor>& touched,
-                   std::function<void()> after_backward) {
+torch::Tensor wrap_loss(const torch::Tensor& loss,
+                        const std::vector<torch::Tensor>& reached,
+                        std::function<void()> after_backward) {
   // apply() recognizes tensors only in a TensorList.
-  return Gate::apply(
-      loss, at::TensorList(touched), c10::make_intrusive<Call>(std::move(after_backward)));
+  return LossWrapper::apply(
+      loss, at::TensorList(reached), c10::make_intrusive<Call>(std::move(after_backward)));
 }
 
 }  // namespace lockstep::strategy

@@ -14,7 +14,7 @@ namespace lockstep::strategy {
 // Communication hook of the reducer, called for each full bucket. Averages the bucket over all
 // workers, compressed as `options` request. `exchange` and `step` must outlive the hook; `step` is
 // the number of exchanges so far.
-std::unique_ptr<c10d::CommHookInterface> make_ddp_hook(
+std::unique_ptr<c10d::CommHookInterface> make_comm_hook(
     Exchange& exchange,
     const StrategyOptions& options,
     const int64_t& step,

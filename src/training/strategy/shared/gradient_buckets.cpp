@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/strategy/shared/gradient_packs.h"
+#include "training/strategy/shared/gradient_buckets.h"
 
 #include <map>
 #include <torch/utils.h>
@@ -9,9 +9,9 @@
 
 namespace lockstep::strategy {
 
-GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
-                             int64_t pack_bytes,
-                             Compression compression)
+GradientBuckets::GradientBuckets(const std::vector<torch::Tensor>& parameters,
+                                 int64_t bucket_bytes,
+                                 Compression compression)
     : compression_(compression) {
   using Kind = std::pair<torch::ScalarType, int>;  // type and device index; the CPU is -1
   std::map<Kind, size_t> open;
@@ -20,35 +20,35 @@ GradientPacks::GradientPacks(const std::vector<torch::Tensor>& parameters,
     const auto bytes = static_cast<int64_t>(parameter.element_size());
     const auto found = open.find(kind);
     const bool fits = found != open.end() &&
-                      (packs_[found->second].values + parameter.numel()) * bytes <= pack_bytes;
+                      (buckets_[found->second].values + parameter.numel()) * bytes <= bucket_bytes;
     if (!fits) {
-      open[kind] = packs_.size();
-      packs_.emplace_back();
+      open[kind] = buckets_.size();
+      buckets_.emplace_back();
     }
-    Pack& pack = packs_[open[kind]];
-    pack.parameters.push_back(parameter);
-    pack.values += parameter.numel();
+    Bucket& bucket = buckets_[open[kind]];
+    bucket.parameters.push_back(parameter);
+    bucket.values += parameter.numel();
   }
 }
 
-void GradientPacks::sum(Communicator& communicator) const {
+void GradientBuckets::sum(Communicator& communicator) const {
   const torch::NoGradGuard no_grad;
-  // Reading flags from a GPU would synchronize with it. On a GPU the flags of all packs are
+  // Reading flags from a GPU would synchronize with it. On a GPU the flags of all buckets are
   // therefore exchanged first, through the CPU.
   const torch::Tensor known =
       communicator.device() ? count_gradients(communicator) : torch::Tensor();
   int64_t first = 0;
-  for (const Pack& pack : packs_) {
-    const auto count = static_cast<int64_t>(pack.parameters.size());
-    sum(communicator, pack, known.defined() ? known.narrow(0, first, count) : known);
+  for (const Bucket& bucket : buckets_) {
+    const auto count = static_cast<int64_t>(bucket.parameters.size());
+    sum(communicator, bucket, known.defined() ? known.narrow(0, first, count) : known);
     first += count;
   }
 }
 
-torch::Tensor GradientPacks::count_gradients(Communicator& communicator) const {
+torch::Tensor GradientBuckets::count_gradients(Communicator& communicator) const {
   std::vector<float> mine;
-  for (const Pack& pack : packs_) {
-    for (const torch::Tensor& parameter : pack.parameters) {
+  for (const Bucket& bucket : buckets_) {
+    for (const torch::Tensor& parameter : bucket.parameters) {
       mine.push_back(parameter.grad().defined() ? 1.0F : 0.0F);
     }
   }
@@ -57,19 +57,19 @@ torch::Tensor GradientPacks::count_gradients(Communicator& communicator) const {
   return counts;
 }
 
-void GradientPacks::sum(Communicator& communicator,
-                        const Pack& pack,
-                        const torch::Tensor& known) const {
-  const torch::TensorOptions options = pack.parameters.front().options().requires_grad(false);
-  const auto count = static_cast<int64_t>(pack.parameters.size());
+void GradientBuckets::sum(Communicator& communicator,
+                          const Bucket& bucket,
+                          const torch::Tensor& known) const {
+  const torch::TensorOptions options = bucket.parameters.front().options().requires_grad(false);
+  const auto count = static_cast<int64_t>(bucket.parameters.size());
   const int64_t flags = known.defined() ? 0 : count;
   torch::Tensor flat = torch::zeros(
-      {flags + pack.values},
-      options.dtype(wire_type(compression_).value_or(pack.parameters.front().scalar_type())));
+      {flags + bucket.values},
+      options.dtype(wire_type(compression_).value_or(bucket.parameters.front().scalar_type())));
   torch::Tensor has_gradient = torch::zeros({count}, torch::kFloat32);
   int64_t at = flags;
   for (int64_t i = 0; i < count; ++i) {
-    const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
+    const torch::Tensor& parameter = bucket.parameters[static_cast<size_t>(i)];
     torch::Tensor gradient = parameter.grad();
     if (gradient.defined()) {
       gradient = gradient.is_sparse() ? gradient.to_dense() : gradient;
@@ -82,11 +82,11 @@ void GradientPacks::sum(Communicator& communicator,
   communicator.all_reduce(flat);
   has_gradient =
       known.defined() ? known : flat.narrow(0, 0, flags).to(torch::kCPU, torch::kFloat32);
-  flat = flat.to(pack.parameters.front().scalar_type());
+  flat = flat.to(bucket.parameters.front().scalar_type());
   at = flags;
   for (int64_t i = 0; i < count; ++i) {
-    const torch::Tensor& parameter = pack.parameters[static_cast<size_t>(i)];
-    // A view into the pack, which lives as long as the gradients.
+    const torch::Tensor& parameter = bucket.parameters[static_cast<size_t>(i)];
+    // A view into the bucket, which lives as long as the gradients.
     parameter.mutable_grad() = has_gradient[i].item<float>() > 0
                                    ? flat.narrow(0, at, parameter.numel()).view(parameter.sizes())
                                    : torch::Tensor();

@@ -12,6 +12,6 @@ namespace lockstep::comm {
 //
 // Returns when all have ended. If one throws, the next collective of the others throws too, and the
 // first exception is rethrown here.
-void run_thread_gang(int size, const std::function<void(Communicator&)>& body);
+void run_thread_group(int size, const std::function<void(Communicator&)>& body);
 
 }  // namespace lockstep::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/communicator_group.h"
+#include "training/comm/c10d_adapter.h"
 
 #include <functional>
 #include <optional>
@@ -67,9 +67,9 @@ Reduction to_reduction(const c10d::ReduceOp& op) {
   throw Error(ExitCode::Bug, "all-reduce supports only sum, max and min");
 }
 
-class CommunicatorTransport final : public compat::Transport {
+class C10dAdapter final : public compat::Transport {
  public:
-  CommunicatorTransport(Communicator& communicator, Overlap overlap)
+  C10dAdapter(Communicator& communicator, Overlap overlap)
       : compat::Transport(communicator.rank(), communicator.size()), communicator_(communicator) {
     if (const auto device = communicator.device()) {
       side_.emplace(*device);
@@ -118,6 +118,12 @@ class CommunicatorTransport final : public compat::Transport {
   }
 
  private:
+  // Three ways to execute a call:
+  // - The communicator queues work on a GPU: on a stream of its own, which first waits for the
+  // current
+  //   stream. The call returns at once; Work::wait() makes the current stream wait.
+  // - The communicator mostly waits for a network: on a thread of its own, in order.
+  // - Otherwise here. The work is complete when it is returned.
   c10::intrusive_ptr<c10d::Work> start(c10d::OpType type,
                                        std::vector<at::Tensor> tensors,
                                        std::function<void()> call) {
@@ -145,11 +151,10 @@ class CommunicatorTransport final : public compat::Transport {
 }  // namespace
 
 compat::ProcessGroupPtr make_process_group(Communicator& communicator, Overlap overlap) {
-  return compat::to_process_group(
-      c10::make_intrusive<c10d::HashStore>(),
-      communicator.rank(),
-      communicator.size(),
-      c10::make_intrusive<CommunicatorTransport>(communicator, overlap));
+  return compat::to_process_group(c10::make_intrusive<c10d::HashStore>(),
+                                  communicator.rank(),
+                                  communicator.size(),
+                                  c10::make_intrusive<C10dAdapter>(communicator, overlap));
 }
 
 }  // namespace lockstep::comm

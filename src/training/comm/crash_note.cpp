@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/last_words.h"
+#include "training/comm/crash_note.h"
 
 #include <atomic>
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace lockstep::comm {
 namespace {
 
 // A terminate handler takes no argument, so its state must be global.
-std::atomic<Witness*> witness_of_process = nullptr;
+std::atomic<CrashReporter*> reporter_of_process = nullptr;
 std::atomic<std::terminate_handler> previous_handler = nullptr;
 
 std::optional<Error> find_reason() {
@@ -29,9 +29,11 @@ std::optional<Error> find_reason() {
   return std::nullopt;
 }
 
-[[noreturn]] void tell_why_and_end() {
-  if (Witness* witness = witness_of_process.exchange(nullptr); witness != nullptr) {
-    witness->tell_and_end();
+// Runs on the thread that threw, while other threads continue. exchange() makes sure that only one
+// thread asks the reporter, and that the handler does not recurse if the reporter throws.
+[[noreturn]] void report_and_terminate() {
+  if (CrashReporter* reporter = reporter_of_process.exchange(nullptr); reporter != nullptr) {
+    reporter->report_and_exit();
   }
   if (const auto error = find_reason()) {
     fmt::print(stderr, "lockstep: error: {}\n", error->what());
@@ -53,22 +55,22 @@ std::optional<Error> find_different_calls(const std::exception& fault) {
   return to_error(different_calls({})).fact("reason", text.substr(0, text.find('\n')), "gloo");
 }
 
-void speak_at_the_end() {
+void install_crash_note() {
   [[maybe_unused]] static const bool is_set = [] {
-    previous_handler = std::set_terminate(tell_why_and_end);
+    previous_handler = std::set_terminate(report_and_terminate);
     return true;
   }();
 }
 
-void add_witness(Witness& witness) {
-  speak_at_the_end();
-  Witness* nobody = nullptr;
-  witness_of_process.compare_exchange_strong(nobody, &witness);
+void add_crash_reporter(CrashReporter& reporter) {
+  install_crash_note();
+  CrashReporter* none = nullptr;
+  reporter_of_process.compare_exchange_strong(none, &reporter);
 }
 
-void remove_witness(Witness& witness) {
-  Witness* me = &witness;
-  witness_of_process.compare_exchange_strong(me, nullptr);
+void remove_crash_reporter(CrashReporter& reporter) {
+  CrashReporter* me = &reporter;
+  reporter_of_process.compare_exchange_strong(me, nullptr);
 }
 
 }  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "training/strategy/shared/exchange.h"
-#include "training/strategy/zero/unit.h"
+#include "training/strategy/zero/flat_parameter.h"
 
 namespace lockstep::strategy::zero {
 
@@ -17,73 +17,69 @@ namespace lockstep::strategy::zero {
 // activations: libtorch calls RecordFunction callbacks before and after each operator, with its
 // inputs. Modules are not changed and need no wrapper.
 //
-// States of a unit ("guest"):
+// States of an entry, which is one flat parameter:
 //
 //   released --begin_gather()--> arriving --await()--> whole --make_room(), release_all()--> ...
 //
-// - A unit is recognized by its StorageImpl. It stays the same when the memory is released, so
-//   parameters, views and tensors that autograd has saved are valid again after the next gather.
-// - A unit must not be released while an operator uses it (pins > 0), while its gather is in
-//   progress (arriving), or while it is prefetched and not yet used (is_awaited).
-// - Elements of whole and arriving units are counted in live_. make_room() releases the least
-//   recently used units until the next one fits into max_live_elements. If nothing can be released,
-//   the limit is exceeded: correctness comes first.
+// - An entry is recognized by the StorageImpl of its flat parameter. It stays the same when the
+//   memory is released, so parameters, views and tensors that autograd has saved are valid again
+//   after the next gather.
+// - An entry must not be released while an operator uses it (pins > 0), while its gather is in
+//   progress (arriving), or while it is prefetched and not yet used (is_prefetched).
+// - Elements of whole and arriving entries are counted in live_. make_room() releases the least
+//   recently used entries until the next one fits into max_live_elements. If nothing can be
+//   released, the limit is exceeded: correctness comes first.
 //
 // Each gather is a collective. All workers must therefore run the same operators on parameters in
 // the same order; every decision below depends only on this order. The order of each Use is
 // recorded and serves as the plan of the next one: as long as the operators follow the plan, the
-// units of the next operators are gathered ahead. At the first deviation the plan is dropped until
-// the next enter().
+// flat parameters of the next operators are gathered ahead. At the first deviation the plan is
+// dropped until the next enter().
 //
 // One thread at a time drives it: the caller waits while backward runs on threads of autograd.
-class Residency {
+class ParameterCache {
  public:
   // Purpose of a pass. Each has its own recorded order.
   enum class Use { Training, Reading };
 
-  // With `gathers_all`, all units are whole from the beginning of a use to its end: workers may
-  // then use different parameters. All arguments must outlive this. The first error is stored in
-  // `fault`, because libtorch lets no exception out of a callback.
-  Residency(std::vector<Unit*> units,
-            Exchange& exchange,
-            const ZeroOptions& options,
-            bool gathers_all,
-            std::exception_ptr& fault);
-  ~Residency();
+  // With `gathers_all`, all flat parameters are whole from the beginning of a use to its end:
+  // workers may then use different parameters. All arguments must outlive this. The first error is
+  // stored in `fault`, because libtorch lets no exception out of a callback.
+  ParameterCache(std::vector<FlatParameter*> flat_parameters,
+                 Exchange& exchange,
+                 const ZeroOptions& options,
+                 bool gathers_all,
+                 std::exception_ptr& fault);
+  ~ParameterCache();
 
   // During the lifetime of the result, operators of this thread and of the backward that it starts
   // find whole parameters. At its end everything is released.
   [[nodiscard]] std::shared_ptr<void> enter(Use use);
 
-  // Maximum number of whole elements so far, without units that always stay whole.
-  int64_t most_live() const { return most_live_; }
-  int64_t gathers() const { return gathers_; }
-  int64_t prefetches() const { return prefetches_; }
-
  private:
-  struct Guest {
-    Unit* unit = nullptr;
+  struct Entry {
+    FlatParameter* flat = nullptr;
     Exchange::Future arriving;  // null: complete, or not started
     int pins = 0;               // running operators that use it
     int64_t last_use = 0;
-    bool is_awaited = false;  // prefetched and not yet used: must not be released
+    bool is_prefetched = false;  // prefetched and not yet used: must not be released
   };
-  class Watch;
+  class Observer;
   class Scope;
 
-  // The units among the inputs of an operator, each once.
+  // The flat parameters among the inputs of an operator, each once.
   std::vector<size_t> find(c10::ArrayRef<const c10::IValue> inputs) const;
-  void use(size_t guest);
-  void begin_gather(size_t guest);
-  void await(Guest& guest);
+  void use(size_t index);
+  void begin_gather(size_t index);
+  void await(Entry& entry);
   void make_room(int64_t elements);
-  void follow(size_t guest);
+  void follow(size_t index);
   void prefetch();
   void forget_plan();
   void gather_all();
   void release_all();
 
-  std::vector<Guest> guests_;
+  std::vector<Entry> entries_;
   std::unordered_map<const void*, size_t> by_storage_;
   Exchange& exchange_;
   ZeroOptions options_;
@@ -98,9 +94,6 @@ class Residency {
 
   int64_t clock_ = 0;
   int64_t live_ = 0;
-  int64_t most_live_ = 0;
-  int64_t gathers_ = 0;
-  int64_t prefetches_ = 0;
 };
 
 }  // namespace lockstep::strategy::zero

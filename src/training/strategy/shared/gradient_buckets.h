@@ -9,38 +9,38 @@
 
 namespace lockstep::strategy {
 
-// Sums gradients over all workers in few messages. Gradients of one type are copied into flat packs
-// of at most `pack_bytes` (or one parameter):
+// Sums gradients over all workers in few messages. Gradients of one type are copied into flat
+// buckets of at most `bucket_bytes` (or one parameter):
 //
 //   | has a gradient, 1 value per parameter | gradient 0 | gradient 1 | ... |
 //
 // The sum of the flags shows whether any worker has a gradient. A parameter without one on all
 // workers is left without a gradient, as in one process.
-class GradientPacks {
+class GradientBuckets {
  public:
   // `compression`: none, fp16 or bf16, for messages of float32 and float64.
-  GradientPacks(const std::vector<torch::Tensor>& parameters,
-                int64_t pack_bytes,
-                Compression compression);
+  GradientBuckets(const std::vector<torch::Tensor>& parameters,
+                  int64_t bucket_bytes,
+                  Compression compression);
 
   // Replaces every gradient by the sum over all workers. All workers must call it.
   void sum(Communicator& communicator) const;
 
-  // Number of packs, and thus of messages per step.
-  size_t count() const { return packs_.size(); }
+  // Number of buckets, and thus of messages per step.
+  size_t count() const { return buckets_.size(); }
 
  private:
-  struct Pack {
+  struct Bucket {
     std::vector<torch::Tensor> parameters;
     int64_t values = 0;
   };
 
   torch::Tensor count_gradients(Communicator& communicator) const;
   // `known`: the number of workers with a gradient, by parameter; undefined: the flags are part of
-  // the pack.
-  void sum(Communicator& communicator, const Pack& pack, const torch::Tensor& known) const;
+  // the bucket.
+  void sum(Communicator& communicator, const Bucket& bucket, const torch::Tensor& known) const;
 
-  std::vector<Pack> packs_;
+  std::vector<Bucket> buckets_;
   Compression compression_;
 };
 

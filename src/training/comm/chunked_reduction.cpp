@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/sum_by_parts.h"
+#include "training/comm/chunked_reduction.h"
 
 #include <vector>
 
@@ -8,11 +8,16 @@
 namespace lockstep::comm {
 namespace {
 
+// With W workers and W parts, worker r:
+//
+//   all_to_all    sends part p to worker p, receives part r of all workers    (W - 1) / W of the
+//   bytes reduce_all    adds up the W copies of part r in the order of ranks all_gather    receives
+//   the sums of all parts                              (W - 1) / W of the bytes
 void exchange_and_reduce(torch::Tensor& output,
                          const torch::Tensor& input,
                          Reduction reduction,
                          int size,
-                         const PartExchange& exchange) {
+                         const ChunkExchange& exchange) {
   torch::Tensor pieces = torch::empty_like(input);
   torch::Tensor from = input.view(torch::kUInt8);
   torch::Tensor into = pieces.view(torch::kUInt8);
@@ -35,10 +40,11 @@ bool is_half(torch::ScalarType type) {
   return type == torch::kHalf || type == torch::kBFloat16;
 }
 
-void all_reduce_by_parts(torch::Tensor& tensor,
-                         Reduction reduction,
-                         int size,
-                         const PartExchange& exchange) {
+void chunked_all_reduce(torch::Tensor& tensor,
+                        Reduction reduction,
+                        int size,
+                        const ChunkExchange& exchange) {
+  // Padded to equal parts. The padding is zero for every reduction, and is cut off at the end.
   torch::Tensor flat = tensor.view({-1});
   const int64_t part = (flat.numel() + size - 1) / size;
   torch::Tensor all = flat;
@@ -55,10 +61,10 @@ void all_reduce_by_parts(torch::Tensor& tensor,
   }
 }
 
-void reduce_scatter_by_parts(torch::Tensor& output,
-                             const torch::Tensor& input,
-                             int size,
-                             const PartExchange& exchange) {
+void chunked_reduce_scatter(torch::Tensor& output,
+                            const torch::Tensor& input,
+                            int size,
+                            const ChunkExchange& exchange) {
   exchange_and_reduce(output, input, Reduction::Sum, size, exchange);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/two_level.h"
+#include "training/comm/hierarchical_communicator.h"
 
 #include <vector>
 
@@ -8,11 +8,11 @@
 namespace lockstep::comm {
 namespace {
 
-// Which workers communicate with other neighbourhoods: each worker for its share, or the first one
+// Which workers communicate with other inner groups: each worker for its share, or the first one
 // for all.
 enum class Bridge { Each, Leader };
 
-// The parts of a hierarchical group. Only the last neighbourhood may have fewer than `full`
+// The parts of a hierarchical group. Only the last inner group may have fewer than `full`
 // workers; the bridge must then be Leader.
 struct Levels {
   Communicator* inner = nullptr;
@@ -22,14 +22,14 @@ struct Levels {
   bool overlaps = false;
 };
 
-class TwoLevelRank final : public Communicator {
+class HierarchicalCommunicator final : public Communicator {
  public:
-  TwoLevelRank(Levels levels, int rank, int size, std::string kind)
+  HierarchicalCommunicator(Levels levels, int rank, int size, std::string kind)
       : levels_(levels), inner_(*levels.inner), rank_(rank), size_(size), kind_(std::move(kind)) {
     LOCKSTEP_CHECK(rank_ % levels_.full == inner_.rank());
-    LOCKSTEP_CHECK((levels_.outer != nullptr) == (speaks() && neighbourhoods() > 1));
+    LOCKSTEP_CHECK((levels_.outer != nullptr) == (uses_outer() && inner_groups() > 1));
     LOCKSTEP_CHECK(levels_.outer == nullptr || (levels_.outer->rank() == rank_ / levels_.full &&
-                                                levels_.outer->size() == neighbourhoods()));
+                                                levels_.outer->size() == inner_groups()));
   }
 
   // Takes ownership of both groups. kept_outer_ is declared after kept_inner_ and therefore
@@ -61,7 +61,7 @@ class TwoLevelRank final : public Communicator {
       if (levels_.outer != nullptr) {
         levels_.outer->all_reduce(tensor, reduction);
       }
-      if (neighbourhoods() > 1) {
+      if (inner_groups() > 1) {
         inner_.broadcast(tensor, 0);
       }
       return;
@@ -69,7 +69,7 @@ class TwoLevelRank final : public Communicator {
     all_reduce_by_shares(tensor, reduction);
   }
 
-  // First between the neighbourhoods, among the workers with the inner rank of the root, then
+  // First between the inner groups, among the workers with the inner rank of the root, then
   // within each. With Bridge::Leader, the leader first receives the tensor from the root.
   void do_broadcast(torch::Tensor& tensor, int root) override {
     const int home = root / levels_.full;
@@ -81,30 +81,38 @@ class TwoLevelRank final : public Communicator {
       inner_.broadcast(tensor, place);
       return;
     }
-    if (neighbourhood() == home) {
+    if (inner_group() == home) {
       inner_.broadcast(tensor, place);
     }
     if (levels_.outer != nullptr) {
       levels_.outer->broadcast(tensor, home);
     }
-    if (neighbourhood() != home) {
+    if (inner_group() != home) {
       inner_.broadcast(tensor, 0);
     }
   }
 
+  // With Bridge::Each, the workers of equal inner rank first exchange their inputs between the
+  // inner groups, which gives each worker a column of the result; the inner group then gathers the
+  // columns:
+  //
+  //              inner rank 0   1   2
+  //   group 0         [ r0     r1   r2 ]      rank = group * full + inner rank
+  //   group 1         [ r3     r4   r5 ]
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
     const int64_t count = input.numel();
     if (levels_.bridge == Bridge::Each) {
       torch::Tensor column =
           levels_.outer == nullptr ? input.unsqueeze(0) : levels_.outer->all_gather(input);
       const torch::Tensor all = inner_.all_gather(column);
-      output.view({neighbourhoods(), levels_.full, count}).copy_(all.transpose(0, 1));
+      output.view({inner_groups(), levels_.full, count}).copy_(all.transpose(0, 1));
       return;
     }
     torch::Tensor rows = padded(inner_.all_gather(input), levels_.full);
     if (levels_.outer != nullptr) {
       rows = levels_.outer->all_gather(rows).view({-1, count});
     }
+    // Only leaders have all rows here; the others get them by the broadcast below.
     if (rows.size(0) >= size_) {
       output.copy_(rows.narrow(0, 0, size_).reshape({-1}));
     }
@@ -115,7 +123,7 @@ class TwoLevelRank final : public Communicator {
     const int64_t count = output.numel();
     if (levels_.bridge == Bridge::Each) {
       const torch::Tensor columns =
-          input.view({neighbourhoods(), levels_.full, count}).transpose(0, 1).contiguous();
+          input.view({inner_groups(), levels_.full, count}).transpose(0, 1).contiguous();
       const torch::Tensor mine = inner_.reduce_scatter(columns);
       output.copy_(levels_.outer == nullptr ? mine[0] : levels_.outer->reduce_scatter(mine));
       return;
@@ -125,24 +133,24 @@ class TwoLevelRank final : public Communicator {
     torch::Tensor rows = torch::empty({levels_.full, count}, input.options());
     if (levels_.outer != nullptr) {
       rows = levels_.outer->reduce_scatter(
-          padded(sum.view({size_, count}), levels_.full * neighbourhoods())
-              .view({neighbourhoods(), levels_.full, count}));
-    } else if (neighbourhoods() == 1) {
+          padded(sum.view({size_, count}), levels_.full * inner_groups())
+              .view({inner_groups(), levels_.full, count}));
+    } else if (inner_groups() == 1) {
       rows = sum.view({size_, count});
     }
-    if (neighbourhoods() > 1) {
+    if (inner_groups() > 1) {
       inner_.broadcast(rows, 0);
     }
     output.copy_(rows[inner_.rank()]);
   }
 
-  // Complete neighbourhoods stay as they are. If one is cut in two, its workers lack counterparts
-  // in other neighbourhoods, so the leaders act for all.
+  // Complete inner groups stay as they are. If one is cut in two, its workers lack counterparts
+  // in other inner groups, so the leaders act for all.
   std::unique_ptr<Communicator> do_subset(int count) override {
     const int whole = count / levels_.full;
     const int rest = count % levels_.full;
     const int parts = whole + (rest > 0 ? 1 : 0);
-    const int here = neighbourhood() < whole ? levels_.full : neighbourhood() == whole ? rest : 0;
+    const int here = inner_group() < whole ? levels_.full : inner_group() == whole ? rest : 0;
     const Bridge bridge = rest > 0 ? Bridge::Leader : levels_.bridge;
     std::unique_ptr<Communicator> inner = here == 0 ? nullptr : inner_.subset(here);
     std::unique_ptr<Communicator> outer;
@@ -157,18 +165,18 @@ class TwoLevelRank final : public Communicator {
                         .bridge = bridge,
                         .full = levels_.full,
                         .overlaps = parts > 1 && levels_.overlaps};
-    auto part = std::make_unique<TwoLevelRank>(levels, rank_, count, kind_);
+    auto part = std::make_unique<HierarchicalCommunicator>(levels, rank_, count, kind_);
     part->keep(std::move(inner), std::move(outer));
     return part;
   }
 
  private:
-  int neighbourhood() const { return rank_ / levels_.full; }
-  int neighbourhoods() const { return (size_ + levels_.full - 1) / levels_.full; }
-  bool speaks() const { return levels_.bridge == Bridge::Each || inner_.rank() == 0; }
+  int inner_group() const { return rank_ / levels_.full; }
+  int inner_groups() const { return (size_ + levels_.full - 1) / levels_.full; }
+  bool uses_outer() const { return levels_.bridge == Bridge::Each || inner_.rank() == 0; }
 
-  // Each worker reduces its share within the neighbourhood (reduce-scatter), then across
-  // neighbourhoods (all-reduce); then the neighbourhood gathers the shares.
+  // Each worker reduces its share within the inner group (reduce-scatter), then across
+  // inner groups (all-reduce); then the inner group gathers the shares.
   void all_reduce_by_shares(torch::Tensor& tensor, Reduction reduction) {
     torch::Tensor flat = tensor.view({-1});
     const int64_t total = flat.numel();
@@ -207,7 +215,7 @@ class TwoLevelRank final : public Communicator {
   std::unique_ptr<Communicator> kept_outer_;
 };
 
-// Workers without an outer group learn from the leader of their neighbourhood which bridge is used.
+// Workers without an outer group learn from the leader of their inner group which bridge is used.
 Levels agree_on_levels(Communicator& inner, Communicator* outer) {
   const torch::Tensor words = torch::tensor(
       {outer != nullptr ? 1 : 0, outer != nullptr && outer->overlaps() ? 1 : 0}, torch::kInt32);
@@ -220,26 +228,26 @@ Levels agree_on_levels(Communicator& inner, Communicator* outer) {
           .overlaps = all[0][1].item<int>() == 1};
 }
 
-std::unique_ptr<TwoLevelRank> join_levels(
+std::unique_ptr<HierarchicalCommunicator> join_levels(
     Communicator& inner, Communicator* outer, int rank, int size, std::string kind) {
   LOCKSTEP_CHECK(size % inner.size() == 0 && rank >= 0 && rank < size);
-  // A single neighbourhood needs no outer group.
-  return std::make_unique<TwoLevelRank>(
+  // A single inner group needs no outer group.
+  return std::make_unique<HierarchicalCommunicator>(
       agree_on_levels(inner, size == inner.size() ? nullptr : outer), rank, size, std::move(kind));
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_two_level(
+std::unique_ptr<Communicator> make_hierarchical_communicator(
     Communicator& inner, Communicator* outer, int rank, int size, std::string kind) {
   return join_levels(inner, outer, rank, size, std::move(kind));
 }
 
-std::unique_ptr<Communicator> make_two_level(std::unique_ptr<Communicator> inner,
-                                             std::unique_ptr<Communicator> outer,
-                                             int rank,
-                                             int size,
-                                             std::string kind) {
+std::unique_ptr<Communicator> make_hierarchical_communicator(std::unique_ptr<Communicator> inner,
+                                                             std::unique_ptr<Communicator> outer,
+                                                             int rank,
+                                                             int size,
+                                                             std::string kind) {
   auto both = join_levels(*inner, outer.get(), rank, size, std::move(kind));
   both->keep(std::move(inner), std::move(outer));
   return both;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/shared_board.h"
+#include "training/comm/shared_memory_slots.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,13 +23,16 @@ using Clock = std::chrono::steady_clock;
 // larger chunks mean fewer context switches. The total is limited so that many workers do not fill
 // /dev/shm.
 size_t choose_chunk_bytes(int size) {
-  constexpr size_t kLeast = 128U << 10U;
-  constexpr size_t kMost = 512U << 10U;
+  constexpr size_t kMinBytes = 128U << 10U;
+  constexpr size_t kMaxBytes = 512U << 10U;
   constexpr size_t kAllWorkers = 8U << 20U;
-  return size == 2 ? kLeast : std::clamp(kAllWorkers / static_cast<size_t>(size), kLeast, kMost);
+  return size == 2 ? kMinBytes
+                   : std::clamp(kAllWorkers / static_cast<size_t>(size), kMinBytes, kMaxBytes);
 }
 
 // Set of the processors that any of the workers may use, one bit each.
+// A new segment is zero, which is a valid state of all atomics in it: no worker has to initialize
+// it for the others.
 struct alignas(64) Processors {
   std::array<std::atomic<uint64_t>, 16> words;
 
@@ -59,24 +62,26 @@ void relax() {
 
 }  // namespace
 
-size_t SharedBoard::head_bytes(int size) {
+static_assert(sizeof(Processors) == 128, "the layout in the header");
+
+size_t SharedMemorySlots::head_bytes(int size) {
   const size_t bytes = sizeof(Processors) + static_cast<size_t>(size) * sizeof(Progress);
   return (bytes + 4095) / 4096 * 4096;
 }
 
-size_t SharedBoard::needed_bytes(int size) {
+size_t SharedMemorySlots::needed_bytes(int size) {
   return head_bytes(size) + static_cast<size_t>(size) * kSlots * choose_chunk_bytes(size);
 }
 
-void SharedBoard::announce_processors(const os::SharedMemory& memory) {
+void SharedMemorySlots::announce_processors(const os::SharedMemory& memory) {
   reinterpret_cast<Processors*>(memory.data())->add(os::usable_processor_numbers());
 }
 
-SharedBoard::SharedBoard(int rank,
-                         int size,
-                         os::SharedMemory memory,
-                         os::PeerWatch peers,
-                         std::chrono::milliseconds timeout)
+SharedMemorySlots::SharedMemorySlots(int rank,
+                                     int size,
+                                     os::SharedMemory memory,
+                                     os::PeerWatch peers,
+                                     std::chrono::milliseconds timeout)
     : rank_(rank),
       size_(size),
       chunk_bytes_(choose_chunk_bytes(size)),
@@ -91,7 +96,7 @@ SharedBoard::SharedBoard(int rank,
   spins_ = processors >= size_ ? 1000 : 20;
 }
 
-SharedBoard::~SharedBoard() {
+SharedMemorySlots::~SharedMemorySlots() {
   // Peers report a failed worker as lost. A worker that ends normally while others wait has made
   // other calls than they did; has_left distinguishes these cases.
   if (std::uncaught_exceptions() == 0) {
@@ -99,25 +104,26 @@ SharedBoard::~SharedBoard() {
   }
 }
 
-void SharedBoard::begin_call(const CallSignature& call) {
+void SharedMemorySlots::begin_call(const CallSignature& call) {
   next_signature_ = call.packed();
   is_first_chunk_ = true;
 }
 
-uint64_t SharedBoard::open_chunk() {
+uint64_t SharedMemorySlots::open_chunk() {
   // No worker may still read chunk `chunk` - kSlots from the slots that are reused. See kAhead: a
-  // worker that has published chunk `least` has finished with chunk `least` - kAhead.
+  // worker that has published chunk `minimum` has finished with chunk `minimum` - kAhead.
   const uint64_t chunk = last_ + 1;
   if (chunk + kAhead > kSlots) {
-    const uint64_t least = chunk + kAhead - kSlots;
+    const uint64_t minimum = chunk + kAhead - kSlots;
     for (int peer = 0; peer < size_; ++peer) {
-      wait_for(progress_[peer].laid_out, least, peer);
+      wait_for(progress_[peer].published, minimum, peer);
       if (unchecked_ != 0) {
         check(peer, unchecked_);
       }
     }
     unchecked_ = 0;
   }
+  // Only now: the deferred check above compares the previous call of the peers with signature_.
   if (is_first_chunk_) {
     signature_ = next_signature_;
     is_first_chunk_ = false;
@@ -126,46 +132,46 @@ uint64_t SharedBoard::open_chunk() {
   return chunk;
 }
 
-void SharedBoard::lay_out(uint64_t chunk) {
+void SharedMemorySlots::publish(uint64_t chunk) {
   Progress& mine = progress_[rank_];
-  // The release store of laid_out also publishes the signature, which can be relaxed.
+  // The release store of published also publishes the signature, which can be relaxed.
   mine.signature[chunk % kSlots].store(signature_, std::memory_order_relaxed);
-  mine.laid_out.store(chunk, std::memory_order_release);
+  mine.published.store(chunk, std::memory_order_release);
 }
 
-void SharedBoard::await(int peer, uint64_t chunk) {
-  wait_for(progress_[peer].laid_out, chunk, peer);
+void SharedMemorySlots::await(int peer, uint64_t chunk) {
+  wait_for(progress_[peer].published, chunk, peer);
   check(peer, chunk);
 }
 
-void SharedBoard::mark_reduced(uint64_t chunk) {
+void SharedMemorySlots::mark_reduced(uint64_t chunk) {
   progress_[rank_].reduced.store(chunk, std::memory_order_release);
 }
 
-void SharedBoard::await_reduced(int peer, uint64_t chunk) const {
+void SharedMemorySlots::await_reduced(int peer, uint64_t chunk) const {
   wait_for(progress_[peer].reduced, chunk, peer);
 }
 
-void SharedBoard::check(int peer, uint64_t chunk) const {
+void SharedMemorySlots::check(int peer, uint64_t chunk) const {
   const auto& theirs = progress_[peer].signature[chunk % kSlots];
   if (theirs.load(std::memory_order_relaxed) != signature_) {
     throw_different_calls(chunk);
   }
 }
 
-void SharedBoard::throw_different_calls(uint64_t chunk) const {
+void SharedMemorySlots::throw_different_calls(uint64_t chunk) const {
   // Waits a moment for late workers, so that the message shows their calls too.
   const auto patience = Clock::now() + std::chrono::milliseconds(300);
   std::vector<std::optional<CallSignature>> calls;
   for (int peer = 0; peer < size_; ++peer) {
     const Progress& theirs = progress_[peer];
-    while (theirs.laid_out.load(std::memory_order_acquire) < chunk &&
+    while (theirs.published.load(std::memory_order_acquire) < chunk &&
            theirs.has_left.load(std::memory_order_acquire) == 0 && Clock::now() < patience) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     if (peer == rank_) {
       calls.emplace_back(CallSignature::unpacked(signature_));
-    } else if (theirs.laid_out.load(std::memory_order_acquire) >= chunk) {
+    } else if (theirs.published.load(std::memory_order_acquire) >= chunk) {
       calls.emplace_back(CallSignature::unpacked(theirs.signature[chunk % kSlots].load()));
     } else if (theirs.has_left.load(std::memory_order_acquire) != 0) {
       calls.emplace_back(CallSignature{.kind = CallSignature::Kind::End});
@@ -178,10 +184,12 @@ void SharedBoard::throw_different_calls(uint64_t chunk) const {
 
 // Spins first, because a peer usually arrives within microseconds. Then yields, because there may
 // be more workers than cores. Then sleeps, and checks whether the peers are alive.
-void SharedBoard::wait_for(const std::atomic<uint64_t>& number, uint64_t least, int peer) const {
+void SharedMemorySlots::wait_for(const std::atomic<uint64_t>& number,
+                                 uint64_t minimum,
+                                 int peer) const {
   constexpr int kYields = 2000;
   for (int i = 0; i < spins_ + kYields; ++i) {
-    if (number.load(std::memory_order_acquire) >= least) {
+    if (number.load(std::memory_order_acquire) >= minimum) {
       return;
     }
     if (i < spins_) {
@@ -190,15 +198,15 @@ void SharedBoard::wait_for(const std::atomic<uint64_t>& number, uint64_t least, 
       std::this_thread::yield();
     }
   }
-  wait_long_for(number, least, peer);
+  wait_long_for(number, minimum, peer);
 }
 
-void SharedBoard::wait_long_for(const std::atomic<uint64_t>& number,
-                                uint64_t least,
-                                int peer) const {
+void SharedMemorySlots::wait_long_for(const std::atomic<uint64_t>& number,
+                                      uint64_t minimum,
+                                      int peer) const {
   const auto start = Clock::now();
   auto next_look = start + std::chrono::milliseconds(2);
-  while (number.load(std::memory_order_acquire) < least) {
+  while (number.load(std::memory_order_acquire) < minimum) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     const auto now = Clock::now();
     if (now < next_look) {
@@ -209,7 +217,7 @@ void SharedBoard::wait_long_for(const std::atomic<uint64_t>& number,
     const auto ended = peers_.find_ended();
     // A peer may publish its last chunk and exit between the two loads, so the number is read again
     // after the liveness check.
-    if (number.load(std::memory_order_acquire) >= least) {
+    if (number.load(std::memory_order_acquire) >= minimum) {
       return;
     }
     if (has_left) {
@@ -231,7 +239,7 @@ void SharedBoard::wait_long_for(const std::atomic<uint64_t>& number,
   }
 }
 
-std::string SharedBoard::call_name() const {
+std::string SharedMemorySlots::call_name() const {
   const std::string text = CallSignature::unpacked(next_signature_).text();
   return text.substr(0, text.find(" of "));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/strategy/ddp/hook.h"
+#include "training/strategy/ddp/comm_hook.h"
 
 #include <functional>
 #include <torch/autograd.h>
@@ -86,7 +86,7 @@ class Hook final : public c10d::CommHookInterface {
 
 }  // namespace
 
-std::unique_ptr<c10d::CommHookInterface> make_ddp_hook(
+std::unique_ptr<c10d::CommHookInterface> make_comm_hook(
     Exchange& exchange,
     const StrategyOptions& options,
     const int64_t& step,

@@ -9,10 +9,10 @@ namespace lockstep::strategy {
 
 // Returns the same loss with a modified backward:
 // - `after_backward`, if set, is called after the whole backward;
-// - backward also reaches every tensor of `touched`, without a gradient. Hooks that wait for the
+// - backward also reaches every tensor of `reached`, without a gradient. Hooks that wait for the
 //   gradients of these tensors are then called too.
-torch::Tensor gate(const torch::Tensor& loss,
-                   const std::vector<torch::Tensor>& touched,
-                   std::function<void()> after_backward);
+torch::Tensor wrap_loss(const torch::Tensor& loss,
+                        const std::vector<torch::Tensor>& reached,
+                        std::function<void()> after_backward);
 
 }  // namespace lockstep::strategy

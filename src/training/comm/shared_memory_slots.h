@@ -31,13 +31,14 @@ namespace lockstep::comm {
 //
 // Who may write, and when:
 // - Worker w alone writes Progress[w] and its slots. Every other worker only reads them. The
-//   exception is Processors, a set that all workers extend with atomic operations before they meet.
-// - Worker w writes slot(w, c) between open_chunk(), which returns c, and lay_out(c). open_chunk()
+//   exception is Processors, a set that all workers extend with atomic operations before they
+//   barrier.
+// - Worker w writes slot(w, c) between open_chunk(), which returns c, and publish(c). open_chunk()
 //   waits until no worker still reads chunk c - kSlots from this slot.
-// - After lay_out(c), worker w may still write a part of slot(w, c) that no other worker reads
+// - After publish(c), worker w may still write a part of slot(w, c) that no other worker reads
 //   before mark_reduced(c). The all-reduce in parts stores its sums there.
 //
-// Memory ordering: lay_out() and mark_reduced() publish the data with a release store of the chunk
+// Memory ordering: publish() and mark_reduced() publish the data with a release store of the chunk
 // number; await() and await_reduced() read this number with an acquire load. A reader that sees
 // number >= c therefore sees the content of slot(w, c). The opposite direction, reads of a slot
 // before its reuse, is ordered in the same way: a peer publishes chunk c - 1 only after it has
@@ -46,26 +47,26 @@ namespace lockstep::comm {
 // Every chunk carries the packed signature of its call. A worker that finds a signature other than
 // its own throws an Error that shows the call of each worker. A lost peer is an Error with
 // ExitCode::TryAgain.
-class SharedBoard {
+class SharedMemorySlots {
  public:
-  static constexpr int kMostWorkers = 256;
+  static constexpr int kMaxWorkers = 256;
 
   // Size of the segment for `size` workers.
   static size_t needed_bytes(int size);
 
   // Adds the processors that this worker may use to the shared set. Every worker must do so before
-  // any worker constructs its board, because the constructor counts the set.
+  // any worker constructs its slots, because the constructor counts the set.
   static void announce_processors(const os::SharedMemory& memory);
 
   // `peers`: all workers except this one, in the order of ranks.
-  SharedBoard(int rank,
-              int size,
-              os::SharedMemory memory,
-              os::PeerWatch peers,
-              std::chrono::milliseconds timeout);
-  SharedBoard(const SharedBoard&) = delete;
-  SharedBoard& operator=(const SharedBoard&) = delete;
-  ~SharedBoard();
+  SharedMemorySlots(int rank,
+                    int size,
+                    os::SharedMemory memory,
+                    os::PeerWatch peers,
+                    std::chrono::milliseconds timeout);
+  SharedMemorySlots(const SharedMemorySlots&) = delete;
+  SharedMemorySlots& operator=(const SharedMemorySlots&) = delete;
+  ~SharedMemorySlots();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -85,7 +86,7 @@ class SharedBoard {
   uint64_t open_chunk();
 
   // Publishes the slot of this worker. Its content must be complete.
-  void lay_out(uint64_t chunk);
+  void publish(uint64_t chunk);
 
   // Blocks until `peer` has published this chunk, and checks that it belongs to the same call.
   void await(int peer, uint64_t chunk);
@@ -113,15 +114,15 @@ class SharedBoard {
   static constexpr uint64_t kSlots = 4;
   static constexpr uint64_t kAhead = 3;
 
-  // Progress of one worker; only this worker writes it. laid_out and reduced are in different cache
-  // lines, so that spinning on one does not slow down stores to the other.
+  // Progress of one worker; only this worker writes it. published and reduced are in different
+  // cache lines, so that spinning on one does not slow down stores to the other.
   //
-  //   byte 0    laid_out      number of the newest published chunk
+  //   byte 0    published      number of the newest published chunk
   //        8    signature[4]  packed signature of chunk c at index c % kSlots
   //        40   has_left      1: the worker has ended normally and makes no further call
   //        64   reduced       number of the newest chunk whose part is reduced
   struct alignas(64) Progress {
-    std::atomic<uint64_t> laid_out;
+    std::atomic<uint64_t> published;
     std::array<std::atomic<uint64_t>, kSlots> signature;  // index: chunk % kSlots
     std::atomic<uint32_t> has_left;
     alignas(64) std::atomic<uint64_t> reduced;
@@ -134,8 +135,8 @@ class SharedBoard {
 
   void check(int peer, uint64_t chunk) const;
   [[noreturn]] void throw_different_calls(uint64_t chunk) const;
-  void wait_for(const std::atomic<uint64_t>& number, uint64_t least, int peer) const;
-  void wait_long_for(const std::atomic<uint64_t>& number, uint64_t least, int peer) const;
+  void wait_for(const std::atomic<uint64_t>& number, uint64_t minimum, int peer) const;
+  void wait_long_for(const std::atomic<uint64_t>& number, uint64_t minimum, int peer) const;
   std::string call_name() const;
 
   int rank_;

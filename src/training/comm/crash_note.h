@@ -15,22 +15,22 @@ namespace lockstep::comm {
 std::optional<Error> find_different_calls(const std::exception& fault);
 
 // Finds out more than the exception contains, by asking the other workers.
-class Witness {
+class CrashReporter {
  public:
-  virtual ~Witness() = default;
+  virtual ~CrashReporter() = default;
 
   // Prints the reason and exits. Returns if the reason is unknown.
-  virtual void tell_and_end() noexcept = 0;
+  virtual void report_and_exit() noexcept = 0;
 };
 
 // Installs the handler: a process that is terminated by mismatched calls prints the reason.
-void speak_at_the_end();
+void install_crash_note();
 
-// Installs the handler and registers `witness`, which is asked first. Only one witness can be
+// Installs the handler and registers `reporter`, which is asked first. Only one reporter can be
 // registered; further ones are ignored.
-void add_witness(Witness& witness);
+void add_crash_reporter(CrashReporter& reporter);
 
-// Must be called before `witness` is destroyed. Does nothing if another witness is registered.
-void remove_witness(Witness& witness);
+// Must be called before `reporter` is destroyed. Does nothing if another reporter is registered.
+void remove_crash_reporter(CrashReporter& reporter);
 
 }  // namespace lockstep::comm

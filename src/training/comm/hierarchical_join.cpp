@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/comm/node_first.h"
+#include "training/comm/hierarchical_join.h"
 
 #include <fmt/format.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "training/comm/hierarchical_communicator.h"
 #include "training/comm/process_group.h"
 #include "training/comm/shared_memory.h"
-#include "training/comm/two_level.h"
 
 namespace lockstep::comm {
 namespace {
@@ -62,12 +62,15 @@ std::string find_obstacle(const contract::WorkerPlace& place) {
 
 }  // namespace
 
-NodeFirst join_node_first(const compat::StorePtr& store,
-                          const contract::WorkerPlace& place,
-                          std::chrono::milliseconds timeout) {
+// All workers must take the same decision, but the facts are local: one node may lack space in
+// /dev/shm. So they agree twice, before and after the attempt. A worker that fell back to Gloo
+// alone would wait for peers that use the hierarchy.
+HierarchicalJoin join_hierarchical(const compat::StorePtr& store,
+                                   const contract::WorkerPlace& place,
+                                   std::chrono::milliseconds timeout) {
   std::string obstacle = agree(*store, "shape", place, find_obstacle(place));
   if (!obstacle.empty()) {
-    return {.gang = nullptr, .obstacle = obstacle};
+    return {.communicator = nullptr, .obstacle = obstacle};
   }
   const auto near = c10::make_intrusive<c10d::PrefixStore>(
       fmt::format("node-first/node{}", place.node_rank), store);
@@ -80,7 +83,7 @@ NodeFirst join_node_first(const compat::StorePtr& store,
           ? ""
           : fmt::format("node {} is not one machine, or lacks space in /dev/shm", place.node_rank));
   if (!obstacle.empty()) {
-    return {.gang = nullptr, .obstacle = obstacle};
+    return {.communicator = nullptr, .obstacle = obstacle};
   }
   contract::WorkerPlace across = place;
   across.rank = place.node_rank;
@@ -89,11 +92,11 @@ NodeFirst join_node_first(const compat::StorePtr& store,
                              fmt::format("node-first/worker{}", place.local_rank), store),
                          across,
                          timeout);
-  auto gang = make_two_level(
+  auto communicator = make_hierarchical_communicator(
       std::move(inner), std::move(outer), place.rank, place.world_size, "node-first");
   // The server of the store must not exit before all workers have read it.
-  gang->barrier();
-  return {.gang = std::move(gang), .obstacle = ""};
+  communicator->barrier();
+  return {.communicator = std::move(communicator), .obstacle = ""};
 }
 
 }  // namespace lockstep::comm

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 // How a transport moves bytes of types that it cannot add. Both functions take flat tensors of
 // bytes. `input` of all_to_all has one equal part for each worker, and `output` receives one from
 // each.
-struct PartExchange {
+struct ChunkExchange {
   std::function<void(torch::Tensor& output, torch::Tensor& input)> all_to_all;
   std::function<void(torch::Tensor& output, const torch::Tensor& input)> all_gather;
 };
@@ -22,15 +22,15 @@ bool is_half(torch::ScalarType type);
 // Worker r reduces part r of all tensors in the order of ranks, then all workers gather the parts.
 // This transfers as many bytes as a ring, is repeatable, and rounds 16-bit types once instead of at
 // each hop.
-void all_reduce_by_parts(torch::Tensor& tensor,
-                         Reduction reduction,
-                         int size,
-                         const PartExchange& exchange);
+void chunked_all_reduce(torch::Tensor& tensor,
+                        Reduction reduction,
+                        int size,
+                        const ChunkExchange& exchange);
 
-// The first half of all_reduce_by_parts().
-void reduce_scatter_by_parts(torch::Tensor& output,
-                             const torch::Tensor& input,
-                             int size,
-                             const PartExchange& exchange);
+// The first half of chunked_all_reduce().
+void chunked_reduce_scatter(torch::Tensor& output,
+                            const torch::Tensor& input,
+                            int size,
+                            const ChunkExchange& exchange);
 
 }  // namespace lockstep::comm
