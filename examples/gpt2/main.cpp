@@ -41,7 +41,12 @@ int main(int argc, char** argv) {
       lockstep::apply_model(net, lockstep::as_gpt2_weights(lockstep::load_weights(file)), file);
     }
     const auto optimizer = session.make_optimizer(
-        net.parameters(), {.name = "adamw", .lr = 6e-4, .weight_decay = 0.1, .beta2 = 0.95});
+        net.parameters(),
+        {.name = "adamw",
+         .lr = 6e-4,
+         .weight_decay = 0.1,
+         .beta2 = 0.95,
+         .matrices = lockstep::hidden_matrices(net)});  // for --optimizer muon
 
     lockstep::Trainer trainer(
         session, {.epochs = 1, .global_batch = 8, .clip_norm = 1, .schedule = "cosine"});

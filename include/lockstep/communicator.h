@@ -68,9 +68,12 @@ class Communicator {
   // The backend: "solo", "threads", "shared-memory", "gloo", "node-first", "mpi" or "nccl".
   virtual std::string_view kind() const = 0;
 
-  // The GPU whose tensors are exchanged directly, if there is one. Tensors on any other GPU are
-  // copied through host memory.
+  // The GPU whose tensors are exchanged directly, on the current stream, if there is one.
   virtual std::optional<torch::Device> device() const { return std::nullopt; }
+
+  // Whether tensors on `where` are passed to the backend as they are. Others are copied through
+  // host memory.
+  virtual bool accepts(torch::Device where) const { return where.is_cpu() || where == device(); }
 
   // Replaces `tensor` on every worker by the reduction over all workers.
   void all_reduce(torch::Tensor& tensor, Reduction reduction = Reduction::Sum);
@@ -130,7 +133,7 @@ class Communicator {
 
  protected:
   // The implementation of a backend. All tensors are dense and contiguous. The tensors of a call
-  // are either all on the CPU or all on device(). do_all_reduce() and do_reduce_scatter() receive
+  // are all on one device that accepts() names. do_all_reduce() and do_reduce_scatter() receive
   // only float, double, half, bfloat16, int32, int64 or uint8. `output` is one-dimensional.
   virtual void do_all_reduce(torch::Tensor& tensor, Reduction reduction) = 0;
   virtual void do_broadcast(torch::Tensor& tensor, int root) = 0;

@@ -16,7 +16,7 @@ namespace lockstep {
 struct OptimizerOptions {
   // ---- behaviour
 
-  std::string name = "sgd";  // sgd, adam, adamw, lamb or adagrad
+  std::string name = "sgd";  // sgd, adam, adamw, lamb, adagrad or muon
   double lr = 0.01;
   // sgd
   double momentum = 0.9;
@@ -24,7 +24,7 @@ struct OptimizerOptions {
   bool nesterov = false;
   // all optimizers
   double weight_decay = 0;
-  // adam, adamw, lamb
+  // adam, adamw, lamb, and AdamW within muon
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -36,6 +36,10 @@ struct OptimizerOptions {
   // adagrad
   double lr_decay = 0;
   double initial_accumulator_value = 0;
+  // muon; `lr` is the learning rate of the matrices. AdamW updates all other parameters, with
+  // lr * adamw_lr_factor.
+  std::vector<torch::Tensor> matrices = {};  // empty: hidden_matrices() of the model
+  double adamw_lr_factor = 0.1;
 
   // ---- performance
 
@@ -44,7 +48,8 @@ struct OptimizerOptions {
 };
 
 // Creates an optimizer for `parameters`. A tensor that occurs twice, as tied weights do, is one
-// parameter. Throws an Error that lists the names if options.name is not one of them.
+// parameter. Throws an Error that lists the names if options.name is not one of them. muon needs
+// options.matrices here, because a list does not tell the roles of its parameters.
 //
 //   auto adam = lockstep::make_optimizer(net->parameters(), {.name = "adam", .lr = 1e-3});
 //
@@ -54,9 +59,17 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
                                                         const OptimizerOptions& options);
 
 // Creates an optimizer for all parameters of `model`, in two groups: weight decay applies only to
-// parameters with at least two dimensions, not to biases and norms.
+// parameters with at least two dimensions, not to biases and norms. muon has a third group, first:
+// its matrices.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
                                                         const OptimizerOptions& options);
+
+// Returns the parameters of `model` that muon should update: those with at least two dimensions,
+// except embeddings (torch::nn::Embedding) and the output layer. The output layer is the last
+// module with parameters of its own.
+//
+//   session.make_optimizer(net.parameters(), {.matrices = lockstep::hidden_matrices(net)});
+std::vector<torch::Tensor> hidden_matrices(torch::nn::Module& model);
 
 // Scales all gradients by the same factor so that their total norm is at most `max_norm`. Returns
 // the norm before scaling. Parameters without a gradient are ignored.

@@ -58,6 +58,32 @@ void add_common(CLI::App& app, CommonOptions& options) {
       ->type_name("PROGRAM");
 }
 
+// After all other options of `command`: those that a sweep would ignore are rejected.
+void add_sweep(CLI::App& command, Gpt2BenchOptions& options) {
+  CLI::Option* sweep =
+      command
+          .add_flag(
+              "--sweep", options.sweep, "Find the fastest precision, recomputation and batch size")
+          ->excludes("--peer");
+  for (const char* ignored : {"--batch",
+                              "--precision",
+                              "--recompute",
+                              "--steps",
+                              "--warmup",
+                              "--strategy",
+                              "--curve",
+                              "--save-weights",
+                              "--tokens",
+                              "--save-tokens"}) {
+    sweep->excludes(ignored);
+  }
+  command
+      .add_option("--largest-batch", options.largest_batch, "Largest batch size of --sweep [512]")
+      ->type_name("COUNT")
+      ->check(at_least(1))
+      ->needs(sweep);
+}
+
 void add_gpt2(CLI::App& app, int& code) {
   const auto options = std::make_shared<Gpt2BenchOptions>();
   CLI::App* command = app.add_subcommand("gpt2", "Measure the training throughput of GPT-2");
@@ -115,16 +141,7 @@ void add_gpt2(CLI::App& app, int& code) {
       ->excludes("--peer");
   command->add_flag(
       "--recompute", options->recompute, "Recompute blocks in backward to save memory");
-  CLI::Option* sweep =
-      command
-          ->add_flag(
-              "--sweep", options->sweep, "Find the fastest precision, recomputation and batch size")
-          ->excludes("--peer");
-  command
-      ->add_option("--largest-batch", options->largest_batch, "Largest batch size of --sweep [512]")
-      ->type_name("COUNT")
-      ->check(at_least(1))
-      ->needs(sweep);
+  add_sweep(*command, *options);
   command->callback(
       [options, &code] { code = options->sweep ? sweep_gpt2(*options) : measure_gpt2(*options); });
 }

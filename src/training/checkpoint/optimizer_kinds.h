@@ -6,6 +6,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
+#include "lockstep/muon.h"
 
 // The fields of each type of optimizer, listed once for saving and for loading: `archive` is called
 // with the name and a reference for each option of a group and each state value of a parameter.
@@ -88,6 +89,29 @@ struct LambKind {
   }
 };
 
+struct MuonKind {
+  using Optimizer = Muon;
+  using Options = MuonOptions;
+  using State = MuonParamState;
+  static constexpr const char* kName = "Muon";
+
+  template <typename Archive>
+  static void options(Options& o, Archive& archive) {
+    archive("lr", o.lr());
+    archive("weight_decay", o.weight_decay());
+    archive("is_matrix", o.is_matrix());
+    archive("momentum", o.momentum());
+    archive("betas", o.betas());
+    archive("eps", o.eps());
+  }
+  template <typename Archive>
+  static void state(State& s, Archive& archive) {
+    archive("step", s.step());
+    archive("exp_avg", s.exp_avg());
+    archive("exp_avg_sq", s.exp_avg_sq());
+  }
+};
+
 struct Adagrad {
   using Optimizer = torch::optim::Adagrad;
   using Options = torch::optim::AdagradOptions;
@@ -127,8 +151,11 @@ auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
   if (dynamic_cast<const torch::optim::Adagrad*>(&optimizer) != nullptr) {
     return body(Adagrad());
   }
+  if (dynamic_cast<const Muon*>(&optimizer) != nullptr) {
+    return body(MuonKind());
+  }
   throw Error(ExitCode::Usage, "cannot save or load the state of this optimizer")
-      .fact("supported", "SGD, Adam, AdamW, Lamb, Adagrad");
+      .fact("supported", "SGD, Adam, AdamW, Lamb, Adagrad, Muon");
 }
 
 }  // namespace lockstep::checkpoint

@@ -24,11 +24,11 @@ bool reduces_natively(torch::ScalarType type) {
          type == torch::kBFloat16;
 }
 
-// The tensor in the form that a transport accepts: on the CPU or on the GPU of the transport,
-// contiguous, and of a type that the transport can reduce.
+// The tensor in the form that a transport accepts: on a device of the transport, contiguous, and of
+// a type that the transport can reduce.
 torch::Tensor staged(const Communicator& transport, const torch::Tensor& tensor, bool reduces) {
   const bool must_convert = reduces && !reduces_natively(tensor.scalar_type());
-  const bool may_stay = tensor.device().is_cpu() || transport.device() == tensor.device();
+  const bool may_stay = transport.accepts(tensor.device());
   // Fast path: each operation below takes longer than a small message.
   if (may_stay && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
       !tensor.requires_grad() && !must_convert) {
@@ -219,8 +219,7 @@ void Communicator::all_gather_into(torch::Tensor& output, const torch::Tensor& i
   if (input.numel() == 0) {
     return;
   }
-  const bool may_stay = output.device().is_cpu() || output.device() == device();
-  if (!may_stay || !output.is_contiguous()) {
+  if (!accepts(output.device()) || !output.is_contiguous()) {
     output.copy_(all_gather(input).view(output.sizes()));
     return;
   }

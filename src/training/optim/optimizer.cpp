@@ -12,6 +12,7 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
+#include "lockstep/muon.h"
 #include "training/optim/fused.h"
 #include "training/optim/vector_adam.h"
 
@@ -96,8 +97,47 @@ std::unique_ptr<torch::optim::Optimizer> make(const Groups& groups,
             .initial_accumulator_value(options.initial_accumulator_value)
             .eps(options.epsilon));
   }
-  throw_unknown(
-      "optimizer", "--optimizer", options.name, {"sgd", "adam", "adamw", "lamb", "adagrad"});
+  throw_unknown("optimizer",
+                "--optimizer",
+                options.name,
+                {"sgd", "adam", "adamw", "lamb", "adagrad", "muon"});
+}
+
+// The matrices, then the other parameters in the order of `others`, which AdamW updates.
+std::unique_ptr<torch::optim::Optimizer> make_muon(std::vector<std::vector<torch::Tensor>> others,
+                                                   const OptimizerOptions& options) {
+  std::unordered_set<const void*> chosen;
+  for (const torch::Tensor& matrix : options.matrices) {
+    if (matrix.dim() < 2) {
+      throw Error(ExitCode::Usage,
+                  "cannot update a parameter with less than two dimensions by muon")
+          .fact("dimensions", std::to_string(matrix.dim()))
+          .hint("use hidden_matrices(model) for OptimizerOptions::matrices");
+    }
+    chosen.insert(matrix.unsafeGetTensorImpl());
+  }
+  const MuonOptions of_matrices = MuonOptions(options.lr).weight_decay(options.weight_decay);
+  const MuonOptions of_others = MuonOptions(options.lr * options.adamw_lr_factor)
+                                    .weight_decay(options.weight_decay)
+                                    .is_matrix(false)
+                                    .betas(std::make_tuple(options.beta1, options.beta2))
+                                    .eps(options.epsilon);
+  std::vector<torch::Tensor> matrices;
+  for (std::vector<torch::Tensor>& group : others) {
+    std::erase_if(group, [&](const torch::Tensor& parameter) {
+      const bool is_matrix = chosen.contains(parameter.unsafeGetTensorImpl());
+      if (is_matrix) {
+        matrices.push_back(parameter);
+      }
+      return is_matrix;
+    });
+  }
+  Groups groups;
+  groups.emplace_back(std::move(matrices), std::make_unique<MuonOptions>(of_matrices));
+  for (std::vector<torch::Tensor>& group : others) {
+    groups.emplace_back(std::move(group), std::make_unique<MuonOptions>(of_others));
+  }
+  return std::make_unique<Muon>(groups, of_matrices);
 }
 
 // Sets the weight decay to 0 if `options` are of this kind; returns whether they are.
@@ -115,7 +155,7 @@ void drop_weight_decay(torch::optim::OptimizerParamGroup& group) {
   const bool is_known = drop_decay<torch::optim::SGDOptions>(options) ||
                         drop_decay<torch::optim::AdamOptions>(options) ||
                         drop_decay<torch::optim::AdamWOptions>(options) ||
-                        drop_decay<LambOptions>(options) ||
+                        drop_decay<LambOptions>(options) || drop_decay<MuonOptions>(options) ||
                         drop_decay<torch::optim::AdagradOptions>(options);
   LOCKSTEP_CHECK(is_known);
 }
@@ -124,7 +164,18 @@ void drop_weight_decay(torch::optim::OptimizerParamGroup& group) {
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
                                                         const OptimizerOptions& options) {
-  return make({torch::optim::OptimizerParamGroup(without_repeats(std::move(parameters)))}, options);
+  parameters = without_repeats(std::move(parameters));
+  if (options.name == "muon") {
+    if (options.matrices.empty()) {
+      throw Error(ExitCode::Usage,
+                  "cannot use muon: the program does not tell which parameters are matrices")
+          .fact("asked", "--optimizer muon", "command line, or the program")
+          .hint(
+              "make_optimizer(model, ...), or OptimizerOptions::matrices = hidden_matrices(model)");
+    }
+    return make_muon({std::move(parameters)}, options);
+  }
+  return make({torch::optim::OptimizerParamGroup(std::move(parameters))}, options);
 }
 
 // Weight decay is for matrices and convolutions only, as usual. Biases and weights of norms have
@@ -140,9 +191,16 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model
   decayed.erase(middle, decayed.end());
   // Two groups even without weight decay, so that a checkpoint fits with any value of
   // --weight-decay.
-  auto optimizer = make({torch::optim::OptimizerParamGroup(std::move(decayed)),
-                         torch::optim::OptimizerParamGroup(std::move(plain))},
-                        options);
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  if (options.name == "muon") {
+    OptimizerOptions muon = options;
+    muon.matrices = options.matrices.empty() ? hidden_matrices(model) : options.matrices;
+    optimizer = make_muon({std::move(decayed), std::move(plain)}, muon);
+  } else {
+    optimizer = make({torch::optim::OptimizerParamGroup(std::move(decayed)),
+                      torch::optim::OptimizerParamGroup(std::move(plain))},
+                     options);
+  }
   drop_weight_decay(optimizer->param_groups().back());
   return optimizer;
 }

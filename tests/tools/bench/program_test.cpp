@@ -101,6 +101,12 @@ TEST_F(Bench, SweepsBatchSizesOfGpt2) {
   EXPECT_EQ(json.at("runs")[1].at("recompute"), true);
 }
 
+TEST_F(Bench, RejectsOptionsThatASweepWouldIgnore) {
+  const os::CommandResult refused = bench("gpt2 --device cpu --size tiny --sweep --batch 2");
+  EXPECT_EQ(refused.status.code, 64);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("--sweep"), HasSubstr("--batch")));
+}
+
 TEST_F(Bench, GivesTheLossCurveOfThePeer) {
   const os::CommandResult done = bench(
       std::string(kTiny) + "--peer --peer-mode eager --json p.json --python " LOCKSTEP_PYTHON);

@@ -3,6 +3,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/lamb.h"
+#include "lockstep/optimizer.h"
 #include "training/checkpoint/support.h"
 
 namespace lockstep::checkpoint {
@@ -114,6 +115,16 @@ MakeOptimizer make(Options options) {
   };
 }
 
+std::unique_ptr<torch::optim::Optimizer> make_muon(std::vector<torch::Tensor> parameters) {
+  OptimizerOptions options{.name = "muon"};
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.dim() >= 2) {
+      options.matrices.push_back(parameter);
+    }
+  }
+  return lockstep::make_optimizer(std::move(parameters), options);
+}
+
 const std::vector<MakeOptimizer>& optimizers() {
   using namespace torch::optim;
   static const std::vector<MakeOptimizer> all = {
@@ -122,7 +133,8 @@ const std::vector<MakeOptimizer>& optimizers() {
       make<Adam>(AdamOptions(0.01).betas({0.8, 0.99})),
       make<AdamW>(AdamWOptions(0.01).amsgrad(true)),
       make<Lamb>(LambOptions(0.01).weight_decay(0.1).max_coeff(3)),
-      make<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.01).lr_decay(0.1))};
+      make<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.01).lr_decay(0.1)),
+      make_muon};
   return all;
 }
 

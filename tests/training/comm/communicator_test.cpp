@@ -19,6 +19,20 @@ TEST(Solo, KeepsEveryPromiseOfACommunicator) {
   EXPECT_EQ(faults_of_collectives(solo), "");
 }
 
+TEST(Solo, CopiesNothingThroughHostMemory) {
+  comm::Solo solo;
+  // A meta tensor has no values. A copy to the CPU would throw.
+  torch::Tensor tensor = torch::empty({4}, torch::device(torch::kMeta));
+  torch::Tensor output = torch::empty({4}, torch::device(torch::kMeta));
+
+  solo.all_reduce(tensor);
+  solo.broadcast(tensor);
+  solo.all_gather_into(output, tensor);
+
+  EXPECT_TRUE(solo.all_gather(tensor).is_meta());
+  EXPECT_TRUE(solo.reduce_scatter(tensor.view({1, 4})).is_meta());
+}
+
 TEST(ThreadGang, KeepsEveryPromiseOfACommunicator) {
   for (const int size : {2, 3}) {
     gang(size, [](Communicator& comm) { EXPECT_EQ(faults_of_collectives(comm), ""); });

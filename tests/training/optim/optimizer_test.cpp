@@ -44,7 +44,7 @@ TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { make_optimizer({}, {.name = "adm"}); },
               ThrowsMessage<Error>("unknown optimizer 'adm'\n"
                                    "  asked:     --optimizer adm  (command line)\n"
-                                   "  available: sgd, adam, adamw, lamb, adagrad\n"
+                                   "  available: sgd, adam, adamw, lamb, adagrad, muon\n"
                                    "  try:       --optimizer adam"));
 }
 

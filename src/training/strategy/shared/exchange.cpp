@@ -21,6 +21,7 @@ class Exchange::Channel final : public Communicator {
   int size() const override { return communicator_.size(); }
   std::string_view kind() const override { return communicator_.kind(); }
   std::optional<torch::Device> device() const override { return communicator_.device(); }
+  bool accepts(torch::Device where) const override { return communicator_.accepts(where); }
 
  protected:
   void do_barrier() override {

@@ -8,6 +8,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
+#include "lockstep/muon.h"
 #include "training/optim/adagrad.h"
 
 namespace lockstep::strategy::zero {
@@ -30,6 +31,14 @@ void require_fresh(torch::optim::Optimizer& optimizer) {
     throw Error(ExitCode::Usage, "cannot partition an optimizer that has already made a step")
         .fact("parameters with state", std::to_string(optimizer.state().size()))
         .hint("call adopt() before the first step, and restore the state from a checkpoint");
+  }
+}
+
+void require_divisible(torch::optim::Optimizer& optimizer) {
+  if (dynamic_cast<Muon*>(&optimizer) != nullptr) {
+    throw Error(ExitCode::Usage, "cannot use muon with -s deepspeed")
+        .fact("reason", "muon updates complete matrices, ZeRO partitions flat parameters")
+        .hint("-s ddp, or --optimizer adamw");
   }
 }
 

@@ -14,6 +14,9 @@ namespace lockstep::strategy::zero {
 // Throws an Error if the optimizer already has state, which would belong to whole parameters.
 void require_fresh(torch::optim::Optimizer& optimizer);
 
+// Throws an Error if the optimizer cannot update flat parameters and pieces of them, at any stage.
+void require_divisible(torch::optim::Optimizer& optimizer);
+
 // Makes an optimizer that was created for whole parameters update the pieces of this worker.
 class PieceOptimizer {
  public:

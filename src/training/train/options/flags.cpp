@@ -235,7 +235,8 @@ void add_deepspeed(CLI::App& app, Flags& flags) {
 
 void add_optimizer(CLI::App& app, Flags& flags) {
   const char* group = "Optimizer";
-  app.add_option("--optimizer", flags.optimizer, "Optimizer: sgd, adam, adamw, lamb or adagrad")
+  app.add_option(
+         "--optimizer", flags.optimizer, "Optimizer: sgd, adam, adamw, lamb, adagrad or muon")
       ->type_name("NAME")
       ->group(group);
   app.add_option("--lr", flags.lr, "Learning rate")->type_name("RATE")->group(group);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/optim.h>
+#include <torch/types.h>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// Options of one parameter group of Muon.
+struct MuonOptions : public torch::optim::OptimizerCloneableOptions<MuonOptions> {
+  using Betas = std::tuple<double, double>;
+
+  // Implicit, like the options of libtorch's optimizers: Muon(groups, 0.02).
+  MuonOptions(double lr = 0.02) : lr_(lr) {}  // NOLINT(google-explicit-constructor)
+
+  TORCH_ARG(double, lr) = 0.02;
+  TORCH_ARG(double, weight_decay) = 0;
+  // Whether the parameters of the group are matrices, which Muon updates. AdamW updates the others.
+  TORCH_ARG(bool, is_matrix) = true;
+  TORCH_ARG(double, momentum) = 0.95;                    // matrices only
+  TORCH_ARG(Betas, betas) = std::make_tuple(0.9, 0.95);  // AdamW only
+  TORCH_ARG(double, eps) = 1e-8;                         // AdamW only
+
+ public:
+  double get_lr() const override { return lr(); }
+  void set_lr(const double rate) override { lr(rate); }
+};
+
+// The state of one parameter. A matrix has no exp_avg_sq, and its exp_avg is the momentum.
+struct MuonParamState : public torch::optim::OptimizerCloneableParamState<MuonParamState> {
+  TORCH_ARG(int64_t, step) = 0;
+  TORCH_ARG(torch::Tensor, exp_avg);
+  TORCH_ARG(torch::Tensor, exp_avg_sq);
+};
+
+// Muon (Jordan et al., 2024) for matrices, AdamW for all other parameters. The update of a matrix p
+// with gradient g is
+//
+//   m = momentum * m + g
+//   u = orthogonalize(g + momentum * m)        (Nesterov momentum)
+//   p = p - lr * weight_decay * p - lr * sqrt(max(1, rows / columns)) * u
+//
+// orthogonalize() makes all singular values approximately 1, by five Newton-Schulz iterations. It
+// computes in bfloat16 for float32 parameters on a GPU, otherwise in the type of the parameter. A
+// parameter with more than two dimensions, as of a convolution, is a matrix with size(0) rows.
+//
+// An update needs the complete matrix. So the parameters cannot be shards.
+//
+// Like every libtorch optimizer, it holds the parameters and must be used from one thread.
+class Muon : public torch::optim::Optimizer {
+ public:
+  explicit Muon(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                MuonOptions options = {})
+      : Optimizer(groups, std::make_unique<MuonOptions>(std::move(options))) {}
+
+  // Applies one step to all parameters that have a gradient. Returns the result of `closure`, if
+  // one is given.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+}  // namespace lockstep
