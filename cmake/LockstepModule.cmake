@@ -83,8 +83,8 @@ endfunction()
 #
 # One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to
 # load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes. Another
-# one is so if its cases share what is dear to make: TOGETHER. Sources of a TORCH test are compiled
-# eight at a time, but for those ALONE.
+# one is so if its cases share what is dear to make: TOGETHER. Sources are compiled eight at a
+# time, but for those ALONE, whose names collide with others.
 function(lockstep_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE;TOGETHER" "LABEL;TIMEOUT"
                         "SOURCES;ALONE;DEPS;LIBS")
@@ -116,6 +116,7 @@ function(lockstep_test name)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>
                                            $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
     lockstep_share_precompiled(${name} lockstep_test_pch)
+    lockstep_compile_together(${name} ALONE ${arg_ALONE})
   endif()
   if(arg_TOGETHER OR (arg_TORCH AND NOT arg_SEPARATE))
     add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"

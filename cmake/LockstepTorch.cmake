@@ -49,4 +49,6 @@ if(LOCKSTEP_TESTS)
     lockstep_torch_test_pch
     HEADERS <torch/torch.h> <fmt/format.h> <gmock/gmock.h>
     LIBS fmt::fmt GTest::gmock)
+  # As tests are compiled: GCC 14 does not use a precompiled header of another level.
+  target_compile_options(lockstep_torch_test_pch PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()
