@@ -98,6 +98,19 @@ std::filesystem::path directory_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+Fd open_directory(const std::filesystem::path& directory) {
+  return open_or_refuse("open directory", directory, O_RDONLY | O_DIRECTORY);
+}
+
+// Writes the names in an open directory to the disk. `directory` is for the message only.
+void sync_names(const Fd& opened, const std::filesystem::path& directory) {
+  const int error = retry([&] { return ::fsync(opened.number()); }) == 0 ? 0 : errno;
+  // Some network file systems do not support it, and write names through anyway.
+  if (error != 0 && error != EINVAL && error != ENOTSUP) {
+    refuse("write directory", directory, error);
+  }
+}
+
 }  // namespace
 
 InputFile::InputFile(std::filesystem::path path)
@@ -156,23 +169,23 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 
 void atomic_write(const std::filesystem::path& path, std::string_view bytes) {
   const std::filesystem::path beside = name_beside(path);
+  const std::filesystem::path directory = directory_of(path);
+  Fd names;
   try {
     write_file(beside, bytes);
+    // Opened before the name exists: as soon as another process sees the name, it may rename the
+    // directory, as rank 0 does with a checkpoint when the last index has appeared.
+    names = open_directory(directory);
     rename_path(beside, path);
   } catch (...) {
     ::unlink(beside.c_str());
     throw;
   }
-  sync_directory(directory_of(path));
+  sync_names(names, directory);
 }
 
 void sync_directory(const std::filesystem::path& directory) {
-  const Fd file = open_or_refuse("open directory", directory, O_RDONLY | O_DIRECTORY);
-  const int error = retry([&] { return ::fsync(file.number()); }) == 0 ? 0 : errno;
-  // Some network file systems do not support it, and write names through anyway.
-  if (error != 0 && error != EINVAL && error != ENOTSUP) {
-    refuse("write directory", directory, error);
-  }
+  sync_names(open_directory(directory), directory);
 }
 
 void make_directories(const std::filesystem::path& directory) {

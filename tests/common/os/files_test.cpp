@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/files.h"
 
+#include <atomic>
+#include <filesystem>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "lockstep/error.h"
@@ -144,6 +148,26 @@ TEST_F(Files, TellWhetherAnotherOneHasTheDirectory) {
     EXPECT_FALSE(DirectoryLock::find(at("b")));
   }
   EXPECT_TRUE(DirectoryLock::find(at("b")));
+}
+
+// Rank 0 renames the directory of a checkpoint as soon as it sees the last index, while the writer
+// of that index is still in atomic_write().
+TEST_F(Files, MayBeRenamedWithTheirDirectoryAsSoonAsTheyAppear) {
+  for (int turn = 0; turn < 50; ++turn) {
+    const std::filesystem::path from = at(fmt::format("draft-{}", turn));
+    const std::filesystem::path to = at(fmt::format("done-{}", turn));
+    make_directories(from);
+    std::atomic<bool> is_over = false;
+    std::thread other([&] {
+      while (!std::filesystem::exists(from / "index") && !is_over) {
+      }
+      rename_path(from, to);
+    });
+    EXPECT_NO_THROW(atomic_write(from / "index", "complete"));
+    is_over = true;
+    other.join();
+    EXPECT_EQ(read_file(to / "index"), "complete");
+  }
 }
 
 TEST(IsUsable, IsTrueOfWhatMayBeReadAndWritten) {
