@@ -6,10 +6,10 @@
 #include <span>
 
 #include "common/base/text.h"
+#include "common/contract/enum_names.h"
 #include "common/os/signals.h"
 #include "launcher/plan/names.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/words.h"
 
 namespace lockstep::plan {
 namespace {

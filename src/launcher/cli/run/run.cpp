@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/base/text.h"
+#include "common/contract/launch_plan.h"
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "common/os/process.h"
@@ -16,7 +17,6 @@
 #include "launcher/cli/subcommands.h"
 #include "launcher/cli/surroundings.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_json.h"
 #include "launcher/supervisor/leader/agent.h"
 #include "launcher/supervisor/leader/simulate.h"
 #include "launcher/supervisor/node/guard.h"
@@ -167,7 +167,7 @@ int start(Wishes wishes, const Call& call) {
   const plan::LaunchPlan plan = read_plan(wishes, call, here);
   agent::require_program(plan.command, here.environment);
   if (wishes.is_dry) {
-    fmt::print("{}", wishes.is_json ? plan::to_json(plan) : plan::describe(plan));
+    fmt::print("{}", wishes.is_json ? contract::to_json(plan) : plan::describe(plan));
     return 0;
   }
   if (wishes.is_verbose) {

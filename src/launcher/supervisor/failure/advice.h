@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace lockstep::agent {
+#include "common/contract/failure_report.h"
 
-struct Failure;
+namespace lockstep::agent {
 
 // A hint after a failure.
 struct Advice {
@@ -17,6 +17,6 @@ struct Advice {
 
 // Looks the failure up in a table of known patterns, by exit status and last output. Returns an
 // empty Advice if no pattern matches.
-Advice advise(const Failure& failure);
+Advice advise(const contract::Failure& failure);
 
 }  // namespace lockstep::agent

@@ -153,14 +153,6 @@ std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
 
 }  // namespace
 
-OutOfMemory judge_memory(const Failure& failure) {
-  if (failure.out_of_memory != OutOfMemory::No) {
-    return failure.out_of_memory;
-  }
-  const bool is_killed = failure.status.signal == SIGKILL;
-  return is_killed && failure.may_be_out_of_memory ? OutOfMemory::Perhaps : OutOfMemory::No;
-}
-
 std::string describe_death(const Failure& failure) {
   if (!failure.cause.empty()) {
     return failure.cause;
@@ -172,7 +164,7 @@ std::string describe_death(const Failure& failure) {
   if (status.signal != SIGKILL) {
     return fmt::format("was killed by {}", os::signal_name(status.signal));
   }
-  switch (judge_memory(failure)) {
+  switch (failure.out_of_memory) {
     case OutOfMemory::Yes:
       return "was killed by SIGKILL, by the kernel's OOM killer: out of memory";
     case OutOfMemory::Perhaps:
@@ -237,6 +229,14 @@ void add_last_words(Failure& failure, const LastWords& words) {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.most));
   }
   failure.last_lines = std::move(lines);
+}
+
+std::string to_json(const Failure& failure) {
+  const Advice advice = advise(failure);
+  return contract::to_json({.failure = failure,
+                            .how = describe_death(failure),
+                            .advice = advice.id,
+                            .hint = advice.text});
 }
 
 std::vector<std::string> read_last_lines(const std::filesystem::path& path,

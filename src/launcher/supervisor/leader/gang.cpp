@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/contract/launch_plan.h"
 #include "common/os/files.h"
 #include "common/os/pipe.h"
-#include "launcher/plan/plan_json.h"
 #include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
@@ -253,7 +253,7 @@ void Gang::announce(const plan::Assembly& assembly) {
     has_directory_ = true;
     os::remove_tree(directory_.failure());
     os::remove_tree(directory_.cancel());
-    os::replace_file(directory_.plan(), plan::to_json(plan_));
+    os::replace_file(directory_.plan(), contract::to_json(plan_));
     display_.say(fmt::format(
         "{}, run directory {}", describe_seats(assembly), short_name(directory_.root())));
     display_.write_some();

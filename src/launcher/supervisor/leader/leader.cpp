@@ -556,7 +556,7 @@ void Leader::on(int agent, const Explained& explained, Time now) {
   }
   Failure failure = failure_without_words(*verdict_.cause());
   try {
-    failure = parse_failure(explained.failure);
+    failure = contract::parse_failure_report(explained.failure).failure;
   } catch (const Error& error) {
     say(fmt::format(
         "invalid failure report of {} from {}: {}", failure.who, failure.node, error.what()));

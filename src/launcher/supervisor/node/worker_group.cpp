@@ -409,7 +409,6 @@ Failure WorkerGroup::explain(int rank) const {
     return one.place().rank == rank;
   });
   const Worker& worker = found == workers_.end() ? workers_.front() : *found;
-  const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
   Failure failure;
   failure.who = is_seed ? fmt::format("the fork server of ranks {}-{}",
                                       workers_.front().place().rank,
@@ -422,10 +421,7 @@ Failure WorkerGroup::explain(int rank) const {
   failure.attempt = options_.order.attempt;
   const auto status = statuses_.find(rank);
   failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
-  failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;
-  failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes
-                          : memory == cluster::OomVerdict::Maybe ? OutOfMemory::Perhaps
-                                                                 : OutOfMemory::No;
+  failure.out_of_memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
   failure.note = is_seed ? "it exited before all workers were forked and handed over" : "";
   failure.log = worker.log();
   add_last_words(failure,

@@ -21,6 +21,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 }  // namespace lockstep::cluster
 
 namespace lockstep::contract {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerPlace,
                                    rank,
                                    world_size,
@@ -46,10 +50,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerPlace,
 
 namespace lockstep::plan {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trial, from, to, network, fault, milliseconds)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
-    OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
                                    run_id,
                                    run_directory,
