@@ -12,20 +12,19 @@ namespace {
 
 std::string found_in(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::Nothing:
+    case Node::Kind::Null:
       return "nothing";
-    case Node::Kind::Scalar:
-      return fmt::format("'{}'", node.text);
     case Node::Kind::List:
       return "a list";
     case Node::Kind::Map:
       return "a map";
+    default:
+      return fmt::format("'{}'", node.text);
   }
-  return "";
 }
 
 const Node& require_scalar(const Node& node, std::string_view key, std::string_view expected) {
-  if (node.kind != Node::Kind::Scalar) {
+  if (node.kind != Node::Kind::Text) {
     throw not_understood(node, key, expected);
   }
   return node;
@@ -43,7 +42,7 @@ std::vector<std::string> scalars_of(const Node& list, std::string_view key) {
 }  // namespace
 
 Error not_understood(const Node& node, std::string_view key, std::string_view expected) {
-  const std::string what = node.kind == Node::Kind::Scalar ? fmt::format(" '{}'", node.text) : "";
+  const std::string what = node.kind == Node::Kind::Text ? fmt::format(" '{}'", node.text) : "";
   return Error(ExitCode::Usage, fmt::format("cannot understand {}{}", key, what))
       .fact("expected", expected)
       .fact("found", found_in(node), describe(node.place));
@@ -102,7 +101,7 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const Node& node,
   if (node.kind == Node::Kind::Map) {
     for (const Entry& entry : node.entries) {
       // An empty value sets the variable to an empty text: `NAME:`.
-      const bool is_empty = entry.value.kind == Node::Kind::Nothing;
+      const bool is_empty = entry.value.kind == Node::Kind::Null;
       pairs.emplace_back(
           entry.key,
           is_empty ? ""

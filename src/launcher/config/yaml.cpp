@@ -13,16 +13,11 @@
 namespace lockstep::config {
 namespace {
 
-constexpr int kDeepest = 32;  // deeper nesting is a mistake or an attack, not a configuration
+using document::not_read;
 
 // yaml-cpp counts from 0, and returns -1 for an unknown position.
 Place place_of(const YAML::Mark& mark, const std::string& file) {
   return {.file = file, .line = std::max(mark.line, 0) + 1, .column = std::max(mark.column, 0) + 1};
-}
-
-Error not_read(const std::string& why, const Place& place) {
-  return Error(ExitCode::Usage, fmt::format("cannot read {}: {}", place.file, why))
-      .fact("where", describe(place));
 }
 
 // A hint for a syntax error, selected by the English message of yaml-cpp.
@@ -46,15 +41,15 @@ class Converter {
   Node convert(const YAML::Node& from, int depth) const {
     Node node;
     node.place = place_of(from.Mark(), file_);
-    if (depth > kDeepest) {
-      throw not_read(fmt::format("more than {} levels of nesting", kDeepest), node.place);
+    if (depth > document::kDeepest) {
+      throw document::too_deep(node.place);
     }
     switch (from.Type()) {
       case YAML::NodeType::Undefined:
       case YAML::NodeType::Null:
         break;
       case YAML::NodeType::Scalar:
-        node.kind = Node::Kind::Scalar;
+        node.kind = Node::Kind::Text;
         node.text = from.Scalar();
         break;
       case YAML::NodeType::Sequence:
@@ -79,13 +74,7 @@ class Converter {
     if (!key.IsScalar()) {
       throw not_read("a key must be one word", place);
     }
-    for (const Entry& earlier : map.entries) {
-      if (earlier.key == key.Scalar()) {
-        throw not_read(fmt::format("duplicate key '{}'", earlier.key), place)
-            .fact("first", describe(earlier.place))
-            .hint("remove one of them");
-      }
-    }
+    document::require_new_key(map, key.Scalar(), place, key.Scalar());
     map.entries.push_back({key.Scalar(), place, std::move(value)});
   }
 
@@ -93,17 +82,6 @@ class Converter {
 };
 
 }  // namespace
-
-std::string describe(const Place& place) {
-  return place.line == 0 ? place.file
-                         : fmt::format("{}:{}:{}", place.file, place.line, place.column);
-}
-
-const Node* Node::find(std::string_view key) const {
-  const auto found =
-      std::find_if(entries.begin(), entries.end(), [key](const Entry& e) { return e.key == key; });
-  return found == entries.end() ? nullptr : &found->value;
-}
 
 Node parse_yaml(std::string_view text, const std::string& file) {
   try {
@@ -120,7 +98,7 @@ Node parse_yaml(std::string_view text, const std::string& file) {
 
 Node scalar(std::string text, const std::string& where) {
   Node node;
-  node.kind = Node::Kind::Scalar;
+  node.kind = Node::Kind::Text;
   node.text = std::move(text);
   node.place.file = where;
   return node;

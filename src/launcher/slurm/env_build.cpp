@@ -38,7 +38,7 @@ class Entries {
 
   const config::Node* find(std::string_view key) const {
     const config::Node* node = map_.find(key);
-    return node == nullptr || node->kind == config::Node::Kind::Nothing ? nullptr : node;
+    return node == nullptr || node->kind == config::Node::Kind::Null ? nullptr : node;
   }
   std::string text(std::string_view key, std::string_view standard = "") const {
     const config::Node* node = find(key);

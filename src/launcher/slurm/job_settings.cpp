@@ -64,7 +64,7 @@ void JobSettings::set(const std::string& key, config::Node value) {
 
 bool JobSettings::has(std::string_view key) const {
   const auto found = nodes_.find(key);
-  return found != nodes_.end() && found->second.kind != config::Node::Kind::Nothing;
+  return found != nodes_.end() && found->second.kind != config::Node::Kind::Null;
 }
 
 std::string JobSettings::source_of(std::string_view key) const {
@@ -85,7 +85,7 @@ std::optional<config::Node> JobSettings::find_node(std::string_view key) const {
 }
 
 config::Node JobSettings::resolve(config::Node node, int depth) const {
-  if (node.kind == config::Node::Kind::Scalar) {
+  if (node.kind == config::Node::Kind::Text) {
     node.text = resolve_text(node, depth);
   }
   for (config::Node& item : node.items) {
@@ -116,7 +116,7 @@ std::optional<std::string> JobSettings::look_up(const std::string& name, int dep
     return std::nullopt;
   }
   const auto found = nodes_.find(name);
-  if (found == nodes_.end() || found->second.kind == config::Node::Kind::Nothing) {
+  if (found == nodes_.end() || found->second.kind == config::Node::Kind::Null) {
     return resolve_text(config::scalar(std::string(key->standard), "default"), depth);
   }
   const config::Node node = resolve(found->second, depth);

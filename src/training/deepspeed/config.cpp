@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/base/text.h"
+#include "common/document/json.h"
 #include "common/os/files.h"
 #include "lockstep/error.h"
 #include "training/deepspeed/schema.h"
@@ -257,7 +258,7 @@ void read_precision(const Reader& file, Config& config) {
   file.read("bf16.enabled", config.bf16);
   if (config.fp16.value.value_or(false) && config.bf16.value.value_or(false)) {
     throw file.refuse("bf16.enabled", "fp16 and bf16 cannot both be enabled")
-        .fact("and fp16.enabled", "true", describe(config.source, config.fp16.place))
+        .fact("and fp16.enabled", "true", describe(config.fp16.place))
         .hint(R"("fp16": {"enabled": false})");
   }
   LossScaleConfig& scale = config.loss_scale;
@@ -359,7 +360,7 @@ void read_activations(const Reader& file, Config& config) {
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& source) {
-  const Node root = parse_json(text, source);
+  const Node root = document::parse_json(text, source, R"({"train_batch_size": 32})");
   const Reader file(root, source);
   require_known_types(file);
   require_schema(root, source);

@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "training/deepspeed/json_tree.h"
+#include "common/document/node.h"
 
 // Strict reader of DeepSpeed's configuration file. Defaults are those of DeepSpeed's code.
 namespace lockstep::deepspeed {
+
+using document::Place;
 
 // A value that the file can leave open: absent, "auto" or given.
 template <typename T>

@@ -20,14 +20,14 @@ Error conflict(const Config& config,
                std::string_view flag,
                std::string_view key,
                std::string_view in_file,
-               Place place) {
+               const Place& place) {
   const std::string_view name = flag.substr(0, flag.find(' '));
   return Error(
              ExitCode::Usage,
              fmt::format(
                  "{} conflicts with {} {} in {}:{}", flag, key, in_file, config.source, place.line))
       .fact(name, flag.substr(flag.find(' ') + 1), "command line")
-      .fact(key, in_file, describe(config.source, place))
+      .fact(key, in_file, describe(place))
       .hint(key.ends_with(".type")
                 ? fmt::format("omit {}, or the section of {} in {}", name, key, config.source)
                 : fmt::format("omit {}, or write \"auto\" in {}", name, config.source));
@@ -94,8 +94,7 @@ Error batch_does_not_fit(
   const auto tell = [&](std::string_view key, const Setting<int64_t>& setting, int64_t value) {
     error.fact(key,
                std::to_string(value),
-               setting.is_given() && setting.place.line > 0 ? describe(config.source, setting.place)
-                                                            : "inferred");
+               setting.is_given() && setting.place.line > 0 ? describe(setting.place) : "inferred");
   };
   tell("train_batch_size", config.train_batch_size, train);
   tell("train_micro_batch_size_per_gpu", config.micro_batch_size, micro);

@@ -64,6 +64,27 @@ std::string find_home(std::string_view leaf) {
   return home;
 }
 
+// For messages: "the string 'two'", "2", "a list".
+std::string describe_value(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::Null:
+      return "null";
+    case Node::Kind::Flag:
+      return node.flag ? "true" : "false";
+    case Node::Kind::Whole:
+      return std::to_string(node.whole);
+    case Node::Kind::Number:
+      return fmt::format("{}", node.number);
+    case Node::Kind::Text:
+      return fmt::format("the string '{}'", node.text);
+    case Node::Kind::List:
+      return "a list";
+    case Node::Kind::Map:
+      return "a section";
+  }
+  return "";
+}
+
 class Checker {
  public:
   Checker(const Node& root, const std::string& source) : source_(source) {
@@ -98,7 +119,7 @@ class Checker {
         parent.empty()
             ? fmt::format("cannot read {}: unknown key '{}'", source_, entry.key)
             : fmt::format("cannot read {}: unknown key '{}' in {}", source_, entry.key, parent));
-    error.fact("where", describe(source_, entry.value.place));
+    error.fact("where", describe(entry.place));
     const std::vector<std::string> names = names_below(parent);
     const std::string home = find_home(entry.key);
     if (!home.empty()) {
@@ -117,13 +138,13 @@ class Checker {
 
   void require_one_spelling(const Node& map, const Key& key, const Entry& entry) const {
     const std::string_view first = leaf_of(key.path);
-    if (const Node* other = map.find(first);
-        other != nullptr && parent_of(key.path) == parent_of(key.alias)) {
+    if (const Node* other = map.find(first); other != nullptr && other->kind != Node::Kind::Null &&
+                                             parent_of(key.path) == parent_of(key.alias)) {
       throw Error(
           ExitCode::Usage,
           fmt::format("cannot read {}: '{}' and '{}' are the same key", source_, first, entry.key))
-          .fact("first", describe(source_, other->place))
-          .fact("second", describe(source_, entry.value.place))
+          .fact("first", describe(other->place))
+          .fact("second", describe(entry.place))
           .hint("remove one of them");
     }
   }
@@ -179,7 +200,7 @@ class Checker {
   Error wrong(const Node& node, const std::string& path, const std::string& wanted) const {
     return Error(ExitCode::Usage, fmt::format("invalid value of {} in {}", path, source_))
         .fact("expected", wanted)
-        .fact("found", node.describe_value(), describe(source_, node.place));
+        .fact("found", describe_value(node), describe(node.place));
   }
 
   void require_type(const Node& node, const std::string& path, const Key& key) const {
@@ -253,10 +274,10 @@ class Checker {
     if (asks_for_nothing(node, key) || (is_zero && counts_groups)) {
       return;
     }
-    const std::string value = key.type == Key::Type::Section ? "" : " " + node.describe_value();
+    const std::string value = key.type == Key::Type::Section ? "" : " " + describe_value(node);
     throw Error(ExitCode::Usage,
                 fmt::format("cannot use {}{}: lockstep does not support it", path, value))
-        .fact("asked", path, describe(source_, node.place))
+        .fact("asked", path, describe(node.place))
         .hint(key.instead);
   }
 
@@ -271,7 +292,7 @@ void require_schema(const Node& root, const std::string& source) {
   if (root.kind != Node::Kind::Map) {
     throw Error(ExitCode::Usage, fmt::format("cannot read {}: not a JSON object", source))
         .fact("expected", "{...}")
-        .fact("found", root.describe_value(), describe(source, root.place));
+        .fact("found", describe_value(root), describe(root.place));
   }
   Checker(root, source).check_level(root, "");
 }
@@ -285,7 +306,7 @@ const Node* find(const Node& root, std::string_view path) {
         return nullptr;
       }
     }
-    return node;
+    return node->kind == Node::Kind::Null ? nullptr : node;
   };
   if (const Node* node = follow(path)) {
     return node;
@@ -299,7 +320,7 @@ Error not_usable(const Node& node,
                  const std::string& source,
                  std::string_view why) {
   return Error(ExitCode::Usage, fmt::format("cannot use {} in {}: {}", path, source, why))
-      .fact("found", node.describe_value(), describe(source, node.place));
+      .fact("found", describe_value(node), describe(node.place));
 }
 
 }  // namespace lockstep::deepspeed

@@ -5,10 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "common/document/node.h"
 #include "lockstep/error.h"
-#include "training/deepspeed/json_tree.h"
 
 namespace lockstep::deepspeed {
+
+using document::Entry;
+using document::Node;
 
 // How lockstep treats a key.
 enum class Treatment {
@@ -45,7 +48,7 @@ std::span<const Key> keys();
 // has an invalid type or value, or requests an unsupported feature.
 void require_schema(const Node& root, const std::string& source);
 
-// The value of `path` in either spelling; nullptr if absent.
+// The value of `path` in either spelling; nullptr if absent or null.
 const Node* find(const Node& root, std::string_view path);
 
 // "cannot use KEY in ds_config.json: WHY", with the position of `node`.

@@ -28,7 +28,7 @@ TEST(ParseYaml, KeepsTextsAndTheirPlaces) {
   EXPECT_EQ(describe(map.find("a")->place), "job.yaml:1:4");
   EXPECT_EQ(map.find("list")->items.at(1).text, "y z");
   EXPECT_EQ(describe(map.find("m")->find("inner")->place), "job.yaml:4:10");
-  EXPECT_EQ(map.find("empty")->kind, Node::Kind::Nothing);
+  EXPECT_EQ(map.find("empty")->kind, Node::Kind::Null);
   EXPECT_EQ(map.find("other"), nullptr);
 }
 
@@ -67,7 +67,7 @@ TEST(ParseYaml, RefusesWhatIsNestedWithoutEnd) {
 }
 
 TEST(ParseYaml, AnEmptyFileIsNothing) {
-  EXPECT_EQ(parse_yaml("# only words\n", "job.yaml").kind, Node::Kind::Nothing);
+  EXPECT_EQ(parse_yaml("# only words\n", "job.yaml").kind, Node::Kind::Null);
 }
 
 TEST(RequireKnown, NamesPlaceAndClosestKey) {

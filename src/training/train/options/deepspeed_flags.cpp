@@ -70,7 +70,7 @@ void require_stage_agreement(const Flags& flags) {
       .fact("--zero-stage", std::to_string(*flags.zero_stage), "command line")
       .fact("zero_optimization.stage",
             std::to_string(flags.file->zero.stage),
-            describe(flags.file->source, flags.file->zero.place))
+            describe(flags.file->zero.place))
       .hint("omit --zero-stage");
 }
 
