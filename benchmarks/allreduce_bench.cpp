@@ -16,6 +16,7 @@
 #include <lockstep/lockstep.h>
 #include <vector>
 
+#include "common/base/median.h"
 #include "tools/bench/allreduce_calls.h"
 
 namespace lockstep {
@@ -27,12 +28,6 @@ struct Limits {
   int64_t most_bytes;
   double seconds;  // per size
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 double microseconds_of(const std::function<void()>& call) {
   const auto start = Clock::now();

@@ -5,9 +5,9 @@
 #include <map>
 #include <optional>
 
+#include "common/base/median.h"
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
-#include "launcher/supervisor/console/name_some.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -225,7 +225,7 @@ void check_names(Findings& findings, const Facts& facts) {
   Finding finding = of_network(
       Verdict::Warning,
       "host names",
-      agent::name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
+      name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
       "getent");
   finding.advice.emplace_back("network=$(lockstep network) || exit; eval \"$network\"");
   findings.push_back(std::move(finding));
@@ -271,7 +271,7 @@ void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
                                  fmt::format("{} of {} nodes have it; missing on: {}",
                                              count,
                                              nodes.size(),
-                                             agent::name_some(without, kMostNamed)),
+                                             name_some(without, kMostNamed)),
                                  "/sys/class/net");
     finding.advice.push_back(
         fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
@@ -315,8 +315,7 @@ Findings check_interfaces(const NodeFacts& node) {
   findings.push_back(
       texts.empty()
           ? of_network(Verdict::Ok, "interfaces", "loopback only", "/sys/class/net")
-          : of_network(
-                Verdict::Ok, "interfaces", agent::name_some(texts, kMostNamed), "/sys/class/net"));
+          : of_network(Verdict::Ok, "interfaces", name_some(texts, kMostNamed), "/sys/class/net"));
   if (!node.can_listen) {
     Finding finding = of_network(Verdict::Broken, "ports", "no free port", "bind");
     finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
@@ -389,14 +388,11 @@ Findings check_clocks(const GangFacts& gang) {
     offsets.push_back(clock.offset);
     precision = std::max(precision, clock.precision);
   }
-  std::nth_element(offsets.begin(),
-                   offsets.begin() + static_cast<std::ptrdiff_t>(offsets.size() / 2),
-                   offsets.end());
-  const double median = offsets[offsets.size() / 2];
+  const double usual = upper_median(std::move(offsets));
   std::vector<std::string> wrong;
   double widest = 0;
   for (const auto& [name, clock] : gang.clocks) {
-    const double offset = clock.offset - median;
+    const double offset = clock.offset - usual;
     widest = std::max(widest, std::abs(offset));
     if (std::abs(offset) - clock.precision > kMost) {
       wrong.push_back(fmt::format(
@@ -414,8 +410,7 @@ Findings check_clocks(const GangFacts& gang) {
                   .advice = {}};
   if (!wrong.empty()) {
     finding.verdict = Verdict::Warning;
-    finding.text =
-        agent::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+    finding.text = name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
     finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
   }
   findings.push_back(std::move(finding));

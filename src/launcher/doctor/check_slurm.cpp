@@ -6,7 +6,6 @@
 
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
-#include "launcher/supervisor/console/name_some.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -99,10 +98,9 @@ void check_gpus_per_task(Findings& findings, const Job& job) {
   findings.push_back(
       advised(of_slurm(Verdict::Warning,
                        "GPUs and tasks",
-                       fmt::format("{} tasks on a node with {} GPU{}: {}",
+                       fmt::format("{} tasks on a node with {}: {}",
                                    *tasks,
-                                   *gpus,
-                                   *gpus == 1 ? "" : "s",
+                                   plural(*gpus, "GPU"),
                                    *tasks < *gpus ? "some GPUs stay idle" : "some GPUs are shared"),
                        "SLURM_NTASKS_PER_NODE, SLURM_GPUS_ON_NODE"),
               fmt::format("--ntasks-per-node={0} for srun, or --ntasks-per-node=1 for lockstep run",
@@ -160,7 +158,7 @@ std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
                                 one.time_limit,
                                 gpus));
   }
-  return agent::name_some(texts, kMost);
+  return name_some(texts, kMost);
 }
 
 void check_service(Findings& findings, const Facts& facts) {
@@ -210,7 +208,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Verdict::Broken,
                          "nodes",
                          fmt::format("{} did not answer; the report covers the other nodes",
-                                     agent::name_some(gang.missing, kMostNamed)),
+                                     name_some(gang.missing, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
                             gang.missing.front(),
@@ -218,13 +216,13 @@ Findings check_slurm(const Facts& facts) {
                             join(gang.missing, ","))));
   }
   if (!gang.silent.empty()) {
-    findings.push_back(
-        advised(of_slurm(Verdict::Broken,
-                         "nodes",
-                         fmt::format("{} did not report its facts in time",
-                                     agent::name_some(gang.silent, kMostNamed)),
-                         "srun lockstep agent"),
-                fmt::format("srun -w {} lockstep doctor --quick", gang.silent.front())));
+    findings.push_back(advised(
+        of_slurm(
+            Verdict::Broken,
+            "nodes",
+            fmt::format("{} did not report its facts in time", name_some(gang.silent, kMostNamed)),
+            "srun lockstep agent"),
+        fmt::format("srun -w {} lockstep doctor --quick", gang.silent.front())));
   }
   return findings;
 }
@@ -245,11 +243,10 @@ Findings check_job(const SlurmFacts& slurm) {
   const Job job(slurm);
   findings.push_back(of_slurm(Verdict::Ok,
                               "job",
-                              fmt::format("{} on {} ({} node{})",
+                              fmt::format("{} on {} ({})",
                                           job.text("SLURM_JOB_ID").value_or("?"),
                                           job.text("SLURM_JOB_NODELIST").value_or("?"),
-                                          job.nodes(),
-                                          job.nodes() == 1 ? "" : "s"),
+                                          plural(job.nodes(), "node")),
                               "SLURM_JOB_*"));
   if (slurm.is_in_step) {
     findings.push_back(

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 
+#include "common/base/clock.h"
 #include "common/os/files.h"
 #include "launcher/doctor/find_answer.h"
 #include "launcher/doctor/questions.h"
@@ -83,11 +84,11 @@ TEST(Collect, OfANodeIsQuickAndTellsNoSecrets) {
 }
 
 TEST(Question, AboutTheClockIsAnsweredWithTheTime) {
-  const double before = doctor::wall_seconds();
+  const double before = wall_time();
   const auto told = doctor::find_clock(doctor::answer(doctor::clock_question()));
   ASSERT_TRUE(told);
   EXPECT_GE(*told, before - 0.001);
-  EXPECT_LE(*told, doctor::wall_seconds() + 0.001);
+  EXPECT_LE(*told, wall_time() + 0.001);
 }
 
 TEST(Question, ThatNobodyUnderstandsHasNoAnswer) {

@@ -41,10 +41,6 @@ std::string meaning_of(int code) {
   }
 }
 
-std::string count_workers(int count) {
-  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
-}
-
 // The end of the terminal escape sequence that starts at `at`.
 size_t end_of_escape(std::string_view line, size_t at) {
   if (at + 1 >= line.size() || line[at + 1] != '[') {
@@ -141,14 +137,14 @@ std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
     places.push_back(fmt::format("{} on {}", group.count, group.node));
   }
   if (places.size() == 1) {
-    return fmt::format("stopped {} on {}", count_workers(total), stopped.front().node);
+    return fmt::format("stopped {} on {}", plural(total, "worker"), stopped.front().node);
   }
   if (places.size() > kMostNodes) {
     const size_t rest = places.size() - kMostNodes;
     places.resize(kMostNodes);
-    places.push_back(fmt::format("the rest on {} more node{}", rest, rest == 1 ? "" : "s"));
+    places.push_back("the rest on " + plural(static_cast<int64_t>(rest), "more node"));
   }
-  return fmt::format("stopped {}: {}", count_workers(total), join(places, ", "));
+  return fmt::format("stopped {}: {}", plural(total, "worker"), join(places, ", "));
 }
 
 }  // namespace

@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/deadline.h"
+#include "common/base/text.h"
 #include "common/contract/launch_plan.h"
 #include "common/os/files.h"
 #include "common/os/pipe.h"
-#include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
 namespace lockstep::agent {
@@ -165,15 +166,10 @@ std::optional<milliseconds> Gang::time_to_wait() const {
   if (has_more_news_ || !reports_.empty()) {
     return milliseconds(0);
   }
-  Clock::time_point first = next_house_keeping_;
-  const auto earlier = [&first](const std::optional<Clock::time_point>& other) {
-    first = other && *other < first ? *other : first;
-  };
-  earlier(leader_.deadline());
-  if (local_) {
-    earlier(local_->deadline());
-  }
-  const auto left = duration_cast<milliseconds>(first - Clock::now()) + milliseconds(1);
+  const auto first = earliest({std::optional(next_house_keeping_),
+                               leader_.deadline(),
+                               local_ ? local_->deadline() : std::nullopt});
+  const auto left = duration_cast<milliseconds>(*first - Clock::now()) + milliseconds(1);
   const auto display = display_.time_to_next();
   return std::max(milliseconds(0), display ? std::min(*display, left) : left);
 }

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/deadline.h"
 #include "common/base/text.h"
 #include "common/os/signals.h"
-#include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
 namespace lockstep::agent {
@@ -41,10 +41,6 @@ Leader::Clock::duration to_duration(double time) {
 
 double seconds_between(Leader::Time from, Leader::Time to) {
   return duration<double>(to - from).count();
-}
-
-std::string count_of(int count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -86,13 +82,13 @@ std::string Leader::find_objection(const Join& join) const {
   const int most = static_cast<int>(plan_.nodes.size());
   if (join.node && (*join.node < 0 || *join.node >= most)) {
     return fmt::format(
-        "node rank {} is out of range, the run has {}", *join.node, count_of(most, "node"));
+        "node rank {} is out of range, the run has {}", *join.node, plural(most, "node"));
   }
   if (join.node && taken_nodes_.contains(*join.node)) {
     return fmt::format("node rank {} is already taken", *join.node);
   }
   if (agents() >= most) {
-    return fmt::format("the run already has {}", count_of(most, "node"));
+    return fmt::format("the run already has {}", plural(most, "node"));
   }
   return "";
 }
@@ -433,7 +429,7 @@ void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_
   if (!why.empty() && running > 0) {
     say(fmt::format("{}; stopping {} (at most {} s, Ctrl-C kills at once)",
                     why,
-                    count_of(running, "worker"),
+                    plural(running, "worker"),
                     grace_seconds));
   }
   send_seated(Stop{.grace_seconds = grace_seconds, .is_asked = is_asked});
@@ -595,7 +591,7 @@ RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
   if (agents() < plan_.min_nodes.value) {
     return {false,
             fmt::format("the run needs {}, and {} left",
-                        count_of(plan_.min_nodes.value, "node"),
+                        plural(plan_.min_nodes.value, "node"),
                         agents() == 1 ? "1 is" : fmt::format("{} are", agents()))};
   }
   return is_node_lost ? RestartPolicy::Answer{true, ""} : restarts_.ask(failure, progress_);
@@ -618,7 +614,7 @@ void Leader::judge(const Failure& failure, Time now) {
   }
   restarts_.remember(shown, progress_);
   if (lost_) {
-    try_again(fmt::format("continuing with {}", count_of(agents(), "node")), now);
+    try_again(fmt::format("continuing with {}", plural(agents(), "node")), now);
   } else {
     restarts_.count();
     try_again(fmt::format("restart {} of {}", restarts_.used(), plan_.max_restarts.value), now);
@@ -716,19 +712,10 @@ void Leader::pass(int signal) {
 }
 
 std::optional<Leader::Time> Leader::deadline() const {
-  std::optional<Time> first;
-  const auto earlier = [&first](const std::optional<Time>& other) {
-    if (other && (!first || *other < *first)) {
-      first = other;
-    }
-  };
-  earlier(limit_);
-  earlier(last_call_);
-  earlier(next_reminder_);
-  if (plan_.timeout_seconds.value > 0 && phase_ <= Phase::Running) {
-    earlier(began_ + to_duration(plan_.timeout_seconds.value));
-  }
-  return first;
+  const bool has_timeout = plan_.timeout_seconds.value > 0 && phase_ <= Phase::Running;
+  const Time timeout = began_ + to_duration(plan_.timeout_seconds.value);
+  return earliest(
+      {limit_, last_call_, next_reminder_, has_timeout ? std::optional(timeout) : std::nullopt});
 }
 
 void Leader::tick(Time now) {

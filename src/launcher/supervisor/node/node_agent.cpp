@@ -5,6 +5,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/base/deadline.h"
 #include "common/base/log.h"
 #include "common/cluster/cores.h"
 #include "common/cluster/gpus.h"
@@ -258,16 +259,10 @@ void NodeAgent::take_news() {
 }
 
 std::optional<NodeAgent::Clock::time_point> NodeAgent::deadline() const {
-  std::optional<Clock::time_point> first = group_ ? group_->deadline() : std::nullopt;
-  const auto earlier = [&first](const std::optional<Clock::time_point>& other) {
-    if (other && (!first || *other < *first)) {
-      first = other;
-    }
-  };
-  earlier(stop_at_);
-  earlier(prober_ ? prober_->next_deadline() : std::nullopt);
-  earlier(listener_ ? listener_->next_deadline() : std::nullopt);
-  return first;
+  return earliest({group_ ? group_->deadline() : std::nullopt,
+                   stop_at_,
+                   prober_ ? prober_->next_deadline() : std::nullopt,
+                   listener_ ? listener_->next_deadline() : std::nullopt});
 }
 
 }  // namespace lockstep::agent

@@ -30,11 +30,10 @@ void Loop::introduce() {
                    {"transport", std::string(comm.kind())},
                    {"global_batch", options_.global_batch},
                    {"steps", total_steps()}});
-  progress_.say(fmt::format("training {} parameters with -s {} on {} worker{} ({}), {}",
+  progress_.say(fmt::format("training {} parameters with -s {} on {} ({}), {}",
                             format_count(count_parameters(task_.model)),
                             strategy_->name(),
-                            comm.size(),
-                            comm.size() == 1 ? "" : "s",
+                            plural(comm.size(), "worker"),
                             comm.kind(),
                             session_.device.str()));
   const bool is_of_file = session_.flags.file && session_.flags.file->scheduler;

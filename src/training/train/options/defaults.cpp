@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include "common/base/text.h"
 #include "common/cluster/cores.h"
 #include "common/contract/worker_env.h"
 #include "common/os/memory.h"
@@ -61,9 +62,8 @@ bool user_sets_malloc(const os::Environment& environment) {
 }  // namespace
 
 std::string Defaults::text() const {
-  return fmt::format("{} thread{} per worker, {}{}",
-                     threads,
-                     threads == 1 ? "" : "s",
+  return fmt::format("{} per worker, {}{}",
+                     plural(threads, "thread"),
                      blas,
                      keeps_memory ? ", freed memory is reused" : "");
 }
