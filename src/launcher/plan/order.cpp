@@ -10,7 +10,6 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr const char* kThreads = "OMP_NUM_THREADS";
 // TF_CONFIG contains the address of every worker. Linux limits one variable to 128 KiB, so larger
 // runs get no TF_CONFIG.
 constexpr int kMostTensorflowWorkers = 2048;
@@ -85,9 +84,6 @@ NodeOrder OrderMaker::order_of(int seat) const {
   const Seat& mine = assembly_.seats.at(static_cast<size_t>(seat));
   const Seat& first = assembly_.seats.front();
   NodeOrder order;
-  order.run_id = plan_.run_id;
-  order.run_directory = plan_.run_directory.value;
-  order.node = mine.name;
   order.command = plan_.command;
   order.program_word = plan_.program_word;
   order.local_rank_flag = plan_.passes_local_rank ? plan_.local_rank_option : "";
@@ -98,14 +94,10 @@ NodeOrder OrderMaker::order_of(int seat) const {
   order.output = plan_.output;
   order.metrics = plan_.metrics;
   order.sample_every_seconds = plan_.sample_every_seconds.value;
-  order.grace_seconds = plan_.grace_seconds.value;
-  order.attempt = assembly_.attempt;
   order.tensorflow_cluster = tensorflow_cluster_;
   // If the processes become the workers, no agent remains that could serve the rendezvous.
   const bool has_agents = plan_.way.value != Way::Task;
   const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod supports IPv4 only
-  const int horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
-  order.horovod_port = seat == 0 ? horovod_port : 0;
 
   contract::WorkerPlace& place = order.first;
   place.rank = first_ranks_.at(static_cast<size_t>(seat));
@@ -123,7 +115,7 @@ NodeOrder OrderMaker::order_of(int seat) const {
   place.role = plan_.role.value.empty() ? "default" : plan_.role.value;
   place.node = mine.name;
   place.horovod_addr = first.address;
-  place.horovod_port = horovod_port;
+  place.horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
   order.workers = mine.workers;
   for (int local = 0; local < mine.workers; ++local) {
     const auto& peers = seats_with_local_.at(static_cast<size_t>(local));
@@ -158,8 +150,8 @@ os::Environment task_environment(const NodeOrder& order,
   for (const auto& [name, value] : order.variables) {
     environment.insert_or_assign(name, value);
   }
-  const int threads = std::max(1, order.cores / std::max(1, place.local_world_size));
-  environment.emplace(kThreads, std::to_string(threads));
+  const int threads = contract::threads_per_worker(order.cores, place.local_world_size);
+  environment.emplace(contract::kThreads, std::to_string(threads));
   contract::WorkerPlace whole = place;
   whole.tensorflow_cluster = order.tensorflow_cluster;
   for (const auto& [name, value] : contract::to_environment(whole)) {

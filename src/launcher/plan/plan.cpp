@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -21,8 +20,6 @@
 
 namespace lockstep::plan {
 namespace {
-
-constexpr std::string_view kThreads = "OMP_NUM_THREADS";
 
 Sourced<std::string> read_text(const Wish& wish, std::string_view flag, std::string otherwise) {
   return wish ? Sourced<std::string>{wish->text, source_of(*wish, flag)}
@@ -239,18 +236,19 @@ void add_variables(LaunchPlan& plan, const Request& request, const Surroundings&
                            from_probe(std::to_string(*here.terminal_columns), "the terminal"));
   }
   plan.variables.emplace(contract::kCommandTime, from_probe(here.command_time, "the clock"));
-  if (plan.variables.contains(std::string(kThreads))) {
+  if (plan.variables.contains(std::string(contract::kThreads))) {
     return;
   }
-  if (const auto set = os::find_variable(here.environment, kThreads)) {
-    plan.variables.emplace(kThreads,
-                           Sourced<std::string>{*set, {Origin::Variable, std::string(kThreads)}});
+  if (const auto set = os::find_variable(here.environment, contract::kThreads)) {
+    plan.variables.emplace(
+        contract::kThreads,
+        Sourced<std::string>{*set, {Origin::Variable, std::string(contract::kThreads)}});
   } else if (plan.way.value == Way::Here) {
     // On other nodes, the agent counts the cores that it was granted.
     Node& node = plan.nodes.front();
-    const int threads = std::max(1, here.cores / node.workers.value);
+    const int threads = contract::threads_per_worker(here.cores, node.workers.value);
     node.variables.emplace(
-        kThreads,
+        contract::kThreads,
         from_probe(std::to_string(threads),
                    fmt::format("{} granted cores for {} workers", here.cores, node.workers.value)));
   }
@@ -305,12 +303,6 @@ LaunchPlan make_plan(const Request& request, const Surroundings& here) {
   read_output(plan, request, here);
   add_variables(plan, request, here);
   return plan;
-}
-
-int known_workers(const LaunchPlan& plan) {
-  return std::accumulate(plan.nodes.begin(), plan.nodes.end(), 0, [](int sum, const Node& node) {
-    return sum + node.workers.value;
-  });
 }
 
 }  // namespace lockstep::plan

@@ -28,9 +28,6 @@ LaunchPlan make_plan(const Request& request, const Surroundings& here);
 // The launch mode in --dry-run and messages: "on this machine", "agents started by one srun".
 std::string_view describe(Way way);
 
-// Total number of workers on the nodes whose number is known.
-int known_workers(const LaunchPlan& plan);
-
 // The plan as a table with the source of every value.
 std::string describe(const LaunchPlan& plan);
 

@@ -114,14 +114,15 @@ TEST_F(OrdersOfTwoNodes, GiveTheVariablesOfAllAndThoseOfTheNode) {
 TEST_F(OrdersOfTwoNodes, LetOneNodeServeHorovod) {
   const OrderMaker maker(plan, assembly);
 
-  EXPECT_EQ(maker.order_of(0).horovod_port, 20004);
-  EXPECT_EQ(maker.order_of(1).horovod_port, 0);
+  EXPECT_EQ(maker.order_of(0).first.horovod_port, 20004);
+  EXPECT_TRUE(maker.order_of(0).serves_horovod());
+  EXPECT_FALSE(maker.order_of(1).serves_horovod());
 }
 
 TEST_F(OrdersOfTwoNodes, LetNobodyServeHorovodWhereNoAgentStays) {
   plan.way.value = Way::Task;
 
-  EXPECT_EQ(OrderMaker(plan, assembly).order_of(0).horovod_port, 0);
+  EXPECT_FALSE(OrderMaker(plan, assembly).order_of(0).serves_horovod());
   EXPECT_THAT(values("HOROVOD_GLOO_RENDEZVOUS_PORT"), ElementsAre("-", "-", "-", "-"));
 }
 
@@ -141,8 +142,7 @@ TEST_F(OrdersOfTwoNodes, CarryWhatTheNodeMustKnow) {
   EXPECT_EQ(order.first.rank, 3);
   EXPECT_EQ(order.workers, 1);
   EXPECT_THAT(order.gpus, ElementsAre(5));
-  EXPECT_EQ(order.attempt, 2);
-  EXPECT_EQ(order.grace_seconds, 7);
+  EXPECT_EQ(order.first.attempt, 2);
   EXPECT_EQ(world_size(assembly), 4);
 }
 

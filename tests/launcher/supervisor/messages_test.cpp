@@ -55,16 +55,18 @@ std::vector<Report> reports() {
 
 plan::NodeOrder whole_order() {
   plan::NodeOrder order;
-  order.run_id = "run";
-  order.run_directory = "/runs/" + kBytes;
-  order.node = "n1";
   order.command = {"python3", kBytes, ""};
   order.program_word = 1;
   order.local_rank_flag = "--local-rank";
+  order.first.run_id = "run";
+  order.first.run_directory = "/runs/" + kBytes;
+  order.first.node = "n1";
+  order.first.attempt = 9;
   order.first.rank = 2;
   order.first.world_size = 4;
   order.first.master_addr = "fd00::1";
   order.first.horovod_addr = "10.0.0.1";
+  order.first.horovod_port = 30000;
   order.workers = 2;
   order.cross_ranks = {1, 0};
   order.cross_sizes = {2, 1};
@@ -77,10 +79,7 @@ plan::NodeOrder whole_order() {
   order.metrics = {{.name = "loss", .pattern = kBytes}};
   order.sample_every_seconds = 0.5;
   order.cores = 16;
-  order.horovod_port = 30000;
   order.tensorflow_cluster = {"n1:1", "[fd00::1]:2"};
-  order.grace_seconds = 2.5;
-  order.attempt = 9;
   return order;
 }
 

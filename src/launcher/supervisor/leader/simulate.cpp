@@ -169,7 +169,7 @@ class Fleet {
       say(line, agent, prepared);
     } else if (const auto* start = std::get_if<Start>(&order)) {
       started_[agent] = start->order.first.rank;
-      attempt_ = start->order.attempt;
+      attempt_ = start->order.first.attempt;
       say(line, agent, Started{.attempt = attempt_});
     } else if (std::holds_alternative<Stop>(order)) {
       for (int local = 0; local < workers_; ++local) {

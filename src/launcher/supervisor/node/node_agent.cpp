@@ -96,15 +96,14 @@ void NodeAgent::on(const Prepare& prepare) {
 void NodeAgent::on(const Start& start) {
   order_ = start.order;
   if (options_.only_orders) {
-    report_(Started{.attempt = start.order.attempt});
+    report_(Started{.attempt = start.order.first.attempt});
     return;
   }
   const auto& first = start.order.first;
-  if (start.order.horovod_port != 0) {
+  if (start.order.serves_horovod()) {
     horovod_ = std::make_unique<HorovodStore>();
-    if (!horovod_->start(first.horovod_addr, start.order.horovod_port)) {
-      log::warn("agent: cannot start the Horovod rendezvous server on port {}",
-                start.order.horovod_port);
+    if (!horovod_->start(first.horovod_addr, first.horovod_port)) {
+      log::warn("agent: cannot start the Horovod rendezvous server on port {}", first.horovod_port);
     }
   }
   try {
@@ -121,7 +120,7 @@ void NodeAgent::on(const Start& start) {
     watch_node();
   } catch (const Error& error) {
     group_.reset();
-    report_(Refused{.attempt = start.order.attempt,
+    report_(Refused{.attempt = start.order.first.attempt,
                     .code = static_cast<int>(error.code()),
                     .text = error.what()});
   }

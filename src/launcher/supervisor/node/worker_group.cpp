@@ -69,8 +69,8 @@ WorkerGroup::~WorkerGroup() {
 void WorkerGroup::start() {
   const plan::NodeOrder& order = options_.order;
   executable_ = require_program(order.command, options_.environment);
-  const contract::RunDirectory run(order.run_directory);
-  os::make_directories(run.log(order.attempt, 0).parent_path());
+  const contract::RunDirectory run(order.first.run_directory);
+  os::make_directories(run.log(order.first.attempt, 0).parent_path());
   workers_.reserve(static_cast<size_t>(order.workers));
   const auto gid_index = order.first.interface.empty()
                              ? std::nullopt
@@ -81,7 +81,7 @@ void WorkerGroup::start() {
   });
   const bool has_seed = !is_bound && order.workers > 1 && program_takes_fork_offer(executable_);
   for (contract::WorkerPlace place : order.places()) {
-    place.error_file = run.error(order.attempt, place.rank).string();
+    place.error_file = run.error(order.first.attempt, place.rank).string();
     place.roce_gid_index = gid_index;
     workers_.emplace_back(
         place, log_files(order.output, place), [this](const std::string& sentence) {
@@ -102,7 +102,7 @@ void WorkerGroup::start() {
     worker.open_logs();
   }
   watch_streams();
-  report_(Started{.attempt = order.attempt});
+  report_(Started{.attempt = order.first.attempt});
 }
 
 void WorkerGroup::listen(Worker& worker) {
@@ -234,7 +234,7 @@ void WorkerGroup::take_exits() {
     if (const auto status = worker.find_new_exit()) {
       reactor_.forget(fd);
       statuses_[worker.place().rank] = *status;
-      report_(Exited{.attempt = options_.order.attempt,
+      report_(Exited{.attempt = options_.order.first.attempt,
                      .rank = worker.place().rank,
                      .status = *status,
                      .sent = worker.sent()});
@@ -304,7 +304,7 @@ void WorkerGroup::take_seed_exit() {
   reactor_.forget(handover_.number());
   statuses_[kSeed] = *status;
   if (!status->is_success()) {
-    report_(Exited{.attempt = options_.order.attempt,
+    report_(Exited{.attempt = options_.order.first.attempt,
                    .rank = kSeed,
                    .status = *status,
                    .sent = is_stopping_ ? SIGTERM : 0});
@@ -373,7 +373,7 @@ void WorkerGroup::end_when_empty() {
     worker.finish_streams(sink_);
   }
   is_over_ = true;
-  report_(Stopped{.attempt = options_.order.attempt, .left_behind = left_behind_});
+  report_(Stopped{.attempt = options_.order.first.attempt, .left_behind = left_behind_});
 }
 
 std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
@@ -416,9 +416,9 @@ Failure WorkerGroup::explain(int rank) const {
                         : fmt::format("rank {}", rank);
   failure.rank = worker.place().rank;
   failure.local_rank = worker.place().local_rank;
-  failure.node = options_.order.node;
+  failure.node = options_.order.first.node;
   failure.pid = is_seed ? seed_pid_ : worker.pid();
-  failure.attempt = options_.order.attempt;
+  failure.attempt = options_.order.first.attempt;
   const auto status = statuses_.find(rank);
   failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
   failure.out_of_memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());

@@ -51,9 +51,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerPlace,
 namespace lockstep::plan {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trial, from, to, network, fault, milliseconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
-                                   run_id,
-                                   run_directory,
-                                   node,
                                    command,
                                    program_word,
                                    local_rank_flag,
@@ -68,10 +65,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeOrder,
                                    metrics,
                                    sample_every_seconds,
                                    cores,
-                                   horovod_port,
-                                   tensorflow_cluster,
-                                   grace_seconds,
-                                   attempt)
+                                   tensorflow_cluster)
 }  // namespace lockstep::plan
 
 namespace lockstep::agent {

@@ -23,7 +23,7 @@
 namespace lockstep::agent {
 
 // Must be increased whenever a message or its meaning changes. Leader and agents must agree.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 
 // ---- from an agent ----
 

@@ -16,8 +16,8 @@ namespace {
 
 int choose_threads(const os::Environment& environment, int local_world_size) {
   constexpr int kMostThreads = 4096;
-  const auto set = contract::find_number(environment, "OMP_NUM_THREADS", 1, kMostThreads);
-  return set.value_or(std::max(1, cluster::granted_cores() / local_world_size));
+  const auto set = contract::find_number(environment, contract::kThreads, 1, kMostThreads);
+  return set.value_or(contract::threads_per_worker(cluster::granted_cores(), local_world_size));
 }
 
 // torch::set_num_threads() has no effect on a BLAS with its own threads.
