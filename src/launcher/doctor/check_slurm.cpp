@@ -182,7 +182,7 @@ void check_service(Findings& findings, const Facts& facts) {
     return;
   }
   findings.push_back(of_slurm(Verdict::Ok, "version", slurm.version, "sinfo --version"));
-  if (slurm.is_controller_up == 1) {
+  if (slurm.is_controller_up == true) {
     findings.push_back(of_slurm(Verdict::Ok, "controller", slurm.controller, "scontrol ping"));
     findings.push_back(
         of_slurm(Verdict::Ok, "partitions", describe_partitions(slurm.partitions), "sinfo"));

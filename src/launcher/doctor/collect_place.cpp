@@ -58,7 +58,9 @@ void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool
     return;
   }
   const auto result = find_answer({"bash", "-c", "type -t module"}, environment, kLimit);
-  facts.has_module_command = result ? (result->status.is_success() ? 1 : 0) : -1;
+  if (result) {
+    facts.has_module_command = result->status.is_success();
+  }
 }
 
 SpaceFact space_of(const std::string& path) {
@@ -70,11 +72,8 @@ SpaceFact space_of(const std::string& path) {
   return fact;
 }
 
-int sees(const std::string& file) {
-  if (file.empty()) {
-    return -1;
-  }
-  return os::exists(file) ? 1 : 0;
+std::optional<bool> find_visibility(const std::string& file) {
+  return file.empty() ? std::nullopt : std::optional(os::exists(file));
 }
 
 }  // namespace
@@ -93,8 +92,8 @@ PlaceFacts collect_place(const os::Environment& environment, const CollectOption
   }
   facts.temp = space_of(os::find_variable(environment, "TMPDIR").value_or("/tmp"));
   facts.home = space_of(os::find_variable(environment, "HOME").value_or("/"));
-  facts.sees_home = sees(options.file_in_home);
-  facts.sees_directory = sees(options.file_in_directory);
+  facts.sees_home = find_visibility(options.file_in_home);
+  facts.sees_directory = find_visibility(options.file_in_directory);
   return facts;
 }
 

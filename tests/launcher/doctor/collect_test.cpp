@@ -31,7 +31,7 @@ TEST(Collect, ReadsGpusThroughTheDriversLibrary) {
   ASSERT_EQ(facts.gpus.size(), 2U);
   EXPECT_EQ(facts.gpus[1].name, "Made-up GPU");
   EXPECT_EQ(facts.gpus[1].uncorrected_errors, 3);
-  EXPECT_EQ(facts.gpus[1].persistence, -1);  // not supported by this driver
+  EXPECT_EQ(facts.gpus[1].persistence, std::nullopt);  // not supported by this driver
   EXPECT_EQ(facts.granted, 2);
 }
 
