@@ -124,9 +124,4 @@ Joined join_hosts(const cluster::Placement& placement, const JoinOptions& option
 
 }  // namespace
 
-std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
-                                        const JoinOptions& options) {
-  return join_gang_and_store(placement, options).communicator;
-}
-
 }  // namespace lockstep::comm

@@ -33,7 +33,4 @@ struct Joined {
 // Joins the process group that this process belongs to.
 Joined join_gang_and_store(const cluster::Placement& placement, const JoinOptions& options);
 
-std::unique_ptr<Communicator> join_gang(const cluster::Placement& placement,
-                                        const JoinOptions& options);
-
 }  // namespace lockstep::comm

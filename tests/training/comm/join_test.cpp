@@ -32,18 +32,18 @@ cluster::Placement two_workers() {
 }
 
 TEST(JoinGang, IsSoloForOneWorker) {
-  EXPECT_EQ(join_gang({}, {})->kind(), "solo");
+  EXPECT_EQ(join_gang_and_store({}, {}).communicator->kind(), "solo");
 }
 
 TEST(JoinGang, ListsTheTransportsWhenOneIsMisspelt) {
-  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "glo"}); }),
+  EXPECT_EQ(message_of([] { join_gang_and_store(two_workers(), {.transport = "glo"}); }),
             "unknown transport 'glo'\n"
             "  available: auto, shared-memory, gloo, node-first, mpi, nccl\n"
             "  try:       --transport gloo");
 }
 
 TEST(JoinGang, WantsGpusForNccl) {
-  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "nccl"}); }),
+  EXPECT_EQ(message_of([] { join_gang_and_store(two_workers(), {.transport = "nccl"}); }),
             "cannot use NCCL: it needs GPUs, but this worker trains on a CPU\n"
             "  asked:  --transport nccl, or --collective nccl\n"
             "  device: cpu  (rank 0)\n"
@@ -61,7 +61,7 @@ TEST(JoinGang, SaysThatABuildHasNoNccl) {
 }
 
 TEST(JoinGang, WantsMpirunForMpi) {
-  EXPECT_EQ(message_of([] { join_gang(two_workers(), {.transport = "mpi"}); }),
+  EXPECT_EQ(message_of([] { join_gang_and_store(two_workers(), {.transport = "mpi"}); }),
             "cannot use transport 'mpi': mpirun did not start this program\n"
             "  try: mpirun -np 2 PROGRAM, srun --mpi=pmix PROGRAM, or drop --transport mpi");
 }
