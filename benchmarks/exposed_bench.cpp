@@ -16,6 +16,7 @@
 #include <lockstep/lockstep.h>
 #include <vector>
 
+#include "common/base/median.h"
 #include "stack.h"
 #include "training/comm/solo.h"
 
@@ -36,11 +37,6 @@ int64_t sent_bytes() {
     }
   }
   return sum;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 struct Trained {

@@ -91,6 +91,9 @@ if(NOT TARGET lockstep::yaml)
   target_link_libraries(lockstep::yaml INTERFACE "${LOCKSTEP_YAML_LIBRARY}")
 endif()
 
+find_package(ZLIB QUIET)
+lockstep_require(ZLIB_FOUND "zlib")
+
 # libjpeg-turbo, the static one too where it is. Others that call themselves libjpeg cannot decode a
 # part of an image.
 find_path(LOCKSTEP_JPEG_INCLUDE jpeglib.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
@@ -220,8 +223,6 @@ endif()
 
 find_package(Torch QUIET)
 lockstep_require(Torch_FOUND "libtorch (-DLOCKSTEP_TRAINING=OFF builds the launcher without it)")
-find_package(ZLIB QUIET)
-lockstep_require(ZLIB_FOUND "zlib")
 find_path(LOCKSTEP_XXHASH_INCLUDE xxhash.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 mark_as_advanced(LOCKSTEP_XXHASH_INCLUDE)
 lockstep_require(LOCKSTEP_XXHASH_INCLUDE "xxHash, the header xxhash.h")

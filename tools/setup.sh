@@ -20,7 +20,7 @@ packages_of() {
       echo cmake ninja-build g++ ccache make git pkgconf
       echo libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
       echo libzmq3-dev cppzmq-dev libsodium-dev libhwloc-dev libyaml-cpp-dev libpcre2-dev
-      echo libjpeg62-turbo-dev
+      echo libjpeg62-turbo-dev zlib1g-dev
       echo libcpp-httplib-dev libssl-dev libbrotli-dev
       echo libprotobuf-dev protobuf-compiler
       ;;
@@ -28,7 +28,7 @@ packages_of() {
       if [[ -z ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]]; then
         echo libtorch-dev libgloo-dev
       fi
-      echo libopenblas0-pthread libopenmpi-dev openmpi-bin zlib1g-dev libxxhash-dev libpcre2-dev
+      echo libopenblas0-pthread libopenmpi-dev openmpi-bin libxxhash-dev libpcre2-dev
       ;;
     test) echo libgtest-dev libgmock-dev tmux python3 python3-torch python3-torchvision ;;
     bench) echo libbenchmark-dev python3 python3-torch ;;

@@ -51,6 +51,6 @@ cmake -S "$source" -B "$scratch/build" -G Ninja -DLOCKSTEP_TRAINING=OFF -DLOCKST
 [[ $(grep -c 'CMake Error' "$scratch/cmake.txt") -eq 1 ]] ||
   fail "there is more than one error:" "$(cat "$scratch/cmake.txt")"
 for text in 'lockstep needs libraries that CMake did not find:' 'fmt 9 or newer' spdlog CLI11 cppzmq \
-  libsodium yaml-cpp libjpeg-turbo PCRE2 'docs/install.md'; do
+  libsodium yaml-cpp zlib libjpeg-turbo PCRE2 'docs/install.md'; do
   expect "$text" "$scratch/cmake.txt"
 done

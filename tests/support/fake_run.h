@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/contract/event.h"
+#include "common/contract/launch_plan.h"
 #include "common/contract/node_sample.h"
 #include "common/contract/run_directory.h"
 #include "common/contract/run_state.h"
@@ -116,6 +117,13 @@ class FakeRun {
     append(sample);
   }
 
+  // Writes plan.json.
+  void write_command(const std::vector<std::string>& command) const {
+    contract::LaunchPlan plan;
+    plan.command = command;
+    os::write_file(run().plan(), contract::to_json(plan));
+  }
+
   void write_state() const {
     contract::RunState state;
     state.run_id = "train-20240131-093000-beef";
@@ -130,7 +138,7 @@ class FakeRun {
     state.updated = kStart + 20;
     state.slurm_job = "4711";
     contract::write_state(run(), state);
-    os::write_file(run().plan(), R"({"command": ["python3", "train.py"]})");
+    write_command({"python3", "train.py"});
   }
 
   // A complete run with all kinds of events. Rank 2 is a straggler.

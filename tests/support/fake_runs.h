@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/contract/launch_plan.h"
 #include "common/contract/run_directory.h"
 #include "common/contract/run_state.h"
 #include "common/os/files.h"
@@ -34,7 +35,7 @@ class FakeRuns {
   contract::RunDirectory add(const std::string& name) const {
     const contract::RunDirectory run(here() / "runs" / name);
     os::make_directories(run.root());
-    os::write_file(run.plan(), "{}");
+    os::write_file(run.plan(), contract::to_json(contract::LaunchPlan()));
     return run;
   }
 

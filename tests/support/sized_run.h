@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/contract/event.h"
+#include "common/contract/launch_plan.h"
 #include "common/contract/node_sample.h"
 #include "common/contract/run_directory.h"
 #include "common/contract/run_state.h"
@@ -38,7 +39,9 @@ struct SizedRun {
   void write(const std::filesystem::path& directory) const {
     const contract::RunDirectory run(directory);
     std::filesystem::create_directories(run.events(0).parent_path());
-    os::write_file(run.plan(), R"({"command": ["./train", "-s", ")" + strategy + "\"]}");
+    contract::LaunchPlan plan;
+    plan.command = {"./train", "-s", strategy};
+    os::write_file(run.plan(), contract::to_json(plan));
     contract::RunState state;
     state.run_id = directory.filename().string();
     state.phase = contract::RunPhase::Done;

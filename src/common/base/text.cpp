@@ -51,6 +51,16 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+std::string name_some(std::span<const std::string> names, size_t most) {
+  return names.size() <= most
+             ? join(names, ", ")
+             : fmt::format("{} and {} more", join(names.first(most), ", "), names.size() - most);
+}
+
+std::string plural(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));

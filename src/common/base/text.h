@@ -15,6 +15,12 @@ std::vector<std::string> split(std::string_view text, char separator);
 
 std::string join(std::span<const std::string> pieces, std::string_view separator);
 
+// "n1, n2, n3 and 12 more": at most `most` names.
+std::string name_some(std::span<const std::string> names, size_t most);
+
+// "1 node", "3 nodes".
+std::string plural(int64_t count, std::string_view noun);
+
 // Without surrounding white space.
 std::string_view trim(std::string_view text);
 

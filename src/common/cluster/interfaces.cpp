@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "common/base/text.h"
+#include "common/os/directory.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -21,22 +22,6 @@ std::string read_line(const fs::path& path) {
   return line;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-// The names in a directory, sorted, so that the order is stable.
-std::vector<std::string> names_in(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code ignored;  // a missing directory has no names
-  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 int speed_of(const fs::path& interface) {
   const auto told = find_integer(read_line(interface / "speed"));
   constexpr int64_t kMost = 100'000'000;  // drivers report "unknown" as -1 or 2^32 - 1
@@ -46,7 +31,7 @@ int speed_of(const fs::path& interface) {
 bool has_rdma_device(const fs::path& interface) {
   constexpr std::string_view kInfinibandType = "32";  // ARPHRD_INFINIBAND
   return read_line(interface / "type") == kInfinibandType ||
-         is_there(interface / "device" / "infiniband");
+         os::exists(interface / "device" / "infiniband");
 }
 
 // A VLAN or a bond supports RDMA if the device below it does; a bridge does not forward it.
@@ -57,10 +42,10 @@ bool has_rdma(const fs::path& net, const std::string& name, int depth = 0) {
   if (has_rdma_device(interface)) {
     return true;
   }
-  if (depth == kMostLayers || is_there(interface / "bridge")) {
+  if (depth == kMostLayers || os::exists(interface / "bridge")) {
     return false;
   }
-  const std::vector<std::string> names = names_in(interface);
+  const std::vector<std::string> names = os::find_names(interface);
   return std::any_of(names.begin(), names.end(), [&](const std::string& entry) {
     return entry.starts_with(kLower) && has_rdma(net, entry.substr(kLower.size()), depth + 1);
   });
@@ -74,7 +59,7 @@ bool is_ipv4_gid(std::string_view gid) {
 // The first suitable entry in the GID table of a port.
 std::optional<int> find_gid_index_in(const fs::path& port, const std::string& interface) {
   std::optional<int> found;
-  for (const std::string& name : names_in(port / "gid_attrs" / "ndevs")) {
+  for (const std::string& name : os::find_names(port / "gid_attrs" / "ndevs")) {
     const auto index = find_integer(name);
     if (index && read_line(port / "gid_attrs" / "ndevs" / name) == interface &&
         read_line(port / "gid_attrs" / "types" / name) == "RoCE v2" &&
@@ -110,8 +95,8 @@ std::vector<Address> list_addresses(const fs::path& sysfs) {
 
 std::optional<int> find_roce_gid_index(const std::string& interface, const fs::path& sysfs) {
   const fs::path devices = sysfs / "class" / "infiniband";
-  for (const std::string& device : names_in(devices)) {
-    for (const std::string& port : names_in(devices / device / "ports")) {
+  for (const std::string& device : os::find_names(devices)) {
+    for (const std::string& port : os::find_names(devices / device / "ports")) {
       if (const auto index = find_gid_index_in(devices / device / "ports" / port, interface)) {
         return index;
       }

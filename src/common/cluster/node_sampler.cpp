@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/text.h"
 #include "common/cluster/available_memory.h"
 #include "common/cluster/cgroup.h"
@@ -14,10 +15,6 @@
 
 namespace lockstep::cluster {
 namespace {
-
-double seconds_since_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 double rate(double now, double before, double seconds) {
   return seconds > 0 ? std::max(0.0, now - before) / seconds : 0;
@@ -49,7 +46,7 @@ contract::NodeSample NodeSampler::sample(std::span<const WatchedWorker> workers)
   const double seconds = before_ ? std::chrono::duration<double>(now - *before_).count() : 0;
   const std::string membership = read_kernel_text(options_.root / "proc/self/cgroup");
   contract::NodeSample sample;
-  sample.time = seconds_since_epoch();
+  sample.time = wall_time();
   sample.node = options_.node;
   sample.host = os::host_name();
   sample.granted = granted_;

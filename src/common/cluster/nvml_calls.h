@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 // The declarations of NVIDIA's management library that lockstep uses, according to its manual. They
 // replace NVML's header, so that a build needs neither the header nor the library. Names are those
 // of the library without the prefix "nvml"; layouts must match the C ABI of the library.
@@ -68,6 +70,18 @@ struct EventData {
   unsigned int gpu_instance;
   unsigned int compute_instance;
 };
+
+// The sizes and offsets of nvml.h on a 64-bit Linux.
+static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, domain) == 16 &&
+              offsetof(PciInfo, bus_id) == 36);
+static_assert(sizeof(Utilization) == 8 && offsetof(Utilization, memory) == 4);
+static_assert(sizeof(Memory) == 24 && offsetof(Memory, used) == 16);
+static_assert(sizeof(MemoryByUse) == 40 && offsetof(MemoryByUse, total) == 8 &&
+              offsetof(MemoryByUse, used) == 32);
+static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &&
+              offsetof(FieldValue, type) == 24 && offsetof(FieldValue, value) == 32);
+static_assert(sizeof(EventData) == 32 && offsetof(EventData, type) == 8 &&
+              offsetof(EventData, gpu_instance) == 24);
 
 inline constexpr int kTemperatureGpu = 0;
 inline constexpr int kClockSm = 1;

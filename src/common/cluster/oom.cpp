@@ -8,19 +8,21 @@
 
 namespace lockstep::cluster {
 
+using contract::OutOfMemory;
+
 OomKills count_oom_kills() {
   return {.group = find_group_oom_kills(read_kernel_text("/proc/self/cgroup"), kCgroupMount),
           .machine = find_oom_kills()};
 }
 
-OomVerdict judge_oom(const OomKills& before, const OomKills& after) {
+OutOfMemory judge_oom(const OomKills& before, const OomKills& after) {
   if (before.group && after.group) {
-    return *after.group > *before.group ? OomVerdict::Yes : OomVerdict::No;
+    return *after.group > *before.group ? OutOfMemory::Yes : OutOfMemory::No;
   }
   if (before.machine && after.machine) {
-    return *after.machine > *before.machine ? OomVerdict::Maybe : OomVerdict::No;
+    return *after.machine > *before.machine ? OutOfMemory::Perhaps : OutOfMemory::No;
   }
-  return OomVerdict::Maybe;
+  return OutOfMemory::Perhaps;
 }
 
 std::optional<int64_t> find_oom_kills() {

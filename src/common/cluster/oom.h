@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "common/contract/out_of_memory.h"
+
 // Detects from kernel counters whether the OOM killer ended a process.
 namespace lockstep::cluster {
 
@@ -21,15 +23,9 @@ struct OomKills {
 
 OomKills count_oom_kills();
 
-enum class OomVerdict {
-  No,
-  Maybe,  // an OOM kill on this machine, or no counter is available
-  Yes,    // an OOM kill in this cgroup
-};
-
 // Compares two counts. The kernel counts before it kills, so a count after the death of a worker
 // includes it.
-OomVerdict judge_oom(const OomKills& before, const OomKills& after);
+contract::OutOfMemory judge_oom(const OomKills& before, const OomKills& after);
 
 // Number of OOM kills on this machine since boot; nothing if the kernel does not report it.
 std::optional<int64_t> find_oom_kills();

@@ -195,11 +195,4 @@ os::Environment without_places(os::Environment environment) {
   return environment;
 }
 
-os::Environment mpi_places(os::Environment environment) {
-  std::erase_if(environment, [](const auto& variable) {
-    return !tells_a_place(variable.first) || !has_one_of(variable.first, contract::kMpiPrefixes);
-  });
-  return environment;
-}
-
 }  // namespace lockstep::cluster

@@ -38,9 +38,4 @@ bool is_inside_worker(const os::Environment& environment);
 // lockstep ...), for starting new workers.
 os::Environment without_places(os::Environment environment);
 
-// The variables removed by without_places() through which MPI_Init finds the server that started
-// this process. Child processes must not inherit them, because each is valid for one process only.
-// A task that becomes a worker itself needs them: `environment.merge(mpi_places(own))`.
-os::Environment mpi_places(os::Environment environment);
-
 }  // namespace lockstep::cluster

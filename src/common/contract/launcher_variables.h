@@ -144,20 +144,6 @@ inline constexpr std::array kPlacePrefixes = std::to_array<std::string_view>({
     "JSM_NAMESPACE_",
 });
 
-// The variables among these from which MPI_Init finds the server that started the process.
-inline constexpr std::array kMpiPrefixes = std::to_array<std::string_view>({
-    "OMPI_",
-    "PRTE_",
-    "PMIX_",
-    "PMI_",
-    "PALS_",
-    "MPI_LOCAL",
-    "HYDI_",
-    "MV2_COMM_WORLD_",
-    "JSM_NAMESPACE_",
-    "SLURM_STEP",
-});
-
 // User settings that begin with one of these prefixes.
 inline constexpr std::string_view kSettingPrefix = "PMIX_MCA_";
 

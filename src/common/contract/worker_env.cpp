@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/contract/worker_env.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <limits>
 
@@ -200,17 +201,8 @@ os::Environment gentle_environment(const WorkerPlace& place) {
   return variables;
 }
 
-std::vector<std::string> place_variables() {
-  WorkerPlace place;
-  place.interface = place.run_directory = place.node = place.error_file = "x";
-  place.horovod_addr = "x";
-  place.horovod_port = 1;
-  place.tensorflow_cluster = {"x:1"};
-  std::vector<std::string> names;
-  for (const auto& [name, value] : to_environment(place)) {
-    names.push_back(name);
-  }
-  return names;
+int threads_per_worker(int cores, int local_world_size) {
+  return std::max(1, cores / std::max(1, local_world_size));
 }
 
 WorkerPlace place_alone(const os::Environment& environment) {

@@ -57,9 +57,6 @@ os::Environment to_environment(const WorkerPlace& place);
 // `environment.merge(gentle_environment(place))`, which keeps existing values.
 os::Environment gentle_environment(const WorkerPlace& place);
 
-// All names that to_environment() can set, for callers that reject or remove them.
-std::vector<std::string> place_variables();
-
 // The rank from the variables of torchrun (set by lockstep or torchrun); nothing if both RANK and
 // WORLD_SIZE are absent. Reads only the fields that lockstep workers use; those for other programs
 // (role, cross ranks, Horovod, TensorFlow) keep their defaults. Throws an Error that names the
@@ -87,6 +84,11 @@ inline constexpr std::string_view kDataDirectory = "LOCKSTEP_DATA_DIR";
 inline constexpr std::string_view kLogLevel = "LOCKSTEP_LOG_LEVEL";
 // Time at which the command was entered, in seconds since the epoch, for start-up times.
 inline constexpr std::string_view kCommandTime = "LOCKSTEP_COMMAND_TIME";
+
+// Number of threads of a worker, as OpenMP reads it; libtorch, NumPy and BLAS libraries follow.
+inline constexpr std::string_view kThreads = "OMP_NUM_THREADS";
+// Its value if the user does not set it: the granted cores of the node, shared by its workers.
+int threads_per_worker(int cores, int local_world_size);
 
 // Address of the leader and keys, for an agent that srun started; never passed to workers.
 inline constexpr std::string_view kRendezvous = "LOCKSTEP_MEETING";

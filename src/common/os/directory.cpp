@@ -56,4 +56,19 @@ Listing list_directory(const std::filesystem::path& directory) {
   return listing;
 }
 
+std::vector<std::string> find_names(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+bool exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 }  // namespace lockstep::os

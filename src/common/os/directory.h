@@ -17,4 +17,10 @@ struct Listing {
 // an Error (74) that names the directory and the reason.
 Listing list_directory(const std::filesystem::path& directory);
 
+// The names of all entries, sorted; none if the directory cannot be read.
+std::vector<std::string> find_names(const std::filesystem::path& directory);
+
+// Whether the path exists and can be examined.
+bool exists(const std::filesystem::path& path);
+
 }  // namespace lockstep::os

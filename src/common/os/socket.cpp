@@ -227,10 +227,6 @@ int free_port() {
   return PortFinder().find([](int) { return std::optional<Fd>(Fd()); }).number();
 }
 
-ReservedPort reserve_port() {
-  return PortFinder().find(&find_claim);
-}
-
 std::vector<ReservedPort> reserve_ports(int count) {
   PortFinder finder;
   std::vector<ReservedPort> ports;

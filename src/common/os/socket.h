@@ -31,8 +31,7 @@ class ReservedPort {
   Fd claim_;
 };
 
-// Throw an Error (69) if no port is free.
-ReservedPort reserve_port();
+// Throws an Error (69) if no port is free.
 std::vector<ReservedPort> reserve_ports(int count);
 
 // Whether a server could listen on `port` at `host`, an address of this machine: no process listens

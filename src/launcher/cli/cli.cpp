@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/clock.h"
 #include "common/os/signals.h"
 #include "common/os/standard_streams.h"
 #include "launcher/cli/arguments.h"
@@ -122,8 +123,7 @@ int dispatch(const std::vector<std::string>& words,
 }
 
 std::string now() {
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  return fmt::format("{:.3f}", std::chrono::duration<double>(since_epoch).count());
+  return fmt::format("{:.3f}", wall_time());
 }
 
 }  // namespace

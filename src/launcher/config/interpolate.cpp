@@ -18,7 +18,7 @@ bool is_key(std::string_view name) {
          });
 }
 
-Error unknown(const YamlNode& node, const std::string& name, std::span<const std::string> known) {
+Error unknown(const TreeNode& node, const std::string& name, std::span<const std::string> known) {
   Error error(ExitCode::Usage, fmt::format("cannot replace ${{{}}}: unknown key '{}'", name, name));
   error.fact("where", describe(node.position));
   if (const auto closest = find_closest(name, known)) {
@@ -30,7 +30,7 @@ Error unknown(const YamlNode& node, const std::string& name, std::span<const std
 
 }  // namespace
 
-std::string interpolate(const YamlNode& node,
+std::string interpolate(const TreeNode& node,
                         const Lookup& lookup,
                         std::span<const std::string> known) {
   const std::string& text = node.text;

@@ -16,8 +16,8 @@ using Lookup = std::function<std::optional<std::string>(const std::string& name)
 
 // Replaces ${name} in a text. A name in the form of a key (small letters, digits, _) must be known;
 // others (${SLURM_JOB_ID}, ${x:-y}) are left to the shell. $${name} becomes a literal ${name}.
-// `known` provides suggestions. Throws an Error (64) with the place of `node`.
-std::string interpolate(const YamlNode& node,
+// `known` provides suggestions. Throws an Error (64) with the position of `node`.
+std::string interpolate(const TreeNode& node,
                         const Lookup& lookup,
                         std::span<const std::string> known);
 

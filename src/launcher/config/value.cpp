@@ -10,33 +10,32 @@
 namespace lockstep::config {
 namespace {
 
-std::string found_in(const YamlNode& node) {
+std::string found_in(const TreeNode& node) {
   switch (node.kind) {
-    case YamlNode::Kind::Nothing:
+    case TreeNode::Kind::Null:
       return "nothing";
-    case YamlNode::Kind::Scalar:
-      return fmt::format("'{}'", node.text);
-    case YamlNode::Kind::List:
+    case TreeNode::Kind::List:
       return "a list";
-    case YamlNode::Kind::Map:
+    case TreeNode::Kind::Map:
       return "a map";
+    default:
+      return fmt::format("'{}'", node.text);
   }
-  return "";
 }
 
-const YamlNode& require_scalar(const YamlNode& node,
+const TreeNode& require_scalar(const TreeNode& node,
                                std::string_view key,
                                std::string_view expected) {
-  if (node.kind != YamlNode::Kind::Scalar) {
+  if (node.kind != TreeNode::Kind::Text) {
     throw not_understood(node, key, expected);
   }
   return node;
 }
 
-std::vector<std::string> scalars_of(const YamlNode& list, std::string_view key) {
+std::vector<std::string> scalars_of(const TreeNode& list, std::string_view key) {
   std::vector<std::string> texts;
   texts.reserve(list.items.size());
-  for (const YamlNode& item : list.items) {
+  for (const TreeNode& item : list.items) {
     texts.push_back(require_scalar(item, key, "a list of single values").text);
   }
   return texts;
@@ -44,19 +43,18 @@ std::vector<std::string> scalars_of(const YamlNode& list, std::string_view key) 
 
 }  // namespace
 
-Error not_understood(const YamlNode& node, std::string_view key, std::string_view expected) {
-  const std::string what =
-      node.kind == YamlNode::Kind::Scalar ? fmt::format(" '{}'", node.text) : "";
+Error not_understood(const TreeNode& node, std::string_view key, std::string_view expected) {
+  const std::string what = node.kind == TreeNode::Kind::Text ? fmt::format(" '{}'", node.text) : "";
   return Error(ExitCode::Usage, fmt::format("cannot understand {}{}", key, what))
       .fact("expected", expected)
       .fact("found", found_in(node), describe(node.position));
 }
 
-std::string read_text(const YamlNode& node, std::string_view key) {
+std::string read_text(const TreeNode& node, std::string_view key) {
   return require_scalar(node, key, "one value").text;
 }
 
-int64_t read_whole(const YamlNode& node, std::string_view key, Bounds bounds) {
+int64_t read_whole(const TreeNode& node, std::string_view key, Bounds bounds) {
   const std::string expected =
       fmt::format("a whole number from {} to {}", bounds.least, bounds.most);
   const auto number = find_integer(require_scalar(node, key, expected).text);
@@ -66,7 +64,7 @@ int64_t read_whole(const YamlNode& node, std::string_view key, Bounds bounds) {
   return *number;
 }
 
-bool read_flag(const YamlNode& node, std::string_view key) {
+bool read_flag(const TreeNode& node, std::string_view key) {
   constexpr std::array<std::string_view, 5> kYes = {"true", "yes", "on", "1", "y"};
   constexpr std::array<std::string_view, 5> kNo = {"false", "no", "off", "0", "n"};
   const std::string word = to_lower(require_scalar(node, key, "true or false").text);
@@ -79,8 +77,8 @@ bool read_flag(const YamlNode& node, std::string_view key) {
   throw not_understood(node, key, "true or false");
 }
 
-std::vector<std::string> read_list(const YamlNode& node, std::string_view key) {
-  if (node.kind == YamlNode::Kind::List) {
+std::vector<std::string> read_list(const TreeNode& node, std::string_view key) {
+  if (node.kind == TreeNode::Kind::List) {
     return scalars_of(node, key);
   }
   std::vector<std::string> pieces;
@@ -92,20 +90,20 @@ std::vector<std::string> read_list(const YamlNode& node, std::string_view key) {
   return pieces;
 }
 
-std::vector<std::string> read_lines(const YamlNode& node, std::string_view key) {
-  if (node.kind == YamlNode::Kind::List) {
+std::vector<std::string> read_lines(const TreeNode& node, std::string_view key) {
+  if (node.kind == TreeNode::Kind::List) {
     return scalars_of(node, key);
   }
   return {require_scalar(node, key, "a list, or one line").text};
 }
 
-std::vector<std::pair<std::string, std::string>> read_pairs(const YamlNode& node,
+std::vector<std::pair<std::string, std::string>> read_pairs(const TreeNode& node,
                                                             std::string_view key) {
   std::vector<std::pair<std::string, std::string>> pairs;
-  if (node.kind == YamlNode::Kind::Map) {
-    for (const YamlEntry& entry : node.entries) {
+  if (node.kind == TreeNode::Kind::Map) {
+    for (const TreeEntry& entry : node.entries) {
       // An empty value sets the variable to an empty text: `NAME:`.
-      const bool is_empty = entry.value.kind == YamlNode::Kind::Nothing;
+      const bool is_empty = entry.value.kind == TreeNode::Kind::Null;
       pairs.emplace_back(
           entry.key,
           is_empty ? ""

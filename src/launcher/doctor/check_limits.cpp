@@ -174,7 +174,7 @@ void check_modules(Findings& findings, const PlaceFacts& place) {
     return;
   }
   Finding finding = of_place(Severity::Ok, "modules", place.modules, "environment");
-  if (place.has_module_command == 0) {
+  if (place.has_module_command == false) {
     finding.severity = Severity::Warning;
     finding.text += "; the command `module` is not defined in scripts";
     finding.advice.push_back(place.module_script.empty() ? "#!/bin/bash -l as the first line"
@@ -211,9 +211,9 @@ void check_active(Findings& findings, const PlaceFacts& place) {
 }
 
 void check_shared(Findings& findings, const PlaceFacts& place) {
-  if (place.sees_home == 1) {
+  if (place.sees_home == true) {
     findings.push_back(of_place(Severity::Ok, "shared home", place.home.path, "test file"));
-  } else if (place.sees_home == 0) {
+  } else if (place.sees_home == false) {
     Finding finding = of_place(Severity::Warning,
                                "shared home",
                                place.home.path + " is a different directory than on the first node",
@@ -222,7 +222,7 @@ void check_shared(Findings& findings, const PlaceFacts& place) {
         "store programs, environments and run directories on a shared file system");
     findings.push_back(std::move(finding));
   }
-  if (place.sees_directory == 0) {
+  if (place.sees_directory == false) {
     Finding finding = of_place(Severity::Broken,
                                "directory",
                                "the working directory does not exist or is a different one",

@@ -5,9 +5,9 @@
 #include <map>
 #include <optional>
 
+#include "common/base/median.h"
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
-#include "launcher/supervisor/console/name_some.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -227,11 +227,11 @@ void check_names(Findings& findings, const Facts& facts) {
         Severity::Ok, "host names", "all names resolve to reachable addresses", "getent"));
     return;
   }
-  Finding finding = of_network(Severity::Warning,
-                               "host names",
-                               supervisor::name_some(faults, 3) +
-                                   "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
-                               "getent");
+  Finding finding = of_network(
+      Severity::Warning,
+      "host names",
+      name_some(faults, 3) + "; MASTER_ADDR=$(hostname) fails (lockstep run uses addresses)",
+      "getent");
   finding.advice.emplace_back("network=$(lockstep network) || exit; eval \"$network\"");
   findings.push_back(std::move(finding));
 }
@@ -276,7 +276,7 @@ void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
                                  fmt::format("{} of {} nodes have it; missing on: {}",
                                              count,
                                              nodes.size(),
-                                             supervisor::name_some(without, kMostNamed)),
+                                             name_some(without, kMostNamed)),
                                  "/sys/class/net");
     finding.advice.push_back(
         fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
@@ -317,12 +317,10 @@ Findings check_interfaces(const NodeFacts& node) {
                                 one.mtu,
                                 one.is_rdma ? ", RDMA" : ""));
   }
-  findings.push_back(texts.empty()
-                         ? of_network(Severity::Ok, "interfaces", "loopback only", "/sys/class/net")
-                         : of_network(Severity::Ok,
-                                      "interfaces",
-                                      supervisor::name_some(texts, kMostNamed),
-                                      "/sys/class/net"));
+  findings.push_back(
+      texts.empty()
+          ? of_network(Severity::Ok, "interfaces", "loopback only", "/sys/class/net")
+          : of_network(Severity::Ok, "interfaces", name_some(texts, kMostNamed), "/sys/class/net"));
   if (!node.can_listen) {
     Finding finding = of_network(Severity::Broken, "ports", "no free port", "bind");
     finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
@@ -396,14 +394,11 @@ Findings check_clocks(const CrossNodeFacts& cross_node) {
     offsets.push_back(clock.offset);
     precision = std::max(precision, clock.precision);
   }
-  std::nth_element(offsets.begin(),
-                   offsets.begin() + static_cast<std::ptrdiff_t>(offsets.size() / 2),
-                   offsets.end());
-  const double median = offsets[offsets.size() / 2];
+  const double usual = upper_median(std::move(offsets));
   std::vector<std::string> wrong;
   double widest = 0;
   for (const auto& [name, clock] : cross_node.clocks) {
-    const double offset = clock.offset - median;
+    const double offset = clock.offset - usual;
     widest = std::max(widest, std::abs(offset));
     if (std::abs(offset) - clock.precision > kMost) {
       wrong.push_back(fmt::format(
@@ -421,8 +416,7 @@ Findings check_clocks(const CrossNodeFacts& cross_node) {
                   .advice = {}};
   if (!wrong.empty()) {
     finding.severity = Severity::Warning;
-    finding.text =
-        supervisor::name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+    finding.text = name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
     finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
   }
   findings.push_back(std::move(finding));

@@ -6,7 +6,6 @@
 
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
-#include "launcher/supervisor/console/name_some.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -102,10 +101,9 @@ void check_gpus_per_task(Findings& findings, const JobVariables& job) {
   findings.push_back(
       advised(of_slurm(Severity::Warning,
                        "GPUs and tasks",
-                       fmt::format("{} tasks on a node with {} GPU{}: {}",
+                       fmt::format("{} tasks on a node with {}: {}",
                                    *tasks,
-                                   *gpus,
-                                   *gpus == 1 ? "" : "s",
+                                   plural(*gpus, "GPU"),
                                    *tasks < *gpus ? "some GPUs stay idle" : "some GPUs are shared"),
                        "SLURM_NTASKS_PER_NODE, SLURM_GPUS_ON_NODE"),
               fmt::format("--ntasks-per-node={0} for srun, or --ntasks-per-node=1 for lockstep run",
@@ -163,7 +161,7 @@ std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
                                 one.time_limit,
                                 gpus));
   }
-  return supervisor::name_some(texts, kMost);
+  return name_some(texts, kMost);
 }
 
 void check_service(Findings& findings, const Facts& facts) {
@@ -187,7 +185,7 @@ void check_service(Findings& findings, const Facts& facts) {
     return;
   }
   findings.push_back(of_slurm(Severity::Ok, "version", slurm.version, "sinfo --version"));
-  if (slurm.is_controller_up == 1) {
+  if (slurm.is_controller_up == true) {
     findings.push_back(of_slurm(Severity::Ok, "controller", slurm.controller, "scontrol ping"));
     findings.push_back(
         of_slurm(Severity::Ok, "partitions", describe_partitions(slurm.partitions), "sinfo"));
@@ -213,7 +211,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Severity::Broken,
                          "nodes",
                          fmt::format("{} did not answer; the report covers the other nodes",
-                                     supervisor::name_some(cross_node.missing, kMostNamed)),
+                                     name_some(cross_node.missing, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
                             cross_node.missing.front(),
@@ -225,7 +223,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Severity::Broken,
                          "nodes",
                          fmt::format("{} did not report its facts in time",
-                                     supervisor::name_some(cross_node.silent, kMostNamed)),
+                                     name_some(cross_node.silent, kMostNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} lockstep doctor --quick", cross_node.silent.front())));
   }
@@ -248,11 +246,10 @@ Findings check_job(const SlurmFacts& slurm) {
   const JobVariables job(slurm);
   findings.push_back(of_slurm(Severity::Ok,
                               "job",
-                              fmt::format("{} on {} ({} node{})",
+                              fmt::format("{} on {} ({})",
                                           job.text("SLURM_JOB_ID").value_or("?"),
                                           job.text("SLURM_JOB_NODELIST").value_or("?"),
-                                          job.nodes(),
-                                          job.nodes() == 1 ? "" : "s"),
+                                          plural(job.nodes(), "node")),
                               "SLURM_JOB_*"));
   if (slurm.is_in_step) {
     findings.push_back(

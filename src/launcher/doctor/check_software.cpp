@@ -6,7 +6,6 @@
 
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
-#include "launcher/supervisor/console/name_some.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -49,8 +48,8 @@ std::string describe_gpus(const std::vector<GpuFact>& gpus) {
     if (gpu.memory_bytes > 0) {
       text += ", " + format_bytes(static_cast<uint64_t>(gpu.memory_bytes));
     }
-    if (gpu.ecc >= 0) {
-      text += gpu.ecc == 1 ? ", ECC" : ", no ECC";
+    if (gpu.ecc) {
+      text += *gpu.ecc ? ", ECC" : ", no ECC";
     }
     ++counts[text];
   }
@@ -101,7 +100,7 @@ void check_health(Findings& findings, const GpuFacts& gpu) {
   bool is_persistent = true;
   for (const GpuFact& one : gpu.gpus) {
     errors += std::max<int64_t>(0, one.uncorrected_errors);
-    is_persistent = is_persistent && one.persistence != 0;
+    is_persistent = is_persistent && one.persistence != false;
   }
   if (errors > 0) {
     Finding finding = of_gpus(Severity::Warning,

@@ -10,6 +10,7 @@
 #include "common/cluster/cgroup.h"
 #include "common/cluster/cores.h"
 #include "common/cluster/interfaces.h"
+#include "common/os/directory.h"
 #include "common/os/host.h"
 #include "common/os/limits.h"
 #include "common/os/network.h"
@@ -35,23 +36,13 @@ std::string read_word(const fs::path& path) {
   return text;
 }
 
-std::vector<std::string> names_in(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code ignored;  // no such directory: no names
-  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 int64_t from_limit(uint64_t value) {
   return value > static_cast<uint64_t>(INT64_MAX) ? kUnlimited : static_cast<int64_t>(value);
 }
 
 std::vector<GidFact> collect_gids(const fs::path& port) {
   std::vector<GidFact> gids;
-  for (const std::string& name : names_in(port / "gid_attrs" / "types")) {
+  for (const std::string& name : os::find_names(port / "gid_attrs" / "types")) {
     const std::string gid = read_word(port / "gids" / name);
     const bool is_empty = gid.find_first_not_of("0:") == std::string::npos;
     if (const auto index = find_integer(name); index && !is_empty) {
@@ -136,7 +127,7 @@ std::vector<InterfaceFact> collect_interfaces(const fs::path& sysfs) {
   } catch (const Error&) {  // the kernel does not list them
     addresses.clear();
   }
-  for (const std::string& name : names_in(sysfs / "class" / "net")) {
+  for (const std::string& name : os::find_names(sysfs / "class" / "net")) {
     const fs::path folder = sysfs / "class" / "net" / name;
     std::error_code ignored;
     if (!fs::is_directory(folder, ignored)) {
@@ -166,8 +157,8 @@ std::vector<InterfaceFact> collect_interfaces(const fs::path& sysfs) {
 std::vector<RdmaPortFact> collect_rdma(const fs::path& sysfs) {
   std::vector<RdmaPortFact> ports;
   const fs::path devices = sysfs / "class" / "infiniband";
-  for (const std::string& device : names_in(devices)) {
-    for (const std::string& name : names_in(devices / device / "ports")) {
+  for (const std::string& device : os::find_names(devices)) {
+    for (const std::string& name : os::find_names(devices / device / "ports")) {
       const fs::path port = devices / device / "ports" / name;
       ports.push_back({.device = device,
                        .port = static_cast<int>(find_integer(name).value_or(1)),

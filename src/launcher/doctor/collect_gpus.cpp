@@ -59,11 +59,11 @@ GpuFact read_gpu(const Nvml& nvml, unsigned index) {
   unsigned ecc = 0;
   unsigned ecc_next = 0;
   if (nvml.call("nvmlDeviceGetEccMode", device, &ecc, &ecc_next)) {
-    fact.ecc = ecc != 0 ? 1 : 0;
+    fact.ecc = ecc != 0;
   }
   unsigned persistence = 0;
   if (nvml.call("nvmlDeviceGetPersistenceMode", device, &persistence)) {
-    fact.persistence = persistence != 0 ? 1 : 0;
+    fact.persistence = persistence != 0;
   }
   constexpr int kUncorrected = 1;
   constexpr int kSinceBoot = 0;

@@ -4,6 +4,7 @@
 
 #include "common/base/text.h"
 #include "common/cluster/cgroup.h"
+#include "common/os/directory.h"
 #include "common/os/limits.h"
 #include "launcher/doctor/collect.h"
 #include "launcher/doctor/run_with_timeout.h"
@@ -14,11 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kLimit(10);
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 void collect_container(PlaceFacts& facts, const os::Environment& environment, bool is_quick) {
   for (const char* name : {"apptainer", "singularity"}) {
@@ -36,17 +32,17 @@ void collect_container(PlaceFacts& facts, const os::Environment& environment, bo
   std::string text = cluster::read_kernel_text("/proc/sys/user/max_user_namespaces");
   text.resize(std::min(text.size(), text.find('\n')));
   facts.user_namespaces = find_integer(text).value_or(kUnknown);
-  facts.has_fuse = is_there("/dev/fuse");
+  facts.has_fuse = os::exists("/dev/fuse");
 }
 
 // Lmod and environment-modules define `module` only in login shells; batch scripts are not.
 void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool is_quick) {
   if (const auto version = os::find_variable(environment, "LMOD_VERSION")) {
     facts.modules = "Lmod " + *version;
-  } else if (environment.contains("LMOD_CMD") || is_there("/usr/share/lmod")) {
+  } else if (environment.contains("LMOD_CMD") || os::exists("/usr/share/lmod")) {
     facts.modules = "Lmod";
   } else if (environment.contains("MODULES_CMD") || environment.contains("MODULESHOME") ||
-             is_there("/usr/share/modules")) {
+             os::exists("/usr/share/modules")) {
     facts.modules = "environment-modules";
   }
   for (const char* script : {"/etc/profile.d/lmod.sh",
@@ -54,7 +50,7 @@ void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool
                              "/etc/profile.d/modules.sh",
                              "/usr/share/lmod/lmod/init/bash",
                              "/usr/share/modules/init/bash"}) {
-    if (facts.module_script.empty() && is_there(script)) {
+    if (facts.module_script.empty() && os::exists(script)) {
       facts.module_script = script;
     }
   }
@@ -62,7 +58,9 @@ void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool
     return;
   }
   const auto result = run_with_timeout({"bash", "-c", "type -t module"}, environment, kLimit);
-  facts.has_module_command = result ? (result->status.is_success() ? 1 : 0) : -1;
+  if (result) {
+    facts.has_module_command = result->status.is_success();
+  }
 }
 
 SpaceFact space_of(const std::string& path) {
@@ -74,11 +72,8 @@ SpaceFact space_of(const std::string& path) {
   return fact;
 }
 
-int sees(const std::string& file) {
-  if (file.empty()) {
-    return -1;
-  }
-  return is_there(file) ? 1 : 0;
+std::optional<bool> find_visibility(const std::string& file) {
+  return file.empty() ? std::nullopt : std::optional(os::exists(file));
 }
 
 }  // namespace
@@ -97,8 +92,8 @@ PlaceFacts collect_place(const os::Environment& environment, const CollectOption
   }
   facts.temp = space_of(os::find_variable(environment, "TMPDIR").value_or("/tmp"));
   facts.home = space_of(os::find_variable(environment, "HOME").value_or("/"));
-  facts.sees_home = sees(options.file_in_home);
-  facts.sees_directory = sees(options.file_in_directory);
+  facts.sees_home = find_visibility(options.file_in_home);
+  facts.sees_directory = find_visibility(options.file_in_directory);
   return facts;
 }
 

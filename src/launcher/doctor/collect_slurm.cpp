@@ -38,8 +38,8 @@ void ask_slurm(SlurmFacts& facts, const os::Environment& environment) {
   facts.controller = ping ? first_line(ping->output.empty() ? ping->errors : ping->output)
                           : fmt::format("no answer within {} s", kLimit.count());
   facts.is_controller_up =
-      ping && ping->status.is_success() && ping->output.find("UP") != std::string::npos ? 1 : 0;
-  if (facts.is_controller_up == 1) {
+      ping && ping->status.is_success() && ping->output.find("UP") != std::string::npos;
+  if (*facts.is_controller_up) {
     const auto list =
         run_with_timeout({"sinfo", "-h", "-o", "%P|%a|%l|%D|%G"}, environment, kLimit);
     facts.partitions = read_partitions(list ? list->output : "");

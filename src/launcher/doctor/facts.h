@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/plan/network.h"
 
 // Facts that `lockstep doctor` collects, as plain values. The checks read nothing else, so tests
-// can use invented facts. An empty text or a number of -1 means unknown.
+// can use invented facts. An empty text, a number of -1 or an empty optional means unknown.
 namespace lockstep::doctor {
 
 inline constexpr int64_t kUnknown = -1;
@@ -43,8 +44,8 @@ struct RdmaPortFact {
 struct GpuFact {
   std::string name;
   int64_t memory_bytes = kUnknown;
-  int ecc = -1;          // 0 off, 1 on
-  int persistence = -1;  // 0 off, 1 on
+  std::optional<bool> ecc;
+  std::optional<bool> persistence;
   int64_t uncorrected_errors = kUnknown;
 };
 
@@ -111,16 +112,16 @@ struct PlaceFacts {
   std::string container_name;          // name of the program
   int64_t user_namespaces = kUnknown;  // maximum number
   bool has_fuse = false;
-  std::string modules;          // "Lmod 8.6", "environment-modules"; empty: none
-  std::string module_script;    // script that defines `module`
-  int has_module_command = -1;  // in a non-login shell; -1: not tested
+  std::string modules;                     // "Lmod 8.6", "environment-modules"; empty: none
+  std::string module_script;               // script that defines `module`
+  std::optional<bool> has_module_command;  // in a non-login shell
   std::string virtual_env;
   std::string conda;
   std::map<std::string, std::string> proxies;  // without passwords
   SpaceFact temp;
   SpaceFact home;
-  int sees_home = -1;       // whether the test file is visible; -1: not tested
-  int sees_directory = -1;  // likewise in the working directory
+  std::optional<bool> sees_home;       // whether the test file is visible
+  std::optional<bool> sees_directory;  // likewise in the working directory
 };
 
 // Facts of one node.
@@ -149,7 +150,7 @@ struct PartitionFact {
 struct SlurmFacts {
   std::string version;     // "22.05.8"; empty: no Slurm
   std::string controller;  // output of `scontrol ping`
-  int is_controller_up = -1;
+  std::optional<bool> is_controller_up;
   std::vector<PartitionFact> partitions;
   std::string mpi_types;     // output of `srun --mpi=list`
   std::string fault_of_job;  // why lockstep run would fail; empty: it would not

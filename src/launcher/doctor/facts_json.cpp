@@ -3,6 +3,18 @@
 
 #include "lockstep/error.h"
 
+// Unknown, no and yes are the numbers -1, 0 and 1.
+template <>
+struct nlohmann::adl_serializer<std::optional<bool>> {
+  static void to_json(json& json, const std::optional<bool>& value) {
+    json = value ? static_cast<int>(*value) : -1;
+  }
+  static void from_json(const json& json, std::optional<bool>& value) {
+    const int number = json.get<int>();
+    value = number < 0 ? std::nullopt : std::optional(number != 0);
+  }
+};
+
 namespace lockstep::plan {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trial, from, to, network, fault, milliseconds)
 }  // namespace lockstep::plan

@@ -13,7 +13,6 @@
 #include "common/os/socket.h"
 #include "launcher/doctor/questions.h"
 #include "launcher/doctor/survey.h"
-#include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {
@@ -65,10 +64,10 @@ void gather(Survey& survey) {
   }
   if (const auto missing = survey.missing(); !missing.empty()) {
     constexpr size_t kMostNamed = 8;
-    throw Error(ExitCode::Unavailable,
-                fmt::format("no answer from {} within {} s",
-                            supervisor::name_some(missing, kMostNamed),
-                            kPatience.count()))
+    throw Error(
+        ExitCode::Unavailable,
+        fmt::format(
+            "no answer from {} within {} s", name_some(missing, kMostNamed), kPatience.count()))
         .hint("lockstep doctor, in this job");
   }
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/clock.h"
 #include "common/cluster/interfaces.h"
 #include "common/os/environment.h"
 
@@ -20,10 +21,6 @@ Json read(const std::string& text) {
 }
 
 }  // namespace
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string clock_question() {
   return Json{{kWhat, "clock"}}.dump();
@@ -56,7 +53,7 @@ std::string answer(const std::string& question) {
   const Json json = read(question);
   const std::string what = json.is_object() ? json.value(kWhat, "") : "";
   if (what == "clock") {
-    return Json(wall_seconds()).dump();
+    return Json(wall_time()).dump();
   }
   if (what == "gid") {
     const auto index = cluster::find_roce_gid_index(json.value("interface", ""));

@@ -24,7 +24,4 @@ std::string facts_question(const CollectOptions& options);
 // Answers any question; called by the agent. Empty for an unknown question.
 std::string answer(const std::string& question);
 
-// The time of day in seconds since the epoch.
-double wall_seconds();
-
 }  // namespace lockstep::doctor

@@ -84,10 +84,6 @@ std::string line_of(const Finding& finding, size_t nodes) {
   return lines;
 }
 
-std::string plural(int count, const char* thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
-
 std::string head_of(const Facts& facts) {
   std::string text = fmt::format("lockstep {} doctor on {}", facts.version, facts.host);
   if (facts.cross_node.nodes.size() + facts.cross_node.missing.size() > 1) {

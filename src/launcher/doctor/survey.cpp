@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/os/signals.h"
 #include "launcher/doctor/questions.h"
 #include "launcher/supervisor/protocol/rendezvous.h"
@@ -192,11 +193,11 @@ std::map<int, ClockOffset> Survey::measure_clocks() {
     ClockOffset best{.seconds = 0, .precision = std::numeric_limits<double>::max()};
     for (int round = 0; round < kClockRounds && agents_.contains(node); ++round) {
       agents_.at(node).answer.reset();
-      const double before = wall_seconds();
+      const double before = wall_time();
       send(node, supervisor::Ask{clock_question()});
       wait(kClockTime,
            [this, node] { return !agents_.contains(node) || agents_.at(node).answer.has_value(); });
-      const double after = wall_seconds();
+      const double after = wall_time();
       if (!agents_.contains(node) || !agents_.at(node).answer) {
         break;
       }

@@ -13,10 +13,9 @@
 #include <system_error>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.h"
 #include "common/contract/event.h"
+#include "common/contract/launch_plan.h"
 #include "common/contract/node_sample.h"
 #include "common/contract/run_state.h"
 #include "common/os/files.h"
@@ -180,10 +179,7 @@ bool EventStore::Content::read_plan() {
   }
   plan_look = look;
   try {
-    const auto plan = nlohmann::json::parse(os::read_file(run.plan()));
-    command = plan.value("command", std::vector<std::string>());
-  } catch (const nlohmann::json::exception&) {
-    ++bad_lines;
+    command = contract::read_plan(run).command;
   } catch (const Error&) {
     ++bad_lines;
   }

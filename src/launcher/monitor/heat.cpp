@@ -5,6 +5,9 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <utility>
+
+#include "common/base/median.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -14,12 +17,7 @@ constexpr double kNotTold = std::numeric_limits<double>::quiet_NaN();
 // The median of the values that are known; NaN if none is.
 double median_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
-  if (values.empty()) {
-    return kNotTold;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? kNotTold : upper_median(std::move(values));
 }
 
 struct Span {

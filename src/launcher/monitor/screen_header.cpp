@@ -14,10 +14,6 @@ namespace {
 // Time without an update of any file after which the screen shows a warning.
 constexpr double kSilentSeconds = 15;
 
-std::string count_of(int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
-
 std::string joined(const std::vector<std::string>& pieces) {
   return join(pieces, "  ");
 }
@@ -35,16 +31,16 @@ ScreenLine title(const Snapshot& snapshot) {
   }
   std::string workers = snapshot.strategy;
   if (snapshot.world_size > 0) {
-    workers += (workers.empty() ? "" : ", ") + count_of(snapshot.world_size, "worker");
+    workers += (workers.empty() ? "" : ", ") + plural(snapshot.world_size, "worker");
   }
   if (!snapshot.nodes.empty()) {
-    workers += fmt::format(" on {}", count_of(static_cast<int64_t>(snapshot.nodes.size()), "node"));
+    workers += fmt::format(" on {}", plural(static_cast<int64_t>(snapshot.nodes.size()), "node"));
   }
   if (!workers.empty()) {
     pieces.push_back(workers);
   }
   if (snapshot.restarts > 0) {
-    pieces.push_back(count_of(snapshot.restarts, "restart"));
+    pieces.push_back(plural(snapshot.restarts, "restart"));
   }
   return {.text = joined(pieces), .style = ScreenLine::Style::Title};
 }
@@ -128,7 +124,7 @@ ScreenLine straggler_line(const Snapshot& snapshot, int64_t count) {
                std::pair(other.is_straggler, other.own_seconds.value_or(0));
       });
   return {.text = fmt::format("{}: rank {} is {}{}",
-                              count_of(count, "straggler"),
+                              plural(count, "straggler"),
                               worst->rank,
                               worst->why_straggler,
                               count > 1 ? " ..." : ""),

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/contract/run_state.h"
@@ -37,10 +38,6 @@ struct Refusal {
   int status;
   std::string sentence;
 };
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::optional<std::string> find_word(const Parameters& parameters, const std::string& name) {
   const auto found = parameters.find(name);

@@ -5,18 +5,13 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "common/base/median.h"
+
 namespace lockstep::monitor {
 namespace {
 
 constexpr double kDeviations = 3;
 constexpr double kLeastShare = 0.1;
-
-// The lower median: with two ranks it is the faster one, so that the slower one can be detected.
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void mark_slow(std::span<RankView> ranks) {
   std::vector<double> times;
@@ -28,11 +23,12 @@ void mark_slow(std::span<RankView> ranks) {
   if (times.size() < 2) {
     return;
   }
-  const double usual = median(times);
+  // With two ranks it is the faster one, so that the slower one can be detected.
+  const double usual = lower_median(times);
   for (double& time : times) {
     time = std::abs(time - usual);
   }
-  const double bound = usual + std::max(kDeviations * median(times), kLeastShare * usual);
+  const double bound = usual + std::max(kDeviations * lower_median(times), kLeastShare * usual);
   for (RankView& rank : ranks) {
     if (rank.own_seconds && !rank.has_ended && *rank.own_seconds > bound) {
       rank.is_straggler = true;

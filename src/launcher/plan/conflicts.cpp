@@ -93,10 +93,8 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
   const int nodes = sizes.nodes ? sizes.nodes->most : 1;
   const auto node = find_integer(request.node_rank->text);
   if (node && *node >= nodes) {
-    Error error(
-        ExitCode::Usage,
-        fmt::format(
-            "--node-rank {} is out of range for {} node{}", *node, nodes, nodes == 1 ? "" : "s"));
+    Error error(ExitCode::Usage,
+                fmt::format("--node-rank {} is out of range for {}", *node, plural(nodes, "node")));
     error.fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source);
     error.fact("asked",
                sizes.nodes ? sizes.nodes->provenance.text : "no --nnodes: one node",

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "common/base/text.h"
 #include "launcher/plan/hostlist_format.h"
 #include "launcher/plan/manual_rendezvous.h"
 #include "lockstep/error.h"
@@ -14,10 +15,6 @@ namespace {
 
 std::string short_name(const std::string& name) {
   return name.substr(0, name.find('.'));
-}
-
-std::string plural(int nodes) {
-  return fmt::format("{} {}", nodes, nodes == 1 ? "node" : "nodes");
 }
 
 std::vector<cluster::Host> to_hosts(const std::vector<std::string>& names) {
@@ -37,7 +34,7 @@ std::string describe_hosts(const LaunchTarget& target) {
     }
   }
   return fmt::format("{}{}{}",
-                     plural(static_cast<int>(target.hosts.size())),
+                     plural(static_cast<int64_t>(target.hosts.size()), "node"),
                      names.empty() ? "" : ": ",
                      to_hostlist(names));
 }
@@ -79,11 +76,11 @@ void require_all(LaunchTarget& target, const Sizes& sizes, std::string_view inst
   }
   const auto count = static_cast<int>(target.hosts.size());
   if (sizes.nodes->least > count || sizes.nodes->most < count) {
-    throw Error(
-        ExitCode::Usage,
-        fmt::format("cannot run on {}: this was started on {}",
-                    plural(std::min(sizes.nodes->most, std::max(sizes.nodes->least, count))),
-                    plural(count)))
+    throw Error(ExitCode::Usage,
+                fmt::format("cannot run on {}: this was started on {}",
+                            plural(std::min(sizes.nodes->most, std::max(sizes.nodes->least, count)),
+                                   "node"),
+                            plural(count, "node")))
         .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
         .fact("found", describe_hosts(target), target.named_by)
         .hint(fmt::format("drop --nnodes, or {} {}", instead, sizes.nodes->most));

@@ -10,7 +10,6 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr const char* kThreads = "OMP_NUM_THREADS";
 // TF_CONFIG contains the address of every worker. Linux limits one variable to 128 KiB, so larger
 // runs get no TF_CONFIG.
 constexpr int kMostTensorflowWorkers = 2048;
@@ -85,9 +84,6 @@ NodeSpec NodeSpecMaker::spec_of(int slot) const {
   const NodeSlot& mine = layout_.slots.at(static_cast<size_t>(slot));
   const NodeSlot& first = layout_.slots.front();
   NodeSpec spec;
-  spec.run_id = plan_.run_id;
-  spec.run_directory = plan_.run_directory.value;
-  spec.node = mine.name;
   spec.command = plan_.command;
   spec.program_word = plan_.program_word;
   spec.local_rank_flag = plan_.passes_local_rank ? plan_.local_rank_option : "";
@@ -98,14 +94,10 @@ NodeSpec NodeSpecMaker::spec_of(int slot) const {
   spec.output = plan_.output;
   spec.metrics = plan_.metrics;
   spec.sample_every_seconds = plan_.sample_every_seconds.value;
-  spec.grace_seconds = plan_.grace_seconds.value;
-  spec.attempt = layout_.attempt;
   spec.tensorflow_cluster = tensorflow_cluster_;
   // If the processes become the workers, no agent remains that could serve the rendezvous.
   const bool has_agents = plan_.mode.value != LaunchMode::Task;
   const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod supports IPv4 only
-  const int horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
-  spec.horovod_port = slot == 0 ? horovod_port : 0;
 
   contract::WorkerPlace& place = spec.first;
   place.rank = first_ranks_.at(static_cast<size_t>(slot));
@@ -123,7 +115,7 @@ NodeSpec NodeSpecMaker::spec_of(int slot) const {
   place.role = plan_.role.value.empty() ? "default" : plan_.role.value;
   place.node = mine.name;
   place.horovod_addr = first.address;
-  place.horovod_port = horovod_port;
+  place.horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
   spec.workers = mine.workers;
   for (int local = 0; local < mine.workers; ++local) {
     const auto& peers = slots_with_local_.at(static_cast<size_t>(local));
@@ -158,8 +150,8 @@ os::Environment task_environment(const NodeSpec& spec,
   for (const auto& [name, value] : spec.variables) {
     environment.insert_or_assign(name, value);
   }
-  const int threads = std::max(1, spec.cores / std::max(1, place.local_world_size));
-  environment.emplace(kThreads, std::to_string(threads));
+  const int threads = contract::threads_per_worker(spec.cores, place.local_world_size);
+  environment.emplace(contract::kThreads, std::to_string(threads));
   contract::WorkerPlace whole = place;
   whole.tensorflow_cluster = spec.tensorflow_cluster;
   for (const auto& [name, value] : contract::to_environment(whole)) {

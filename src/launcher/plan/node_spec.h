@@ -37,13 +37,11 @@ struct AttemptLayout {
 
 // Everything that the agent of one node needs for one attempt.
 struct NodeSpec {
-  std::string run_id;
-  std::string run_directory;
-  std::string node;  // its name
   std::vector<std::string> command;
   int program_word = 0;         // index of the program in `command`
   std::string local_rank_flag;  // "--local-rank": passed with the number; empty: not passed
-  // Of the first worker. places() derives those of the others.
+  // Of the first worker. places() derives those of the others. Run, attempt, node and the Horovod
+  // rendezvous, which the first node serves, are the same for all.
   contract::WorkerPlace first;
   int workers = 1;
   std::vector<int> cross_ranks;  // per worker
@@ -55,13 +53,13 @@ struct NodeSpec {
   std::vector<Metric> metrics;
   double sample_every_seconds = 0;              // 0: never
   int cores = 1;                                // granted on this node
-  int horovod_port = 0;                         // on the first node: Horovod rendezvous server
   std::vector<std::string> tensorflow_cluster;  // host:port of every worker
-  double grace_seconds = 30;
-  int attempt = 0;
 
   // One per worker.
   std::vector<contract::WorkerPlace> places() const;
+
+  // Whether the agent of this node runs the Horovod rendezvous server.
+  bool serves_horovod() const { return first.node_rank == 0 && first.horovod_port != 0; }
 
   bool operator==(const NodeSpec&) const = default;
 };

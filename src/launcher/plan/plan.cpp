@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -21,8 +20,6 @@
 
 namespace lockstep::plan {
 namespace {
-
-constexpr std::string_view kThreads = "OMP_NUM_THREADS";
 
 Sourced<std::string> read_text(const Option& option, std::string_view flag, std::string otherwise) {
   return option ? Sourced<std::string>{option->text, source_of(*option, flag)}
@@ -240,18 +237,19 @@ void add_variables(LaunchPlan& plan, const Request& request, const HostEnvironme
                            from_probe(std::to_string(*here.terminal_columns), "the terminal"));
   }
   plan.variables.emplace(contract::kCommandTime, from_probe(here.command_time, "the clock"));
-  if (plan.variables.contains(std::string(kThreads))) {
+  if (plan.variables.contains(std::string(contract::kThreads))) {
     return;
   }
-  if (const auto set = os::find_variable(here.environment, kThreads)) {
+  if (const auto set = os::find_variable(here.environment, contract::kThreads)) {
     plan.variables.emplace(
-        kThreads, Sourced<std::string>{*set, {ValueSource::Variable, std::string(kThreads)}});
+        contract::kThreads,
+        Sourced<std::string>{*set, {ValueSource::Variable, std::string(contract::kThreads)}});
   } else if (plan.mode.value == LaunchMode::Local) {
     // On other nodes, the agent counts the cores that it was granted.
     PlannedNode& node = plan.nodes.front();
-    const int threads = std::max(1, here.cores / node.workers.value);
+    const int threads = contract::threads_per_worker(here.cores, node.workers.value);
     node.variables.emplace(
-        kThreads,
+        contract::kThreads,
         from_probe(std::to_string(threads),
                    fmt::format("{} granted cores for {} workers", here.cores, node.workers.value)));
   }
@@ -306,13 +304,6 @@ LaunchPlan make_plan(const Request& request, const HostEnvironment& here) {
   read_output(plan, request, here);
   add_variables(plan, request, here);
   return plan;
-}
-
-int known_workers(const LaunchPlan& plan) {
-  return std::accumulate(
-      plan.nodes.begin(), plan.nodes.end(), 0, [](int sum, const PlannedNode& node) {
-        return sum + node.workers.value;
-      });
 }
 
 }  // namespace lockstep::plan

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "common/base/text.h"
+#include "common/contract/enum_names.h"
 #include "common/os/signals.h"
-#include "launcher/plan/enum_names.h"
 #include "launcher/plan/hostlist_format.h"
 #include "launcher/plan/plan.h"
 

@@ -4,29 +4,16 @@
 #include <string>
 #include <utility>
 
+#include "common/contract/launch_plan.h"
+
 namespace lockstep::plan {
 
-// The kind of source of a value in the plan.
-enum class ValueSource { Flag, Variable, Probe, Default };
-
-struct Source {
-  ValueSource kind = ValueSource::Default;
-  std::string detail;  // "--grace", "OMP_NUM_THREADS", "free on this machine"
-
-  bool operator==(const Source&) const = default;
-};
+using contract::Source;
+using contract::Sourced;
+using contract::ValueSource;
 
 // "flag --grace", "variable OMP_NUM_THREADS", "probe: free on this machine", "default".
 std::string describe(const Source& source);
-
-// A value and its source.
-template <typename T>
-struct Sourced {
-  T value{};
-  Source source;
-
-  bool operator==(const Sourced&) const = default;
-};
 
 template <typename T>
 Sourced<T> from_flag(T value, std::string flag) {

@@ -6,15 +6,12 @@
 #include <numeric>
 #include <utility>
 
+#include "common/base/text.h"
 #include "launcher/plan/allocation.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
 namespace {
-
-std::string plural(int count, std::string_view word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
 
 std::string name_of(const cluster::Host& host) {
   return host.name.empty() ? "a node" : host.name;

@@ -179,12 +179,10 @@ std::optional<Advice> see_unused_gpus(const RunFacts& facts) {
              "fewer GPUs: lockstep submit --gpus-per-node COUNT"};
   }
   return Advice{.rule = {},
-                .seen = fmt::format("{} never used: {} worker{} for {} GPU{}",
+                .seen = fmt::format("{} never used: {} for {}",
                                     which,
-                                    facts.run.world_size,
-                                    facts.run.world_size == 1 ? "" : "s",
-                                    all,
-                                    all == 1 ? "" : "s"),
+                                    plural(facts.run.world_size, "worker"),
+                                    plural(all, "GPU")),
                 .means = is_none_used ? "the program computes on the CPU"
                                       : "the job has GPUs that no worker uses",
                 .tries = tries};

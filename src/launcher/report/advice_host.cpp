@@ -136,10 +136,9 @@ std::optional<Advice> see_checkpoint_stalls(const RunFacts& facts) {
   }
   return Advice{
       .rule = {},
-      .seen = fmt::format("training was blocked {} of the time by {} checkpoint{}",
+      .seen = fmt::format("training was blocked {} of the time by {}",
                           percent(share),
-                          facts.run.checkpoints,
-                          facts.run.checkpoints == 1 ? "" : "s"),
+                          plural(facts.run.checkpoints, "checkpoint")),
       .means = "checkpoints are too frequent, or the disk is slow",
       .tries = facts.is_trainer
                    ? std::vector<std::string>{"fewer checkpoints: --checkpoint-every STEPS",

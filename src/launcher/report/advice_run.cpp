@@ -126,11 +126,9 @@ std::optional<Advice> see_restarts(const RunFacts& facts) {
                            : "save checkpoints in the program, so that a restart resumes");
   }
   return Advice{.rule = {},
-                .seen = fmt::format("{} restart{}; {} checkpoint{}",
-                                    facts.run.restarts,
-                                    facts.run.restarts == 1 ? "" : "s",
-                                    facts.run.checkpoints,
-                                    facts.run.checkpoints == 1 ? "" : "s"),
+                .seen = fmt::format("{}; {}",
+                                    plural(facts.run.restarts, "restart"),
+                                    plural(facts.run.checkpoints, "checkpoint")),
                 .means = facts.run.checkpoints == 0
                              ? "according to the events, each attempt started from scratch"
                              : "the steps after the last checkpoint were repeated",

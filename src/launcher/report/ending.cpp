@@ -2,22 +2,19 @@
 #include "launcher/report/ending.h"
 
 #include <array>
-#include <filesystem>
 #include <fmt/format.h>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/text.h"
+#include "common/contract/failure_report.h"
+#include "common/contract/launch_plan.h"
 #include "common/contract/requeue_record.h"
 #include "common/contract/run_state.h"
-#include "common/os/files.h"
 #include "lockstep/error.h"
 
 namespace lockstep::report {
 namespace {
 
-using Json = nlohmann::json;
 using Kind = Ending::Kind;
 
 constexpr int kTimedOut = 124;  // exit code after --timeout
@@ -30,87 +27,64 @@ std::optional<contract::RunState> readable_state(const contract::RunDirectory& r
   }
 }
 
-std::optional<Json> find_failure(const contract::RunDirectory& run) {
-  std::error_code fault;
-  if (!std::filesystem::exists(run.failure(), fault)) {
-    return std::nullopt;
-  }
+std::optional<contract::FailureReport> readable_failure(const contract::RunDirectory& run) {
   try {
-    Json json = Json::parse(os::read_file(run.failure()));
-    return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
-  } catch (const Json::exception&) {
-    return std::nullopt;
+    return contract::find_failure_report(run);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-std::string text_at(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // "rank 3 on node-a left with code 1"
-std::string describe(const Json& failure) {
-  const std::string who = text_at(failure, "who");
-  const std::string node = text_at(failure, "node");
-  const std::string how = text_at(failure, "how");
+std::string describe(const contract::FailureReport& report) {
+  const std::string& who = report.failure.who;
+  const std::string& node = report.failure.node;
   const bool names_node = node.empty() || who.find(node) != std::string::npos;
   return fmt::format("{}{} {}",
                      who.empty() ? "a worker" : who,
                      names_node ? "" : " on " + node,
-                     how.empty() ? "failed" : how);
+                     report.how.empty() ? "failed" : report.how);
 }
 
 // Finds the error that the Trainer prints when the loss or the weights are not finite
 // (training/train/loop/loop.cpp). Runs of earlier versions have the second prefix in their
 // failure.json.
-std::string find_bad_loss(const Json& failure) {
+std::string find_bad_loss(const contract::Failure& failure) {
   constexpr std::array<std::string_view, 2> kBegins = {"cannot continue: ", "cannot go on: "};
-  const auto lines = failure.find("last_lines");
-  if (lines == failure.end() || !lines->is_array()) {
-    return "";
-  }
-  for (const Json& line : *lines) {
-    const std::string text = line.is_string() ? line.get<std::string>() : "";
+  for (const std::string& line : failure.last_lines) {
     for (const std::string_view begin : kBegins) {
-      const size_t at = text.find(begin);
-      if (at != std::string::npos && (text.find("the loss is") != std::string::npos ||
-                                      text.find("the weights are not") != std::string::npos)) {
-        return text.substr(at + begin.size());
+      const size_t at = line.find(begin);
+      if (at != std::string::npos && (line.find("the loss is") != std::string::npos ||
+                                      line.find("the weights are not") != std::string::npos)) {
+        return line.substr(at + begin.size());
       }
     }
   }
   return "";
 }
 
-void add_failure(Ending& ending, const Json& failure) {
-  ending.is_out_of_memory = text_at(failure, "out_of_memory") == "yes";
+void add_failure(Ending& ending, const contract::FailureReport& report) {
+  const contract::Failure& failure = report.failure;
   const auto add = [&ending](const char* label, const std::string& text) {
     if (!text.empty()) {
       ending.details.push_back(fmt::format("{}: {}", label, text));
     }
   };
-  const auto exception = failure.find("exception");
-  if (exception != failure.end() && exception->is_object()) {
-    add("exception", text_at(*exception, "text"));
-  }
+  ending.is_out_of_memory = failure.out_of_memory == contract::OutOfMemory::Yes;
   ending.bad_loss = find_bad_loss(failure);
-  ending.advice = text_at(failure, "try");
-  if (const auto rank = failure.find("rank"); rank != failure.end() && rank->is_number_integer()) {
-    ending.failed_rank = rank->get<int>();
+  ending.advice = report.hint;
+  ending.failed_rank = failure.rank;
+  if (failure.exception) {
+    add("exception", failure.exception->text);
   }
-  add("note", text_at(failure, "note"));
-  add("log", text_at(failure, "log"));
+  add("note", failure.note);
+  add("log", failure.log.string());
 }
 
 // The value of --timeout in seconds; 0: none.
 double find_timeout(const contract::RunDirectory& run) {
   try {
-    const Json plan = Json::parse(os::read_file(run.plan()));
-    return plan.at("timeout_seconds").at("value").get<double>();
-  } catch (const Json::exception&) {
-    return 0;
+    return contract::read_plan(run).timeout_seconds.value;
   } catch (const Error&) {
     return 0;
   }
@@ -180,7 +154,7 @@ Ending find_ending(const contract::RunDirectory& run,
                    const JobFacts& job,
                    double now) {
   Ending ending;
-  const auto failure = find_failure(run);
+  const auto failure = readable_failure(run);
   const auto state = readable_state(run);
   if (!state) {
     ending.sentence = "unknown: there is no state.json";

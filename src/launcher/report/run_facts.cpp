@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "common/base/text.h"
 #include "common/contract/requeue_record.h"
 #include "common/contract/run_state.h"
 #include "launcher/report/ending.h"
@@ -87,8 +88,7 @@ void describe_place(RunFacts& facts, const contract::RunDirectory& run, double n
   if (state) {
     facts.hosts.reserve(state->nodes.size());
     for (const contract::RunNode& node : state->nodes) {
-      facts.hosts.push_back(
-          fmt::format("{}: {} worker{}", node.name, node.workers, node.workers == 1 ? "" : "s"));
+      facts.hosts.push_back(fmt::format("{}: {}", node.name, plural(node.workers, "worker")));
     }
     facts.nodes = static_cast<int>(state->nodes.size());
     facts.begin = state->started;
@@ -150,9 +150,8 @@ void find_missing(RunFacts& facts) {
         fmt::format("no state of job {} from Slurm: {}", facts.run.job, facts.job.why_not));
   }
   if (facts.run.bad_lines > 0) {
-    missing.push_back(fmt::format("{} event line{} could not be parsed",
-                                  facts.run.bad_lines,
-                                  facts.run.bad_lines == 1 ? "" : "s"));
+    missing.push_back(
+        fmt::format("{} could not be parsed", plural(facts.run.bad_lines, "event line")));
   }
 }
 

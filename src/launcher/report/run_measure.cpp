@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/median.h"
 #include "common/contract/run_state.h"
 #include "common/contract/strategy_kind.h"
 #include "launcher/monitor/event_store.h"
-#include "launcher/report/median.h"
 #include "launcher/report/run_energy.h"
 #include "launcher/report/step_rates.h"
 

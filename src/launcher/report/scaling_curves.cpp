@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "launcher/report/median.h"
+#include "common/base/median.h"
 
 namespace lockstep::report {
 namespace {

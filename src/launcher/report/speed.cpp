@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "common/base/median.h"
 #include "launcher/monitor/heat.h"
-#include "launcher/report/median.h"
 #include "launcher/report/step_rates.h"
 
 namespace lockstep::report {

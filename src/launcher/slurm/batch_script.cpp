@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "common/base/text.h"
 #include "launcher/slurm/shell_text.h"
 
 namespace lockstep::slurm {
@@ -34,12 +35,10 @@ std::string section(const std::string& title, const std::string& text) {
 }
 
 std::string render_summary(const Job& job) {
-  return fmt::format("# {}: {} worker{} on {} node{} under {}\n",
+  return fmt::format("# {}: {} on {} under {}\n",
                      job.name,
-                     job.workers(),
-                     job.workers() == 1 ? "" : "s",
-                     job.nodes,
-                     job.nodes == 1 ? "" : "s",
+                     plural(job.workers(), "worker"),
+                     plural(job.nodes, "node"),
                      job.exec_command.empty() ? std::string(name_of(job.launcher))
                                               : std::string("a custom command"));
 }

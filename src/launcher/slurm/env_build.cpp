@@ -34,30 +34,30 @@ const Words kForApptainer = {"definition", "image", "build_options"};
 // Typed access to the entries of an environment file.
 class Entries {
  public:
-  explicit Entries(const config::YamlNode& map) : map_(map) {}
+  explicit Entries(const config::TreeNode& map) : map_(map) {}
 
-  const config::YamlNode* find(std::string_view key) const {
-    const config::YamlNode* node = map_.find(key);
-    return node == nullptr || node->kind == config::YamlNode::Kind::Nothing ? nullptr : node;
+  const config::TreeNode* find(std::string_view key) const {
+    const config::TreeNode* node = map_.find(key);
+    return node == nullptr || node->kind == config::TreeNode::Kind::Null ? nullptr : node;
   }
   std::string text(std::string_view key, std::string_view standard = "") const {
-    const config::YamlNode* node = find(key);
+    const config::TreeNode* node = find(key);
     return node == nullptr ? std::string(standard) : config::read_text(*node, key);
   }
   bool flag(std::string_view key, bool standard) const {
-    const config::YamlNode* node = find(key);
+    const config::TreeNode* node = find(key);
     return node == nullptr ? standard : config::read_flag(*node, key);
   }
   Words list(std::string_view key) const {
-    const config::YamlNode* node = find(key);
+    const config::TreeNode* node = find(key);
     return node == nullptr ? Words() : config::read_list(*node, key);
   }
   Words lines(std::string_view key) const {
-    const config::YamlNode* node = find(key);
+    const config::TreeNode* node = find(key);
     return node == nullptr ? Words() : config::read_lines(*node, key);
   }
   std::string place(std::string_view key) const {
-    const config::YamlNode* node = find(key);
+    const config::TreeNode* node = find(key);
     return node == nullptr ? "default" : config::describe(node->position);
   }
   // Whether the value is `second` rather than `first`, the default; other words are an error.
@@ -68,16 +68,16 @@ class Entries {
     }
     return word == second;
   }
-  const config::YamlNode& map() const { return map_; }
+  const config::TreeNode& map() const { return map_; }
 
  private:
-  const config::YamlNode& map_;
+  const config::TreeNode& map_;
 };
 
 // A key of the other kind would have no effect, which its author does not expect.
 void require_no(const Entries& entries, const Words& keys, std::string_view kind) {
   for (const std::string& key : keys) {
-    if (const config::YamlNode* node = entries.find(key)) {
+    if (const config::TreeNode* node = entries.find(key)) {
       throw Error(ExitCode::Usage,
                   fmt::format("{} has no effect on {} {}", key, kind == "image" ? "an" : "a", kind))
           .fact("found", fmt::format("{}: ...", key), config::describe(node->position))
@@ -88,7 +88,7 @@ void require_no(const Entries& entries, const Words& keys, std::string_view kind
 
 Pairs all_variables(const Entries& entries) {
   Pairs variables;
-  if (const config::YamlNode* node = entries.find("env")) {
+  if (const config::TreeNode* node = entries.find("env")) {
     variables = config::read_pairs(*node, "env");
   }
   require_names(variables, entries.place("env"));
@@ -170,7 +170,7 @@ std::string directive_of(const Entries& entries, std::string_view key, std::stri
 }
 
 int whole_of(const Entries& entries, std::string_view key, int standard, int least) {
-  const config::YamlNode* node = entries.find(key);
+  const config::TreeNode* node = entries.find(key);
   return node == nullptr
              ? standard
              : static_cast<int>(config::read_whole(*node, key, {.least = least, .most = 4096}));
@@ -237,11 +237,11 @@ std::string EnvBuild::place_of(std::string_view key) const {
   return "default";
 }
 
-EnvBuild read_env_build(const config::YamlNode& map) {
+EnvBuild read_env_build(const config::TreeNode& map) {
   Words known = kForBoth;
   known.insert(known.end(), kForVenv.begin(), kForVenv.end());
   known.insert(known.end(), kForApptainer.begin(), kForApptainer.end());
-  if (map.kind != config::YamlNode::Kind::Map) {
+  if (map.kind != config::TreeNode::Kind::Map) {
     throw config::not_understood(map, "the file", "keys and values").hint("path: envs/torch");
   }
   config::require_known(map, known);
@@ -266,7 +266,7 @@ EnvBuild read_env_build(const config::YamlNode& map) {
   return build;
 }
 
-Pairs secrets_of_env_build(const config::YamlNode& map) {
+Pairs secrets_of_env_build(const config::TreeNode& map) {
   return secrets_among(all_variables(Entries(map)));
 }
 

@@ -49,10 +49,10 @@ struct EnvBuild {
 };
 
 // Throws an Error (64) with the position of an invalid entry.
-EnvBuild read_env_build(const config::YamlNode& map);
+EnvBuild read_env_build(const config::TreeNode& map);
 
 // Variables that must not appear in the script; they are passed in its environment.
-Pairs secrets_of_env_build(const config::YamlNode& map);
+Pairs secrets_of_env_build(const config::TreeNode& map);
 
 // choose_cache() selects a directory for the Apptainer cache if none is given: next to the image,
 // or below $SCRATCH or $TMPDIR if the image is in the home directory, because the cache would fill

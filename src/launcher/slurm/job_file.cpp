@@ -95,13 +95,13 @@ std::string read_file_or_url(const std::string& where) {
   return os::read_file(where);
 }
 
-config::YamlNode read_job_file(const std::string& where) {
-  config::YamlNode map = config::parse_yaml(read_file_or_url(where), where);
+config::TreeNode read_job_file(const std::string& where) {
+  config::TreeNode map = config::parse_yaml(read_file_or_url(where), where);
   // Newer files of itwinai contain the job in a section.
-  if (const config::YamlNode* nested = map.find("slurm_config")) {
-    map = config::YamlNode(*nested);
+  if (const config::TreeNode* nested = map.find("slurm_config")) {
+    map = config::TreeNode(*nested);
   }
-  if (map.kind != config::YamlNode::Kind::Map) {
+  if (map.kind != config::TreeNode::Kind::Map) {
     throw Error(ExitCode::Usage, fmt::format("cannot read {}: it contains no keys", where))
         .fact("expected", "one KEY: VALUE per line")
         .hint("num_nodes: 2");

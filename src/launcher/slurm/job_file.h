@@ -14,7 +14,7 @@ std::string read_file_or_url(const std::string& where);
 
 // Reads a job file as a map of keys. Throws an Error (64) if it is not a map or contains unknown
 // keys.
-config::YamlNode read_job_file(const std::string& where);
+config::TreeNode read_job_file(const std::string& where);
 
 // Checks on this machine that the files of the job exist: image, virtual environment, program.
 // Skips paths with variables, which only the job can expand. Throws an Error (64) with the missing

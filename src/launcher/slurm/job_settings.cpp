@@ -29,11 +29,11 @@ void require_no_slip(const std::string& name, bool is_known) {
 }
 
 // Entries of `above` replace those of `below` with the same key.
-config::YamlNode join_maps(config::YamlNode below, const config::YamlNode& above) {
-  if (below.kind != config::YamlNode::Kind::Map || above.kind != config::YamlNode::Kind::Map) {
+config::TreeNode join_maps(config::TreeNode below, const config::TreeNode& above) {
+  if (below.kind != config::TreeNode::Kind::Map || above.kind != config::TreeNode::Kind::Map) {
     return above;
   }
-  for (const config::YamlEntry& entry : above.entries) {
+  for (const config::TreeEntry& entry : above.entries) {
     const auto same = std::find_if(below.entries.begin(), below.entries.end(), [&](const auto& e) {
       return e.key == entry.key;
     });
@@ -48,23 +48,23 @@ config::YamlNode join_maps(config::YamlNode below, const config::YamlNode& above
 
 }  // namespace
 
-void JobSettings::lay(const config::YamlNode& map) {
+void JobSettings::lay(const config::TreeNode& map) {
   config::require_known(map, key_names());
-  for (const config::YamlEntry& entry : map.entries) {
+  for (const config::TreeEntry& entry : map.entries) {
     const auto earlier = nodes_.find(entry.key);
     nodes_[entry.key] =
         earlier == nodes_.end() ? entry.value : join_maps(earlier->second, entry.value);
   }
 }
 
-void JobSettings::set(const std::string& key, config::YamlNode value) {
+void JobSettings::set(const std::string& key, config::TreeNode value) {
   LOCKSTEP_CHECK(find_key(key) != nullptr);
   nodes_[key] = std::move(value);
 }
 
 bool JobSettings::has(std::string_view key) const {
   const auto found = nodes_.find(key);
-  return found != nodes_.end() && found->second.kind != config::YamlNode::Kind::Nothing;
+  return found != nodes_.end() && found->second.kind != config::TreeNode::Kind::Null;
 }
 
 std::string JobSettings::source_of(std::string_view key) const {
@@ -72,7 +72,7 @@ std::string JobSettings::source_of(std::string_view key) const {
   return found == nodes_.end() ? "default" : config::describe(found->second.position);
 }
 
-std::optional<config::YamlNode> JobSettings::find_node(std::string_view key) const {
+std::optional<config::TreeNode> JobSettings::find_node(std::string_view key) const {
   if (has(key)) {
     return resolve(nodes_.find(key)->second, 0);
   }
@@ -84,20 +84,20 @@ std::optional<config::YamlNode> JobSettings::find_node(std::string_view key) con
   return resolve(config::scalar(std::string(known->standard), "default"), 0);
 }
 
-config::YamlNode JobSettings::resolve(config::YamlNode node, int depth) const {
-  if (node.kind == config::YamlNode::Kind::Scalar) {
+config::TreeNode JobSettings::resolve(config::TreeNode node, int depth) const {
+  if (node.kind == config::TreeNode::Kind::Text) {
     node.text = resolve_text(node, depth);
   }
-  for (config::YamlNode& item : node.items) {
+  for (config::TreeNode& item : node.items) {
     item = resolve(item, depth);
   }
-  for (config::YamlEntry& entry : node.entries) {
+  for (config::TreeEntry& entry : node.entries) {
     entry.value = resolve(entry.value, depth);
   }
   return node;
 }
 
-std::string JobSettings::resolve_text(const config::YamlNode& node, int depth) const {
+std::string JobSettings::resolve_text(const config::TreeNode& node, int depth) const {
   if (depth > kDeepest) {
     throw Error(ExitCode::Usage, "circular references")
         .fact("where", config::describe(node.position))
@@ -116,11 +116,11 @@ std::optional<std::string> JobSettings::look_up(const std::string& name, int dep
     return std::nullopt;
   }
   const auto found = nodes_.find(name);
-  if (found == nodes_.end() || found->second.kind == config::YamlNode::Kind::Nothing) {
+  if (found == nodes_.end() || found->second.kind == config::TreeNode::Kind::Null) {
     return resolve_text(config::scalar(std::string(key->standard), "default"), depth);
   }
-  const config::YamlNode node = resolve(found->second, depth);
-  return node.kind == config::YamlNode::Kind::List ? join(config::read_lines(node, name), ",")
+  const config::TreeNode node = resolve(found->second, depth);
+  return node.kind == config::TreeNode::Kind::List ? join(config::read_lines(node, name), ",")
                                                    : config::read_text(node, name);
 }
 
@@ -202,7 +202,7 @@ std::string JobSettings::fill_in(const std::string& text) const {
 Error JobSettings::refuse(std::string_view key, std::string_view sentence) const {
   Error error(ExitCode::Usage, sentence);
   const auto node = find_node(key);
-  const bool is_list = node && node->kind == config::YamlNode::Kind::List;
+  const bool is_list = node && node->kind == config::TreeNode::Kind::List;
   std::string said = is_list ? "[" + join(lines(key), ", ") + "]" : text(key);
   said = join(split(said, '\n'), "\\n");  // a fact is one line
   error.fact("asked", fmt::format("{}: {}", key, said), source_of(key));

@@ -24,10 +24,10 @@ class JobSettings {
  public:
   // Adds a layer. Maps such as `env` are merged, all other values are replaced. Throws for an
   // unknown key.
-  void lay(const config::YamlNode& map);
+  void lay(const config::TreeNode& map);
 
   // Sets one key, like a later layer.
-  void set(const std::string& key, config::YamlNode value);
+  void set(const std::string& key, config::TreeNode value);
 
   // Whether any layer sets the key; defaults do not count.
   bool has(std::string_view key) const;
@@ -54,12 +54,12 @@ class JobSettings {
   Error refuse(std::string_view key, std::string_view sentence) const;
 
  private:
-  std::optional<config::YamlNode> find_node(std::string_view key) const;
-  config::YamlNode resolve(config::YamlNode node, int depth) const;
-  std::string resolve_text(const config::YamlNode& node, int depth) const;
+  std::optional<config::TreeNode> find_node(std::string_view key) const;
+  config::TreeNode resolve(config::TreeNode node, int depth) const;
+  std::string resolve_text(const config::TreeNode& node, int depth) const;
   std::optional<std::string> look_up(const std::string& name, int depth) const;
 
-  std::map<std::string, config::YamlNode, std::less<>> nodes_;
+  std::map<std::string, config::TreeNode, std::less<>> nodes_;
 };
 
 }  // namespace lockstep::slurm

@@ -12,10 +12,6 @@
 namespace lockstep::slurm {
 namespace {
 
-std::string count(int64_t number, std::string_view thing) {
-  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
-}
-
 // Number of GPUs of a type in a node; an empty type matches all.
 int gpus_of(const ClusterNode& node, const std::string& type) {
   int sum = 0;
@@ -79,9 +75,9 @@ Objection find_too_many_nodes(const Match& match) {
         Error(ExitCode::Usage,
               fmt::format("too many nodes for partition '{}': {}", partition.name, asked))
             .fact("nodes", std::to_string(asked), source)
-            .fact("partition size", count(partition.nodes, "node"), "scontrol show partition");
+            .fact("partition size", plural(partition.nodes, "node"), "scontrol show partition");
     if (most_nodes < partition.nodes) {
-      error.fact("maximum per job", count(most_nodes, "node"), "scontrol show partition");
+      error.fact("maximum per job", plural(most_nodes, "node"), "scontrol show partition");
     }
     error.hint(fmt::format("nodes: {}", most_nodes));
     return error;
@@ -90,7 +86,7 @@ Objection find_too_many_nodes(const Match& match) {
     return Error(ExitCode::Usage,
                  fmt::format("too few nodes for partition '{}': {}", partition.name, asked))
         .fact("nodes", std::to_string(asked), source)
-        .fact("minimum per job", count(partition.min_nodes, "node"), "scontrol show partition")
+        .fact("minimum per job", plural(partition.min_nodes, "node"), "scontrol show partition")
         .hint(fmt::format("nodes: {}", partition.min_nodes));
   }
   return std::nullopt;
@@ -152,9 +148,9 @@ Objection find_too_many_gpus(const Match& match) {
   Error error =
       Error(ExitCode::Usage,
             fmt::format(
-                "no node of partition '{}' has {}", match.partition.name, count(asked, "GPU")))
+                "no node of partition '{}' has {}", match.partition.name, plural(asked, "GPU")))
           .fact("GPUs per node", std::to_string(asked), source)
-          .fact("maximum per node", best == 0 ? "none" : count(best, "GPU"), "scontrol show node");
+          .fact("maximum per node", best == 0 ? "none" : plural(best, "GPU"), "scontrol show node");
   if (!others.empty()) {
     error.fact("partitions with enough", others, "scontrol show node");
   }
@@ -174,9 +170,9 @@ Objection find_too_many_cpus(const Match& match) {
   }
   return Error(ExitCode::Usage,
                fmt::format(
-                   "no node of partition '{}' has {}", match.partition.name, count(asked, "CPU")))
+                   "no node of partition '{}' has {}", match.partition.name, plural(asked, "CPU")))
       .fact("CPUs per node", fmt::format("{} (tasks x CPUs per task)", asked), source)
-      .fact("maximum per node", count(best, "CPU"), "scontrol show node")
+      .fact("maximum per node", plural(best, "CPU"), "scontrol show node")
       .hint("use fewer tasks per node or fewer CPUs per task");
 }
 

@@ -38,8 +38,8 @@ std::vector<fs::path> profiles_in(const fs::path& directory) {
   return paths;
 }
 
-std::vector<std::string> list_of(const config::YamlNode& map, const char* key) {
-  const config::YamlNode* node = map.find(key);
+std::vector<std::string> list_of(const config::TreeNode& map, const char* key) {
+  const config::TreeNode* node = map.find(key);
   return node == nullptr ? std::vector<std::string>{} : config::read_list(*node, key);
 }
 
@@ -65,12 +65,12 @@ std::vector<fs::path> site_directories(const os::Environment& environment, const
 
 Site read_site(const fs::path& path) {
   static const std::vector<std::string> kKnown = {"description", "hosts", "required", "settings"};
-  const config::YamlNode map = config::parse_yaml(os::read_file(path), path.string());
+  const config::TreeNode map = config::parse_yaml(os::read_file(path), path.string());
   config::require_known(map, kKnown);
   Site site;
   site.path = path;
   site.name = path.stem().string();
-  if (const config::YamlNode* text = map.find("description")) {
+  if (const config::TreeNode* text = map.find("description")) {
     site.description = config::read_text(*text, "description");
   }
   site.hosts = list_of(map, "hosts");
@@ -81,7 +81,7 @@ Site read_site(const fs::path& path) {
           .fact("unknown", key);
     }
   }
-  if (const config::YamlNode* settings = map.find("settings")) {
+  if (const config::TreeNode* settings = map.find("settings")) {
     config::require_known(*settings, key_names());
     site.settings = *settings;
   }

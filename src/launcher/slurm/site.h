@@ -23,7 +23,7 @@ struct Site {
   std::string description;
   std::vector<std::string> hosts;
   std::vector<std::string> required;
-  config::YamlNode settings;
+  config::TreeNode settings;
   std::filesystem::path path;
 };
 

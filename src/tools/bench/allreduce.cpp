@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/median.h"
 #include "common/base/text.h"
 #include "common/os/files.h"
 #include "common/os/host.h"
@@ -113,9 +114,8 @@ std::string format_figures(const Figures& ours, const Figures& theirs) {
 }
 
 void report(const AllreduceBenchOptions& options, const Figures& ours, const Figures& theirs) {
-  fmt::print("all-reduce of floats, {} worker{}, {}\n\n{}",
-             ours.workers,
-             ours.workers == 1 ? "" : "s",
+  fmt::print("all-reduce of floats, {}, {}\n\n{}",
+             plural(ours.workers, "worker"),
              ours.kind,
              format_figures(ours, theirs));
   if (!options.common.json.empty()) {

@@ -3,6 +3,7 @@
 
 #include <torch/utils.h>
 
+#include "common/base/median.h"
 #include "tools/bench/report.h"
 #include "tools/bench/timing.h"
 

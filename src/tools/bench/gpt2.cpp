@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/median.h"
 #include "common/base/text.h"
 #include "common/os/files.h"
 #include "lockstep/checkpoint.h"

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/median.h"
 #include "common/base/random.h"
 #include "common/base/text.h"
 #include "common/os/files.h"
@@ -134,10 +135,6 @@ Parts measure_parts(const image::Store& store,
           .bytes = sum.bytes / static_cast<double>(images)};
 }
 
-std::string threads_text(int threads) {
-  return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
-}
-
 void report(const LoaderBenchOptions& options,
             const LoaderImages& images,
             const Figures& ours,
@@ -148,22 +145,22 @@ void report(const LoaderBenchOptions& options,
   };
   std::vector<Row> rows;
   for (const auto& [threads, rate] : ours.rates) {
-    rows.push_back({"images/s, " + threads_text(threads), rate, theirs_at(threads), 0});
+    rows.push_back({"images/s, " + plural(threads, "thread"), rate, theirs_at(threads), 0});
   }
   const auto& [most, best] = *ours.rates.rbegin();
   const auto per_thread = [most = most](std::optional<double> rate) {
     return rate ? std::optional(*rate / std::max(1, most)) : std::nullopt;
   };
-  rows.push_back({fmt::format("images/s per thread, {}", threads_text(most)),
+  rows.push_back({fmt::format("images/s per thread, {}", plural(most, "thread")),
                   per_thread(best),
                   per_thread(theirs_at(most)),
                   0});
-  rows.push_back(
-      {fmt::format(
-           "images/s, {}, {}", threads_text(most), images.is_packed ? "as files" : "from a pack"),
-       ours.other_rate,
-       std::nullopt,
-       0});
+  rows.push_back({fmt::format("images/s, {}, {}",
+                              plural(most, "thread"),
+                              images.is_packed ? "as files" : "from a pack"),
+                  ours.other_rate,
+                  std::nullopt,
+                  0});
   rows.push_back({"KiB per file", ours.parts.bytes / 1024});
   rows.push_back({"us per image: read", ours.parts.read});
   rows.push_back({"us per image: decode and scale", ours.parts.decode});

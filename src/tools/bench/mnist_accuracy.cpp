@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/clock.h"
 #include "common/os/files.h"
 #include "common/os/host.h"
 #include "lockstep/datasets.h"
@@ -26,10 +27,6 @@ constexpr int kRuns = 3;
 constexpr int64_t kBatch = 128;
 constexpr int64_t kMostEpochs = 20;
 constexpr int64_t kValidateEvery = 100;
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string big_endian(std::initializer_list<int64_t> numbers) {
   std::string bytes;

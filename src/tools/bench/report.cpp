@@ -36,10 +36,4 @@ std::string format_rows(const std::vector<Row>& rows, const std::string& peer) {
   return format_table(cells);
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace lockstep::bench

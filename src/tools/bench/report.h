@@ -18,6 +18,4 @@ struct Row {
 // A table of names, results of lockstep and, with a peer, its results and the ratio.
 std::string format_rows(const std::vector<Row>& rows, const std::string& peer = "");
 
-double median(std::vector<double> values);
-
 }  // namespace lockstep::bench

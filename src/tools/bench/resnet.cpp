@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/median.h"
 #include "common/os/files.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/models.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/timed_training.h"
 
+#include "common/base/median.h"
 #include "tools/bench/report.h"
 #include "tools/bench/timing.h"
 

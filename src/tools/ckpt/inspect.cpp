@@ -90,10 +90,7 @@ void print_state(const CheckpointReader& reader) {
              state.epoch,
              state.step_in_epoch,
              state.global_batch);
-  fmt::print("written by  {} worker{}, -s {}\n",
-             state.world_size,
-             state.world_size == 1 ? "" : "s",
-             strategy_of(state));
+  fmt::print("written by  {}, -s {}\n", plural(state.world_size, "worker"), strategy_of(state));
   fmt::print("optimizer   {}\n", kind_of(reader));
   for (const auto& [name, value] : state.metrics) {
     fmt::print("{:<11} {:.6g}\n", name, value);
@@ -196,10 +193,9 @@ namespace {
 void verify_one(const std::filesystem::path& path) {
   const Opened opened = open(path, Look::AtAllBytes);
   const size_t files = opened.checkpoint ? manifest_of(*opened.checkpoint).size() : 1;
-  fmt::print("{} is intact: {} file{}, {} tensors, {}\n",
+  fmt::print("{} is intact: {}, {} tensors, {}\n",
              opened.path.string(),
-             files,
-             files == 1 ? "" : "s",
+             plural(static_cast<int64_t>(files), "file"),
              opened.tensors->names().size(),
              format_bytes(bytes_of(*opened.tensors)));
 }

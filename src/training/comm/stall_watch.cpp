@@ -13,6 +13,7 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/os/host.h"
@@ -44,10 +45,6 @@ constexpr auto kStay = std::chrono::seconds(1);
 // If all workers are inside the same call, it may simply be slow, so a hang is reported later than
 // a missing rank.
 constexpr double kHangFactor = 6;
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();

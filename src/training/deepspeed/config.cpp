@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/base/text.h"
+#include "common/document/json.h"
 #include "common/os/files.h"
 #include "lockstep/error.h"
 #include "training/deepspeed/schema.h"
@@ -15,27 +16,27 @@ namespace {
 // Reads values of a tree that has passed the schema.
 class Reader {
  public:
-  Reader(const Node& root, const std::string& source) : root_(root), source_(source) {}
+  Reader(const TreeNode& root, const std::string& source) : root_(root), source_(source) {}
 
-  const Node* find(std::string_view path) const { return deepspeed::find(root_, path); }
+  const TreeNode* find(std::string_view path) const { return deepspeed::find(root_, path); }
 
   void read(std::string_view path, bool& into) const {
-    if (const Node* node = find(path)) {
+    if (const TreeNode* node = find(path)) {
       into = node->flag;
     }
   }
   void read(std::string_view path, double& into) const {
-    if (const Node* node = find(path); node != nullptr && node->kind != Node::Kind::Text) {
+    if (const TreeNode* node = find(path); node != nullptr && node->kind != TreeNode::Kind::Text) {
       into = node->number;
     }
   }
   void read(std::string_view path, int64_t& into) const {
-    if (const Node* node = find(path); node != nullptr && node->kind != Node::Kind::Text) {
+    if (const TreeNode* node = find(path); node != nullptr && node->kind != TreeNode::Kind::Text) {
       into = node->whole;
     }
   }
   void read(std::string_view path, std::string& into) const {
-    if (const Node* node = find(path)) {
+    if (const TreeNode* node = find(path)) {
       into = node->text;
     }
   }
@@ -47,12 +48,12 @@ class Reader {
   }
   template <typename T>
   void read(std::string_view path, Setting<T>& into) const {
-    const Node* node = find(path);
+    const TreeNode* node = find(path);
     if (node == nullptr) {
       return;
     }
-    into.place = node->place;
-    into.is_auto = node->kind == Node::Kind::Text;
+    into.position = node->position;
+    into.is_auto = node->kind == TreeNode::Kind::Text;
     if (!into.is_auto) {
       read(path, into.value.emplace());
     }
@@ -63,7 +64,7 @@ class Reader {
   }
 
  private:
-  const Node& root_;
+  const TreeNode& root_;
   const std::string& source_;
 };
 
@@ -72,7 +73,7 @@ std::string require_type(const Reader& file,
                          std::string_view path,
                          const std::vector<std::string>& known,
                          const std::vector<std::string>& refused) {
-  const Node* node = file.find(path);
+  const TreeNode* node = file.find(path);
   const std::string section(path.substr(0, path.find('.')));
   if (node == nullptr) {
     throw file.refuse(section, "the section has no type")
@@ -120,8 +121,8 @@ std::string require_scheduler_type(const Reader& file) {
 // parameters.
 void require_known_types(const Reader& file) {
   const auto is_text = [&file](const char* path) {
-    const Node* type = file.find(path);
-    return type != nullptr && type->kind == Node::Kind::Text;
+    const TreeNode* type = file.find(path);
+    return type != nullptr && type->kind == TreeNode::Kind::Text;
   };
   if (is_text("optimizer.type")) {
     require_optimizer_type(file);
@@ -132,15 +133,15 @@ void require_known_types(const Reader& file) {
 }
 
 void read_betas(const Reader& file, OptimizerConfig& optimizer) {
-  const Node* betas = file.find("optimizer.params.betas");
+  const TreeNode* betas = file.find("optimizer.params.betas");
   if (betas == nullptr) {
     return;
   }
-  const bool is_auto = betas->kind == Node::Kind::Text;
+  const bool is_auto = betas->kind == TreeNode::Kind::Text;
   size_t index = 0;
   for (Setting<double>* beta : {&optimizer.beta1, &optimizer.beta2}) {
     beta->is_auto = is_auto;
-    beta->place = betas->place;
+    beta->position = betas->position;
     if (!is_auto) {
       beta->value = betas->items[index++].number;
     }
@@ -168,7 +169,7 @@ void read_optimizer(const Reader& file, Config& config) {
   }
   OptimizerConfig& optimizer = config.optimizer.emplace();
   optimizer.type = require_optimizer_type(file);
-  optimizer.place = file.find("optimizer.type")->place;
+  optimizer.position = file.find("optimizer.type")->position;
   file.read("optimizer.params.lr", optimizer.lr);
   read_betas(file, optimizer);
   file.read("optimizer.params.eps", optimizer.eps);
@@ -207,7 +208,7 @@ void read_scheduler(const Reader& file, Config& config) {
   }
   SchedulerConfig& scheduler = config.scheduler.emplace();
   scheduler.type = require_scheduler_type(file);
-  scheduler.place = file.find("scheduler.type")->place;
+  scheduler.position = file.find("scheduler.type")->position;
   if (scheduler.type == "WarmupDecayLR" || scheduler.type == "WarmupCosineLR") {
     require_key(file, scheduler.type, "scheduler.params.total_num_steps");
   }
@@ -257,7 +258,7 @@ void read_precision(const Reader& file, Config& config) {
   file.read("bf16.enabled", config.bf16);
   if (config.fp16.value.value_or(false) && config.bf16.value.value_or(false)) {
     throw file.refuse("bf16.enabled", "fp16 and bf16 cannot both be enabled")
-        .fact("and fp16.enabled", "true", describe(config.source, config.fp16.place))
+        .fact("and fp16.enabled", "true", describe(config.fp16.position))
         .hint(R"("fp16": {"enabled": false})");
   }
   LossScaleConfig& scale = config.loss_scale;
@@ -299,7 +300,7 @@ void read_zero(const Reader& file, Config& config) {
   if (file.find("zero_optimization") == nullptr) {
     return;
   }
-  zero.place = file.find("zero_optimization")->place;
+  zero.position = file.find("zero_optimization")->position;
   int64_t stage = 0;
   file.read("zero_optimization.stage", stage);
   if (stage < 0 || stage > 3) {
@@ -346,20 +347,20 @@ void read_activations(const Reader& file, Config& config) {
     bool is_on = false;
     file.read(fmt::format("{}.{}", section, name), is_on);
     if (is_on) {
-      config.recompute = {.value = true, .place = file.find(section)->place};
+      config.recompute = {.value = true, .position = file.find(section)->position};
     }
   }
   int64_t count = 0;
   file.read(fmt::format("{}.number_checkpoints", section), count);
   if (count > 0) {
-    config.recompute = {.value = true, .place = file.find(section)->place};
+    config.recompute = {.value = true, .position = file.find(section)->position};
   }
 }
 
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& source) {
-  const Node root = parse_json(text, source);
+  const TreeNode root = document::parse_json(text, source, R"({"train_batch_size": 32})");
   const Reader file(root, source);
   require_known_types(file);
   require_schema(root, source);

@@ -8,17 +8,19 @@
 #include <string_view>
 #include <vector>
 
-#include "training/deepspeed/json_tree.h"
+#include "common/document/node.h"
 
 // Strict reader of DeepSpeed's configuration file. Defaults are those of DeepSpeed's code.
 namespace lockstep::deepspeed {
+
+using document::Position;
 
 // A value that the file can leave open: absent, "auto" or given.
 template <typename T>
 struct Setting {
   std::optional<T> value = {};
   bool is_auto = false;
-  Place place = {};
+  Position position = {};
 
   bool is_given() const { return value.has_value(); }
 };
@@ -38,7 +40,7 @@ struct OptimizerConfig {
   double max_coeff = 10;        // lamb
   double min_coeff = 0.01;
   bool eps_inside_sqrt = false;
-  Place place = {};
+  Position position = {};
 };
 
 struct SchedulerConfig {
@@ -66,7 +68,7 @@ struct SchedulerConfig {
   int64_t lr_range_test_step_size = 2000;
   double lr_range_test_step_rate = 1;
   bool lr_range_test_staircase = false;
-  Place place = {};
+  Position position = {};
 };
 
 struct LossScaleConfig {
@@ -89,7 +91,7 @@ struct ZeroConfig {
   std::optional<bool> overlap_comm;
   bool offload_optimizer = false;
   bool offload_param = false;
-  Place place = {};
+  Position position = {};
 };
 
 struct Config {

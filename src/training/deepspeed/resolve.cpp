@@ -20,14 +20,17 @@ Error conflict(const Config& config,
                std::string_view flag,
                std::string_view key,
                std::string_view in_file,
-               Place place) {
+               const Position& position) {
   const std::string_view name = flag.substr(0, flag.find(' '));
-  return Error(
-             ExitCode::Usage,
-             fmt::format(
-                 "{} conflicts with {} {} in {}:{}", flag, key, in_file, config.source, place.line))
+  return Error(ExitCode::Usage,
+               fmt::format("{} conflicts with {} {} in {}:{}",
+                           flag,
+                           key,
+                           in_file,
+                           config.source,
+                           position.line))
       .fact(name, flag.substr(flag.find(' ') + 1), "command line")
-      .fact(key, in_file, describe(config.source, place))
+      .fact(key, in_file, describe(position))
       .hint(key.ends_with(".type")
                 ? fmt::format("omit {}, or the section of {} in {}", name, key, config.source)
                 : fmt::format("omit {}, or write \"auto\" in {}", name, config.source));
@@ -43,7 +46,7 @@ void require_agreement(const Config& config,
                    fmt::format("{} {}", said.source, *said.value),
                    key,
                    text_of(*setting.value),
-                   setting.place);
+                   setting.position);
   }
 }
 
@@ -92,10 +95,10 @@ Error batch_does_not_fit(
                           config.source,
                           arithmetic(train, micro, accumulation, world)));
   const auto tell = [&](std::string_view key, const Setting<int64_t>& setting, int64_t value) {
-    error.fact(key,
-               std::to_string(value),
-               setting.is_given() && setting.place.line > 0 ? describe(config.source, setting.place)
-                                                            : "inferred");
+    error.fact(
+        key,
+        std::to_string(value),
+        setting.is_given() && setting.position.line > 0 ? describe(setting.position) : "inferred");
   };
   tell("train_batch_size", config.train_batch_size, train);
   tell("train_micro_batch_size_per_gpu", config.micro_batch_size, micro);
@@ -167,7 +170,7 @@ void require_batch_agreement(const Config& config, const Known& known, const Bat
         fmt::format("--batch-size {}", *known.batch_per_worker.value),
         config.train_batch_size.is_given() ? "train_batch_size" : "train_micro_batch_size_per_gpu",
         text_of(*said.value),
-        said.place)
+        said.position)
         .fact("workers", std::to_string(known.world_size));
   }
 }
@@ -225,7 +228,7 @@ void settle_precision(const Settling& all,
                    fmt::format("{} {}", said.source, precision),
                    key,
                    *setting.value ? "true" : "false",
-                   setting.place);
+                   setting.position);
   }
   if (setting.is_auto && !setting.value) {
     all.decisions.push_back(
@@ -272,7 +275,7 @@ Decisions resolve_optimizer(Config& config, const Known& known) {
                    fmt::format("{} {}", known.optimizer.source, *known.optimizer.value),
                    "optimizer.type",
                    optimizer.type,
-                   optimizer.place);
+                   optimizer.position);
   }
   const auto take = [&](const char* name,
                         Setting<double>& setting,
@@ -303,7 +306,7 @@ Decisions resolve_scheduler(Config& config, const Known& known) {
                    fmt::format("{} {}", known.schedule.source, *known.schedule.value),
                    "scheduler.type",
                    scheduler.type,
-                   scheduler.place);
+                   scheduler.position);
   }
   const std::string_view type = scheduler.type;
   if (!type.starts_with("Warmup")) {

@@ -64,19 +64,40 @@ std::string find_home(std::string_view leaf) {
   return home;
 }
 
+// For messages: "the string 'two'", "2", "a list".
+std::string describe_value(const TreeNode& node) {
+  switch (node.kind) {
+    case TreeNode::Kind::Null:
+      return "null";
+    case TreeNode::Kind::Flag:
+      return node.flag ? "true" : "false";
+    case TreeNode::Kind::Whole:
+      return std::to_string(node.whole);
+    case TreeNode::Kind::Number:
+      return fmt::format("{}", node.number);
+    case TreeNode::Kind::Text:
+      return fmt::format("the string '{}'", node.text);
+    case TreeNode::Kind::List:
+      return "a list";
+    case TreeNode::Kind::Map:
+      return "a section";
+  }
+  return "";
+}
+
 class Checker {
  public:
-  Checker(const Node& root, const std::string& source) : source_(source) {
+  Checker(const TreeNode& root, const std::string& source) : source_(source) {
     for (const char* section : {"optimizer", "scheduler"}) {
-      const Node* type = deepspeed::find(root, fmt::format("{}.type", section));
-      if (type != nullptr && type->kind == Node::Kind::Text) {
+      const TreeNode* type = deepspeed::find(root, fmt::format("{}.type", section));
+      if (type != nullptr && type->kind == TreeNode::Kind::Text) {
         (section[0] == 'o' ? optimizer_ : scheduler_) = to_lower(type->text);
       }
     }
   }
 
-  void check_level(const Node& map, const std::string& parent) const {
-    for (const Entry& entry : map.entries) {
+  void check_level(const TreeNode& map, const std::string& parent) const {
+    for (const TreeEntry& entry : map.entries) {
       const std::string path = join_path(parent, entry.key);
       const Key* key = find_key(path);
       if (key == nullptr) {
@@ -85,20 +106,20 @@ class Checker {
       if (key->path != path) {
         require_one_spelling(map, *key, entry);
       }
-      if (entry.value.kind != Node::Kind::Null) {
+      if (entry.value.kind != TreeNode::Kind::Null) {
         check(entry.value, path, *key);
       }
     }
   }
 
  private:
-  [[noreturn]] void throw_unknown(const Entry& entry, const std::string& parent) const {
+  [[noreturn]] void throw_unknown(const TreeEntry& entry, const std::string& parent) const {
     Error error(
         ExitCode::Usage,
         parent.empty()
             ? fmt::format("cannot read {}: unknown key '{}'", source_, entry.key)
             : fmt::format("cannot read {}: unknown key '{}' in {}", source_, entry.key, parent));
-    error.fact("where", describe(source_, entry.value.place));
+    error.fact("where", describe(entry.position));
     const std::vector<std::string> names = names_below(parent);
     const std::string home = find_home(entry.key);
     if (!home.empty()) {
@@ -115,22 +136,23 @@ class Checker {
     throw Error(error);
   }
 
-  void require_one_spelling(const Node& map, const Key& key, const Entry& entry) const {
+  void require_one_spelling(const TreeNode& map, const Key& key, const TreeEntry& entry) const {
     const std::string_view first = leaf_of(key.path);
-    if (const Node* other = map.find(first);
-        other != nullptr && parent_of(key.path) == parent_of(key.alias)) {
+    if (const TreeNode* other = map.find(first); other != nullptr &&
+                                                 other->kind != TreeNode::Kind::Null &&
+                                                 parent_of(key.path) == parent_of(key.alias)) {
       throw Error(
           ExitCode::Usage,
           fmt::format("cannot read {}: '{}' and '{}' are the same key", source_, first, entry.key))
-          .fact("first", describe(source_, other->place))
-          .fact("second", describe(source_, entry.value.place))
+          .fact("first", describe(other->position))
+          .fact("second", describe(entry.position))
           .hint("remove one of them");
     }
   }
 
-  void check(const Node& node, const std::string& path, const Key& key) const {
+  void check(const TreeNode& node, const std::string& path, const Key& key) const {
     require_owner(node, path, key);
-    if (node.kind == Node::Kind::Text && node.text == "auto" && key.type != Key::Type::Text) {
+    if (node.kind == TreeNode::Kind::Text && node.text == "auto" && key.type != Key::Type::Text) {
       if (!key.may_be_auto) {
         throw wrong(node, path, fmt::format("{}; \"auto\" is not allowed", expected(key)));
       }
@@ -145,7 +167,7 @@ class Checker {
   }
 
   // Some parameters belong to certain types only, such as "momentum" to SGD.
-  void require_owner(const Node& node, const std::string& path, const Key& key) const {
+  void require_owner(const TreeNode& node, const std::string& path, const Key& key) const {
     const std::string& type = path.starts_with("optimizer.") ? optimizer_ : scheduler_;
     if (key.of.empty() || type.empty() || has_word(key.of, type)) {
       return;
@@ -176,87 +198,87 @@ class Checker {
     return "";
   }
 
-  Error wrong(const Node& node, const std::string& path, const std::string& wanted) const {
+  Error wrong(const TreeNode& node, const std::string& path, const std::string& wanted) const {
     return Error(ExitCode::Usage, fmt::format("invalid value of {} in {}", path, source_))
         .fact("expected", wanted)
-        .fact("found", node.describe_value(), describe(source_, node.place));
+        .fact("found", describe_value(node), describe(node.position));
   }
 
-  void require_type(const Node& node, const std::string& path, const Key& key) const {
+  void require_type(const TreeNode& node, const std::string& path, const Key& key) const {
     if (fits(node, key)) {
       return;
     }
     Error error = wrong(node, path, expected(key));
-    if (path == "zero_optimization" && node.kind == Node::Kind::Flag) {
+    if (path == "zero_optimization" && node.kind == TreeNode::Kind::Flag) {
       error.hint(fmt::format(R"("zero_optimization": {{"stage": {}}})", node.flag ? 1 : 0));
-    } else if (node.kind == Node::Kind::Text && key.type == Key::Type::Text) {
+    } else if (node.kind == TreeNode::Kind::Text && key.type == Key::Type::Text) {
       const std::vector<std::string> choices = split(key.choices, ' ');
       error.hint(
           fmt::format(R"("{}")", find_closest(node.text, choices).value_or(choices.front())));
-    } else if (node.kind == Node::Kind::Text) {
+    } else if (node.kind == TreeNode::Kind::Text) {
       error.hint(key.may_be_auto ? "the value without quotes, or \"auto\""
                                  : "the value without quotes");
     }
     throw Error(error);
   }
 
-  static bool fits(const Node& node, const Key& key) {
+  static bool fits(const TreeNode& node, const Key& key) {
     switch (key.type) {
       case Key::Type::Flag:
-        return node.kind == Node::Kind::Flag;
+        return node.kind == TreeNode::Kind::Flag;
       case Key::Type::Whole:
-        return node.kind == Node::Kind::Whole && node.number >= key.least;
+        return node.kind == TreeNode::Kind::Whole && node.number >= key.least;
       case Key::Type::Number:
-        return (node.kind == Node::Kind::Whole || node.kind == Node::Kind::Number) &&
+        return (node.kind == TreeNode::Kind::Whole || node.kind == TreeNode::Kind::Number) &&
                node.number >= key.least;
       case Key::Type::Text:
-        return node.kind == Node::Kind::Text &&
+        return node.kind == TreeNode::Kind::Text &&
                (key.choices.empty() || has_word(key.choices, node.text));
       case Key::Type::Pair:
         return is_pair(node);
       case Key::Type::Section:
-        return node.kind == Node::Kind::Map;
+        return node.kind == TreeNode::Kind::Map;
       case Key::Type::Any:
         break;
     }
     return true;
   }
 
-  static bool is_pair(const Node& node) {
-    return node.kind == Node::Kind::List && node.items.size() == 2 &&
-           std::all_of(node.items.begin(), node.items.end(), [](const Node& item) {
-             return (item.kind == Node::Kind::Whole || item.kind == Node::Kind::Number) &&
+  static bool is_pair(const TreeNode& node) {
+    return node.kind == TreeNode::Kind::List && node.items.size() == 2 &&
+           std::all_of(node.items.begin(), node.items.end(), [](const TreeNode& item) {
+             return (item.kind == TreeNode::Kind::Whole || item.kind == TreeNode::Kind::Number) &&
                     item.number >= 0 && item.number < 1;
            });
   }
 
-  static bool asks_for_nothing(const Node& node, const Key& key) {
+  static bool asks_for_nothing(const TreeNode& node, const Key& key) {
     switch (node.kind) {
-      case Node::Kind::Map: {
-        const Node* enabled = node.find("enabled");
+      case TreeNode::Kind::Map: {
+        const TreeNode* enabled = node.find("enabled");
         return node.entries.empty() ||
-               (enabled != nullptr && enabled->kind == Node::Kind::Flag && !enabled->flag);
+               (enabled != nullptr && enabled->kind == TreeNode::Kind::Flag && !enabled->flag);
       }
-      case Node::Kind::Flag:
+      case TreeNode::Kind::Flag:
         return (node.flag ? "true" : "false") == key.off;
-      case Node::Kind::Whole:
+      case TreeNode::Kind::Whole:
         return std::to_string(node.whole) == key.off;
       default:
         return false;
     }
   }
 
-  void require_off(const Node& node, const std::string& path, const Key& key) const {
+  void require_off(const TreeNode& node, const std::string& path, const Key& key) const {
     // 0 and 1 both mean one group, -1 and 0 no group.
-    const bool is_zero = node.kind == Node::Kind::Whole && node.whole == 0;
+    const bool is_zero = node.kind == TreeNode::Kind::Whole && node.whole == 0;
     const bool counts_groups = path.ends_with("hpz_partition_size") || path.ends_with("shard_size");
     if (asks_for_nothing(node, key) || (is_zero && counts_groups)) {
       return;
     }
-    const std::string value = key.type == Key::Type::Section ? "" : " " + node.describe_value();
+    const std::string value = key.type == Key::Type::Section ? "" : " " + describe_value(node);
     throw Error(ExitCode::Usage,
                 fmt::format("cannot use {}{}: lockstep does not support it", path, value))
-        .fact("asked", path, describe(source_, node.place))
+        .fact("asked", path, describe(node.position))
         .hint(key.instead);
   }
 
@@ -267,39 +289,39 @@ class Checker {
 
 }  // namespace
 
-void require_schema(const Node& root, const std::string& source) {
-  if (root.kind != Node::Kind::Map) {
+void require_schema(const TreeNode& root, const std::string& source) {
+  if (root.kind != TreeNode::Kind::Map) {
     throw Error(ExitCode::Usage, fmt::format("cannot read {}: not a JSON object", source))
         .fact("expected", "{...}")
-        .fact("found", root.describe_value(), describe(source, root.place));
+        .fact("found", describe_value(root), describe(root.position));
   }
   Checker(root, source).check_level(root, "");
 }
 
-const Node* find(const Node& root, std::string_view path) {
-  const auto follow = [&root](std::string_view way) -> const Node* {
-    const Node* node = &root;
+const TreeNode* find(const TreeNode& root, std::string_view path) {
+  const auto follow = [&root](std::string_view way) -> const TreeNode* {
+    const TreeNode* node = &root;
     for (const std::string& name : split(way, '.')) {
-      node = node->kind == Node::Kind::Map ? node->find(name) : nullptr;
+      node = node->kind == TreeNode::Kind::Map ? node->find(name) : nullptr;
       if (node == nullptr) {
         return nullptr;
       }
     }
-    return node;
+    return node->kind == TreeNode::Kind::Null ? nullptr : node;
   };
-  if (const Node* node = follow(path)) {
+  if (const TreeNode* node = follow(path)) {
     return node;
   }
   const Key* key = find_key(path);
   return key == nullptr || key->alias.empty() ? nullptr : follow(key->alias);
 }
 
-Error not_usable(const Node& node,
+Error not_usable(const TreeNode& node,
                  std::string_view path,
                  const std::string& source,
                  std::string_view why) {
   return Error(ExitCode::Usage, fmt::format("cannot use {} in {}: {}", path, source, why))
-      .fact("found", node.describe_value(), describe(source, node.place));
+      .fact("found", describe_value(node), describe(node.position));
 }
 
 }  // namespace lockstep::deepspeed

@@ -5,10 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "common/document/node.h"
 #include "lockstep/error.h"
-#include "training/deepspeed/json_tree.h"
 
 namespace lockstep::deepspeed {
+
+using document::TreeEntry;
+using document::TreeNode;
 
 // How lockstep treats a key.
 enum class Treatment {
@@ -43,13 +46,13 @@ std::span<const Key> keys();
 
 // Throws an Error (64) with key, position and remedy for the first key that is not in the table,
 // has an invalid type or value, or requests an unsupported feature.
-void require_schema(const Node& root, const std::string& source);
+void require_schema(const TreeNode& root, const std::string& source);
 
-// The value of `path` in either spelling; nullptr if absent.
-const Node* find(const Node& root, std::string_view path);
+// The value of `path` in either spelling; nullptr if absent or null.
+const TreeNode* find(const TreeNode& root, std::string_view path);
 
 // "cannot use KEY in ds_config.json: WHY", with the position of `node`.
-Error not_usable(const Node& node,
+Error not_usable(const TreeNode& node,
                  std::string_view path,
                  const std::string& source,
                  std::string_view why);

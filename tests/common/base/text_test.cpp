@@ -22,6 +22,18 @@ TEST(Join, PutsTheSeparatorBetween) {
   EXPECT_EQ(join(std::vector<std::string>{}, ", "), "");
 }
 
+TEST(NameSome, CountsTheRest) {
+  const std::vector<std::string> names = {"n1", "n2", "n3"};
+  EXPECT_EQ(name_some(names, 3), "n1, n2, n3");
+  EXPECT_EQ(name_some(names, 2), "n1, n2 and 1 more");
+}
+
+TEST(Plural, AddsAnSExceptForOne) {
+  EXPECT_EQ(plural(0, "node"), "0 nodes");
+  EXPECT_EQ(plural(1, "node"), "1 node");
+  EXPECT_EQ(plural(3, "node"), "3 nodes");
+}
+
 TEST(Trim, TakesBlanksAndLineEndsAway) {
   EXPECT_EQ(trim(" \t a b\r\n"), "a b");
   EXPECT_EQ(trim(" \n"), "");

@@ -8,6 +8,7 @@
 namespace lockstep::cluster {
 namespace {
 
+using contract::OutOfMemory;
 using ::testing::Optional;
 
 TEST(OomKills, AreReadFromTheKernelsCounters) {
@@ -62,19 +63,20 @@ TEST_F(GroupOomKills, AreAbsentWhereNobodyCounts) {
 }
 
 TEST(OomVerdict, IsSureWhereTheCgroupCounts) {
-  EXPECT_EQ(judge_oom({.group = 1, .machine = 5}, {.group = 2, .machine = 6}), OomVerdict::Yes);
+  EXPECT_EQ(judge_oom({.group = 1, .machine = 5}, {.group = 2, .machine = 6}), OutOfMemory::Yes);
   // The process of another user was killed.
-  EXPECT_EQ(judge_oom({.group = 1, .machine = 5}, {.group = 1, .machine = 6}), OomVerdict::No);
+  EXPECT_EQ(judge_oom({.group = 1, .machine = 5}, {.group = 1, .machine = 6}), OutOfMemory::No);
 }
 
 TEST(OomVerdict, IsAGuessWhereOnlyTheMachineCounts) {
-  EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = {}, .machine = 6}), OomVerdict::Maybe);
-  EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = {}, .machine = 5}), OomVerdict::No);
-  EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = 3, .machine = 5}), OomVerdict::No);
+  EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = {}, .machine = 6}),
+            OutOfMemory::Perhaps);
+  EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = {}, .machine = 5}), OutOfMemory::No);
+  EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = 3, .machine = 5}), OutOfMemory::No);
 }
 
 TEST(OomVerdict, IsOpenWhereNobodyCounts) {
-  EXPECT_EQ(judge_oom({}, {}), OomVerdict::Maybe);
+  EXPECT_EQ(judge_oom({}, {}), OutOfMemory::Perhaps);
 }
 
 TEST(OomVerdict, IsNoWhileNothingHappens) {
@@ -82,7 +84,7 @@ TEST(OomVerdict, IsNoWhileNothingHappens) {
 
   EXPECT_EQ(find_oom_kills(), before.machine);
   if (before.group || before.machine) {
-    EXPECT_EQ(judge_oom(before, before), OomVerdict::No);
+    EXPECT_EQ(judge_oom(before, before), OutOfMemory::No);
   }
 }
 

@@ -341,23 +341,5 @@ TEST(WithoutPlaces, TellsOurChoiceOfAnInterfaceFromTheUsers) {
   EXPECT_EQ(without_places(with(users, {{"LOCKSTEP_INTERFACE", "ib0"}})), users);
 }
 
-TEST(MpiPlaces, AreWhatAProcessNeedsToJoinMpi) {
-  EXPECT_EQ(mpi_places(open_mpi()), open_mpi());
-  EXPECT_EQ(mpi_places(with(open_mpi(), with(torchrun(), {{"PATH", "/bin"}}))), open_mpi());
-
-  const os::Environment slurm = {{"PMIX_RANK", "0"},
-                                 {"PMIX_NAMESPACE", "slurm.pmix.4.0"},
-                                 {"PMI_FD", "7"},
-                                 {"SLURM_STEP_ID", "0"},
-                                 {"MPI_LOCALRANKID", "0"}};
-  EXPECT_EQ(mpi_places(slurm), slurm);
-}
-
-TEST(MpiPlaces, AreNeitherSettingsNorOurs) {
-  EXPECT_THAT(mpi_places({{"OMPI_MCA_pml", "ob1"}, {"PMIX_MCA_gds", "hash"}}), IsEmpty());
-  EXPECT_THAT(mpi_places({{"LOCKSTEP_RUN_ID", "a"}, {"LOCKSTEP_SECRET", "b"}, {"TF_CONFIG", "{}"}}),
-              IsEmpty());
-}
-
 }  // namespace
 }  // namespace lockstep::cluster

@@ -128,17 +128,6 @@ TEST(WorkerEnv, TellsNothingOfWhatThereIsNot) {
   EXPECT_EQ(variables.at("TORCHELASTIC_RUN_ID"), "none");
 }
 
-TEST(WorkerEnv, NamesAllThatTellAPlace) {
-  const os::Environment variables = to_environment(place_for_everybody());
-
-  const std::vector<std::string> names = place_variables();
-
-  EXPECT_EQ(names.size(), variables.size());
-  for (const std::string& name : names) {
-    EXPECT_TRUE(variables.contains(name)) << name;
-  }
-}
-
 TEST(WorkerEnv, GivesTensorflowAClusterThatParses) {
   const auto config = nlohmann::json::parse(to_environment(place_for_everybody()).at("TF_CONFIG"));
 

@@ -54,7 +54,7 @@ TEST(IsPortFree, RefusesAddressesThatAreNotOfThisMachine) {
 }
 
 TEST(ReservePort, GivesAFreePortThatTheKernelDoesNotServeFrom) {
-  const ReservedPort port = reserve_port();
+  const ReservedPort port = std::move(reserve_ports(1).front());
 
   EXPECT_TRUE(is_port_free("127.0.0.1", port.number()));
   EXPECT_GE(port.number(), 10000);
@@ -70,7 +70,7 @@ pid_t start_holder(int count, const Pipe& numbers, Pipe& until_end) {
   until_end.in.close();
   std::vector<ReservedPort> ports;
   for (int i = 0; i < count; ++i) {
-    ports.push_back(reserve_port());
+    ports.push_back(std::move(reserve_ports(1).front()));
     const int number = ports.back().number();
     if (::write(numbers.in.number(), &number, sizeof(number)) != sizeof(number)) {
       ::_exit(1);

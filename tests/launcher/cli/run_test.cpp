@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/plan/plan_json.h"
+#include "launcher/plan/plan.h"
 #include "support/launcher.h"
 
 namespace lockstep::testing {
@@ -20,7 +20,7 @@ plan::LaunchPlan plan_of(Launcher& launcher, std::vector<std::string> words) {
   }
   const Result result = launcher.run(words);
   EXPECT_EQ(result.errors, "");
-  return plan::parse_plan(result.output);
+  return contract::parse_plan(result.output);
 }
 
 TEST(DryRun, PrintsThePlanAndStartsNothing) {

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::ThrowsMessage;
 
-YamlNode node(const std::string& yaml) {
+TreeNode node(const std::string& yaml) {
   return *parse_yaml("key: " + yaml, "job.yaml").find("key");
 }
 

@@ -21,14 +21,14 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ParseYaml, KeepsTextsAndTheirPlaces) {
-  const YamlNode map = parse_yaml("a: 1\nlist: [x, 'y z']\nm:\n  inner: on\nempty:\n", "job.yaml");
+  const TreeNode map = parse_yaml("a: 1\nlist: [x, 'y z']\nm:\n  inner: on\nempty:\n", "job.yaml");
 
-  ASSERT_EQ(map.kind, YamlNode::Kind::Map);
+  ASSERT_EQ(map.kind, TreeNode::Kind::Map);
   EXPECT_EQ(map.find("a")->text, "1");
   EXPECT_EQ(describe(map.find("a")->position), "job.yaml:1:4");
   EXPECT_EQ(map.find("list")->items.at(1).text, "y z");
   EXPECT_EQ(describe(map.find("m")->find("inner")->position), "job.yaml:4:10");
-  EXPECT_EQ(map.find("empty")->kind, YamlNode::Kind::Nothing);
+  EXPECT_EQ(map.find("empty")->kind, TreeNode::Kind::Null);
   EXPECT_EQ(map.find("other"), nullptr);
 }
 
@@ -46,7 +46,7 @@ TEST(ParseYaml, RefusesASecondPartThatNobodyWouldRead) {
 }
 
 TEST(ParseYaml, ReadsJsonToo) {
-  const YamlNode map = parse_yaml(R"({"zero": {"stage": 2}, "names": ["a", "b"]})", "ds.json");
+  const TreeNode map = parse_yaml(R"({"zero": {"stage": 2}, "names": ["a", "b"]})", "ds.json");
 
   EXPECT_EQ(map.find("zero")->find("stage")->text, "2");
   EXPECT_EQ(map.find("names")->items.size(), 2U);
@@ -67,11 +67,11 @@ TEST(ParseYaml, RefusesWhatIsNestedWithoutEnd) {
 }
 
 TEST(ParseYaml, AnEmptyFileIsNothing) {
-  EXPECT_EQ(parse_yaml("# only words\n", "job.yaml").kind, YamlNode::Kind::Nothing);
+  EXPECT_EQ(parse_yaml("# only words\n", "job.yaml").kind, TreeNode::Kind::Null);
 }
 
 TEST(RequireKnown, NamesPlaceAndClosestKey) {
-  const YamlNode map = parse_yaml("time: 1\nnum_node: 2\n", "job.yaml");
+  const TreeNode map = parse_yaml("time: 1\nnum_node: 2\n", "job.yaml");
   const std::vector<std::string> known = {"time", "num_nodes", "partition"};
   try {
     require_known(map, known);
@@ -85,7 +85,7 @@ TEST(RequireKnown, NamesPlaceAndClosestKey) {
 }
 
 TEST(RequireKnown, NamesAllWhereNoneIsClose) {
-  const YamlNode map = parse_yaml("zzzzzzzz: 2\n", "job.yaml");
+  const TreeNode map = parse_yaml("zzzzzzzz: 2\n", "job.yaml");
   const std::vector<std::string> known = {"time", "partition"};
   try {
     require_known(map, known);

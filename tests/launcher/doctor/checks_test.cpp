@@ -56,7 +56,7 @@ TEST(Check, GivesAdviceWithEveryVerdictThatIsNotOk) {
 
 TEST(SlurmCheck, SeesAControllerThatIsDown) {
   Facts facts = healthy_facts();
-  facts.slurm.is_controller_up = 0;
+  facts.slurm.is_controller_up = false;
   facts.slurm.controller = "Slurmctld(primary) at ctl is DOWN";
   expect_bad(
       of_subject(check_slurm(facts), "controller"), Severity::Broken, "is DOWN", "scontrol ping");
@@ -292,7 +292,7 @@ TEST(GpuCheck, ReadsTheVisibleOnes) {
 TEST(GpuCheck, TellsOfErrorsAndASlowDriver) {
   NodeFacts node = healthy_node("n1");
   node.gpu.gpus[0].uncorrected_errors = 2;
-  node.gpu.gpus[0].persistence = 0;
+  node.gpu.gpus[0].persistence = false;
   expect_bad(of_subject(check_gpus(node), "ECC"), Severity::Warning, "2 uncorrected", "nvidia-smi");
   expect_bad(of_subject(check_gpus(node), "persistence"), Severity::Warning, "disabled", "-pm 1");
   node.gpu.fault = "NVML is installed but does not start";
@@ -402,7 +402,7 @@ TEST(LimitCheck, WantsLockedMemoryForRdmaOnly) {
 TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
   NodeFacts node = healthy_node("n1");
   node.place.user_namespaces = 0;
-  node.place.has_module_command = 0;
+  node.place.has_module_command = false;
   node.place.module_script = "/etc/profile.d/lmod.sh";
   node.place.conda = "/home/me/conda";
   const doctor::Findings findings = check_surroundings(node);
@@ -416,7 +416,7 @@ TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
 
 TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
   NodeFacts node = healthy_node("n1");
-  node.place.sees_home = node.place.sees_directory = 0;
+  node.place.sees_home = node.place.sees_directory = false;
   expect_bad(of_subject(check_surroundings(node), "shared home"),
              Severity::Warning,
              "/home/me is a different directory",

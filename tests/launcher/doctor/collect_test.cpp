@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 
+#include "common/base/clock.h"
 #include "common/os/files.h"
 #include "launcher/doctor/questions.h"
 #include "launcher/doctor/run_with_timeout.h"
@@ -30,7 +31,7 @@ TEST(Collect, ReadsGpusThroughTheDriversLibrary) {
   ASSERT_EQ(facts.gpus.size(), 2U);
   EXPECT_EQ(facts.gpus[1].name, "Made-up GPU");
   EXPECT_EQ(facts.gpus[1].uncorrected_errors, 3);
-  EXPECT_EQ(facts.gpus[1].persistence, -1);  // not supported by this driver
+  EXPECT_EQ(facts.gpus[1].persistence, std::nullopt);  // not supported by this driver
   EXPECT_EQ(facts.granted, 2);
 }
 
@@ -106,11 +107,11 @@ TEST(Collect, OfANodeIsQuickAndTellsNoSecrets) {
 }
 
 TEST(Question, AboutTheClockIsAnsweredWithTheTime) {
-  const double before = doctor::wall_seconds();
+  const double before = wall_time();
   const auto told = doctor::find_clock(doctor::answer(doctor::clock_question()));
   ASSERT_TRUE(told);
   EXPECT_GE(*told, before - 0.001);
-  EXPECT_LE(*told, doctor::wall_seconds() + 0.001);
+  EXPECT_LE(*told, wall_time() + 0.001);
 }
 
 TEST(Question, ThatNobodyUnderstandsHasNoAnswer) {

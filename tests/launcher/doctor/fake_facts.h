@@ -27,8 +27,8 @@ inline doctor::NodeFacts healthy_node(const std::string& name, int number = 1) {
               .cuda_of_driver = 12040,
               .gpus = {{.name = "Made-up GPU",
                         .memory_bytes = 80 * kGiB,
-                        .ecc = 1,
-                        .persistence = 1,
+                        .ecc = true,
+                        .persistence = true,
                         .uncorrected_errors = 0}},
               .device_files = 1,
               .is_visible_set = false,
@@ -58,12 +58,12 @@ inline doctor::NodeFacts healthy_node(const std::string& name, int number = 1) {
   node.place.user_namespaces = 1000;
   node.place.has_fuse = true;
   node.place.modules = "Lmod 8.7";
-  node.place.has_module_command = 1;
+  node.place.has_module_command = true;
   node.place.virtual_env = "/home/me/venv";
   node.place.temp = {.path = "/tmp", .total = 100 * kGiB, .free = 90 * kGiB};
   node.place.home = {.path = "/home/me", .total = 100 * kGiB, .free = 50 * kGiB};
-  node.place.sees_home = 1;
-  node.place.sees_directory = 1;
+  node.place.sees_home = true;
+  node.place.sees_directory = true;
   return node;
 }
 
@@ -75,7 +75,7 @@ inline doctor::Facts healthy_facts() {
   facts.slurm = {
       .version = "23.11.4",
       .controller = "Slurmctld(primary) at ctl is UP",
-      .is_controller_up = 1,
+      .is_controller_up = true,
       .partitions = {{.name = "main*",
                       .state = "up",
                       .time_limit = "1-00:00:00",

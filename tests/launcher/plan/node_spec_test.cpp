@@ -114,14 +114,15 @@ TEST_F(OrdersOfTwoNodes, GiveTheVariablesOfAllAndThoseOfTheNode) {
 TEST_F(OrdersOfTwoNodes, LetOneNodeServeHorovod) {
   const NodeSpecMaker maker(plan, layout);
 
-  EXPECT_EQ(maker.spec_of(0).horovod_port, 20004);
-  EXPECT_EQ(maker.spec_of(1).horovod_port, 0);
+  EXPECT_EQ(maker.spec_of(0).first.horovod_port, 20004);
+  EXPECT_TRUE(maker.spec_of(0).serves_horovod());
+  EXPECT_FALSE(maker.spec_of(1).serves_horovod());
 }
 
 TEST_F(OrdersOfTwoNodes, LetNobodyServeHorovodWhereNoAgentStays) {
   plan.mode.value = LaunchMode::Task;
 
-  EXPECT_EQ(NodeSpecMaker(plan, layout).spec_of(0).horovod_port, 0);
+  EXPECT_FALSE(NodeSpecMaker(plan, layout).spec_of(0).serves_horovod());
   EXPECT_THAT(values("HOROVOD_GLOO_RENDEZVOUS_PORT"), ElementsAre("-", "-", "-", "-"));
 }
 
@@ -141,8 +142,7 @@ TEST_F(OrdersOfTwoNodes, CarryWhatTheNodeMustKnow) {
   EXPECT_EQ(spec.first.rank, 3);
   EXPECT_EQ(spec.workers, 1);
   EXPECT_THAT(spec.gpus, ElementsAre(5));
-  EXPECT_EQ(spec.attempt, 2);
-  EXPECT_EQ(spec.grace_seconds, 7);
+  EXPECT_EQ(spec.first.attempt, 2);
   EXPECT_EQ(world_size(layout), 4);
 }
 

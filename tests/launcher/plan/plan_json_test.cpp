@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/plan_json.h"
-
 #include <gmock/gmock.h>
 
+#include "common/contract/launch_plan.h"
 #include "launcher/plan/scene.h"
 #include "lockstep/error.h"
 #include "support/golden.h"
@@ -10,6 +9,7 @@
 namespace lockstep::plan {
 namespace {
 
+using contract::parse_plan;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 

@@ -35,7 +35,6 @@ TEST(MakePlan, HasADefaultForEverythingButTheProgram) {
   EXPECT_EQ(plan.timeout_seconds.value, 0);
   EXPECT_EQ(plan.bind.value, Bind::None);
   EXPECT_EQ(plan.role.value, "default");
-  EXPECT_EQ(known_workers(plan), 1);
 }
 
 TEST(MakePlan, RunsPythonProgramsUnderPythonWithoutBuffering) {

@@ -5,13 +5,14 @@
 #include <csignal>
 #include <gmock/gmock.h>
 
-#include "launcher/plan/plan_json.h"
+#include "common/contract/launch_plan.h"
 #include "launcher/plan/scene.h"
 #include "lockstep/error.h"
 
 namespace lockstep::plan {
 namespace {
 
+using contract::parse_plan;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;

@@ -338,9 +338,9 @@ TEST(Advice, SeesALossThatIsNoNumber) {
   shape.phase = contract::RunPhase::Failed;
   shape.exit_code = 64;
   const FakeTraining failed(shape);
-  failed.fail(
-      R"({"who": "rank 0", "how": "exited with code 64",
-          "last_lines": ["step 6", "error: cannot continue: the loss is inf at step 7"]})");
+  contract::FailureReport report;
+  report.failure.last_lines = {"step 6", "error: cannot continue: the loss is inf at step 7"};
+  failed.fail(report);
   EXPECT_EQ(advice_of(failed, "loss-not-finite").seen, "the loss is inf at step 7");
 
   Training python;
@@ -360,10 +360,16 @@ TEST(Advice, SeesHowARunEnded) {
   shape.exit_code = 137;
   const FakeTraining training(shape);
   EXPECT_THAT(training.rules(), ElementsAre("failed"));
-  training.fail(R"({"who": "rank 1", "how": "was killed by SIGKILL", "out_of_memory": "yes"})");
+  contract::FailureReport report;
+  report.failure.who = "rank 1";
+  report.failure.rank = 1;
+  report.failure.out_of_memory = contract::OutOfMemory::Yes;
+  report.how = "was killed by SIGKILL";
+  report.hint = "a smaller batch";
+  training.fail(report);
   EXPECT_THAT(training.rules(), ElementsAre("out-of-memory"));
-  training.fail(R"({"who": "rank 1", "rank": 1, "how": "was killed by SIGKILL",
-                    "out_of_memory": "perhaps", "try": "a smaller batch"})");
+  report.failure.out_of_memory = contract::OutOfMemory::Perhaps;
+  training.fail(report);
   const Advice failed = advice_of(training, "failed");
   EXPECT_EQ(failed.seen, "failed: rank 1 was killed by SIGKILL");
   EXPECT_THAT(

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "common/contract/failure_report.h"
 #include "launcher/report/advice.h"
 #include "launcher/report/run_facts.h"
 #include "support/fake_run.h"
@@ -89,7 +90,8 @@ class FakeTraining {
     return names;
   }
 
-  void fail(const std::string& json) const { os::write_file(run().failure(), json); }
+  void fail(const contract::FailureReport& report) const { fail(contract::to_json(report)); }
+  void fail(const std::string& text) const { os::write_file(run().failure(), text); }
 
  private:
   template <typename Value>
@@ -178,7 +180,7 @@ class FakeTraining {
     }
     state.slurm_job = shape_.job;
     contract::write_state(run(), state);
-    os::write_file(run().plan(), R"({"command": ["python3", "train.py"]})");
+    fake_run_.write_command({"python3", "train.py"});
   }
 
   Training shape_;

@@ -111,8 +111,7 @@ TEST(ReportText, StaysOnePageWithAThousandRanksAndLongWords) {
   shape.memory_limit = 2000 * kGiB;
   shape.seconds = 2;
   const FakeTraining training(shape);
-  os::write_file(training.run().plan(),
-                 R"({"command": ["train", ")" + std::string(300, 'x') + R"(", "a\nb"]})");
+  training.fake_run().write_command({"train", std::string(300, 'x'), "a\nb"});
   const std::string text = text_of(training);
 
   EXPECT_THAT(text,
@@ -158,8 +157,7 @@ TEST(ReportHtml, HasTheWordsOfTheText) {
 
 TEST(ReportHtml, ShowsWhatWasTypedAndRunsNoneOfIt) {
   const FakeTraining training;
-  os::write_file(training.run().plan(),
-                 R"({"command": ["train", "<script>alert(1)</script>", "\"&'"]})");
+  training.fake_run().write_command({"train", "<script>alert(1)</script>", "\"&'"});
   const std::string html = html_of(training);
 
   EXPECT_THAT(html, Not(HasSubstr("<script")));

@@ -151,9 +151,15 @@ TEST(RunFacts, TellWhatTheLauncherFound) {
   shape.phase = contract::RunPhase::Failed;
   shape.exit_code = 1;
   const FakeTraining training(shape);
-  training.fail(R"({"who": "rank 3", "rank": 3, "node": "node-a", "how": "exited with code 1",
-                    "exception": {"text": "ValueError: no"}, "note": "", "try": "a smaller batch",
-                    "log": "runs/a/rank-3.log", "out_of_memory": "no", "last_lines": []})");
+  contract::FailureReport report;
+  report.failure.who = "rank 3";
+  report.failure.rank = 3;
+  report.failure.node = "node-a";
+  report.failure.exception = {.text = "ValueError: no", .raised_at = {}, .called_from = {}};
+  report.failure.log = "runs/a/rank-3.log";
+  report.how = "exited with code 1";
+  report.hint = "a smaller batch";
+  training.fail(report);
   const Ending ending = training.facts().ending;
   EXPECT_EQ(ending.sentence, "failed: rank 3 on node-a exited with code 1");
   EXPECT_THAT(ending.details, ElementsAre("exception: ValueError: no", "log: runs/a/rank-3.log"));

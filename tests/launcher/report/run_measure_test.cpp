@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "common/os/files.h"
-#include "launcher/report/median.h"
 #include "support/sized_run.h"
 
 namespace lockstep::report {
@@ -31,13 +30,6 @@ class Measure : public ::testing::Test {
  private:
   os::TemporaryDirectory directory_{"measure"};
 };
-
-TEST(Median, IsTheMiddle) {
-  EXPECT_EQ(median({}), 0);
-  EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
-  EXPECT_EQ(median(std::vector<double>{4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(relative_spread(std::vector<double>{1, 2, 3, 4, 5}), 1.0 / 3);
-}
 
 TEST_F(Measure, LeavesTheFirstStepsOut) {
   const RunMeasure run = measured({.workers = 4, .nodes = 2, .global_batch = 64});

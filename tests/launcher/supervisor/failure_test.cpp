@@ -20,6 +20,10 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
 
+Failure parse_failure(const std::string& text) {
+  return contract::parse_failure_report(text).failure;
+}
+
 Failure some_failure() {
   Failure failure;
   failure.who = "rank 3";
@@ -52,10 +56,10 @@ Failure rich_failure() {
   return failure;
 }
 
-std::string death_of(os::ExitStatus status, bool may_be_out_of_memory = false) {
+std::string death_of(os::ExitStatus status, OutOfMemory memory = OutOfMemory::No) {
   Failure failure = some_failure();
   failure.status = status;
-  failure.may_be_out_of_memory = may_be_out_of_memory;
+  failure.out_of_memory = memory;
   return describe_death(failure);
 }
 
@@ -71,14 +75,13 @@ TEST(DescribeDeath, TellsEveryMode) {
   EXPECT_EQ(death_of({.code = 75, .signal = 0}), "exited with code 75 (requests a restart)");
   EXPECT_EQ(death_of({.code = 0, .signal = SIGSEGV}), "was killed by SIGSEGV");
   EXPECT_EQ(death_of({.code = 0, .signal = SIGKILL}), "was killed by SIGKILL");
-  EXPECT_EQ(death_of({.code = 0, .signal = SIGKILL}, true),
+  EXPECT_EQ(death_of({.code = 0, .signal = SIGKILL}, OutOfMemory::Perhaps),
             "was killed by SIGKILL, possibly by the kernel's OOM killer: out of memory");
 }
 
 TEST(DescribeDeath, BelievesTheCgroupMoreThanTheMachine) {
   Failure failure = some_failure();
   failure.status = {.code = 0, .signal = SIGKILL};
-  failure.may_be_out_of_memory = true;
   failure.out_of_memory = OutOfMemory::Yes;
 
   EXPECT_EQ(describe_death(failure),
@@ -161,7 +164,6 @@ TEST(FailureJson, HasTheFormThatIsDocumented) {
 TEST(FailureJson, IsReadBack) {
   Failure killed = some_failure();
   killed.status = {.code = 0, .signal = SIGKILL};
-  killed.may_be_out_of_memory = true;
   killed.out_of_memory = OutOfMemory::Perhaps;
   Failure lost;
   lost.who = "node node-b";

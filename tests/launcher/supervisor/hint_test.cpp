@@ -194,7 +194,7 @@ TEST(FailureHint, FitsHowTheWorkerDied) {
 
 TEST(FailureHint, IsLessMemoryAfterTheOomKiller) {
   Failure perhaps = died({.code = 0, .signal = SIGKILL}, "FileNotFoundError: not the cause");
-  perhaps.may_be_out_of_memory = true;
+  perhaps.out_of_memory = OutOfMemory::Perhaps;
   Failure childs = died({.code = 1, .signal = 0}, "a pool lost its process");
   childs.out_of_memory = OutOfMemory::Yes;
 

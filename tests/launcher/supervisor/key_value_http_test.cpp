@@ -117,15 +117,6 @@ TEST(KeyValuesOverHttp, ArePutAskedForAndDeleted) {
   EXPECT_THAT(ask(values, get), HasSubstr(" 404 "));
 }
 
-TEST(KeyValuesOverHttp, AreForgottenAtOnce) {
-  KeyValues values;
-  ask(values, put("/global/0", "x"));
-
-  values.clear();
-
-  EXPECT_THAT(ask(values, "GET /global/0 HTTP/1.1\r\n\r\n"), HasSubstr(" 404 "));
-}
-
 TEST(KeyValuesOverHttp, DoNotGrowWithoutEnd) {
   KeyValues values;
   const std::string large(1 << 20, 'x');

@@ -58,16 +58,18 @@ std::vector<Report> reports() {
 
 plan::NodeSpec whole_spec() {
   plan::NodeSpec spec;
-  spec.run_id = "run";
-  spec.run_directory = "/runs/" + kBytes;
-  spec.node = "n1";
   spec.command = {"python3", kBytes, ""};
   spec.program_word = 1;
   spec.local_rank_flag = "--local-rank";
+  spec.first.run_id = "run";
+  spec.first.run_directory = "/runs/" + kBytes;
+  spec.first.node = "n1";
+  spec.first.attempt = 9;
   spec.first.rank = 2;
   spec.first.world_size = 4;
   spec.first.master_addr = "fd00::1";
   spec.first.horovod_addr = "10.0.0.1";
+  spec.first.horovod_port = 30000;
   spec.workers = 2;
   spec.cross_ranks = {1, 0};
   spec.cross_sizes = {2, 1};
@@ -80,10 +82,7 @@ plan::NodeSpec whole_spec() {
   spec.metrics = {{.name = "loss", .pattern = kBytes}};
   spec.sample_every_seconds = 0.5;
   spec.cores = 16;
-  spec.horovod_port = 30000;
   spec.tensorflow_cluster = {"n1:1", "[fd00::1]:2"};
-  spec.grace_seconds = 2.5;
-  spec.attempt = 9;
   return spec;
 }
 

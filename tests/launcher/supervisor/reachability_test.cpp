@@ -141,7 +141,7 @@ TEST(Prober, TriesManyTargetsAFewAtATime) {
 }
 
 TEST(Prober, SaysWhyATargetCannotBeReached) {
-  const os::ReservedPort nobody = os::reserve_port();
+  const os::ReservedPort nobody = std::move(os::reserve_ports(1).front());
   EXPECT_EQ(fault_of(loopback(nobody.number()), kPatient), "refused");
   EXPECT_EQ(fault_of({.address = "192.0.2.1", .port = 9, .source = "127.0.0.1"}, kPatient),
             "no route");

@@ -22,10 +22,5 @@ TEST(Report, DividesOursByTheirs) {
   EXPECT_THAT(table, HasSubstr("1.0       -        -"));
 }
 
-TEST(Report, TakesTheMiddle) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({7}), 7);
-}
-
 }  // namespace
 }  // namespace lockstep::bench

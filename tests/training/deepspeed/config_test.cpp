@@ -48,7 +48,7 @@ TEST(ParseConfig, ReadsTheFileOfAnExampleUnmodified) {
   const Config config = parse_config(kCsc, "ds_config.json");
 
   EXPECT_EQ(config.train_batch_size.value, 400);
-  EXPECT_EQ(config.train_batch_size.place, (Place{2, 3}));
+  EXPECT_EQ(config.train_batch_size.position, (Position{"ds_config.json", 2, 3}));
   EXPECT_FALSE(config.micro_batch_size.is_given());
   EXPECT_EQ(config.steps_per_print, 2000);
   ASSERT_TRUE(config.optimizer);

@@ -71,7 +71,7 @@ struct EnvOptions {
 };
 
 // The environment of the script: this one, plus the secrets that the script must not contain.
-os::Environment with_secrets(os::Environment environment, const config::YamlNode& map) {
+os::Environment with_secrets(os::Environment environment, const config::TreeNode& map) {
   for (const auto& [name, value] : slurm::secrets_of_env_build(map)) {
     environment.insert_or_assign(name, value);
   }
@@ -103,7 +103,7 @@ int build_from(const EnvOptions& options) {
     throw Error(ExitCode::Usage, "--local and --submit contradict each other")
         .hint("use one of the two");
   }
-  const config::YamlNode map = config::parse_yaml(os::read_file(options.file), options.file);
+  const config::TreeNode map = config::parse_yaml(os::read_file(options.file), options.file);
   slurm::EnvBuild build = slurm::read_env_build(map);
   build.is_submitted = options.is_submitted || (build.is_submitted && !options.is_local);
   if (options.is_left && !build.is_submitted) {

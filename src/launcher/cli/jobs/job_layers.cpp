@@ -21,12 +21,12 @@ std::vector<slurm::Site> known_sites() {
 
 JobLayers read_job_layers(const std::optional<std::string>& file, const JobFlags& flags) {
   JobLayers layers;
-  config::YamlNode said;
+  config::TreeNode said;
   if (file) {
     said = slurm::read_job_file(*file);
   }
-  config::YamlNode typed;
-  typed.kind = config::YamlNode::Kind::Map;
+  config::TreeNode typed;
+  typed.kind = config::TreeNode::Kind::Map;
   typed.entries.reserve(flags.size());
   for (const auto& [key, node] : flags) {
     typed.entries.push_back({key, node.position, node});

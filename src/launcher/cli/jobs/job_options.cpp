@@ -49,12 +49,12 @@ void add_value(CLI::App& app, const Key& key, JobFlags& flags) {
   CLI::Option* option = app.add_option_function<std::vector<std::string>>(
       slurm::flag_of(key.name),
       [&flags, name, is_many](const std::vector<std::string>& texts) {
-        config::YamlNode& node = flags[name];
+        config::TreeNode& node = flags[name];
         if (!is_many) {
           node = config::scalar(texts.back());
           return;
         }
-        node.kind = config::YamlNode::Kind::List;
+        node.kind = config::TreeNode::Kind::List;
         node.position.file = "command line";
         for (const std::string& text : texts) {
           node.items.push_back(config::scalar(text));

@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 
 // Values of job keys that were given on the command line.
-using JobFlags = std::map<std::string, config::YamlNode>;
+using JobFlags = std::map<std::string, config::TreeNode>;
 
 // Declares an option for each key of a job file except save_script and submit_job: the caller
 // declares those. `flags` must outlive the parsing.

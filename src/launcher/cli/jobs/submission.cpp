@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "common/base/text.h"
 #include "common/os/environment.h"
 #include "common/os/files.h"
 #include "launcher/slurm/demand_of.h"
@@ -93,14 +94,12 @@ std::string keep_script(const std::string& directory,
 std::string describe_submission(const slurm::Job& job, const std::string& id) {
   const std::string log = log_of(job, "output", id);
   const std::string errors = log_of(job, "error", id);
-  std::string text = fmt::format("lockstep: submitted job {} ({}){}: {} worker{} on {} node{}\n",
+  std::string text = fmt::format("lockstep: submitted job {} ({}){}: {} on {}\n",
                                  id,
                                  job.name,
                                  job.is_array ? ", a job array, each task" : "",
-                                 job.workers(),
-                                 job.workers() == 1 ? "" : "s",
-                                 job.nodes,
-                                 job.nodes == 1 ? "" : "s");
+                                 plural(job.workers(), "worker"),
+                                 plural(job.nodes, "node"));
   text += fmt::format("  log     {}\n", log);
   text += errors.empty() || errors == log ? "" : fmt::format("  errors  {}\n", errors);
   text += fmt::format("  wait    lockstep status --wait {}\n", id);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/base/text.h"
+#include "common/contract/launch_plan.h"
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "common/os/process.h"
@@ -16,7 +17,6 @@
 #include "launcher/cli/run/viewers.h"
 #include "launcher/cli/subcommands.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_json.h"
 #include "launcher/supervisor/leader/launch.h"
 #include "launcher/supervisor/leader/simulate.h"
 #include "launcher/supervisor/node/guard.h"
@@ -169,7 +169,7 @@ int start(RunOptions options, const Call& call) {
   const plan::LaunchPlan plan = read_plan(options, call, here);
   supervisor::require_program(plan.command, here.environment);
   if (options.is_dry) {
-    fmt::print("{}", options.is_json ? plan::to_json(plan) : plan::describe(plan));
+    fmt::print("{}", options.is_json ? contract::to_json(plan) : plan::describe(plan));
     return 0;
   }
   if (options.is_verbose) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "common/base/clock.h"
 #include "common/base/text.h"
 #include "common/os/environment.h"
 #include "common/os/host.h"

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common/base/clock.h"
 #include "common/base/text.h"
 #include "common/contract/run_state.h"
 #include "common/os/pipe.h"

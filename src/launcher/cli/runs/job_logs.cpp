@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/os/environment.h"
 #include "common/os/files.h"
 #include "common/os/pipe.h"

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fmt/format.h>
 
+#include "common/base/clock.h"
 #include "common/os/environment.h"
 #include "common/os/pipe.h"
 #include "common/os/signals.h"

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/text.h"
 #include "common/os/environment.h"
 #include "common/os/files.h"

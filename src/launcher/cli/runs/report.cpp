@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "common/base/clock.h"
 #include "common/contract/run_state.h"
 #include "common/os/environment.h"
 #include "common/os/files.h"

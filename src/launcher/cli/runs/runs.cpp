@@ -87,8 +87,4 @@ Run coming_run(const std::string& word, const fs::path& here) {
   return word.empty() || is_run(here / word) ? run_named(word, here) : read_run(here / word);
 }
 
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace lockstep::cli

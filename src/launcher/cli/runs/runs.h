@@ -35,7 +35,4 @@ Run run_named(const std::string& word, const std::filesystem::path& here);
 // Like run_named, but also accepts the directory of a run that has not started yet.
 Run coming_run(const std::string& word, const std::filesystem::path& here);
 
-// The current time in seconds since the epoch.
-double wall_time();
-
 }  // namespace lockstep::cli

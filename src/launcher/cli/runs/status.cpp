@@ -16,6 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/clock.h"
 #include "common/base/text.h"
 #include "common/contract/event.h"
 #include "common/os/environment.h"
@@ -138,10 +139,6 @@ double age_of(const contract::RunState& state, double now) {
   return std::max(0.0, state.ended.value_or(now) - state.started);
 }
 
-std::string count_of(int count, const std::string& thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
-
 using Row = std::vector<std::string>;
 
 Row row_of(const Run& run, double now) {
@@ -257,11 +254,11 @@ std::string status_page(const Run& run, double now) {
     page += line(
         "workers",
         fmt::format(
-            "{} on {}", state.world_size, count_of(static_cast<int>(state.nodes.size()), "node")));
+            "{} on {}", state.world_size, plural(static_cast<int>(state.nodes.size()), "node")));
     for (const contract::RunNode& node : state.nodes) {
       const std::string way =
           node.interface.empty() ? "" : fmt::format(", {} {}", node.interface, node.address);
-      page += line("", fmt::format("{}: {}{}", node.name, count_of(node.workers, "worker"), way));
+      page += line("", fmt::format("{}: {}{}", node.name, plural(node.workers, "worker"), way));
     }
   }
   if (const auto progress = find_progress(run.directory)) {

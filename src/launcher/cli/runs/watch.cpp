@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "common/base/clock.h"
 #include "common/base/text.h"
 #include "common/os/environment.h"
 #include "common/os/pipe.h"

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 
+#include "common/base/clock.h"
 #include "common/os/environment.h"
 #include "launcher/cli/runs/jobs.h"
 #include "lockstep/error.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/clock.h"
 #include "common/contract/event.h"
 
 namespace lockstep::supervisor {
@@ -37,8 +38,7 @@ std::string MetricFinder::find(std::string_view lines, Clock::time_point now) {
     second_ = now;
     found_ = 0;
   }
-  const double time =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double time = wall_time();
   while (!lines.empty() && found_ < kMostPerSecond) {
     const size_t end = std::min(lines.find('\n'), lines.size());
     const std::string_view line = lines.substr(0, std::min(end, kLongestLine));

@@ -41,10 +41,6 @@ std::string meaning_of(int code) {
   }
 }
 
-std::string count_workers(int count) {
-  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
-}
-
 // The end of the terminal escape sequence that starts at `at`.
 size_t end_of_escape(std::string_view line, size_t at) {
   if (at + 1 >= line.size() || line[at + 1] != '[') {
@@ -141,25 +137,17 @@ std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
     places.push_back(fmt::format("{} on {}", group.count, group.node));
   }
   if (places.size() == 1) {
-    return fmt::format("stopped {} on {}", count_workers(total), stopped.front().node);
+    return fmt::format("stopped {} on {}", plural(total, "worker"), stopped.front().node);
   }
   if (places.size() > kMostNodes) {
     const size_t rest = places.size() - kMostNodes;
     places.resize(kMostNodes);
-    places.push_back(fmt::format("the rest on {} more node{}", rest, rest == 1 ? "" : "s"));
+    places.push_back("the rest on " + plural(static_cast<int64_t>(rest), "more node"));
   }
-  return fmt::format("stopped {}: {}", count_workers(total), join(places, ", "));
+  return fmt::format("stopped {}: {}", plural(total, "worker"), join(places, ", "));
 }
 
 }  // namespace
-
-OutOfMemory judge_memory(const Failure& failure) {
-  if (failure.out_of_memory != OutOfMemory::No) {
-    return failure.out_of_memory;
-  }
-  const bool is_killed = failure.status.signal == SIGKILL;
-  return is_killed && failure.may_be_out_of_memory ? OutOfMemory::Perhaps : OutOfMemory::No;
-}
 
 std::string describe_death(const Failure& failure) {
   if (!failure.cause.empty()) {
@@ -172,7 +160,7 @@ std::string describe_death(const Failure& failure) {
   if (status.signal != SIGKILL) {
     return fmt::format("was killed by {}", os::signal_name(status.signal));
   }
-  switch (judge_memory(failure)) {
+  switch (failure.out_of_memory) {
     case OutOfMemory::Yes:
       return "was killed by SIGKILL, by the kernel's OOM killer: out of memory";
     case OutOfMemory::Perhaps:
@@ -237,6 +225,14 @@ void add_last_output(Failure& failure, const LastOutputFiles& words) {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.most));
   }
   failure.last_lines = std::move(lines);
+}
+
+std::string to_json(const Failure& failure) {
+  const FailureHint advice = find_hint(failure);
+  return contract::to_json({.failure = failure,
+                            .how = describe_death(failure),
+                            .advice = advice.id,
+                            .hint = advice.text});
 }
 
 std::vector<std::string> read_last_lines(const std::filesystem::path& path,

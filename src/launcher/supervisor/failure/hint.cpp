@@ -230,7 +230,7 @@ FailureHint find_by_words(std::span<const Said> table, std::span<const std::stri
 
 FailureHint find_hint(const Failure& failure) {
   const os::ExitStatus status = failure.status;
-  const OutOfMemory memory = judge_memory(failure);
+  const OutOfMemory memory = failure.out_of_memory;
   if (status.signal == SIGKILL && memory != OutOfMemory::No) {
     return {"out-of-memory", std::string(kMemory)};
   }

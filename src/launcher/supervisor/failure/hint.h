@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace lockstep::supervisor {
+#include "common/contract/failure_report.h"
 
-struct Failure;
+namespace lockstep::supervisor {
 
 // A hint after a failure.
 struct FailureHint {
@@ -16,7 +16,7 @@ struct FailureHint {
 };
 
 // Looks the failure up in a table of known patterns, by exit status and last output. Returns an
-// empty Advice if no pattern matches.
-FailureHint find_hint(const Failure& failure);
+// empty FailureHint if no pattern matches.
+FailureHint find_hint(const contract::Failure& failure);
 
 }  // namespace lockstep::supervisor

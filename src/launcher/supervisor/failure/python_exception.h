@@ -6,26 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "common/contract/failure_report.h"
+
 namespace lockstep::supervisor {
 
-// A place in a Python program.
-struct PythonFrame {
-  std::string file;
-  int line = 0;
-  std::string function;  // empty: unknown
-
-  bool operator==(const PythonFrame&) const = default;
-};
-
-// The exception that ended a Python worker.
-struct PythonException {
-  std::string text;  // "RuntimeError: shapes do not match"
-  std::optional<PythonFrame> raised_at;
-  // The nearest caller outside installed libraries; absent if raised_at is outside itself.
-  std::optional<PythonFrame> called_from;
-
-  bool operator==(const PythonException&) const = default;
-};
+using contract::PythonException;
+using contract::PythonFrame;
 
 // The last exception in these lines of a log, in the format of the interpreter or of torch, which
 // adds "[rank3]: " before each line.

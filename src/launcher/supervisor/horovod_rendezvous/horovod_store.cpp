@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -47,11 +46,6 @@ class HorovodStore::Server {
   ~Server() {
     alarm_.in.close();
     thread_.join();
-  }
-
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    values_.clear();
   }
 
   int port() const { return listener_.port(); }
@@ -113,7 +107,8 @@ class HorovodStore::Server {
         return false;
       }
       if (const auto status = connection.reader.take(buffer_)) {
-        connection.answer = *status == 200 ? answer(connection.reader) : to_response(*status);
+        connection.answer =
+            *status == 200 ? values_.answer(connection.reader) : to_response(*status);
       }
     }
     const std::string_view rest = std::string_view(connection.answer).substr(connection.sent);
@@ -122,15 +117,9 @@ class HorovodStore::Server {
     return sent && (connection.answer.empty() || connection.sent < connection.answer.size());
   }
 
-  std::string answer(RequestReader& request) {
-    const std::lock_guard lock(mutex_);
-    return values_.answer(request);
-  }
-
   os::TcpListener listener_;
   os::Pipe alarm_;
-  std::mutex mutex_;
-  KeyValues values_;
+  KeyValues values_;                   // used by the thread only
   std::list<Connection> connections_;  // the oldest first
   std::string buffer_;
   std::jthread thread_;  // last member, because it uses all the others
@@ -152,12 +141,6 @@ bool HorovodStore::start(const std::string& address, int port) {
 
 void HorovodStore::stop() {
   server_.reset();
-}
-
-void HorovodStore::clear() {
-  if (server_) {
-    server_->clear();
-  }
 }
 
 int HorovodStore::port() const {

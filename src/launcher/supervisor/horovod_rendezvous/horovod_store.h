@@ -27,9 +27,6 @@ class HorovodStore {
   // Closes all connections and ends the thread. Has no effect if the server does not run.
   void stop();
 
-  // Removes all values, so that the workers of the next attempt do not find those of this one.
-  void clear();
-
   // 0 if the server does not run.
   int port() const;
 

@@ -184,9 +184,4 @@ void KeyValues::erase(const std::string& path) {
   }
 }
 
-void KeyValues::clear() {
-  values_.clear();
-  bytes_ = 0;
-}
-
 }  // namespace lockstep::supervisor

@@ -47,8 +47,6 @@ class KeyValues {
   // Horovod, which handles one request per connection.
   std::string answer(RequestReader& request);
 
-  void clear();
-
  private:
   int put(const std::string& path, std::string value);
   void erase(const std::string& path);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/deadline.h"
 #include "common/base/text.h"
 #include "common/os/signals.h"
 #include "lockstep/error.h"
@@ -34,10 +35,6 @@ Leader::Clock::duration to_duration(double time) {
 
 double seconds_between(Leader::Time from, Leader::Time to) {
   return duration<double>(to - from).count();
-}
-
-std::string count_of(int count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -309,7 +306,7 @@ void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_
   if (!why.empty() && running > 0) {
     say(fmt::format("{}; stopping {} (at most {} s, Ctrl-C kills at once)",
                     why,
-                    count_of(running, "worker"),
+                    plural(running, "worker"),
                     grace_seconds));
   }
   send_to_slots(Stop{.grace_seconds = grace_seconds, .is_asked = is_asked});
@@ -420,7 +417,7 @@ void Leader::on(int agent, const Explained& explained, Time now) {
   }
   Failure failure = failure_without_report(*outcome_.cause());
   try {
-    failure = parse_failure(explained.failure);
+    failure = contract::parse_failure_report(explained.failure).failure;
   } catch (const Error& error) {
     say(fmt::format(
         "invalid failure report of {} from {}: {}", failure.who, failure.node, error.what()));
@@ -460,7 +457,7 @@ RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
   if (agents() < plan_.min_nodes.value) {
     return {false,
             fmt::format("the run needs {}, and {} left",
-                        count_of(plan_.min_nodes.value, "node"),
+                        plural(plan_.min_nodes.value, "node"),
                         agents() == 1 ? "1 is" : fmt::format("{} are", agents()))};
   }
   return is_node_lost ? RestartPolicy::Answer{true, ""} : restarts_.ask(failure, progress_);
@@ -483,7 +480,7 @@ void Leader::judge(const Failure& failure, Time now) {
   }
   restarts_.remember(shown, progress_);
   if (outcome_.is_node_lost()) {
-    try_again(fmt::format("continuing with {}", count_of(agents(), "node")), now);
+    try_again(fmt::format("continuing with {}", plural(agents(), "node")), now);
   } else {
     restarts_.count();
     try_again(fmt::format("restart {} of {}", restarts_.used(), plan_.max_restarts.value), now);
@@ -582,19 +579,12 @@ void Leader::pass(int signal) {
 }
 
 std::optional<Leader::Time> Leader::deadline() const {
-  std::optional<Time> first;
-  const auto earlier = [&first](const std::optional<Time>& other) {
-    if (other && (!first || *other < *first)) {
-      first = other;
-    }
-  };
-  earlier(deadlines_.phase);
-  earlier(deadlines_.last_call);
-  earlier(deadlines_.reminder);
-  if (plan_.timeout_seconds.value > 0 && phase_ <= Phase::Running) {
-    earlier(began_ + to_duration(plan_.timeout_seconds.value));
-  }
-  return first;
+  const bool has_timeout = plan_.timeout_seconds.value > 0 && phase_ <= Phase::Running;
+  const Time timeout = began_ + to_duration(plan_.timeout_seconds.value);
+  return earliest({deadlines_.phase,
+                   deadlines_.last_call,
+                   deadlines_.reminder,
+                   has_timeout ? std::optional(timeout) : std::nullopt});
 }
 
 void Leader::tick(Time now) {

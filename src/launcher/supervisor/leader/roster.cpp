@@ -5,16 +5,12 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "launcher/supervisor/console/name_some.h"
+#include "common/base/text.h"
 
 namespace lockstep::supervisor {
 namespace {
 
 constexpr size_t kMostNodesNamed = 8;
-
-std::string describe_node_count(int count) {
-  return fmt::format("{} node{}", count, count == 1 ? "" : "s");
-}
 
 }  // namespace
 
@@ -28,13 +24,13 @@ std::string Roster::find_objection(const Join& join) const {
   const int most = static_cast<int>(plan_.nodes.size());
   if (join.node && (*join.node < 0 || *join.node >= most)) {
     return fmt::format(
-        "node rank {} is out of range, the run has {}", *join.node, describe_node_count(most));
+        "node rank {} is out of range, the run has {}", *join.node, plural(most, "node"));
   }
   if (join.node && taken_nodes_.contains(*join.node)) {
     return fmt::format("node rank {} is already taken", *join.node);
   }
   if (size() >= most) {
-    return fmt::format("the run already has {}", describe_node_count(most));
+    return fmt::format("the run already has {}", plural(most, "node"));
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/supervisor/leader/run_reporter.h"
 
+#include "common/base/clock.h"
 #include "common/os/host.h"
 #include "common/os/process_identity.h"
 #include "launcher/plan/node_spec.h"
@@ -8,10 +9,6 @@
 
 namespace lockstep::supervisor {
 namespace {
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::vector<contract::RunNode> nodes_of(const plan::AttemptLayout& layout) {
   std::vector<contract::RunNode> nodes;

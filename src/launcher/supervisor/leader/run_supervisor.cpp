@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/deadline.h"
+#include "common/base/text.h"
+#include "common/contract/launch_plan.h"
 #include "common/os/files.h"
 #include "common/os/pipe.h"
-#include "launcher/plan/plan_json.h"
-#include "launcher/supervisor/console/name_some.h"
 #include "lockstep/error.h"
 
 namespace lockstep::supervisor {
@@ -168,15 +169,10 @@ std::optional<milliseconds> RunSupervisor::time_to_wait() const {
   if (has_more_news_ || !reports_.empty()) {
     return milliseconds(0);
   }
-  Clock::time_point first = next_house_keeping_;
-  const auto earlier = [&first](const std::optional<Clock::time_point>& other) {
-    first = other && *other < first ? *other : first;
-  };
-  earlier(leader_.deadline());
-  if (local_) {
-    earlier(local_->deadline());
-  }
-  const auto left = duration_cast<milliseconds>(first - Clock::now()) + milliseconds(1);
+  const auto first = earliest({std::optional(next_house_keeping_),
+                               leader_.deadline(),
+                               local_ ? local_->deadline() : std::nullopt});
+  const auto left = duration_cast<milliseconds>(*first - Clock::now()) + milliseconds(1);
   const auto display = display_.time_to_next();
   return std::max(milliseconds(0), display ? std::min(*display, left) : left);
 }
@@ -256,7 +252,7 @@ void RunSupervisor::announce(const plan::AttemptLayout& layout) {
     has_directory_ = true;
     os::remove_tree(directory_.failure());
     os::remove_tree(directory_.cancel());
-    os::replace_file(directory_.plan(), plan::to_json(plan_));
+    os::replace_file(directory_.plan(), contract::to_json(plan_));
     display_.say(
         fmt::format("{}, run directory {}", describe_slots(layout), short_name(directory_.root())));
     display_.write_some();

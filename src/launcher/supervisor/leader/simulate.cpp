@@ -169,7 +169,7 @@ class Fleet {
       say(line, agent, prepared);
     } else if (const auto* start = std::get_if<Start>(&command)) {
       started_[agent] = start->spec.first.rank;
-      attempt_ = start->spec.attempt;
+      attempt_ = start->spec.first.attempt;
       say(line, agent, Started{.attempt = attempt_});
     } else if (std::holds_alternative<Stop>(command)) {
       for (int local = 0; local < workers_; ++local) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/base/deadline.h"
 #include "common/base/log.h"
 #include "common/cluster/cores.h"
 #include "common/cluster/gpus.h"
@@ -95,15 +96,14 @@ void NodeAgent::on(const Prepare& prepare) {
 void NodeAgent::on(const Start& start) {
   spec_ = start.spec;
   if (options_.only_stores_spec) {
-    report_(Started{.attempt = start.spec.attempt});
+    report_(Started{.attempt = start.spec.first.attempt});
     return;
   }
   const auto& first = start.spec.first;
-  if (start.spec.horovod_port != 0) {
+  if (start.spec.serves_horovod()) {
     horovod_ = std::make_unique<HorovodStore>();
-    if (!horovod_->start(first.horovod_addr, start.spec.horovod_port)) {
-      log::warn("agent: cannot start the Horovod rendezvous server on port {}",
-                start.spec.horovod_port);
+    if (!horovod_->start(first.horovod_addr, first.horovod_port)) {
+      log::warn("agent: cannot start the Horovod rendezvous server on port {}", first.horovod_port);
     }
   }
   try {
@@ -120,7 +120,7 @@ void NodeAgent::on(const Start& start) {
     watch_node();
   } catch (const Error& error) {
     group_.reset();
-    report_(Refused{.attempt = start.spec.attempt,
+    report_(Refused{.attempt = start.spec.first.attempt,
                     .code = static_cast<int>(error.code()),
                     .text = error.what()});
   }
@@ -259,16 +259,10 @@ void NodeAgent::take_news() {
 }
 
 std::optional<NodeAgent::Clock::time_point> NodeAgent::deadline() const {
-  std::optional<Clock::time_point> first = group_ ? group_->deadline() : std::nullopt;
-  const auto earlier = [&first](const std::optional<Clock::time_point>& other) {
-    if (other && (!first || *other < *first)) {
-      first = other;
-    }
-  };
-  earlier(stop_at_);
-  earlier(prober_ ? prober_->next_deadline() : std::nullopt);
-  earlier(listener_ ? listener_->next_deadline() : std::nullopt);
-  return first;
+  return earliest({group_ ? group_->deadline() : std::nullopt,
+                   stop_at_,
+                   prober_ ? prober_->next_deadline() : std::nullopt,
+                   listener_ ? listener_->next_deadline() : std::nullopt});
 }
 
 }  // namespace lockstep::supervisor

@@ -68,8 +68,8 @@ WorkerGroup::~WorkerGroup() {
 void WorkerGroup::start() {
   const plan::NodeSpec& spec = options_.spec;
   executable_ = require_program(spec.command, options_.environment);
-  const contract::RunDirectory run(spec.run_directory);
-  os::make_directories(run.log(spec.attempt, 0).parent_path());
+  const contract::RunDirectory run(spec.first.run_directory);
+  os::make_directories(run.log(spec.first.attempt, 0).parent_path());
   workers_.reserve(static_cast<size_t>(spec.workers));
   const auto gid_index = spec.first.interface.empty()
                              ? std::nullopt
@@ -81,7 +81,7 @@ void WorkerGroup::start() {
   const bool has_fork_server =
       !is_bound && spec.workers > 1 && program_takes_fork_offer(executable_);
   for (contract::WorkerPlace place : spec.places()) {
-    place.error_file = run.error(spec.attempt, place.rank).string();
+    place.error_file = run.error(spec.first.attempt, place.rank).string();
     place.roce_gid_index = gid_index;
     workers_.emplace_back(
         place, log_files(spec.output, place), [this](const std::string& sentence) {
@@ -102,7 +102,7 @@ void WorkerGroup::start() {
     worker.open_logs();
   }
   watch_streams();
-  report_(Started{.attempt = spec.attempt});
+  report_(Started{.attempt = spec.first.attempt});
 }
 
 void WorkerGroup::listen(Worker& worker) {
@@ -236,7 +236,7 @@ void WorkerGroup::take_exits() {
       reactor_.forget(fd);
       const ProcessId process = ProcessId::worker(worker.place().rank);
       statuses_[process] = *status;
-      report_(Exited{.attempt = options_.spec.attempt,
+      report_(Exited{.attempt = options_.spec.first.attempt,
                      .process = process,
                      .status = *status,
                      .sent = worker.sent()});
@@ -306,7 +306,7 @@ void WorkerGroup::take_fork_server_exit() {
   reactor_.forget(handover_.number());
   statuses_[fork_server_id()] = *status;
   if (!status->is_success()) {
-    report_(Exited{.attempt = options_.spec.attempt,
+    report_(Exited{.attempt = options_.spec.first.attempt,
                    .process = fork_server_id(),
                    .status = *status,
                    .sent = is_stopping_ ? SIGTERM : 0});
@@ -375,7 +375,7 @@ void WorkerGroup::end_when_empty() {
     worker.finish_streams(sink_);
   }
   is_over_ = true;
-  report_(Stopped{.attempt = options_.spec.attempt, .left_behind = left_behind_});
+  report_(Stopped{.attempt = options_.spec.first.attempt, .left_behind = left_behind_});
 }
 
 std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
@@ -416,7 +416,6 @@ Failure WorkerGroup::explain(ProcessId process) const {
     return ProcessId::worker(one.place().rank) == process;
   });
   const Worker& worker = found == workers_.end() ? workers_.front() : *found;
-  const auto memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
   Failure failure;
   failure.who = is_fork_server ? fmt::format("the fork server of ranks {}-{}",
                                              workers_.front().place().rank,
@@ -424,15 +423,12 @@ Failure WorkerGroup::explain(ProcessId process) const {
                                : fmt::format("rank {}", process.number);
   failure.rank = worker.place().rank;
   failure.local_rank = worker.place().local_rank;
-  failure.node = options_.spec.node;
+  failure.node = options_.spec.first.node;
   failure.pid = is_fork_server ? fork_server_pid_ : worker.pid();
-  failure.attempt = options_.spec.attempt;
+  failure.attempt = options_.spec.first.attempt;
   const auto status = statuses_.find(process);
   failure.status = status == statuses_.end() ? os::ExitStatus{} : status->second;
-  failure.may_be_out_of_memory = memory != cluster::OomVerdict::No;
-  failure.out_of_memory = memory == cluster::OomVerdict::Yes     ? OutOfMemory::Yes
-                          : memory == cluster::OomVerdict::Maybe ? OutOfMemory::Perhaps
-                                                                 : OutOfMemory::No;
+  failure.out_of_memory = cluster::judge_oom(oom_kills_before_, cluster::count_oom_kills());
   failure.note = is_fork_server ? "it exited before all workers were forked and handed over" : "";
   failure.log = worker.log();
   add_last_output(failure,

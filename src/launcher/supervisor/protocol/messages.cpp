@@ -21,6 +21,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 }  // namespace lockstep::cluster
 
 namespace lockstep::contract {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerPlace,
                                    rank,
                                    world_size,
@@ -46,14 +50,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerPlace,
 
 namespace lockstep::plan {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trial, from, to, network, fault, milliseconds)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
-    OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeSpec,
-                                   run_id,
-                                   run_directory,
-                                   node,
                                    command,
                                    program_word,
                                    local_rank_flag,
@@ -68,10 +65,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeSpec,
                                    metrics,
                                    sample_every_seconds,
                                    cores,
-                                   horovod_port,
-                                   tensorflow_cluster,
-                                   grace_seconds,
-                                   attempt)
+                                   tensorflow_cluster)
 }  // namespace lockstep::plan
 
 namespace lockstep::supervisor {

@@ -33,10 +33,9 @@ std::string text_of(int64_t bytes) {
                           stage,
                           text_of(by_stage.at(static_cast<size_t>(stage)).total())));
   error.fact(fmt::format("rank {} has", rank),
-             fmt::format("{}, {} worker{} share{} its {}",
+             fmt::format("{}, {} share{} its {}",
                          text_of(there.bytes),
-                         there.sharing,
-                         there.sharing == 1 ? "" : "s",
+                         plural(there.sharing, "worker"),
                          there.sharing == 1 ? "s" : "",
                          place == MemoryPlace::Gpu ? "GPU" : "node"));
   for (size_t higher = static_cast<size_t>(stage) + 1; higher < by_stage.size(); ++higher) {

@@ -41,11 +41,10 @@ void Reporter::begin(const Introduction& introduction) {
                    {"transport", std::string(comm.kind())},
                    {"global_batch", options_.global_batch},
                    {"steps", total_steps}});
-  progress_.say(fmt::format("training {} parameters with -s {} on {} worker{} ({}), {}",
+  progress_.say(fmt::format("training {} parameters with -s {} on {} ({}), {}",
                             format_count(count_parameters(introduction.model)),
                             introduction.strategy,
-                            comm.size(),
-                            comm.size() == 1 ? "" : "s",
+                            plural(comm.size(), "worker"),
                             comm.kind(),
                             session_.device.str()));
   progress_.say(fmt::format(

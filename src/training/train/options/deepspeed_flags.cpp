@@ -59,7 +59,7 @@ void settle_precision(Flags& flags) {
 }
 
 void require_stage_agreement(const Flags& flags) {
-  if (!flags.zero_stage || !flags.file || flags.file->zero.place.line == 0 ||
+  if (!flags.zero_stage || !flags.file || flags.file->zero.position.line == 0 ||
       flags.file->zero.stage == *flags.zero_stage) {
     return;
   }
@@ -68,11 +68,11 @@ void require_stage_agreement(const Flags& flags) {
                           *flags.zero_stage,
                           flags.file->zero.stage,
                           flags.file->source,
-                          flags.file->zero.place.line))
+                          flags.file->zero.position.line))
       .fact("--zero-stage", std::to_string(*flags.zero_stage), "command line")
       .fact("zero_optimization.stage",
             std::to_string(flags.file->zero.stage),
-            describe(flags.file->source, flags.file->zero.place))
+            describe(flags.file->zero.position))
       .hint("omit --zero-stage");
 }
 

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "common/base/text.h"
 #include "common/cluster/cores.h"
 #include "common/contract/worker_env.h"
 #include "common/os/memory.h"
@@ -16,8 +17,8 @@ namespace {
 
 int choose_threads(const os::Environment& environment, int local_world_size) {
   constexpr int kMostThreads = 4096;
-  const auto set = contract::find_number(environment, "OMP_NUM_THREADS", 1, kMostThreads);
-  return set.value_or(std::max(1, cluster::granted_cores() / local_world_size));
+  const auto set = contract::find_number(environment, contract::kThreads, 1, kMostThreads);
+  return set.value_or(contract::threads_per_worker(cluster::granted_cores(), local_world_size));
 }
 
 // torch::set_num_threads() has no effect on a BLAS with its own threads.
@@ -62,9 +63,8 @@ bool user_sets_malloc(const os::Environment& environment) {
 }  // namespace
 
 std::string Defaults::text() const {
-  return fmt::format("{} thread{} per worker, {}{}",
-                     threads,
-                     threads == 1 ? "" : "s",
+  return fmt::format("{} per worker, {}{}",
+                     plural(threads, "thread"),
                      blas,
                      keeps_memory ? ", freed memory is reused" : "");
 }

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "lockstep/error.h"
@@ -21,10 +22,6 @@
 
 namespace lockstep {
 namespace train {
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string SessionParts::strategy() const {
   return flags.strategy.value_or(strategy::default_name(communicator->size()));

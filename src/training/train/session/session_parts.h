@@ -49,7 +49,4 @@ struct SessionParts {
 // Reports that --verify-strategies was given to a program that does not support it.
 [[noreturn]] void throw_not_verified();
 
-// Seconds since the epoch.
-double wall_time();
-
 }  // namespace lockstep::train

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <optional>
 
+#include "common/base/text.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -17,10 +19,9 @@ std::string format_cell(const TrialResult& result, size_t type) {
 
 // Returns "-s ddp on 3 workers, float32, clip".
 std::string describe(const VerifiedRow& row, size_t type, size_t variant) {
-  return fmt::format("-s {} on {} worker{}, {}, {}",
+  return fmt::format("-s {} on {}, {}, {}",
                      row.strategy,
-                     row.workers,
-                     row.workers == 1 ? "" : "s",
+                     plural(row.workers, "worker"),
                      kVerifiedTypes.at(type),
                      kVariants.at(variant).name);
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "common/contract/failure_report.h"
+
 #include <array>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "common/os/files.h"
 #include "common/os/signals.h"
-#include "launcher/supervisor/failure/failure.h"
-#include "launcher/supervisor/failure/hint.h"
 #include "lockstep/error.h"
 
-namespace lockstep::supervisor {
+namespace lockstep::contract {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -95,7 +96,6 @@ Failure read_failure(const Json& json) {
   } else {
     failure.status.signal = code - 128;
   }
-  failure.may_be_out_of_memory = json.at("may_be_out_of_memory").get<bool>();
   failure.out_of_memory = read_memory(json.at("out_of_memory"));
   failure.exception = read_exception(json.at("exception"));
   for (const Json& group : json.at("stopped")) {
@@ -110,8 +110,8 @@ Failure read_failure(const Json& json) {
 
 }  // namespace
 
-std::string to_json(const Failure& failure) {
-  const FailureHint advice = find_hint(failure);
+std::string to_json(const FailureReport& report) {
+  const Failure& failure = report.failure;
   Json json = {{"format", kFormat},
                {"who", failure.who},
                {"rank", failure.rank},
@@ -121,17 +121,17 @@ std::string to_json(const Failure& failure) {
                {"attempt", failure.attempt},
                {"max_restarts", failure.max_restarts},
                {"seconds", failure.seconds},
-               {"how", describe_death(failure)},
+               {"how", report.how},
                {"cause", failure.cause},
                {"exit_code", failure.status.shell_code()},
                {"signal", nullptr},
-               {"may_be_out_of_memory", failure.may_be_out_of_memory},
+               {"may_be_out_of_memory", failure.out_of_memory != OutOfMemory::No},
                {"out_of_memory", write(failure.out_of_memory)},
                {"exception", write(failure.exception)},
                {"stopped", write(failure.stopped)},
                {"note", failure.note},
-               {"advice", advice.id},
-               {"try", advice.text},
+               {"advice", report.advice},
+               {"try", report.hint},
                {"log", failure.log.string()},
                {"last_lines", failure.last_lines}};
   if (failure.status.signal != 0) {
@@ -141,7 +141,7 @@ std::string to_json(const Failure& failure) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Failure parse_failure(std::string_view text) {
+FailureReport parse_failure_report(std::string_view text) {
   try {
     const Json json = Json::parse(text);
     if (const int format = json.at("format").get<int>(); format != kFormat) {
@@ -150,11 +150,22 @@ Failure parse_failure(std::string_view text) {
           .fact("found", std::to_string(format))
           .hint("install the same version of lockstep on every node");
     }
-    return read_failure(json);
+    return {.failure = read_failure(json),
+            .how = json.at("how").get<std::string>(),
+            .advice = json.at("advice").get<std::string>(),
+            .hint = json.at("try").get<std::string>()};
   } catch (const Json::exception& fault) {
     throw Error(ExitCode::Io, "cannot read the failure report: not written by lockstep")
         .fact("reason", fault.what());
   }
 }
 
-}  // namespace lockstep::supervisor
+std::optional<FailureReport> find_failure_report(const RunDirectory& run) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(run.failure(), ignored)) {
+    return std::nullopt;
+  }
+  return parse_failure_report(os::read_file(run.failure()));
+}
+
+}  // namespace lockstep::contract

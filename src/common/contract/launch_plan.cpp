@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/plan/plan_json.h"
+#include "common/contract/launch_plan.h"
 
 #include <array>
 #include <fmt/format.h>
@@ -8,10 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/plan/enum_names.h"
+#include "common/contract/enum_names.h"
+#include "common/os/files.h"
 #include "lockstep/error.h"
 
-namespace lockstep::plan {
+namespace lockstep::contract {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -328,4 +329,8 @@ LaunchPlan parse_plan(std::string_view text) {
   }
 }
 
-}  // namespace lockstep::plan
+LaunchPlan read_plan(const RunDirectory& run) {
+  return parse_plan(os::read_file(run.plan()));
+}
+
+}  // namespace lockstep::contract

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/deepspeed/json_tree.h"
+#include "common/document/json.h"
 
 #include <algorithm>
 #include <cctype>
@@ -12,16 +12,15 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 
-namespace lockstep::deepspeed {
+namespace lockstep::document {
 namespace {
 
-constexpr size_t kDeepest = 32;  // deeper nesting is an error, not a configuration
-
-Place place_at(std::string_view text, size_t offset) {
+Position position_at(std::string_view text, size_t offset, const std::string& file) {
   const std::string_view before = text.substr(0, std::min(offset, text.size()));
   const size_t line_start =
       before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-  return {.line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+  return {.file = file,
+          .line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
           .column = static_cast<int>(before.size() - line_start) + 1};
 }
 
@@ -133,21 +132,21 @@ std::string reason_of(const std::string& sentence, std::string_view token) {
 // Builds the tree from the callbacks of the parser.
 class Builder {
  public:
-  Builder(std::string_view text, const std::string& source, const size_t& read)
-      : text_(text), source_(source), read_(read) {}
+  Builder(std::string_view text, const std::string& file, const size_t& read)
+      : text_(text), file_(file), read_(read), position_{.file = file, .line = 1, .column = 1} {}
 
-  Node take() { return std::move(root_); }
+  TreeNode take() { return std::move(root_); }
 
   bool null() { return put({}); }
   bool boolean(bool value) {
-    Node node;
-    node.kind = Node::Kind::Flag;
+    TreeNode node;
+    node.kind = TreeNode::Kind::Flag;
     node.flag = value;
     return put(std::move(node));
   }
   bool number_integer(int64_t value) {
-    Node node;
-    node.kind = Node::Kind::Whole;
+    TreeNode node;
+    node.kind = TreeNode::Kind::Whole;
     node.whole = value;
     node.number = static_cast<double>(value);
     return put(std::move(node));
@@ -157,43 +156,37 @@ class Builder {
                                          : number_float(static_cast<double>(value), "");
   }
   bool number_float(double value, const std::string& /*text*/) {
-    Node node;
-    node.kind = Node::Kind::Number;
+    TreeNode node;
+    node.kind = TreeNode::Kind::Number;
     node.number = value;
     // Numbers such as 5e8 are commonly used for integers.
     constexpr double kMostExact = 9007199254740992.0;
     if (value > -kMostExact && value < kMostExact &&
         value == static_cast<double>(static_cast<int64_t>(value))) {
-      node.kind = Node::Kind::Whole;
+      node.kind = TreeNode::Kind::Whole;
       node.whole = static_cast<int64_t>(value);
     }
     return put(std::move(node));
   }
   bool string(std::string& value) {
-    Node node;
-    node.kind = Node::Kind::Text;
+    TreeNode node;
+    node.kind = TreeNode::Kind::Text;
     node.text = value;
     return put(std::move(node));
   }
   bool binary(std::vector<uint8_t>& /*value*/) { return false; }
 
-  bool start_object(size_t /*size*/) { return open(Node::Kind::Map); }
-  bool start_array(size_t /*size*/) { return open(Node::Kind::List); }
+  bool start_object(size_t /*size*/) { return open(TreeNode::Kind::Map); }
+  bool start_array(size_t /*size*/) { return open(TreeNode::Kind::List); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
     // The parser has read up to the closing quote of the key.
     const size_t opening = text_.rfind('"', read_ - 2);
-    place_ = place_at(text_, opening == std::string_view::npos ? 0 : opening);
+    position_ = position_at(text_, opening == std::string_view::npos ? 0 : opening, file_);
     names_.back() = name;
-    for (const Entry& earlier : open_.back().entries) {
-      if (earlier.key == name) {
-        throw not_read(fmt::format("duplicate key '{}'", join(names_, ".")), place_)
-            .fact("first", describe(source_, earlier.value.place))
-            .hint("remove one of them");
-      }
-    }
+    require_new_key(open_.back(), name, position_, join(names_, "."));
     return true;
   }
 
@@ -206,7 +199,7 @@ class Builder {
         is_at_end ? text_.size() : token_start(text_, std::max<size_t>(position, 1) - 1);
     const std::string_view token =
         start < text_.size() ? text_.substr(start, token_end(text_, start) - start) : "";
-    Error error = not_read(reason_of(sentence, token), place_at(text_, start));
+    Error error = not_read(reason_of(sentence, token), position_at(text_, start, file_));
     if (const auto advice = advice_on(text_.substr(0, start), text_.substr(start));
         !advice.empty()) {
       error.hint(advice);
@@ -215,41 +208,37 @@ class Builder {
   }
 
  private:
-  Error not_read(const std::string& why, Place place) const {
-    return Error(ExitCode::Usage, fmt::format("cannot read {}: {}", source_, why))
-        .fact("where", describe(source_, place));
-  }
-
-  bool open(Node::Kind kind) {
+  bool open(TreeNode::Kind kind) {
     if (open_.size() == kDeepest) {
-      throw not_read(fmt::format("more than {} levels of nesting", kDeepest), place_);
+      throw too_deep(position_);
     }
-    Node node;
+    TreeNode node;
     node.kind = kind;
-    node.place = place_;
+    node.position = position_;
     open_.push_back(std::move(node));
     names_.emplace_back();
     return true;
   }
 
   bool close() {
-    Node node = std::move(open_.back());
+    TreeNode node = std::move(open_.back());
     open_.pop_back();
     names_.pop_back();
-    const Place place = node.place;
+    const Position position = node.position;
     put(std::move(node));
-    place_ = place;
+    position_ = position;
     return true;
   }
 
-  bool put(Node node) {
-    if (node.kind != Node::Kind::List && node.kind != Node::Kind::Map) {
-      node.place = place_;
+  bool put(TreeNode node) {
+    if (node.kind != TreeNode::Kind::List && node.kind != TreeNode::Kind::Map) {
+      node.position = position_;
     }
     if (open_.empty()) {
       root_ = std::move(node);
-    } else if (open_.back().kind == Node::Kind::Map) {
-      open_.back().entries.push_back({names_.back(), std::move(node)});
+    } else if (open_.back().kind == TreeNode::Kind::Map) {
+      const Position position = node.position;
+      open_.back().entries.push_back({names_.back(), position, std::move(node)});
     } else {
       open_.back().items.push_back(std::move(node));
     }
@@ -257,56 +246,23 @@ class Builder {
   }
 
   std::string_view text_;
-  const std::string& source_;
+  const std::string& file_;
   const size_t& read_;
-  Node root_;
-  Place place_ = {.line = 1, .column = 1};
-  std::vector<Node> open_;
+  TreeNode root_;
+  Position position_;
+  std::vector<TreeNode> open_;
   std::vector<std::string> names_;  // key of the current entry, in each open map
 };
 
 }  // namespace
 
-std::string describe(const std::string& source, Place place) {
-  return place.line == 0 ? source : fmt::format("{}:{}:{}", source, place.line, place.column);
-}
-
-const Node* Node::find(std::string_view key) const {
-  for (const Entry& entry : entries) {
-    if (entry.key == key) {
-      return entry.value.kind == Kind::Null ? nullptr : &entry.value;
-    }
-  }
-  return nullptr;
-}
-
-std::string Node::describe_value() const {
-  switch (kind) {
-    case Kind::Null:
-      return "null";
-    case Kind::Flag:
-      return flag ? "true" : "false";
-    case Kind::Whole:
-      return std::to_string(whole);
-    case Kind::Number:
-      return fmt::format("{}", number);
-    case Kind::Text:
-      return fmt::format("the string '{}'", text);
-    case Kind::List:
-      return "a list";
-    case Kind::Map:
-      return "a section";
-  }
-  return "";
-}
-
-Node parse_json(std::string_view text, const std::string& source) {
+TreeNode parse_json(std::string_view text, const std::string& file, std::string_view example) {
   size_t read = 0;
-  Builder builder(text, source, read);
+  Builder builder(text, file, read);
   // The parser would report an empty file as "unexpected end of input", which is less clear.
   if (trim(text).empty()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot read {}: the file is empty", source))
-        .hint(R"({"train_batch_size": 32})");
+    throw Error(ExitCode::Usage, fmt::format("cannot read {}: the file is empty", file))
+        .hint(example);
   }
   const CountingIterator begin(text.data(), &read);
   const CountingIterator end(text.data() + text.size(), &read);
@@ -314,4 +270,4 @@ Node parse_json(std::string_view text, const std::string& source) {
   return builder.take();
 }
 
-}  // namespace lockstep::deepspeed
+}  // namespace lockstep::document

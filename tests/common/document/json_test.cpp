@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/deepspeed/json_tree.h"
+#include "common/document/json.h"
 
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
 
-namespace lockstep::deepspeed {
+namespace lockstep::document {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -19,19 +19,20 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ParseJson, KeepsTypesAndThePlacesOfKeys) {
-  const Node root =
+  const TreeNode root =
       parse_json("{\n  \"a\": 5e8,\n  \"b\": {\"c\": [0.9, true],\n   \"d\": null}\n}", "ds.json");
 
-  ASSERT_EQ(root.kind, Node::Kind::Map);
-  EXPECT_EQ(root.find("a")->kind, Node::Kind::Whole);
+  ASSERT_EQ(root.kind, TreeNode::Kind::Map);
+  EXPECT_EQ(root.find("a")->kind, TreeNode::Kind::Whole);
   EXPECT_EQ(root.find("a")->whole, 500'000'000);
-  EXPECT_EQ(root.find("a")->place, (Place{2, 3}));
-  const Node* b = root.find("b");
-  EXPECT_EQ(b->place, (Place{3, 3}));
+  EXPECT_EQ(root.find("a")->position, (Position{"ds.json", 2, 3}));
+  const TreeNode* b = root.find("b");
+  EXPECT_EQ(b->position, (Position{"ds.json", 3, 3}));
   EXPECT_EQ(b->find("c")->items.at(0).number, 0.9);
-  EXPECT_EQ(b->find("c")->place, (Place{3, 9}));
-  EXPECT_EQ(b->entries.at(1).value.place, (Place{4, 4}));
-  EXPECT_EQ(b->find("d"), nullptr);
+  EXPECT_EQ(b->find("c")->position, (Position{"ds.json", 3, 9}));
+  EXPECT_EQ(b->entries.at(1).value.position, (Position{"ds.json", 4, 4}));
+  EXPECT_EQ(b->find("d")->kind, TreeNode::Kind::Null);
+  EXPECT_EQ(b->find("e"), nullptr);
 }
 
 TEST(ParseJson, SaysWhereAFileIsWrongAndWhatWasExpected) {
@@ -89,4 +90,4 @@ TEST(ParseJson, RefusesAnEmptyFileAndOneNestedWithoutEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep::deepspeed
+}  // namespace lockstep::document

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <utility>
 
-#include "launcher/plan/plan.h"
+#include "common/contract/launch_plan.h"
 
 // The names of enumerators in plan.json and in messages.
-namespace lockstep::plan {
+namespace lockstep::contract {
 
 template <typename T, size_t kCount>
 using EnumNames = std::array<std::pair<T, std::string_view>, kCount>;
@@ -50,4 +50,4 @@ constexpr std::string_view to_string(T value) {
   return "";
 }
 
-}  // namespace lockstep::plan
+}  // namespace lockstep::contract

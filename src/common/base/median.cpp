@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/report/median.h"
+#include "common/base/median.h"
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
-namespace lockstep::report {
+namespace lockstep {
 namespace {
 
 // Interpolates linearly between neighbouring values, as NumPy does by default.
@@ -21,6 +20,12 @@ double quantile(std::span<const double> values, double share) {
   return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
 }
 
+double value_at(std::vector<double>& values, size_t place) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(place);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
 constexpr double kHalf = 0.5;
 constexpr double kQuarter = 0.25;
 
@@ -30,10 +35,18 @@ double median(std::span<const double> values) {
   return quantile(values, kHalf);
 }
 
+double lower_median(std::vector<double> values) {
+  return value_at(values, (values.size() - 1) / 2);
+}
+
+double upper_median(std::vector<double> values) {
+  return value_at(values, values.size() / 2);
+}
+
 double relative_spread(std::span<const double> values) {
   const double middle = median(values);
   return middle == 0 ? 0
                      : (quantile(values, 1 - kQuarter) - quantile(values, kQuarter)) / 2 / middle;
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep
