@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/muon.h"
 
-#include <torch/nn.h>
-#include <torch/utils.h>
 #include <algorithm>
 #include <cmath>
+#include <torch/nn.h>
+#include <torch/utils.h>
 #include <unordered_set>
 
 #include "lockstep/optimizer.h"
