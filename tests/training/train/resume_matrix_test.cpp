@@ -65,7 +65,7 @@ torch::Tensor train(const Way& way,
   torch::Tensor result;
   gang(way.workers, [&](Communicator& comm) {
     train::Flags flags;
-    flags.strategy = way.strategy;
+    flags.strategy.emplace(way.strategy);  // GCC 12 warns of an assignment at -O1, wrongly
     flags.resume = resumes ? "auto" : "none";
     Session session = make_session(comm, directory, flags);
     Net net;
