@@ -58,7 +58,6 @@ void LineSplitter::take_plain(std::string_view chunk, Output& output) {
   unfinished_ = chunk.substr(last + 1);
 }
 
-// Works from one '\r' to the next. Complete lines in between are taken with one copy.
 void LineSplitter::take_with_returns(std::string_view chunk, Output& output) {
   size_t start = 0;
   if (std::exchange(ends_with_return_, false)) {

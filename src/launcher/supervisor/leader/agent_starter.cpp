@@ -4,8 +4,8 @@
 // rendezvous with its keys reaches an agent through the environment (srun) or standard input (ssh),
 // never through a command line, which `ps` shows to every user.
 //
-// These processes carry no data of the run after the agents have connected. Their exit matters only
-// before that: the control plane reports the loss of an agent faster and more reliably.
+// These processes carry no message of the control plane. Their exit matters only until the agents
+// have joined; after that the control plane reports the loss of an agent.
 #include "launcher/supervisor/leader/agent_starter.h"
 
 #include <algorithm>

@@ -71,8 +71,6 @@ Failure AttemptOutcome::failure_without_report(ProcessId process,
   return failure;
 }
 
-// Walks over the ranks in slot order, which is the order in which they were assigned, instead of
-// looking up the slot of each stopped process.
 std::vector<StoppedWorkers> AttemptOutcome::count_stopped(
     const Failure& failure, std::span<const plan::NodeSlot> slots) const {
   std::vector<StoppedWorkers> stopped;

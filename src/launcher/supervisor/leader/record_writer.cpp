@@ -6,8 +6,8 @@
 namespace lockstep::supervisor {
 namespace {
 
-// Both limits guard against messages, not against agents of this version: a number becomes part of
-// a file name, and each one costs a descriptor.
+// A number comes from a message of an agent. It becomes part of a file name, and every file costs a
+// descriptor.
 constexpr size_t kMostOpen = 256;
 constexpr int kMostNumber = 10'000'000;
 
