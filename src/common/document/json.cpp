@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// nlohmann's SAX interface, with two additions for messages: the position of each value, from a
+// counting iterator, and reasons and hints for common mistakes (comments, trailing commas, single
+// quotes, Python literals).
+//
+// The value of a map entry has the position of its key, which is the last position that key() has
+// recorded. A value in a list has the position of the list.
 #include "common/document/json.h"
 
 #include <algorithm>
@@ -15,6 +22,8 @@
 namespace lockstep::document {
 namespace {
 
+// Counts from the start of the text. It is called once per key, which is quadratic but fast enough
+// for configuration files.
 Position position_at(std::string_view text, size_t offset, const std::string& file) {
   const std::string_view before = text.substr(0, std::min(offset, text.size()));
   const size_t line_start =
@@ -95,7 +104,8 @@ size_t token_end(std::string_view text, size_t start) {
 }
 
 // Start of the token that contains the character at `offset`. The parser only reports how far it
-// has read.
+// has read. Scans from the beginning: whether a quote opens or closes a string is not known from
+// its surroundings.
 size_t token_start(std::string_view text, size_t offset) {
   size_t start = 0;
   while (start < text.size()) {
@@ -220,6 +230,8 @@ class Builder {
     return true;
   }
 
+  // position_ returns to that of the container, so that the next value of a list does not inherit
+  // the position of a key inside of the previous one.
   bool close() {
     TreeNode node = std::move(open_.back());
     open_.pop_back();

@@ -12,6 +12,8 @@ std::string describe(const Position& position) {
              : fmt::format("{}:{}:{}", position.file, position.line, position.column);
 }
 
+// Maps are lists of entries: configurations have tens of keys, and the order of the file matters
+// for messages.
 const TreeNode* TreeNode::find(std::string_view key) const {
   const auto found = std::find_if(
       entries.begin(), entries.end(), [key](const TreeEntry& e) { return e.key == key; });
@@ -27,6 +29,7 @@ Error too_deep(const Position& position) {
   return not_read(fmt::format("more than {} levels of nesting", kDeepest), position);
 }
 
+// JSON and YAML parsers usually keep one of two equal keys and drop the other without a message.
 void require_new_key(const TreeNode& map,
                      std::string_view key,
                      const Position& position,

@@ -10,6 +10,8 @@
 namespace lockstep::config {
 namespace {
 
+// The form decides between a typing error and a variable of the shell: keys of job files are lower
+// case, environment variables upper case by convention.
 bool is_key(std::string_view name) {
   return !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
          std::all_of(name.begin(), name.end(), [](char letter) {
@@ -30,6 +32,8 @@ Error unknown(const TreeNode& node, const std::string& name, std::span<const std
 
 }  // namespace
 
+// One pass from left to right. Replaced values are not searched again, so a value cannot refer to
+// itself. An unclosed "${" is left to the shell, which reports it.
 std::string interpolate(const TreeNode& node,
                         const Lookup& lookup,
                         std::span<const std::string> known) {

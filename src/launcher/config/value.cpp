@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// YAML's implicit types are not used: every scalar but null is text, and its reader decides.
+// "1:30", "007", "no" and "1e3" therefore reach the options of Slurm as written, instead of as 90,
+// 7, false and 1000.
 #include "launcher/config/value.h"
 
 #include <algorithm>
@@ -97,6 +101,7 @@ std::vector<std::string> read_lines(const TreeNode& node, std::string_view key) 
   return {require_scalar(node, key, "a list, or one line").text};
 }
 
+// The list form keeps `--env` lines that are copied from a command; only the first '=' separates.
 std::vector<std::pair<std::string, std::string>> read_pairs(const TreeNode& node,
                                                             std::string_view key) {
   std::vector<std::pair<std::string, std::string>> pairs;

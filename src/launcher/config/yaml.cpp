@@ -34,6 +34,8 @@ const char* advice_on(const std::string& fault) {
   return "quote values that contain ': ', '#', '{' or '*'";
 }
 
+// Copies the nodes of yaml-cpp into a TreeNode. Aliases are expanded by the copy; the depth limit
+// also stops an alias that contains itself.
 class Converter {
  public:
   explicit Converter(const std::string& file) : file_(file) {}
@@ -83,6 +85,7 @@ class Converter {
 
 }  // namespace
 
+// LoadAll and not Load, which silently ignores further documents.
 TreeNode parse_yaml(std::string_view text, const std::string& file) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
@@ -104,6 +107,8 @@ TreeNode scalar(std::string text, const std::string& where) {
   return node;
 }
 
+// A misspelt key must not be ignored: the job would run with a default that its author did not
+// want.
 void require_known(const TreeNode& map, std::span<const std::string> known) {
   for (const TreeEntry& entry : map.entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) {

@@ -32,6 +32,9 @@ std::vector<int> pick(const std::vector<int>& counts,
 
 }  // namespace
 
+// Tasks count only if there are more of them than nodes: one task per node is the default of Slurm
+// and does not mean one worker per node. Counts per node that do not add up to --ntasks are
+// ignored.
 Allocation read_allocation(const HostEnvironment& here, const LaunchTarget& target) {
   Allocation allocation;
   // With named hosts or a manual rendezvous, the allocation does not determine the workers.

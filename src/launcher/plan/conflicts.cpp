@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Conflicts that depend on options only. Those with the environment (Slurm, hosts, GPUs) are found
+// where the environment is used: launch_target.cpp, workers.cpp, manual_rendezvous.cpp.
+//
+// An error about two options shows both with their sources, since one of them is often an
+// environment variable (PET_NNODES) that the user does not see.
 #include "launcher/plan/conflicts.h"
 
 #include <fmt/format.h>
@@ -29,6 +35,7 @@ void exclude(const Choice& one, const Choice& other, std::string_view why, std::
       .hint(hint);
 }
 
+// --standalone is a switch without a value, so exclude() cannot be used for it.
 void exclude_standalone(const Choice& other) {
   if (!*other.option) {
     return;
@@ -86,6 +93,8 @@ void require_alone(const Request& request, const Sizes& sizes) {
   }
 }
 
+// A rank that is too large gets its own message: the usual cause is a missing --nnodes, or ranks
+// that were counted from 1.
 void require_node_rank(const Request& request, const Sizes& sizes) {
   if (!request.node_rank) {
     return;
@@ -106,6 +115,8 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
               {.flag = "--node-rank", .least = 0, .most = nodes - 1, .hint = "--node-rank 0"});
 }
 
+// The last rule is that of torch.distributed.launch: without --use-env it adds an argument that
+// only a Python script is expected to parse.
 void require_program_kind(const Request& request) {
   if (request.is_module && request.is_no_python) {
     throw Error(ExitCode::Usage, "cannot use -m with --no-python: a module needs Python")
@@ -132,6 +143,8 @@ void require_program_kind(const Request& request) {
   }
 }
 
+// c10d and static differ in torchrun's store only. lockstep has one rendezvous for both, hosted by
+// node 0. etcd would need a service.
 void require_backend(const Request& request) {
   if (!request.rdzv_backend) {
     return;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One pass, because the order of the names must survive: only neighbours are joined, so "n2,n1"
+// stays as it is. Numbers keep their width: "n08,n09,n10" is "n[08-10]", but "n9,n10" is "n[9-10]".
 #include "launcher/plan/hostlist_format.h"
 
 #include <fmt/format.h>
@@ -17,6 +20,7 @@ struct Numbered {
   int64_t number = 0;
 };
 
+// Nine digits fit into 32 bits, also for other readers of the list.
 std::optional<Numbered> find_number_of(const std::string& name) {
   constexpr size_t kMostDigits = 9;
   const size_t end = name.find_last_not_of("0123456789");

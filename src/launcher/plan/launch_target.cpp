@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How the launch mode follows from options and environment; the first row that applies wins:
+//
+//   -H, --hostfile                         Ssh; Local if this machine is the only host
+//   --include, --exclude                   Srun in a Slurm job, else Local
+//   --standalone                           Local
+//   --rdzv-endpoint, --node-rank ...       Peers (manual_rendezvous.cpp)
+//   inside a worker of another run         Local
+//   tasks of torchrun, mpirun, PMI         Peers with one task per node, Task with more
+//   tasks of a Slurm step                  Peers with one task per node, Task with more
+//   a Slurm job                            Srun; Local if this machine is its only node
+//   otherwise                              Local
+//
+// A Slurm step with a single task is not a task in this sense: it runs Local, or Srun if --nnodes
+// asks for more nodes of the job.
 #include "launcher/plan/launch_target.h"
 
 #include <algorithm>
@@ -149,6 +164,8 @@ LaunchTarget on_hosts(const Request& request, const HostEnvironment& here, const
   return target;
 }
 
+// srun is not needed on a single node, if it is this one. A job whose only node is another machine
+// (salloc on a login node) still needs it.
 LaunchTarget in_job(const HostEnvironment& here, const Sizes& sizes) {
   const cluster::SlurmJob& job = *here.job;
   LaunchTarget target{.mode = from_probe(LaunchMode::Srun, "Slurm job " + job.id),
@@ -164,6 +181,8 @@ LaunchTarget in_job(const HostEnvironment& here, const Sizes& sizes) {
   return target;
 }
 
+// One task per node: each task is the agent of its node and starts the workers. Several tasks on a
+// node: Slurm has already started one process per worker.
 LaunchTarget in_step(const HostEnvironment& here, const Sizes& sizes) {
   const cluster::SlurmStep& step = *here.step;
   const std::string name = fmt::format("{}.{}", step.job_id, step.id);
@@ -235,6 +254,8 @@ LaunchTarget in_task(const HostEnvironment& here, const Sizes& sizes) {
       .hint(fmt::format("salloc -N {} lockstep run PROGRAM", requested.least));
 }
 
+// The variables of an outer launcher come before those of a Slurm step: mpirun can start its
+// daemons with srun, so its tasks have both, and only its own ranks number the processes.
 LaunchTarget from_environment(const Request& request,
                               const HostEnvironment& here,
                               const Sizes& sizes) {
@@ -277,6 +298,8 @@ void settle(LaunchTarget& target, const HostEnvironment& here) {
   }
 }
 
+// "n1" and "n1.cluster.org" are the same host, but "n1.a.org" and "n1.b.org" are not. An IPv4
+// address has no short name: "10.0.0.1" must not match a host "10".
 bool is_this_machine(const std::string& name, const HostEnvironment& here) {
   return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == here.node ||
          (short_name(name) == short_name(here.node) &&
@@ -284,6 +307,7 @@ bool is_this_machine(const std::string& name, const HostEnvironment& here) {
           name.find_first_not_of("0123456789.") != std::string::npos);
 }
 
+// A list of unsafe characters and not of safe ones: names can be in any language.
 std::string to_file_name(std::string_view text) {
   std::string name(text);
   std::replace_if(

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every node makes its own plan from its own command line. The plans must lead to the same
+// rendezvous without communication, so its name is derived only from values that are the same on
+// all nodes: the endpoint, or the Slurm step.
+//
+//   --rdzv-endpoint HOST[:29400]          node 0 leads; without node ranks, the machine HOST
+//   --node-rank N --master-addr HOST      node 0 leads, port 29500 unless --master-port is given
+//   --node-rank N in a Slurm step         node 0 leads; its address comes from a file
 #include "launcher/plan/manual_rendezvous.h"
 
 #include <fmt/format.h>
@@ -12,6 +20,7 @@ namespace {
 constexpr int kElasticPort = 29400;
 constexpr int kStaticPort = 29500;
 
+// Whether srun has started exactly one task on each of these nodes.
 bool is_step_of(const HostEnvironment& here, int nodes) {
   return !here.is_nested && here.step && here.step->tasks == nodes &&
          here.step->nodes.size() == static_cast<size_t>(nodes);

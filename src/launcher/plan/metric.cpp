@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The pattern is compiled twice: on the leader for an early error message, and on each agent for
+// matching. PCRE2 and not std::regex, whose libstdc++ implementation recurses per character and
+// overflows the stack on long lines.
 #include "launcher/plan/metric.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -90,6 +94,8 @@ NumberPattern::NumberPattern(NumberPattern&&) noexcept = default;
 NumberPattern& NumberPattern::operator=(NumberPattern&&) noexcept = default;
 NumberPattern::~NumberPattern() = default;
 
+// Results below 2 cover "no match" (negative), the match limit (negative), and a match in which
+// group 1 did not take part (1). ovector[2] and [3] are start and end of group 1.
 std::optional<double> NumberPattern::find(std::string_view line) const {
   const int found = pcre2_match(code_->program.get(),
                                 reinterpret_cast<PCRE2_SPTR>(line.data()),

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Candidates come from three rules, from the most to the least certain:
+//
+//   same subnet          "10.12.0.0/24": the usual case
+//   same interface name  "ib0": point-to-point links and routed fabrics, one subnet per node
+//   first of each node   the last resort, routed networks with different interface names
+//
+// Each rule yields one address per node. Whether the nodes reach each other is not derived from the
+// addresses but tried (Prober); a candidate works if every tried connection succeeds.
 #include "launcher/plan/network.h"
 
 #include <algorithm>
@@ -36,6 +45,8 @@ bool is_better(const Address& one, const Address& other) {
   return std::tie(one.is_rdma, one.speed_mbps) > std::tie(other.is_rdma, other.speed_mbps);
 }
 
+// A network is identified by its members: a later rule that selects the same addresses as an
+// earlier one adds nothing.
 class Finder {
  public:
   Finder(std::span<const NetworkOffer> offers, std::span<const std::string> allowed)
@@ -64,6 +75,8 @@ class Finder {
   }
 
  private:
+  // An agent without a machine identity is never taken to be on the same machine: loopback would
+  // then be chosen, and fail.
   bool are_on_one_machine() const {
     return offers_.size() == 1 ||
            std::all_of(offers_.begin(), offers_.end(), [&](const NetworkOffer& offer) {
@@ -104,6 +117,8 @@ class Finder {
     }
   }
 
+  // Rows are created by the first node only. A name that it does not have cannot become a network,
+  // and with thousands of nodes the table stays as small as the list of one node.
   void enter(Members& members, size_t node, size_t number, const Rule& rule) const {
     const std::vector<Address>& addresses = offers_[node].addresses;
     const std::string name = rule.name_of(addresses[number]);
@@ -157,7 +172,9 @@ class Finder {
     return false;
   }
 
-  // Sort key; the best network has the smallest one.
+  // Sort key; the best network has the smallest one. Elements, false before true: container bridge,
+  // fallback rule, not loopback, not RDMA, speed (negative: the fastest first), IPv6, order of the
+  // kernel on the first node.
   using Order = std::tuple<bool, bool, bool, bool, int, bool, int>;
   Order spec_of(const Network& network) const {
     bool has_bridge = false;
@@ -241,6 +258,8 @@ struct Fault {
   }
 };
 
+// Each ordered pair of peers_to_try() must have a successful trial. A missing one counts as a
+// failure: its agent may have been too slow to answer.
 Fault check(const Outcomes& outcomes, int network, int nodes) {
   Fault fault;
   for (int from = 0; from < nodes; ++from) {
@@ -323,6 +342,9 @@ std::vector<Network> find_networks(std::span<const NetworkOffer> offers,
   return offers.empty() ? std::vector<Network>() : Finder(offers, allowed).find();
 }
 
+// All pairs would be count^2 connections: a billion for 32,768 nodes. With distances 1, 2, 4 ...
+// each node tries log2(count) others, every node is tried from as many, and a node or a link that
+// is down appears in several trials.
 std::vector<int> peers_to_try(int from, int count) {
   constexpr int kSmall = 32;
   std::vector<int> peers;

@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks are assigned node by node; cross ranks count the nodes that have a worker with the same
+// local rank. For slots with 3 and 2 workers:
+//
+//   slot          0  0  0  1  1
+//   rank          0  1  2  3  4
+//   local rank    0  1  2  0  1
+//   cross rank    0  0  0  1  1
+//   cross size    2  2  1  2  2
+//
+// Everything that depends on other nodes is derived here, by the leader. An agent needs only its
+// own spec.
 #include "launcher/plan/node_spec.h"
 
 #include <algorithm>
@@ -63,6 +75,8 @@ int count_by_rule(WorkerRule rule, int cores, int gpus) {
   return 1;
 }
 
+// slots_with_local_ is built once for all specs: without it, the specs of n nodes would cost n * n
+// steps.
 NodeSpecMaker::NodeSpecMaker(const LaunchPlan& plan, const AttemptLayout& layout)
     : plan_(plan), layout_(layout), world_size_(world_size(layout)) {
   int rank = 0;
@@ -80,6 +94,8 @@ NodeSpecMaker::NodeSpecMaker(const LaunchPlan& plan, const AttemptLayout& layout
   }
 }
 
+// The last port of slot 0 is that of the Horovod rendezvous (Leader::prepare()). horovod_port 0
+// means that the agent serves none.
 NodeSpec NodeSpecMaker::spec_of(int slot) const {
   const NodeSlot& mine = layout_.slots.at(static_cast<size_t>(slot));
   const NodeSlot& first = layout_.slots.front();
@@ -144,6 +160,8 @@ os::Environment worker_environment(const NodeSpec& spec,
   return task_environment(spec, place, cluster::without_places(agents_own));
 }
 
+// insert_or_assign() for what must be right (variables of the plan, ranks), emplace() for defaults
+// that the user, a module or a site may have set.
 os::Environment task_environment(const NodeSpec& spec,
                                  const contract::WorkerPlace& place,
                                  os::Environment environment) {

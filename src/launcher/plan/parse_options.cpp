@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Options arrive as text with their source, so that one place decides what is valid: for the
+// command line, the PET_* variables of torchrun and job files alike. Limits on numbers are
+// generous; they only exclude typing errors and overflow.
 #include "launcher/plan/parse_options.h"
 
 #include <algorithm>
@@ -15,6 +19,7 @@ namespace {
 constexpr int kMostPort = 65535;
 constexpr double kWeek = 604800;
 
+// from_chars accepts "inf" and "nan". The comparisons exclude both: nan is not >= 0.
 std::optional<double> find_seconds(std::string_view text) {
   double seconds = -1;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), seconds);
@@ -114,6 +119,8 @@ Sourced<double> read_timeout(const OptionValue& given) {
   return {*seconds, source_of(given, "--timeout")};
 }
 
+// Paths become absolute, because agents on other nodes and readers of plan.json have another
+// current directory. An absolute path stays as it is (operator/ of std::filesystem::path).
 Sourced<std::string> read_path(const OptionValue& given,
                                std::string_view flag,
                                const std::string& directory) {
@@ -193,6 +200,7 @@ std::string read_host(const OptionValue& given, std::string_view flag) {
   return host;
 }
 
+// A text with several colons and without brackets is an IPv6 address without a port.
 Endpoint read_endpoint(const OptionValue& given) {
   const std::string& text = given.text;
   const auto refuse = [&] {

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// make_plan() is a pure function of the options and of a snapshot of this host (HostEnvironment):
+// no file, process or clock. --dry-run therefore shows exactly what a run would do, and tests need
+// no cluster.
+//
+// The order of the steps follows their dependencies:
+//
+//   program, sizes --> conflicts --> launch target --> workers per node --> settle()
+//     --> requeue --> run id and directory --> everything that depends on the mode
 #include "launcher/plan/plan.h"
 
 #include <algorithm>
@@ -26,7 +35,8 @@ Sourced<std::string> read_text(const Option& option, std::string_view flag, std:
                 : from_default(std::move(otherwise));
 }
 
-// Adds the nodes with their workers and drops those that -np leaves without workers.
+// Adds the nodes with their workers and drops those that -np leaves without workers. target.hosts
+// is reduced in the same way, because settle() looks at the hosts that are left.
 void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& counts) {
   std::vector<cluster::Host> used;
   for (size_t i = 0; i < target.hosts.size(); ++i) {
@@ -41,6 +51,10 @@ void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& cou
   plan.worker_rule = counts.rule;
 }
 
+// settle() runs a second time here (the first time in on_hosts()): -np can have removed all hosts
+// but this one, and a run on this machine alone needs no ssh. --rdzv-id names the rendezvous of a
+// manual run. Under another launcher the name comes from that launcher, because it must be the same
+// in all processes.
 void read_place(LaunchPlan& plan,
                 const Request& request,
                 const HostEnvironment& here,
@@ -87,6 +101,8 @@ void read_name(LaunchPlan& plan, const Request& request, const HostEnvironment& 
           : from_default((std::filesystem::path(here.directory) / "runs" / plan.run_id).string());
 }
 
+// In a manual run without --rdzv-endpoint, --master-addr and --master-port name the control port of
+// node 0, as in torchrun's static rendezvous. The store of the workers then gets a port of its own.
 void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_rendezvous) {
   const NumberRule port_rule{.flag = "--master-port",
                              .least = 1,
@@ -138,6 +154,8 @@ void read_ssh(LaunchPlan& plan, const Request& request, const HostEnvironment& h
   }
 }
 
+// Defaults are those of the emulated launcher, because scripts rely on them: 30 s in horovodrun,
+// 600 s (join_timeout) in torchrun, where a user starts the nodes one after the other.
 Sourced<double> read_start_timeout(const Request& request,
                                    const HostEnvironment& here,
                                    const RendezvousOptions& rules,
@@ -180,6 +198,8 @@ void read_supervision(LaunchPlan& plan, const Request& request) {
   }
 }
 
+// Binding is a default only where the cores belong to this job alone. On a shared machine two runs
+// would bind their workers to the same first cores.
 Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, LaunchMode mode) {
   if (!request.bind) {
     if (mode == LaunchMode::Task) {
@@ -199,6 +219,8 @@ Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, 
   return {bind, source_of(*request.bind, "--bind")};
 }
 
+// Without --log-dir, torchrun writes to a new temporary directory. Here the files are kept with the
+// run.
 void read_output(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   OutputRules& output = plan.output;
   if (request.redirects) {
@@ -224,6 +246,8 @@ void read_output(LaunchPlan& plan, const Request& request, const HostEnvironment
       request.sample_every ? read_sample_every(*request.sample_every) : from_default(1.0);
 }
 
+// emplace() keeps an earlier value: --env and -x win over the environment, the environment wins
+// over defaults of the launcher.
 void add_variables(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   plan.variables = read_variables(request, here);
   if (runs_python(plan)) {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table of --dry-run: name, value, source. It shows decisions, not all fields: most defaults
+// are left out.
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,6 +39,7 @@ std::string describe_command(const LaunchPlan& plan) {
   return join(words, " ");
 }
 
+// Names are not compared, but named and unnamed nodes are not mixed in one line.
 bool are_alike(const PlannedNode& one, const PlannedNode& other) {
   return one.workers == other.workers && one.variables == other.variables &&
          one.gpus == other.gpus && one.name.empty() == other.name.empty();

@@ -13,6 +13,8 @@
 namespace lockstep::plan {
 namespace {
 
+// torch.distributed.launch and deepspeed pass the argument by default, torchrun and horovodrun do
+// not. `lockstep run` passes it if the script declares it, so that old scripts run unchanged.
 bool passes_local_rank(const Request& request) {
   switch (request.dialect) {
     case Dialect::TorchLaunch:
@@ -30,6 +32,8 @@ Sourced<std::string> read_assignment(const std::string& flag, const OptionValue&
   return {given.text.substr(given.text.find('=') + 1), source_of(given, flag)};
 }
 
+// Rank variables differ between workers. A value from the user would give all workers the same
+// rank, and the run would hang in its first collective.
 std::string require_name(const std::string& flag,
                          const OptionValue& given,
                          std::string_view expected) {
@@ -48,6 +52,8 @@ std::string require_name(const std::string& flag,
 
 }  // namespace
 
+// program_word is the index of the user's program, behind "python3" and "-m": the local rank
+// argument is inserted after it, and messages name it.
 void read_program(LaunchPlan& plan, const Request& request, const HostEnvironment& here) {
   if (request.program.empty() || request.program.front().empty()) {
     throw Error(ExitCode::Usage, "no program given")

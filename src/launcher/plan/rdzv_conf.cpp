@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// torchrun reads --rdzv-conf as free-form pairs and ignores unknown keys. Here an unknown key is an
+// error, since a misspelt timeout would have no effect, and a known one without effect is a remark.
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -67,6 +70,7 @@ class Reader {
   }
 
  private:
+  // is_host=1 makes a node host the store in torchrun; here the leader is node 0, hence rank 0.
   void take_truth(const std::string& key, const OptionValue& given) {
     const auto truth = find_truth(given.text);
     if (!truth) {

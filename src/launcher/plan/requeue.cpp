@@ -17,7 +17,10 @@ constexpr std::string_view kHint =
     "sbatch --requeue --open-mode=append --signal=B:USR1@120 with a script that ends in 'exec "
     "lockstep run --requeue PROGRAM'";
 
-// Why this process is not a batch job; empty if it is one.
+// Why this process is not a batch job; empty if it is one. --signal=B: signals the batch script
+// only, and `exec lockstep run` makes this process the batch script. In a task or an interactive
+// shell the warning would never arrive, and the run would be killed at the time limit without a
+// checkpoint.
 std::string find_objection(const HostEnvironment& here, LaunchMode mode) {
   if (!here.job) {
     return here.is_nested ? "a worker of another run" : "no Slurm job";

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Three sizes are related by np = nnodes * nproc_per_node. -np and a number per node determine the
+// nodes; if all three are given, they must agree.
 #include "launcher/plan/sizes.h"
 
 #include <fmt/format.h>
@@ -9,6 +12,7 @@
 namespace lockstep::plan {
 namespace {
 
+// MIN:MAX makes a run elastic, as in torchrun. N is N:N.
 NodeRange read_nodes(const OptionValue& given) {
   constexpr std::string_view kFlag = "--nnodes";
   const size_t colon = given.text.find(':');

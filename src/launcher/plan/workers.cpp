@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Precedence of the sources, see Counter::count():
+//
+//   tasks of an outer launcher > --nproc-per-node N > -np > --nproc-per-node cpu|gpu|auto
+//     > devices and slots of hosts > tasks of the Slurm job > its GPUs > (deepspeed: GPUs) > 1
+//
+// A number that contradicts slots, tasks or GPUs is an error that shows both sources: the usual
+// cause is a batch script whose #SBATCH lines and options were changed independently.
 #include "launcher/plan/workers.h"
 
 #include <algorithm>
@@ -107,6 +115,8 @@ class Counter {
             fmt::format("{} {}, or drop it to use every slot", sizes_.per_node->flag, *host.slots));
   }
 
+  // Equal and not only at most: with fewer workers than tasks, cores of the allocation would stay
+  // idle without a message.
   void require_tasks(size_t i) const {
     const int requested = sizes_.per_node->number;
     if (allocation_.tasks.empty() || allocation_.tasks[i] == requested) {
@@ -162,6 +172,7 @@ class Counter {
     throw std::move(error);
   }
 
+  // Hosts that get 0 workers are removed by place_nodes() in plan.cpp.
   void fill_slots(int requested) {
     const int slots = std::accumulate(
         target_.hosts.begin(), target_.hosts.end(), 0, [](int sum, const cluster::Host& host) {
@@ -202,6 +213,7 @@ class Counter {
     }
   }
 
+  // Devices that --include selects count instead of all GPUs of this node.
   void add_counted_here() {
     const WorkerRule rule = sizes_.per_node->rule;
     const std::string& said = sizes_.per_node->provenance.text;
@@ -220,6 +232,9 @@ class Counter {
     }
   }
 
+  // Prefers a number that Slurm reports to counting on the node: the plan is then complete before
+  // any agent runs, and --dry-run shows it. `auto` without GPUs in the job is left to the node,
+  // because its GPUs need not be a resource of Slurm.
   bool add_counted_by_slurm(size_t i) {
     const WorkerRule rule = sizes_.per_node->rule;
     if (rule != WorkerRule::Cpu && allocation_.gpus.value_or(0) > 0) {
@@ -278,6 +293,9 @@ class Counter {
            (devices && (devices->empty() || *devices == "-1"));
   }
 
+  // More workers than GPUs would fail later, with an error of NCCL ("Duplicate GPU detected") or
+  // out of memory. Only known numbers are compared; 0 can mean that the GPUs of another node are
+  // unknown here.
   void require_gpus(size_t i) const {
     const int workers = counts_.per_node[i].value;
     const auto [gpus, who] = known_gpus(i);

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+//   take_lines() -- world size 1 ------------------------------+
+//        |                                                     v
+//        +-- LineMerger (100 ms) --> show_ready() --> add_lines() --> OutputBuffer --> stdout, err
+//        |                                                     ^
+//        +-- flood: without a comparison ----------------------+
+//
+// On a terminal the status line is always the last line: it is cleared before other text and drawn
+// again after it.
 #include "launcher/supervisor/console/display.h"
 
 #include <algorithm>
@@ -50,6 +59,8 @@ Display Display::of_this_process(int world_size, const os::Environment& environm
           {.world_size = world_size, .columns = columns, .has_colours = may_colour(environment)}};
 }
 
+// `2>&1` must keep the order of both streams: one buffer for both, because two buffers would be
+// written independently.
 Display::Display(Target out, Target err, const Options& options)
     : options_(options), out_(out.fd, out.kind), merger_(options.world_size) {
   if (!os::is_same_file(out.fd, err.fd)) {
@@ -66,6 +77,7 @@ OutputBuffer& Display::outlet(Stream stream) {
   return stream == Stream::Out || err_ == nullptr ? out_ : *err_;
 }
 
+// A status line goes to the terminal, wherever it is: `lockstep run > log` leaves stderr.
 OutputBuffer* Display::screen() {
   if (out_.is_terminal()) {
     return &out_;
@@ -86,7 +98,8 @@ std::string Display::prefix(const RankSet& ranks, const OutputBuffer& to) const 
       "{}{}{}", ranks.size() > 1 ? kDim : kColours[lowest % kColours.size()], plain, kPlain);
 }
 
-// Whether this rank, or all ranks together, write more than can be compared line by line.
+// Whether this rank, or all ranks together, write more than can be compared line by line. Windows
+// are fixed intervals of the clock and not sliding ones, so that a meter is two numbers.
 bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
   const auto index = static_cast<size_t>(rank);
   if (index >= meters_.size()) {
@@ -102,7 +115,8 @@ bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
   return meters_[index].amount > kMostBytesOfRank || work_.amount > kMostWork;
 }
 
-// Returns the lines beyond the limits, which are shown without a comparison.
+// Returns the lines beyond the limits, which are shown without a comparison. Lines of this rank
+// that still wait are released before the rest is shown directly, else they would appear after it.
 std::string_view Display::collapse_some(int rank, Stream stream, std::string_view lines) {
   const Clock::time_point now = Clock::now();
   if (!is_flood(rank, lines.size(), now)) {
@@ -149,6 +163,8 @@ void Display::add_lines(OutputBuffer& to, std::string_view prefix, std::string_v
   }
 }
 
+// If the lowest rank stops drawing for kStatusTime, another rank takes over. Updates are skipped
+// while the terminal is behind: only the newest text is of interest.
 void Display::take_status(int rank, std::string_view text) {
   OutputBuffer* const target = screen();
   const Clock::time_point now = Clock::now();
@@ -223,6 +239,8 @@ size_t Display::waiting_bytes() const {
   return out_.waiting_bytes() + (err_ == nullptr ? 0 : err_->waiting_bytes());
 }
 
+// A line that wraps could not be cleared with one "\r ESC [2K". Wide characters count as one
+// column; a status line of such text can still wrap.
 std::string cut_to_columns(std::string_view text, int columns) {
   std::string cut;
   int used = 0;

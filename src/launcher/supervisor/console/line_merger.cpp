@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// waiting_ is the output in the order in which it will be shown; a line is addressed by its
+// position, which counts all lines since the start:
+//
+//   position   first_          ready_until_                  first_ + size
+//              | ready to show | waits for twins of other ranks |
+//   ranks      {0-3}   {0,1}   {0-3}   {2}   {0}
+//
+// Invariants: the lines of one rank and stream have ascending positions; last_of() is the one with
+// the highest position, or null if none waits. A line in front of ready_until_ does not move any
+// more. Waiting objects have stable addresses, since last_waiting_ and by_hash_ point to them.
 #include "launcher/supervisor/console/line_merger.h"
 
 #include <algorithm>
@@ -11,11 +22,14 @@ namespace {
 // Candidates per text. Further lines with the same text are found only as the successor of the last
 // line of their rank.
 constexpr size_t kMostOfOneText = 32;
+// Rough cost of a new line (hash, allocation, map) relative to a line that joins its twin at once.
+// Display limits the sum.
 constexpr size_t kWorkOfNewLine = 8;
 constexpr uint64_t kMostMoved = 256;
 
 }  // namespace
 
+// Ranks of a larger next attempt extend the table.
 LineMerger::Waiting*& LineMerger::last_of(int rank, Stream stream) {
   const auto index = static_cast<size_t>(rank);
   if (index >= last_waiting_.size()) {
@@ -136,6 +150,8 @@ LineMerger::Waiting& LineMerger::append(Stream stream,
   return *waiting_.back();
 }
 
+// Lines before the last one of the rank are released too, else they would be shown in another
+// order.
 void LineMerger::release(int rank, Stream stream) {
   if (const Waiting* const last = last_of(rank, stream)) {
     ready_until_ = std::max(ready_until_, last->position + 1);
@@ -146,6 +162,8 @@ void LineMerger::release_all() {
   ready_until_ = first_ + waiting_.size();
 }
 
+// A move can place an older line behind a newer one, so `until` is not sorted and all lines are
+// searched. next_due_ makes this rare: once per window and not once per line.
 void LineMerger::end_due_waits(Time now) {
   if (now < next_due_) {
     return;
@@ -172,6 +190,8 @@ std::optional<LineMerger::Line> LineMerger::find_ready(Time now) {
   return take_front();
 }
 
+// The last line of a rank can only be cleared if it is this one: a rank that has a later line keeps
+// it.
 LineMerger::Line LineMerger::take_front() {
   const std::unique_ptr<Waiting> front = std::move(waiting_.front());
   waiting_.pop_front();

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// State between two chunks is one of these, with the text in unfinished_:
+//
+//   plain               "los"            the start of a line
+//   follows_return_     "\r 50%|###"     text after '\r': a progress bar that is being drawn
+//   ends_with_return_   "50%\r"          complete status, or the start of "\r\n"
+//
+// Only '\r' as the last byte of a chunk is ambiguous; the next byte decides.
 #include "launcher/supervisor/console/line_splitter.h"
 
 #include <utility>
 
 namespace lockstep::supervisor {
 
+// joined_ collects lines in the order of the stream. Output shows joined_ before lines[1], so
+// nothing may be appended here after lines[1] was set; feed() checks this for long lines.
 void LineSplitter::take_line(std::string_view rest) {
   joined_ += unfinished_;
   joined_ += rest;
@@ -12,6 +22,8 @@ void LineSplitter::take_line(std::string_view rest) {
   follows_return_ = false;
 }
 
+// Text before a single '\r' is overwritten on a terminal, so it is dropped as soon as something
+// else follows.
 size_t LineSplitter::take_return(std::string_view chunk, size_t start, size_t end, Output& output) {
   if (end + 1 < chunk.size() && chunk[end + 1] == '\n') {
     take_line(chunk.substr(start, end + 2 - start));

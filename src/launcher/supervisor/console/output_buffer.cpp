@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A queue of large pieces between the event loop and a descriptor that may be slow:
+//
+//   add_lines() --> [ piece | piece | piece ] --> write_front() --> fd
+//                   ^ written_of_front_
+//
+//   waiting_bytes_ <= 16 MiB   lines are added
+//   above                      lines are dropped and counted, until it has fallen to 8 MiB
+//
+// Between the two limits, dropping continues: without this hysteresis a reader that is slightly too
+// slow would see a message about dropped lines every few lines.
 #include "launcher/supervisor/console/output_buffer.h"
 
 #include <algorithm>
@@ -80,6 +91,9 @@ OutputBuffer::Kind OutputBuffer::kind_of(int fd) {
   return os::is_null_device(fd) ? Kind::Nobody : Kind::Pipe;
 }
 
+// O_NONBLOCK belongs to the open file description, which this process shares with the shell and
+// with other programs of a pipeline. Setting it on stdout would break them; a second description of
+// the same pipe or terminal has its own flag.
 OutputBuffer::OutputBuffer(int fd, Kind kind) : kind_(kind), fd_(fd) {
   if (kind_ == Kind::Pipe || kind_ == Kind::Terminal) {
     own_ = os::find_nonblocking_twin(fd);
@@ -111,6 +125,7 @@ void OutputBuffer::add(std::string_view text) {
   }
 }
 
+// The room is computed exactly and claimed at once; the loop must fill all of it.
 void OutputBuffer::append_prefixed(std::string_view prefix, std::string_view lines) {
   const size_t last_end = lines.back() == '\n' ? 0 : 1;
   char* to = make_room(lines.size() + count_lines(lines) * prefix.size() + last_end);
@@ -126,6 +141,9 @@ void OutputBuffer::append_prefixed(std::string_view prefix, std::string_view lin
   }
 }
 
+// Slices bound the size of one claim, so that a chunk of 256 KiB with a prefix per line does not
+// need one huge piece. A file is written as soon as a piece is full: it accepts everything, and the
+// buffer stays small.
 void OutputBuffer::add_lines(std::string_view prefix, std::string_view lines) {
   if (is_nobody() || lines.empty()) {
     return;
@@ -150,6 +168,8 @@ void OutputBuffer::add_lines(std::string_view prefix, std::string_view lines) {
   }
 }
 
+// Without an own description (a socket, the terminal of another user) the descriptor may block. For
+// a pipe, poll() then promises room for kAtomicBytes, so not more than that is written at a time.
 bool OutputBuffer::write_front() {
   Piece& front = pieces_.front();
   std::string_view left(front.text.get() + written_of_front_, front.size - written_of_front_);
@@ -177,6 +197,8 @@ bool OutputBuffer::write_front() {
   return *count > 0;
 }
 
+// At most kMostPerCall per call: a fast reader must not keep the event loop here. A file is the
+// exception: it never drops a line, so its buffer must become empty.
 void OutputBuffer::write_some() {
   const size_t enough = waiting_bytes_ - std::min(waiting_bytes_, kMostPerCall);
   while (waiting_bytes_ > 0 && (kind_ == Kind::File || waiting_bytes_ >= enough) && write_front()) {

@@ -38,6 +38,8 @@ void RankSet::insert(int rank) {
   }
 }
 
+// Merges two sorted lists of ranges. Adjacent ranges are joined too ("0-3" and "4"), which keeps
+// the invariant of a gap between any two.
 void RankSet::insert(const RankSet& others) {
   std::vector<Range> all;
   all.reserve(ranges_.size() + others.ranges_.size());
@@ -66,6 +68,7 @@ bool RankSet::contains(int rank) const {
   return found != ranges_.end() && found->first <= rank;
 }
 
+// One pass over both lists: `other` never moves back, because both are ascending.
 bool RankSet::intersects(const RankSet& others) const {
   auto other = others.ranges_.begin();
   for (const Range& range : ranges_) {

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A failure has two readers: a person, who sees the box just above the shell prompt, and programs,
+// which read failure.json. Both texts are derived from the same Failure and the same hint, so they
+// cannot disagree. The report is made on the node of the worker, because the log, the error file
+// and the OOM counters are there; the leader adds what it knows about the run.
 #include "launcher/supervisor/failure/failure.h"
 
 #include <algorithm>
@@ -41,7 +46,8 @@ std::string meaning_of(int code) {
   }
 }
 
-// The end of the terminal escape sequence that starts at `at`.
+// The end of the terminal escape sequence that starts at `at`. CSI sequences ("ESC [ parameters
+// final") end with a byte from '@' to '~' (ECMA-48). All others are taken as two bytes long.
 size_t end_of_escape(std::string_view line, size_t at) {
   if (at + 1 >= line.size() || line[at + 1] != '[') {
     return std::min(at + 2, line.size());
@@ -78,7 +84,8 @@ std::string to_plain(std::string_view line) {
   return plain;
 }
 
-// A row of the box. A long text continues in the lines below.
+// A row of the box. A long text continues in the lines below. 9 columns are for "| ", the label
+// with 6 columns, and a blank.
 std::string row(std::string_view label, std::string_view text) {
   constexpr std::string_view kStart = "| {:<6} {}\n";
   constexpr size_t kRoom = kBoxWidth - 9;
@@ -207,6 +214,9 @@ std::string to_box(const Failure& failure) {
   return box + fmt::format("{:-<{}}\n", "+", kBoxWidth);
 }
 
+// More lines are read than shown: the traceback of a deep call stack is longer than the last 20
+// lines. The error file is preferred, since the program wrote it on purpose and its text cannot be
+// mixed with that of other threads.
 void add_last_output(Failure& failure, const LastOutputFiles& words) {
   std::vector<std::string> lines =
       read_last_lines(failure.log, std::max(words.most, kLinesToSearch), words.log_begin);
@@ -235,6 +245,8 @@ std::string to_json(const Failure& failure) {
                             .hint = advice.text});
 }
 
+// Reads at most the last kBytesToSearch bytes: a log can have gigabytes. The first line is dropped
+// if it is incomplete.
 std::vector<std::string> read_last_lines(const std::filesystem::path& path,
                                          size_t most,
                                          int64_t begin) {

@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The tables in the order in which find_hint() consults them. A stronger kind of evidence comes
+// first:
+//
+//   SIGKILL and the OOM counters              counted by the kernel
+//   kSignalsFromOutside                       the signal explains itself, the output rarely does
+//   kCertain, kLikely in the exception        the text of the exception is the cause
+//   kCertain in the last lines                texts that appear only if they are the cause
+//   kCodes                                    conventions of shells and of lockstep
+//   kLikely in the last lines                 texts that also appear as harmless warnings
+//   kSignalsFromWithin                        crashes: only a debugger shows more
+//   the OOM counters alone                    a child process of the worker was killed
+//
+// A hint that is wrong costs more than none. A new pattern needs a text that libraries print in
+// this case only, and a test. Ids are part of failure.json and must not change.
 #include "launcher/supervisor/failure/hint.h"
 
 #include <algorithm>
@@ -198,12 +213,14 @@ FailureHint find_by_number(int number, std::span<const Died> table) {
                               : FailureHint{std::string(found->id), std::string(found->text)};
 }
 
+// The quotes and the colon end "libfoo.so.1: cannot open", "'torch'" and "`GLIBC_2.38'".
 std::string_view word_at(std::string_view line, size_t start) {
   line.remove_prefix(start);
   return line.substr(0, line.find_first_of("'\"`: \t"));
 }
 
-// The advice of a rule, if it matches one of the lines.
+// The advice of a rule, if it matches one of the lines. Needles are tried in their order before
+// lines: a rule lists the more specific form first.
 std::optional<FailureHint> find_in(const Said& rule, std::span<const std::string_view> lines) {
   for (const std::string_view needle : rule.needles) {
     for (const std::string_view line : lines) {

@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The format of the interpreter, in which the last line is the exception and the frames above it go
+// from the outermost to the innermost call:
+//
+//   Traceback (most recent call last):
+//     File "train.py", line 42, in main        <- called_from: innermost frame of the user's code
+//       loss.backward()
+//     File ".../site-packages/torch/_tensor.py", line 5, in backward      <- raised_at
+//   RuntimeError: CUDA out of memory
+//
+// A log mixes the lines of several threads and of torch ("[rank3]: " before each line), so lines
+// that do not fit are skipped.
 #include "launcher/supervisor/failure/python_exception.h"
 
 #include <algorithm>
@@ -21,7 +33,8 @@ bool is_name_letter(char letter) {
   return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '.';
 }
 
-// "package.Type: message", or "package.Type" for an exception without one.
+// "package.Type: message", or "package.Type" for an exception without one. Types begin with a
+// capital letter by convention. This excludes texts such as "warning: ...".
 bool is_exception(std::string_view line) {
   const auto end = std::find_if_not(line.begin(), line.end(), is_name_letter);
   const std::string_view name = line.substr(0, static_cast<size_t>(end - line.begin()));
@@ -69,6 +82,8 @@ bool is_library(const std::string& file) {
   });
 }
 
+// raised_at is where the exception came from; called_from is the user's line to look at. It is set
+// only if it differs from raised_at.
 PythonException make_exception(std::string_view text, const std::vector<PythonFrame>& frames) {
   PythonException exception;
   exception.text = text.substr(0, kMostText);

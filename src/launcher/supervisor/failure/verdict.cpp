@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Without the weights below, the report would blame the wrong rank in the most common case: rank 3
+// is killed, rank 0 notices the closed connection, prints an exception and exits with 1, and its
+// agent reports first. The blame moves only upwards.
 #include "launcher/supervisor/failure/verdict.h"
 
 #include <algorithm>
@@ -25,6 +29,9 @@ bool is_crash(int signal) {
   return std::find(kCrashes.begin(), kCrashes.end(), signal) != kCrashes.end();
 }
 
+// After a signal from the agent almost every exit is a consequence. Two kinds are a cause: a
+// SIGKILL that the agent did not send (the OOM killer, an administrator), and a crash, if the cause
+// so far is only a worker that lost its peer.
 bool takes_blame(os::ExitStatus candidate, int sent, os::ExitStatus cause) {
   if (sent == 0) {
     return weight(candidate) > weight(cause);
@@ -38,6 +45,8 @@ bool takes_blame(os::ExitStatus candidate, int sent, os::ExitStatus cause) {
 
 }  // namespace
 
+// After a request to stop, statuses are still recorded for exit_code(), but none is a failure: a
+// worker that dies of SIGTERM has done what was requested.
 void Verdict::record_exit(ProcessId process, os::ExitStatus status, int sent) {
   statuses_[process] = status;
   if (status.is_success() || stop_ != 0) {
@@ -54,6 +63,8 @@ void Verdict::record_stop(int signal) {
   }
 }
 
+// Exit code 75 of any worker wins: it has saved a checkpoint and asks to be started again. SIGHUP
+// and SIGTERM are the same request, and have one exit code.
 int Verdict::exit_code() const {
   if (cause_) {
     return statuses_.at(*cause_).shell_code();

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A thread of its own, and not the reactor of the agent: Horovod workers poll the store while they
+// start, which must not delay signals and exits of workers. The thread shares nothing with the
+// agent but alarm_, whose write end the destructor closes to end it.
+//
+// A connection carries one request, as in Horovod's own server:
+//
+//   accept --> read until the request is complete --> write the answer --> close
+//                                       kPatience after accept: close
 #include "launcher/supervisor/horovod_rendezvous/horovod_store.h"
 
 #include <algorithm>
@@ -51,7 +60,9 @@ class HorovodStore::Server {
   int port() const { return listener_.port(); }
 
  private:
-  // Runs until the write end of alarm_ is closed.
+  // Runs until the write end of alarm_ is closed. watches[2 + i] belongs to the i-th connection:
+  // std::erase_if visits a list in order, and calls the predicate once per element. New connections
+  // are accepted after that, so they have no entry yet.
   void serve() {
     for (;;) {
       std::vector<os::Watch> watches = {{.fd = alarm_.out.number()}, {.fd = listener_.fd()}};
@@ -71,6 +82,7 @@ class HorovodStore::Server {
     }
   }
 
+  // All connections have the same patience, so the oldest one has the next deadline.
   std::optional<std::chrono::milliseconds> time_to_wait() const {
     if (connections_.empty()) {
       return std::nullopt;

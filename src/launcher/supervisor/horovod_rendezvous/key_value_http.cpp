@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The subset of HTTP/1.1 that Horovod's client uses (horovod/common/gloo/http_store.cc): PUT with
+// Content-Length, GET, DELETE. Everything else is rejected with the status that HTTP defines for
+// it. The port is open to every process that reaches it, so all sizes are limited before memory is
+// allocated.
 #include "launcher/supervisor/horovod_rendezvous/key_value_http.h"
 
 #include <algorithm>
@@ -62,6 +67,8 @@ std::string to_response(int status, std::string_view body) {
                      body);
 }
 
+// Searches only the new bytes and the last four before them, so that a slow sender does not cause
+// quadratic work.
 std::optional<int> RequestReader::take(std::string_view bytes) {
   constexpr std::string_view kEnd = "\r\n\r\n";
   if (has_head_) {
@@ -87,6 +94,8 @@ std::optional<int> RequestReader::take(std::string_view bytes) {
   return take_body(bytes);
 }
 
+// The path is everything between the first and the last blank of the request line, so that a key
+// can contain blanks.
 std::optional<int> RequestReader::read_head(std::string_view head) {
   const std::string_view line = head.substr(0, head.find("\r\n"));
   const size_t first = line.find(' ');
@@ -115,6 +124,8 @@ std::optional<int> RequestReader::read_head(std::string_view head) {
   return method_ == "PUT" && !length_ ? std::optional(411) : std::nullopt;
 }
 
+// Transfer-Encoding is rejected, and two different lengths are an error: with either, reader and
+// sender could disagree about the end of the request.
 std::optional<int> RequestReader::read_field(std::string_view field) {
   const size_t colon = field.find(':');
   if (colon == std::string_view::npos) {

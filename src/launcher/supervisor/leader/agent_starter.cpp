@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One srun starts the agents of all nodes of an allocation; ssh starts one agent each. The
+// rendezvous with its keys reaches an agent through the environment (srun) or standard input (ssh),
+// never through a command line, which `ps` shows to every user.
+//
+// These processes carry no message of the control plane. Their exit matters only until the agents
+// have joined; after that the control plane reports the loss of an agent.
 #include "launcher/supervisor/leader/agent_starter.h"
 
 #include <algorithm>
@@ -21,6 +28,7 @@
 namespace lockstep::supervisor {
 namespace {
 
+// Such a host needs no sshd: the agent is started directly, with the environment of this process.
 bool is_this_machine(const std::string& host) {
   return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == os::host_name();
 }
@@ -53,6 +61,11 @@ bool is_harmless(const std::string& line) {
 
 }  // namespace
 
+// The options override defaults of the site and of the batch script that would break the agents:
+// --wait=0 (no limit after the first task has ended), --export=ALL (sbatch --export=NONE),
+// --mpi=none (an agent is not an MPI process), --cpu-bind=none (the agent needs all cores of its
+// node; it binds the workers itself), --input=none (srun would read the terminal), --unbuffered
+// (messages of the agents appear at once), --quiet (none of srun about its progress).
 std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::string& lockstep) {
   std::vector<std::string> names;
   for (const plan::PlannedNode& node : plan.nodes) {
@@ -82,6 +95,9 @@ std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::s
   return command;
 }
 
+// BatchMode: no password prompt, which would wait forever. ServerAliveInterval: ssh exits if the
+// node does not answer three times in a row. `exec` replaces the login shell, so that the agent is
+// the process whose standard input and output end with ssh.
 std::vector<std::string> ssh_command(const plan::LaunchPlan& plan,
                                      const std::string& host,
                                      const std::string& lockstep) {
@@ -107,6 +123,9 @@ std::vector<std::string> ssh_command(const plan::LaunchPlan& plan,
   return command;
 }
 
+// srun reads most of its options from variables too, and sbatch sets many of them to its own
+// options. They describe the tasks of the batch script, not the one agent per node that is started
+// here. GPUs of the job are requested again per node, see find_gpus_to_ask().
 os::Environment srun_environment(os::Environment environment) {
   constexpr std::array kWishes = {"SLURM_NTASKS",
                                   "SLURM_NPROCS",
@@ -138,6 +157,10 @@ os::Environment srun_environment(os::Environment environment) {
   return environment;
 }
 
+// The agent must behave as if the user had typed the command there: PATH, LD_LIBRARY_PATH, the
+// variables of modules and virtual environments travel. Values of the login session (HOME, agent
+// sockets, D-Bus, displays) belong to one machine. SLURM_* is left out because the hosts of -H are
+// not the nodes of a job.
 os::Environment ssh_environment(const os::Environment& environment) {
   constexpr std::array kOwn = {"HOME",
                                "USER",
@@ -198,6 +221,10 @@ void AgentStarter::start(const plan::LaunchPlan& plan,
   }
 }
 
+// The input is a file in memory, not a pipe: it needs no writer, so that a large environment cannot
+// block this process and an ssh that exits early causes no write error. The own process group keeps
+// a Ctrl-C of the terminal away from ssh; `lockstep` decides what it means. dies_with_parent covers
+// a leader that is killed.
 void AgentStarter::add(const std::string& what,
                        const std::vector<std::string>& command,
                        const os::Environment& environment,
@@ -233,6 +260,8 @@ void AgentStarter::add(const std::string& what,
   reactor_.watch(added.output.number(), os::Reactor::For::Read, [this, &added] { read(added); });
 }
 
+// The last line is kept for the error message if the agents cannot be started ("Permission denied
+// (publickey)"). `process` lives in a std::list, so the reference in the handler stays valid.
 void AgentStarter::read(Process& process) {
   constexpr size_t kMost = 1 << 16;
   const os::ReadResult result = os::read_some(process.output.number(), process.text, kMost);
@@ -251,6 +280,8 @@ void AgentStarter::read(Process& process) {
   }
 }
 
+// The output is read once more after the exit: the last line is usually the reason, and it may have
+// arrived after the last turn of the reactor.
 std::vector<AgentStarter::Ended> AgentStarter::take_ended() {
   std::vector<Ended> ended;
   for (auto process = processes_.begin(); process != processes_.end();) {

@@ -16,6 +16,9 @@ void AttemptOutcome::clear() {
   lost_.reset();
 }
 
+// sent_to_ is what the report calls "stopped": the worker had received a signal of its agent before
+// it ended, whatever its exit status is. A worker that failed at the same moment by itself is not
+// counted.
 void AttemptOutcome::record_exit(ProcessId process, os::ExitStatus status, int sent) {
   statuses_[process] = status;
   if (sent != 0) {
@@ -24,6 +27,7 @@ void AttemptOutcome::record_exit(ProcessId process, os::ExitStatus status, int s
   verdict_.record_exit(process, status, sent);
 }
 
+// Only the first lost node is reported. Others often follow: a switch or a whole rack has failed.
 void AttemptOutcome::record_loss(const std::string& node, const std::string& why) {
   const auto cause = verdict_.cause();
   if (!lost_ && (!cause || statuses_.at(*cause).signal == 0)) {
@@ -42,6 +46,8 @@ double AttemptOutcome::seconds() const {
   return std::chrono::duration<double>(failed_at_ - began_).count();
 }
 
+// Exit code 75 makes an outer requeue (or a script) start the run again: the fault is in the
+// cluster, not in the program. Rank -1 matches no worker in count_stopped().
 Failure AttemptOutcome::failure_of_loss() const {
   Failure failure;
   failure.who = "node " + *lost_;

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The roles of this process by launch mode:
+//
+//   Local        RunSupervisor with a local agent, no control plane
+//   Srun, Ssh    RunSupervisor without a local agent; lockstep agent (run_agent) on every node
+//   Peers        the first process: RunSupervisor with a local agent; the others: Follower
+//   Task         as Peers among the processes of local rank 0; then all processes become workers
+//
+// Invariant: a process that starts srun or ssh has no local agent, and one with a local agent keeps
+// no other children (the dashboard is a child of the guard). WorkerGroup relies on it when it kills
+// "all children".
 #include "launcher/supervisor/leader/launch.h"
 
 #include <algorithm>
@@ -30,6 +41,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns the descriptor limit for the workers: the one before this process raised its own.
+// SIGPIPE: a reader of the output that exits (`lockstep run | head`) must not end the run. SIGTTOU:
+// a launcher in the background of a terminal with `stty tostop` must not be stopped by its own
+// output. Subreaper: background processes of workers become children of this process when their
+// parent exits, so that none survives the run.
 uint64_t prepare_process() {
   os::ignore_signal(SIGPIPE);
   os::ignore_signal(SIGTTOU);
@@ -44,6 +59,8 @@ void require_control_plane() {
   }
 }
 
+// The secret is the only protection of the keys derived from it, and an attacker who records a
+// handshake can test guesses offline. 16 characters exclude accidental words.
 std::optional<std::string> find_secret(const os::Environment& environment) {
   constexpr size_t kLeast = 16;
   auto secret = os::find_variable(environment, contract::kSecret);
@@ -57,6 +74,9 @@ std::optional<std::string> find_secret(const os::Environment& environment) {
   return secret;
 }
 
+// Whether --rdzv-endpoint names this machine. A host name can have several addresses, and a machine
+// several names, hence the comparison by address. An alias that does not resolve here makes all
+// nodes wait for a leader; Follower reports it after its timeout.
 bool is_own_host(const std::string& host) {
   const std::vector<std::string> wanted = os::addresses_of(host);
   const std::vector<cluster::Address> own = cluster::list_addresses();
@@ -71,6 +91,7 @@ bool is_own_host(const std::string& host) {
 // the rendezvous.
 class Peer {
  public:
+  // The secret is removed from the environment here, so that no worker can inherit it.
   Peer(const plan::LaunchPlan& plan, const os::Environment& environment, uint64_t descriptors)
       : plan_(plan),
         environment_(environment),
@@ -203,6 +224,10 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
     case plan::LaunchMode::Peers:
       require_control_plane();
       return Peer(plan, environment, descriptors).run();
+    // Exactly one process per node (local rank 0) takes part in the rendezvous. It removes the
+    // specs of an earlier run before it joins, hence before a new one can exist. Peer must be
+    // destroyed before exec, which would kill the threads of ZeroMQ: its destructor waits until
+    // they have sent the queued messages.
     case plan::LaunchMode::Task: {
       require_control_plane();
       if (plan.rendezvous.local_rank != 0) {
@@ -225,6 +250,10 @@ int run(const plan::LaunchPlan& plan, const os::Environment& environment) {
   return static_cast<int>(ExitCode::Bug);
 }
 
+// The rendezvous contains the keys. It is erased from the environment before the first worker
+// starts. Variables of the user replace those that sshd or the login shell of this node set. A
+// directory that does not exist here is not an error yet: the agent joins and reports it, so that
+// the leader can name the node.
 int run_agent(os::Environment environment,
               bool from_stdin,
               std::function<std::string(const std::string&)> answer) {

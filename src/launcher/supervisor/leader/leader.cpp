@@ -1,4 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Reading guide. Three kinds of events end an attempt, and all of them meet in end_attempt():
+//
+//   worker fails   on(Exited) ------------------+
+//   node is lost   lose(), stop_after_loss() ---+--> stop_workers() --> every slot Stopped --+
+//   request        stop(), stop_at_limit() -----+                                            |
+//                                                                                            v
+//   begin_attempt() <-- try_again() <-- judge() <-- [Explaining] <-- failure? <-- end_attempt()
+//                                         |                             | no
+//                                         +----------> finish() <-------+
+//
+// The Leader calls nothing outside: its actions are executed after the call has returned, and the
+// next report can follow at once. begin_attempt(), end_attempt(), fail() and finish() change the
+// phase, so code after a call of them must not rely on it.
 #include "launcher/supervisor/leader/leader.h"
 
 #include <algorithm>
@@ -66,6 +80,12 @@ void Leader::take(int agent, const Report& report, Time now) {
 
 // ---- gathering ----
 
+// The agent chooses neither its slot nor its rank. It offers its node, and learns its place from
+// the Start message.
+//
+// A node that cannot run the program (`fault`: for example, the working directory does not exist
+// there) ends the run while the nodes gather, because the same start would fail again. Later it is
+// only a candidate for the next attempt, and is rejected without harm to the running one.
 void Leader::on(int agent, const Join& join, Time now) {
   if (const std::string objection = roster_.find_objection(join); !objection.empty()) {
     say(fmt::format(
@@ -90,6 +110,9 @@ void Leader::on(int agent, const Join& join, Time now) {
   }
 }
 
+// Without an elastic range, min_nodes equals the number of nodes and the second branch is never
+// taken. With MIN:MAX, the last call starts when MIN nodes are here and is not extended by further
+// nodes, so that the start has an upper bound.
 void Leader::gather(Time now) {
   const int least = plan_.min_nodes.value;
   const int most = static_cast<int>(plan_.nodes.size());
@@ -100,6 +123,8 @@ void Leader::gather(Time now) {
   }
 }
 
+// Shows progress to a user who waits for slow nodes. The first reminder comes after 5 s (see the
+// constructor), so that a normal start prints nothing.
 void Leader::remind(Time now) {
   if (phase_ == Phase::Gathering) {
     say(fmt::format("waiting for {} ({:.0f} s); {} of {} nodes have joined",
@@ -115,6 +140,9 @@ void Leader::remind(Time now) {
 
 // ---- an attempt ----
 
+// Assigns the slots and takes the shortest way to Preparing. Probing is skipped if the nodes and
+// their agents are the same as in the attempt before and no node was lost meanwhile: a restart
+// after a crash of the program then costs no probe round.
 void Leader::begin_attempt(Time now) {
   deadlines_.last_call.reset();
   outcome_.clear();
@@ -148,6 +176,8 @@ void Leader::begin_attempt(Time now) {
   }
 }
 
+// Without a candidate network, choose() produces the error message: it knows the offers of all
+// nodes.
 void Leader::probe(Time now) {
   phase_ = Phase::Probing;
   deadlines_.phase = now + to_duration(plan_.start_timeout_seconds.value);
@@ -173,6 +203,9 @@ void Leader::on(int agent, const Probed& probed, Time now) {
   }
 }
 
+// Called when all agents have answered, and also when the deadline of the phase has passed: pairs
+// without a result then count as failed. The first round has a short timeout, which is right on a
+// quiet network; NetworkTrials grants one slower round before the run fails.
 void Leader::choose(Time now) {
   const plan::NetworkChoice choice = trials_.choose();
   if (!choice.network) {
@@ -199,6 +232,9 @@ void Leader::choose(Time now) {
   prepare();
 }
 
+// Ports are reserved in every attempt, also in one with the same nodes: the old ones can be in
+// TIME_WAIT, or taken by another program meanwhile. The agents of all slots reserve at the same
+// time; slot 0 reserves two more.
 void Leader::prepare() {
   phase_ = Phase::Preparing;
   roster_.expect(&Agent::is_prepared);
@@ -220,6 +256,8 @@ void Leader::prepare() {
   }
 }
 
+// Only the last Prepared starts the workers. Every spec contains ports of all nodes (MASTER_PORT,
+// TF_CONFIG), so no worker can start earlier.
 void Leader::on(int agent, const Prepared& prepared, Time now) {
   Agent& from = roster_.at(agent);
   if (phase_ != Phase::Preparing || prepared.attempt != layout_.attempt || from.slot < 0) {
@@ -264,6 +302,9 @@ void Leader::on(int agent, const Started& started, Time /*now*/) {
   }
 }
 
+// A refusal is not a failed worker and is never retried: the program does not exist, is not
+// executable, or the requested port is taken. The agents of the other nodes may have started their
+// workers already; Release, which finish() sends to all of them, kills these.
 void Leader::on(int agent, const Refused& refused, Time /*now*/) {
   if (refused.attempt == layout_.attempt) {
     const std::string where =
@@ -330,6 +371,15 @@ void Leader::on(int agent, const Stopped& stopped, Time now) {
   }
 }
 
+// The effect depends on what the agent was needed for:
+//
+//   Gathering, or no slot        nothing: another node can still take its place
+//   its workers had ended        nothing, unless it was asked for the failure report
+//   LaunchMode::Task, Running    the run fails: other processes might have become workers already
+//   otherwise                    the attempt ends; an elastic run continues with the other nodes
+//
+// A loss after a request to stop is not recorded: the end of an allocation takes nodes away in any
+// order, and the run must then still report the request, not the nodes.
 void Leader::lose(int agent, const std::string& why, Time now) {
   if (!roster_.contains(agent) || phase_ == Phase::Over) {
     return;
@@ -360,6 +410,7 @@ void Leader::lose(int agent, const std::string& why, Time now) {
   stop_after_loss(gone, why, now);
 }
 
+// In Stopping the loss changes nothing but the number of agents to wait for.
 void Leader::stop_after_loss(const Agent& gone, const std::string& why, Time now) {
   if (phase_ == Phase::Running) {
     outcome_.set_failed_at(now);
@@ -411,6 +462,8 @@ void Leader::end_attempt(Time now) {
   send(*agent, Explain{.process = *cause});
 }
 
+// The report is data from another machine. If it cannot be parsed, the verdict uses what the leader
+// knows itself.
 void Leader::on(int agent, const Explained& explained, Time now) {
   if (phase_ != Phase::Explaining || agent != find_agent_to_explain()) {
     return;
@@ -449,6 +502,8 @@ void Leader::on(int agent, const Interrupted& interrupted, Time now) {
   stop_.reported_by_agent = now;
 }
 
+// The loss of a node in an elastic run is not a fault of the program: it needs no --max-restarts,
+// but enough nodes. Everything else is a matter of RestartPolicy.
 RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
   const bool is_node_lost = outcome_.is_node_lost();
   if (stop_.is_last_attempt || (is_node_lost && !is_elastic())) {
@@ -463,6 +518,9 @@ RestartPolicy::Answer Leader::may_try_again(const Failure& failure) const {
   return is_node_lost ? RestartPolicy::Answer{true, ""} : restarts_.ask(failure, progress_);
 }
 
+// Blame comes before the message about the restart, so that the box explains the line below it.
+// max_restarts in the report is an attempt number, not a count: after a requeue, attempts are
+// numbered from first_attempt_ on.
 void Leader::judge(const Failure& failure, Time now) {
   Failure shown = failure;
   shown.attempt = layout_.attempt;
@@ -493,6 +551,8 @@ void Leader::try_again(const std::string& why, Time now) {
   begin_attempt(now);
 }
 
+// The actions of this function are the last ones. Agents that have not been assigned a slot get
+// Release as well, else they would wait for the next attempt forever.
 void Leader::finish(int code) {
   exit_code_ = code;
   for (const auto& [number, agent] : roster_.agents()) {
@@ -508,6 +568,8 @@ void Leader::finish_stopped() {
   finish(stop_.is_timed_out && code != kTryAgain ? kTimedOut : code);
 }
 
+// For errors of the launcher and of the cluster. A failure of a worker goes through judge()
+// instead, which prints the box and writes failure.json.
 void Leader::fail(int code, const std::string& text) {
   if (phase_ == Phase::Over) {
     return;
@@ -518,6 +580,9 @@ void Leader::fail(int code, const std::string& text) {
 
 // ---- signals and time ----
 
+// The first request is polite (SIGTERM, grace period). The second SIGINT or SIGQUIT kills, as users
+// of Ctrl-C expect; a second SIGTERM does not, because the same SIGTERM can arrive on several paths
+// (Slurm, a script that forwards it) while the workers save a checkpoint.
 void Leader::stop(int signal, const std::string& why, Time now) {
   if (phase_ == Phase::Over) {
     return;
@@ -539,6 +604,9 @@ void Leader::stop(int signal, const std::string& why, Time now) {
   stop_running(why, plan_.grace_seconds.value, /*is_asked=*/true, now);
 }
 
+// Like stop(), with two differences: the grace period is the time that is left in the allocation,
+// and `is_asked` is false, because Slurm has sent only a warning to the batch script and no signal
+// to the workers. The agents therefore send SIGTERM without a delay.
 void Leader::stop_at_limit(double grace_seconds, const std::string& why, Time now) {
   if (phase_ == Phase::Over) {
     return;
@@ -563,6 +631,8 @@ void Leader::stop_running(const std::string& why, double grace_seconds, bool is_
   deadlines_.phase = now + to_duration(grace_seconds) + kStopTime;
 }
 
+// A kill without a failure before it counts as a request to stop, so that the deaths by SIGKILL are
+// not reported as failures.
 void Leader::kill(const std::string& why) {
   if (phase_ == Phase::Running || phase_ == Phase::Stopping) {
     say(why);
@@ -578,6 +648,8 @@ void Leader::pass(int signal) {
   }
 }
 
+// Must cover every time that tick() compares with: the caller sleeps until then. Phases are
+// declared in the order of a run, so `<= Running` means "not stopped yet".
 std::optional<Leader::Time> Leader::deadline() const {
   const bool has_timeout = plan_.timeout_seconds.value > 0 && phase_ <= Phase::Running;
   const Time timeout = began_ + to_duration(plan_.timeout_seconds.value);
@@ -587,6 +659,8 @@ std::optional<Leader::Time> Leader::deadline() const {
                    has_timeout ? std::optional(timeout) : std::nullopt});
 }
 
+// At most one of the first two branches runs per call, because each of them changes the phase. The
+// reminder and the deadline of the phase can coincide.
 void Leader::tick(Time now) {
   if (phase_ == Phase::Over) {
     return;

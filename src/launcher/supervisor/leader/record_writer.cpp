@@ -6,6 +6,8 @@
 namespace lockstep::supervisor {
 namespace {
 
+// A number comes from a message of an agent. It becomes part of a file name, and every file costs a
+// descriptor.
 constexpr size_t kMostOpen = 256;
 constexpr int kMostNumber = 10'000'000;
 

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The sequence at the end of an allocation, with the times on which the code relies:
+//
+//   limit - SECONDS     Slurm sends the signal of --signal=B:USR1@SECONDS to the batch script. It
+//                       checks limits every 30 s, so the signal can be late.
+//   limit - 5 s         end of the grace period that take_limit() returns; SIGKILL
+//   ... limit           all agents have left; end() runs scontrol requeue
+//   limit               Slurm sends SIGTERM, then SIGKILL after KillWait, to what is left
+//
+// scontrol requeue makes Slurm end the job at once. The record must therefore be on disk, and every
+// worker must have ended, before scontrol is called.
 #include "launcher/supervisor/leader/requeue.h"
 
 #include <algorithm>
@@ -25,6 +36,8 @@ using std::chrono::duration_cast;
 using std::chrono::seconds;
 
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
+// The first allocation without a checkpoint is forgiven if the workers exited with 75: it may have
+// been short, or spent on compiling and caching. A second one in a row would repeat forever.
 constexpr int kMostWithoutProgress = 2;
 // Reserved before the time limit, for the end of all processes and for scontrol.
 constexpr seconds kLeavingTime(5);
@@ -70,7 +83,8 @@ std::string find_hint(const plan::RequeueRules& rules, const TurnEnd& end) {
       rules.progress_file);
 }
 
-// Whether a second try makes sense: slurmctld is busy, or its backup takes over.
+// Whether a second try makes sense: slurmctld is busy, or its backup takes over. scontrol exits
+// with 1 after every error, so only its message distinguishes them.
 bool is_passing(const std::string& errors) {
   constexpr std::array<std::string_view, 4> kPassing = {
       "contact", "timed out", "refused", "temporarily"};
@@ -98,6 +112,8 @@ std::string ask_requeue(const std::string& job) {
   return answer.errors.empty() ? fmt::format("code {}", answer.status.shell_code()) : answer.errors;
 }
 
+// Blocks the event loop for at most kSqueueTime. This happens once, before the workers are stopped;
+// they and the agents of other nodes continue meanwhile.
 std::optional<double> ask_time_left(const std::string& job) {
   try {
     const os::CommandResult answer =
@@ -135,6 +151,7 @@ RequeueAnswer judge_requeue(const plan::RequeueRules& rules,
   return answer;
 }
 
+// Format of Slurm: [D-][HH:]MM:SS. A text without a colon is a word (UNLIMITED, NOT_SET, INVALID).
 std::optional<double> find_time_left(std::string_view text) {
   text = trim(text);
   double days = 0;
@@ -161,6 +178,9 @@ std::optional<double> find_time_left(std::string_view text) {
   return days * 86400 + left;
 }
 
+// Attempts are found on disk, because the launcher of the previous allocation may have been killed
+// before it could record their number. SLURM_RESTART_COUNT is the lower bound in case that an
+// allocation ended before its first attempt.
 int first_attempt(const plan::LaunchPlan& plan) {
   if (plan.slurm_restarts == 0) {
     return 0;
@@ -205,11 +225,15 @@ void Requeue::take_cancel(Clock::time_point now) {
   is_cancelled_ = is_cancelled_ || !is_limit;
 }
 
+// Either source suffices: checkpoints in the run directory (lockstep's own format), or a change of
+// --progress-file for programs that save elsewhere.
 bool Requeue::has_progress() const {
   return contract::find_saved_step(directory_) > step_before_ ||
          stamp_of(rules_.progress_file) != stamp_before_;
 }
 
+// `is_limit_near` counts only if the warning stopped the workers. If a worker had failed before,
+// the exit code decides alone, as in an allocation without a warning.
 std::string Requeue::end(int code, bool is_stopped) {
   const TurnEnd end{.code = code,
                     .is_limit_near = is_limit_near_ && is_stopped,

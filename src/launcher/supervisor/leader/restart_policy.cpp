@@ -5,6 +5,9 @@
 
 namespace lockstep::supervisor {
 
+// Two reasons against a restart in addition to the limit: exit code 64 reports invalid options, and
+// an attempt that ends like the one before (same rank, status, last lines, no new checkpoint) would
+// fail in the same way until --max-restarts is used up.
 RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
   if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
     return {false, most_ > 0 ? "exit code 64 means that a restart does not help" : ""};

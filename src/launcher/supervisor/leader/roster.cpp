@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Three numbers identify an agent, and they must not be confused:
+//
+//   number   chosen by the RunSupervisor at the first message; never reused
+//   node     index in plan.nodes; fixed at Join, or by the first assign_nodes() after it
+//   slot     position in this attempt, without gaps; changes if a node before it leaves or joins
+//
+// Ranks are consecutive within a slot. first_ranks_ holds the first rank of each slot and the world
+// size as its last entry: for slots with 2, 1 and 4 workers, {0, 2, 3, 7}.
 #include "launcher/supervisor/leader/roster.h"
 
 #include <algorithm>
@@ -14,6 +23,7 @@ constexpr size_t kMostNodesNamed = 8;
 
 }  // namespace
 
+// The order matters: with another protocol, no other field of the Join is set (messages.cpp).
 std::string Roster::find_objection(const Join& join) const {
   if (join.protocol != kProtocol) {
     return fmt::format(
@@ -44,6 +54,8 @@ void Roster::add(int number, const Join& join) {
   }
 }
 
+// Frees the node, so that an agent that is started in place of the lost one can join with the same
+// node rank. If the agent had no node yet (-1), there is nothing to erase.
 Roster::Agent Roster::remove(int number) {
   const auto found = agents_.find(number);
   Agent gone = std::move(found->second);
@@ -70,6 +82,8 @@ std::string Roster::describe_missing() const {
   return name_some(missing, kMostNodesNamed);
 }
 
+// The node knows best: a number from the agent (LaunchMode::Peers and Task) wins over the plan of
+// the leader, which may run on a machine without GPUs. Requires an assigned node.
 int Roster::count_workers(const Agent& agent) const {
   if (agent.offer.workers > 0) {
     return agent.offer.workers;
@@ -133,6 +147,8 @@ bool Roster::has_process(ProcessId process) const {
   return process.number >= 0 && process.number < end;
 }
 
+// The first entry behind the rank belongs to the next slot. Slots without workers do not occur:
+// Leader::begin_attempt() rejects them.
 int Roster::slot_of(ProcessId process) const {
   if (!process.is_worker()) {
     return process.number;
@@ -148,6 +164,8 @@ std::optional<int> Roster::find_agent_of(int slot) const {
   return found == agents_.end() ? std::nullopt : std::optional(found->first);
 }
 
+// An agent number is never reused, so a node whose agent was restarted is another member: it may
+// have other addresses.
 std::vector<std::string> Roster::members() const {
   std::vector<std::string> members;
   for (const auto& [number, agent] : agents_) {
@@ -172,6 +190,7 @@ void Roster::wait_for_all(Flag flag) {
       }));
 }
 
+// A repeated report must not count twice: waiting_ would reach 0 while an agent is still missing.
 bool Roster::mark(Agent& agent, Flag flag) {
   if (agent.slot < 0 || agent.*flag) {
     return false;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// RUN/state.json must also describe a run whose launcher was killed and could not write an end
+// state. Two fields serve this: `updated`, a heartbeat, and `launcher`, the identity of this
+// process.
 #include "launcher/supervisor/leader/run_reporter.h"
 
 #include "common/base/clock.h"
@@ -24,6 +28,8 @@ std::vector<contract::RunNode> nodes_of(const plan::AttemptLayout& layout) {
 
 }  // namespace
 
+// Readers see fewer phases than the Leader has. A requested stop wins over the exit code, which is
+// that of the workers.
 contract::RunPhase phase_of(const Leader& leader) {
   switch (leader.phase()) {
     case Leader::Phase::Gathering:
@@ -56,6 +62,8 @@ RunReporter::RunReporter(const plan::LaunchPlan& plan,
   state_.slurm_job = os::find_variable(environment, "SLURM_JOB_ID").value_or("");
 }
 
+// Called in every turn of the event loop, so the common case must be cheap: two comparisons. A
+// failed write is not retried before the next change or heartbeat.
 void RunReporter::report(const Leader& leader, Time now) {
   const contract::RunPhase phase = phase_of(leader);
   const bool is_change = !last_ || state_.phase != phase || state_.attempt != leader.attempt();

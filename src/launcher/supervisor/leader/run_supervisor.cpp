@@ -24,6 +24,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 constexpr int kLocal = 0;  // number of the agent of this node
+// The interval at which the request file of lockstep cancel is looked for. A file and not a signal:
+// the command may run on another machine that shares the run directory.
 constexpr milliseconds kHouseKeeping(500);
 constexpr milliseconds kStarterTime(3000);
 
@@ -50,6 +52,10 @@ std::string describe_slots(const plan::AttemptLayout& layout) {
 
 }  // namespace
 
+// signals_ must be constructed before anything that starts a thread (ZeroMQ in ControlServer): a
+// thread inherits the signal mask of its creator, and the kernel would deliver a signal to a thread
+// that does not block it. The handlers of signals and of the control plane are empty: a turn reads
+// both completely, in a fixed order, after the reactor has returned.
 RunSupervisor::RunSupervisor(const plan::LaunchPlan& plan,
                              const os::Environment& environment,
                              const Options& options)
@@ -93,6 +99,8 @@ void RunSupervisor::watch_control() {
   }
 }
 
+// The secret key of the server stays in this process: an agent needs the public one only, and an
+// agent that is compromised must not be able to impersonate the leader.
 RendezvousPoint RunSupervisor::rendezvous_point() const {
   RendezvousPoint point;
   point.endpoints = own_endpoints(server_->port());
@@ -102,6 +110,9 @@ RendezvousPoint RunSupervisor::rendezvous_point() const {
   return point;
 }
 
+// The agent of this node takes part like any other, except that its reports and commands do not
+// cross the network. Its Join is queued before the first turn, so that a run on one node starts its
+// workers without waiting for the reactor.
 int RunSupervisor::run() {
   if (local_) {
     Join join = local_->offer(keys_ ? std::optional(probe_secret(*keys_)) : std::nullopt);
@@ -165,6 +176,8 @@ void RunSupervisor::settle() {
   } while (!reports_.empty() || (take_control_news() && !has_more_news_));
 }
 
+// duration_cast rounds down; without the additional millisecond the loop would wake up just before
+// the deadline and spin until it has passed.
 std::optional<milliseconds> RunSupervisor::time_to_wait() const {
   if (has_more_news_ || !reports_.empty()) {
     return milliseconds(0);
@@ -177,6 +190,9 @@ std::optional<milliseconds> RunSupervisor::time_to_wait() const {
   return std::max(milliseconds(0), display ? std::min(*display, left) : left);
 }
 
+// Reports are handled one at a time, with the actions of each before the next: a Stop that a
+// failure causes must be sent before the next report is judged. Handling a report of the local
+// agent can queue new ones, hence the loop over the queue and not over a copy.
 void RunSupervisor::take_reports() {
   while (!reports_.empty()) {
     const auto [agent, report] = std::move(reports_.front());
@@ -207,6 +223,8 @@ void RunSupervisor::act() {
   }
 }
 
+// A peer that is missing from the map has disconnected. The Leader learns of it through lose(), so
+// the command can be dropped.
 void RunSupervisor::act_on(const Send& send) {
   if (send.agent == kLocal) {
     local_->execute(send.command);
@@ -219,6 +237,9 @@ void RunSupervisor::act_on(const Say& say) {
   display_.say(say.text);
 }
 
+// The box goes first: the file system may be the cause of the failure. flush() shows the last lines
+// of the workers above the box. The path in failure.json stays absolute, since its reader may run
+// in another directory.
 void RunSupervisor::act_on(const Blame& blame) {
   Failure shown = blame.failure;
   shown.log = shown.log.empty() ? shown.log : fs::path(short_name(shown.log));
@@ -242,6 +263,10 @@ void RunSupervisor::act_on(const Begin& begin) {
   }
 }
 
+// The run directory is created at the first start of workers, not before: a run that fails while it
+// gathers nodes should not leave an empty directory. An old failure.json and an old request to
+// cancel in a reused directory would be taken for those of this run. In LaunchMode::Task no process
+// is left that could keep the files up to date, so none are written.
 void RunSupervisor::announce(const plan::AttemptLayout& layout) {
   display_.set_world_size(plan::world_size(layout));
   if (options_.only_stores_spec) {

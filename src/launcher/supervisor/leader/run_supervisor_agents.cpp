@@ -59,6 +59,8 @@ void RunSupervisor::lose(const std::string& peer, const std::string& why) {
   peers_.erase(number);
 }
 
+// Credit is sent as soon as the display has the lines, not when the reader of the terminal has seen
+// them: Display drops what does not fit, so its buffer bounds the memory.
 void RunSupervisor::take_message(const std::string& peer, const std::string& text) {
   auto found = numbers_.find(peer);
   if (found == numbers_.end()) {

@@ -9,6 +9,8 @@
 
 namespace lockstep::supervisor {
 
+// SIGCHLD only wakes the reactor up: exits are read from pidfds. `Told` is noted before the signal
+// is handled, so that the Stop which follows does not signal the workers again.
 void RunSupervisor::take_signals() {
   while (const auto arrival = signals_.find_arrival()) {
     if (arrival->number == SIGCHLD) {
@@ -42,6 +44,8 @@ void RunSupervisor::note_cancel() {
   }
 }
 
+// Ctrl-Z must stop the workers even if they handle or ignore SIGTSTP, hence SIGSTOP. The guard
+// stops itself meanwhile, so that the shell gets the terminal back.
 void RunSupervisor::take_signal(int signal, bool is_slurms) {
   if (requeue_ && signal == plan_.requeue->signal.value) {
     take_limit(signal);
@@ -74,6 +78,8 @@ void RunSupervisor::take_signal(int signal, bool is_slurms) {
   }
 }
 
+// The file is removed before the request is executed, so that it acts once. --grace of lockstep
+// cancel can only shorten the grace period of the run: the agents kill at the end of their own one.
 void RunSupervisor::take_cancel(Clock::time_point now) {
   if (!has_directory_) {
     return;

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two processes, because the leader's CPU time and memory are measured per process:
+//
+//   Rehearsal (this process)          Fleet (forked)
+//     Leader, ControlServer  <------>   one ControlClient per 100 agents + one for the last agent
+//                             TCP, CURVE
+//
+//   uint32 agent, host byte order | a message of messages.h, or the text "cut" (leader -> fleet)
+//
+// "cut" closes the connection of the last agent, as the death of its node would. Pass, which a real
+// agent forwards as a signal, ends the simulated workers.
 #include "launcher/supervisor/leader/simulate.h"
 
 #include <algorithm>
@@ -70,7 +81,8 @@ Join make_join(int agent, int workers) {
 
 // ---- the process of the simulated agents ----
 
-// Answers like an agent, but without probes, ports and processes.
+// Answers like an agent, but without probes, ports and processes. An agent is two numbers here: its
+// first rank, and the line that it belongs to. A real agent would cost a process of its own.
 class Fleet {
  public:
   Fleet(const ControlKeys& keys, int port, int nodes, int workers) : workers_(workers) {
@@ -232,6 +244,8 @@ plan::LaunchPlan make_simulated_plan(int nodes, int workers) {
   return plan;
 }
 
+// The event loop of RunSupervisor without signals, display and run directory. Probes are answered
+// without a network, so the measured time is that of the leader and the control plane only.
 class Rehearsal {
  public:
   Rehearsal(int nodes, int workers, const ControlKeys& keys)
@@ -315,6 +329,8 @@ class Rehearsal {
     return true;
   }
 
+  // A closed connection loses all agents on it. peers_ is not changed in the loop; an entry of a
+  // lost agent is harmless, because the leader does not send to it any more.
   void take(const ControlServer::News& news) {
     if (news.kind == ControlServer::News::Kind::Closed) {
       for (const auto& [agent, peer] : peers_) {

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// All files are in the rendezvous directory, private to the user:
+//
+//   NAME.json                     address and keys, from the leader (rendezvous.cpp)
+//   NAME.HOST.order-LOCAL.json    the spec for one process, as an encoded Start
+//
+// HOST is part of the name because the directory can be shared by all nodes.
 #include "launcher/supervisor/node/become_worker.h"
 
 #include <chrono>
@@ -53,6 +60,8 @@ void post_spec(const plan::LaunchPlan& plan,
   }
 }
 
+// Polling, because the processes have no relation that could notify them: the outer launcher is
+// their parent. write_private() replaces the file atomically, so a file that exists is complete.
 plan::NodeSpec wait_for_spec(const plan::LaunchPlan& plan, const os::Environment& environment) {
   constexpr std::chrono::milliseconds kLookAgain(5);
   const fs::path file = spec_file(plan, plan.rendezvous.local_rank, environment);
@@ -74,6 +83,9 @@ plan::NodeSpec wait_for_spec(const plan::LaunchPlan& plan, const os::Environment
       .fact("waited", fmt::format("{} s", plan.start_timeout_seconds.value));
 }
 
+// The ranks of the outer launcher win over those of the spec: other tasks, or an MPI library in the
+// program, know this process by them. `places` has the entries of the leader's count; min() guards
+// against a node on which the counts differ.
 void become_worker(const plan::LaunchPlan& plan,
                    const plan::NodeSpec& spec,
                    const os::Environment& environment) {

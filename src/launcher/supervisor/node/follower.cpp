@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The event loop of an agent:
+//
+//   find_leader() --> Join --> [ turn: signals, commands, agent ] --> Release --> exit code
+//         |                                  |                  --> leader lost: kill, 75
+//         +-- 69 after `patience`            +-- SIGQUIT: kill, exit at once
+//
+// An agent must never outlive its run. Three things end it: Release, the loss of the connection,
+// and the loss of the process that started it (starter_fd). A worker never survives its agent,
+// because the guard kills all descendants.
 #include "launcher/supervisor/node/follower.h"
 
 #include <algorithm>
@@ -18,6 +28,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 constexpr int64_t kMostOnTheWay = int64_t{4} << 20;
+// Time for one rendezvous, with the handshakes of all its addresses. Within it the source is read
+// again every kAskAgain, because a file can be left over from a leader that was killed.
 constexpr milliseconds kTryTime(10000);
 constexpr milliseconds kAskAgain(1000);
 constexpr milliseconds kLookAgain(50);
@@ -27,6 +39,8 @@ constexpr milliseconds kLongestWait(1000);
 
 // ---- output ----
 
+// Drops instead of waiting: a worker must never block on a slow console of another machine. The
+// limit is checked before, not after the addition, so one message may exceed it.
 void Forwarder::take_lines(int rank, Stream stream, std::string_view lines) {
   if (on_the_way_ > kMostOnTheWay) {
     dropped_lines_ += std::count(lines.begin(), lines.end(), '\n');
@@ -45,6 +59,8 @@ void Forwarder::take_status(int rank, std::string_view text) {
   }
 }
 
+// Half of the window as hysteresis: a message for each gap of a few lines would be worse than the
+// gap.
 void Forwarder::add_credit(int64_t bytes) {
   on_the_way_ -= bytes;
   if (on_the_way_ < kMostOnTheWay / 2) {
@@ -97,6 +113,7 @@ void Follower::watch_control() {
   }
 }
 
+// Only Connected counts. Before it, the leader does not know this agent and sends nothing.
 bool Follower::is_answered() {
   while (const auto news = client_->poll()) {
     if (news->kind == ControlClient::News::Kind::Connected) {
@@ -156,6 +173,8 @@ void Follower::find_leader() {
       .fact("waited", format_duration(options_.patience.count()));
 }
 
+// From here on a signal is only read from the descriptor. The mask stays blocked after the
+// destructor, so that a late SIGTERM cannot replace the exit code that the leader has decided.
 int Follower::run() {
   signals_.keep_blocked();
   find_leader();
@@ -203,10 +222,15 @@ int Follower::run() {
   return release.code;
 }
 
+// Polled in every turn, at the latest after kLongestWait. Not watched by the reactor: standard
+// output can be a file, which epoll rejects.
 bool Follower::is_orphan() const {
   return options_.starter_fd >= 0 && !os::has_reader(options_.starter_fd);
 }
 
+// Before the agent has joined, a signal simply ends it. Later it is a matter of the whole run and
+// goes to the leader, which answers with Stop. SIGQUIT is the exception: the kernel sends it when
+// the guard has died, and nothing would clean up after this process.
 void Follower::take_signals() {
   while (const auto arrival = signals_.find_arrival()) {
     const int signal = arrival->number;
@@ -230,6 +254,8 @@ void Follower::take_signals() {
   }
 }
 
+// An Error of decode_command() ends the agent: leader and agent have the same protocol version, so
+// an invalid command means that the connection cannot be trusted.
 void Follower::take_control_news() {
   while (auto news = client_->poll()) {
     if (news->kind == ControlClient::News::Kind::Closed) {

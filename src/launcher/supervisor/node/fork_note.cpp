@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Reads the program headers of an ELF file instead of starting it or calling readelf:
+//
+//   Elf64_Ehdr --e_phoff, e_phnum--> Elf64_Phdr[] --PT_NOTE--> {namesz, descsz, type} name desc ...
+//
+// The program can be any file of the user. Every offset and size comes from the file, so each read
+// is checked and limited.
 #include "launcher/supervisor/node/fork_note.h"
 
 #include <algorithm>
@@ -48,6 +55,7 @@ bool holds_note(std::string_view notes) {
 
 }  // namespace
 
+// Program headers and not sections: an executable can lack the section table, but not the segments.
 bool program_takes_fork_offer(const std::filesystem::path& program) {
   constexpr uint64_t kMostNoteBytes = 1 << 16;
   std::ifstream file(program, std::ios::binary);

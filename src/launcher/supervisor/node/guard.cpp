@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+//   shell, Slurm --> guard --> agent (own process group) --> workers (own groups each)
+//             signals  |  forwarded ^
+//                      +-- waits, then kills what is left of the tree
+//
+// Either death is covered. The agent dies: the guard, a subreaper, inherits all its descendants and
+// kills them. The guard dies: the agent gets SIGQUIT (PR_SET_PDEATHSIG) and the workers follow it.
+//
+// The guard does nothing else: it starts no thread and touches no data of the run, so that nothing
+// there can bring it down.
 #include "launcher/supervisor/node/guard.h"
 
 #include <array>
@@ -21,6 +31,8 @@ constexpr std::chrono::seconds kCleanUpTime(5);
 // Delay of a forwarded signal, so that the agent receives the direct one from Slurm first.
 constexpr std::chrono::milliseconds kAfterSlurm(30);
 
+// Signals are forwarded before the exit is looked at: a signal that arrived together with the exit
+// is then still delivered, or harmlessly lost with the process.
 os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
   for (;;) {
     std::array<os::Watch, 2> watches = {os::Watch{.fd = signals.fd()}, os::Watch{.fd = agent.fd()}};
@@ -45,6 +57,8 @@ os::ExitStatus wait_and_forward(os::Child& agent, os::SignalFd& signals) {
 
 }  // namespace
 
+// fflush before fork, or both processes would write the buffered text. The SignalFd exists before
+// the fork, so that a signal that arrives right after it does not kill the guard.
 std::optional<int> guard(const std::function<void()>& at_end) {
   std::fflush(nullptr);
   os::become_subreaper();

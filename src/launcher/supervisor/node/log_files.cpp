@@ -34,6 +34,8 @@ fs::path horovod_directory(const std::string& directory, const contract::WorkerP
 
 }  // namespace
 
+// As in torchrun: --redirects takes a stream away from the console, --tee writes it to the file as
+// well, and --tee wins. Both only add files. The log in the run directory always has both streams.
 LogFiles log_files(const plan::OutputRules& rules, const contract::WorkerPlace& place) {
   constexpr std::array<std::string_view, 2> kNames = {"stdout", "stderr"};
   LogFiles files;

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The agent has no state machine of its own: it executes each command at once, in the order of
+// arrival, and the phase of a run exists only in the Leader. What it keeps per attempt is group_,
+// ports_, horovod_ and stop_at_. They are replaced by the next Start or Prepare, not at the end of
+// an attempt: Explain still needs the group, and the ports stay reserved as long as workers may use
+// them.
 #include "launcher/supervisor/node/node_agent.h"
 
 #include <algorithm>
@@ -20,6 +26,7 @@ namespace {
 
 // A process that waits for a dead file server does not react even to SIGKILL.
 constexpr std::chrono::seconds kKillTime(10);
+// Longer than the time between a signal of Slurm and the Stop that the leader sends because of it.
 constexpr std::chrono::seconds kSameCall(2);
 // Time in which Slurm may signal the workers of this node itself; see on(Stop).
 constexpr std::chrono::milliseconds kSlurmsTurn(150);
@@ -32,6 +39,7 @@ NodeAgent::NodeAgent(Options options,
                      std::function<void(const Report&)> report)
     : options_(std::move(options)), reactor_(reactor), sink_(sink), report_(std::move(report)) {}
 
+// Their descriptors are registered in the reactor of the caller, which lives longer.
 NodeAgent::~NodeAgent() {
   stop_sampling();
   if (listener_) {
@@ -62,6 +70,7 @@ void NodeAgent::execute(const Command& command) {
   std::visit([this](const auto& one) { on(one); }, command);
 }
 
+// A Probe replaces one in progress: the leader waits only for results of the newest round.
 void NodeAgent::on(const Probe& probe) {
   if (prober_) {
     reactor_.forget(prober_->fd());
@@ -75,6 +84,9 @@ void NodeAgent::on(const Probe& probe) {
   reactor_.watch(prober_->fd(), os::Reactor::For::Read, [this] { prober_->take(); });
 }
 
+// The old ports are given up before new ones are reserved. A reservation protects against other
+// runs of lockstep only, so the numbers can still be taken by another program until the workers
+// listen.
 void NodeAgent::on(const Prepare& prepare) {
   try {
     if (prepare.wanted_port != 0) {
@@ -93,6 +105,10 @@ void NodeAgent::on(const Prepare& prepare) {
   }
 }
 
+// The store is new in every attempt: keys of the last attempt would connect workers to addresses
+// that do not exist any more. A server that cannot start is not an error, since most programs do
+// not use Horovod. The old group is destroyed before the new one is created, because its destructor
+// can kill all children of this process.
 void NodeAgent::on(const Start& start) {
   spec_ = start.spec;
   if (options_.only_stores_spec) {
@@ -126,6 +142,8 @@ void NodeAgent::on(const Start& start) {
   }
 }
 
+// The thread survives restarts, unless the node gets another rank: samples then have no gap, and
+// the driver is initialized once.
 void NodeAgent::watch_node() {
   const int node = spec_->first.node_rank;
   if (sample_thread_ && sampled_node_ != node) {
@@ -149,6 +167,8 @@ void NodeAgent::watch_node() {
   sample_thread_->set_workers(group_->watched());
 }
 
+// The list of workers is renewed after every sample. The thread can still look at a process that
+// has just ended, which the sampler must tolerate.
 void NodeAgent::take_samples() {
   if (std::string lines = sample_thread_->take_lines(); !lines.empty()) {
     report_(Recorded{
@@ -205,6 +225,8 @@ void NodeAgent::on(const Pass& pass) {
   }
 }
 
+// Without a group (the start was refused) the leader has no use for an answer; it continues after
+// its timeout.
 void NodeAgent::on(const Explain& explain) {
   if (group_) {
     report_(Explained{.process = explain.process,
@@ -214,6 +236,8 @@ void NodeAgent::on(const Explain& explain) {
 
 void NodeAgent::on(const Credit& /*credit*/) {}  // handled by Forwarder
 
+// Workers can be left when the leader gives up early: a refused start on another node, or an error.
+// The agent stays until they are gone, but not longer than kKillTime.
 void NodeAgent::on(const Release& release) {
   stop_sampling();
   if (is_busy()) {
@@ -231,12 +255,16 @@ bool NodeAgent::is_busy() const {
   return group_ != nullptr && !group_->is_over() && (!give_up_ || Clock::now() < *give_up_);
 }
 
+// The destructor of the group kills the workers without a grace period: the agents of the other
+// nodes lose the leader at the same time and do the same.
 void NodeAgent::abandon() {
   stop_sampling();
   group_.reset();
   horovod_.reset();
 }
 
+// Probes are advanced here in addition to their handlers, because their timeouts expire without an
+// event of a descriptor.
 void NodeAgent::take_news() {
   if (prober_) {
     prober_->take();

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Checks run on every node, not only on the leader: PATH, mounts and devices can differ there. An
+// Error becomes a Refused report, which names the node.
 #include "launcher/supervisor/node/placement.h"
 
 #include <algorithm>
@@ -52,6 +55,8 @@ void require_file(const std::string& path) {
       .hint(find_similar_file(path).value_or("a path relative to " + fs::current_path().string()));
 }
 
+// Python itself would report a missing script, but once per rank and after its start-up time. A
+// script needs read permission only, not the executable bit.
 std::string require_python(const std::string& script, const os::Environment& environment) {
   require_file(script);
   if (!os::is_readable(script)) {
@@ -78,6 +83,8 @@ std::string require_python(const std::string& script, const os::Environment& env
                 : fmt::format("the path of the program, for example ./{}", name));
 }
 
+// A host that is not an address of this machine is the common mistake here: --master-addr is then
+// the address of another node, or of a login node. The facts are added to the Error of os.
 bool is_free(const std::string& host, int port) {
   try {
     return os::is_port_free(host, port);
@@ -90,6 +97,8 @@ bool is_free(const std::string& host, int port) {
 
 }  // namespace
 
+// "python3 SCRIPT.py" is usually what read_program() makes of a script; the user typed the script
+// only, so messages name the script. A name without a slash is looked up in PATH, as in a shell.
 std::string require_program(const std::vector<std::string>& command,
                             const os::Environment& environment) {
   const std::string& name = command.at(0);
@@ -117,6 +126,8 @@ void require_port(const std::string& host, int port) {
   }
 }
 
+// Each of several manually started launchers has its own plan, and --nproc-per-node can differ
+// between nodes. A process without a node rank uses the first entry: all entries are equal then.
 int own_workers(const plan::LaunchPlan& plan, const Join& join) {
   const auto node = static_cast<size_t>(plan.rendezvous.node.value_or(0));
   const int planned = plan.nodes.at(std::min(node, plan.nodes.size() - 1)).workers.value;
@@ -151,6 +162,13 @@ void keep_addresses(Join& join, const std::string& wanted) {
   join.addresses = std::move(kept);
 }
 
+// GPUs come from the first source that has any: devices that the plan selects (--include of
+// deepspeed), CUDA_VISIBLE_DEVICES, all GPUs of the node. Workers take them round-robin, so that
+// --share-gpus spreads them evenly. Without --bind gpu each worker sees all of them and selects its
+// own by LOCAL_RANK, as programs for torchrun expect.
+//
+// A UUID in CUDA_VISIBLE_DEVICES has no number; such a worker gets cores without regard to the NUMA
+// node of its GPU.
 std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
                                          const os::Environment& environment) {
   std::vector<WorkerDevices> devices(static_cast<size_t>(spec.workers));
@@ -184,6 +202,8 @@ std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
   return devices;
 }
 
+// The argument goes directly behind the program and before its own arguments, where
+// torch.distributed.launch and deepspeed put it.
 std::vector<std::string> worker_arguments(const plan::NodeSpec& spec,
                                           const contract::WorkerPlace& place) {
   std::vector<std::string> arguments = spec.command;

@@ -14,13 +14,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// About a minute of samples at the default interval of one second.
 constexpr size_t kMostWaiting = 64;
 constexpr std::chrono::seconds kPatience(2);
 
 }  // namespace
 
 // Shared by both threads. If the sampling thread hangs, it keeps this object alive after
-// ~Sampler().
+// ~SampleThread().
 struct SampleThread::Shared {
   std::mutex mutex;
   std::condition_variable news;
@@ -35,6 +36,7 @@ struct SampleThread::Shared {
 
   void ring() const { (void)os::write_some(bell.in.number(), "."); }
 
+  // A full pipe of the bell is harmless: it already wakes up the reader.
   void add(std::string line) {
     const std::lock_guard lock(mutex);
     lines.push_back(std::move(line));
@@ -44,6 +46,7 @@ struct SampleThread::Shared {
     ring();
   }
 
+  // The lock is not held while a sample is taken, which can take long or hang.
   void take_samples() {
     const Look look = make_look();
     auto next = Clock::now();
@@ -62,6 +65,7 @@ struct SampleThread::Shared {
     }
   }
 
+  // No exception may leave the thread: it would terminate the agent with all its workers.
   void run() {
     std::string why;
     try {
@@ -111,6 +115,8 @@ void SampleThread::set_workers(Workers workers) {
   shared_->workers = std::move(workers);
 }
 
+// The bell is emptied before the lines are taken. In the other order, a line that is added in
+// between would lose its wake-up.
 std::string SampleThread::take_lines() {
   std::string rung;
   while (os::read_some(fd(), rung, os::kAtomicBytes) == os::ReadResult::Some) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Output takes this path:
+//
+//   process -- pipe --> read() --> LineSplitter --+--> log in the run directory (both streams)
+//                                                 +--> --redirects, --tee, --output-filename
+//                                                 +--> sink: console, or Forwarder to the leader
+//                                                 +--> MetricFinder
+//
+// Logs are written first: if the launcher is killed, the log has at least what the console has
+// shown. Text of progress bars ('\r') goes to the sink only.
 #include "launcher/supervisor/node/worker.h"
 
 #include <algorithm>
@@ -21,6 +31,7 @@ namespace {
 constexpr int kMostPipeBytes = 1 << 20;
 constexpr int kUsualPipeBytes = 1 << 16;
 constexpr int kAllPipesBytes = 16 << 20;
+// The maximum per read(). A worker that floods its pipe gets one chunk per turn, like all others.
 constexpr size_t kChunkBytes = size_t{1} << 18;
 
 int pipe_bytes(int workers) {
@@ -48,6 +59,8 @@ Worker::Worker(contract::WorkerPlace place,
   }
 }
 
+// A run directory can be used again, and logs are opened for appending. `begin` keeps the failure
+// report from quoting the output of an earlier run.
 void Worker::open_logs() {
   log_ = open_log(files_.log);
   // The file of an earlier run in the same directory has another exception.
@@ -89,6 +102,8 @@ void Worker::adopt(os::Child process) {
   process_.emplace(std::move(process));
 }
 
+// The group includes the background processes of the worker. SIGKILL is the strongest signal: a
+// SIGTERM after it does not change what ended the process.
 void Worker::send(int signal) {
   if (is_running()) {
     process_->signal_group(signal);
@@ -96,6 +111,8 @@ void Worker::send(int signal) {
   }
 }
 
+// A partial write leaves a broken line at the end of the file. The gap text begins with '\n' for
+// that reason, and is tried before the next lines until it succeeds.
 void Worker::append(Log& log, std::string_view lines) const {
   constexpr std::string_view kGap =
       "\n[lockstep: lines are missing here, they could not be written]\n";
@@ -130,6 +147,8 @@ void Worker::take(Stream stream, std::string_view lines, LineSink& sink) {
   }
 }
 
+// The buffer is not a member, which would cost 256 KiB per stream of every worker.
+// make_unique_for_overwrite does not clear it.
 bool Worker::read(Stream stream, LineSink& sink) {
   Channel& from = channel(stream);
   const auto buffer = std::make_unique_for_overwrite<std::array<char, kChunkBytes>>();
@@ -165,6 +184,8 @@ void Worker::finish_streams(LineSink& sink) {
   }
 }
 
+// Unlike send(), also for a worker that the fork server has not handed over yet: Slurm has
+// signalled it as well.
 void Worker::note_sent(int signal) {
   sent_ = sent_ == SIGKILL ? SIGKILL : signal;
 }
@@ -175,6 +196,7 @@ void Worker::pass(int signal) const {
   }
 }
 
+// process_ is kept after the exit, because the failure report shows its number.
 std::optional<os::ExitStatus> Worker::find_new_exit() {
   if (!is_running()) {
     return std::nullopt;

@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The life of the workers of a node:
+//
+//   start() --> Started --> take_exits(): Exited per worker --> end_when_empty() --> Stopped
+//                                 ^                                 |
+//                 stop(), kill() -+                                 +-- kills what workers left
+//                                                                   +-- reads output to its end
+//
+// With a fork server there is a phase in between: until it exits, the workers are its children, and
+// the agent neither sees their exits nor may reap them.
+//
+//   agent -- start --> fork server -- fork --> worker, worker, ...
+//     ^  <-- "RANK PID\n" ... ----+ exit            |
+//     +------- becomes the parent (subreaper) ------+
+//
+// Invariant: all children of this process belong to the group (launch.cpp). os::reap_strangers()
+// and os::kill_all_children() act on all children and rely on it.
 #include "launcher/supervisor/node/worker_group.h"
 
 #include <algorithm>
@@ -24,8 +41,11 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kLastLines = 20;
+// Blocks the agent for at most this time. A process that survives SIGKILL for so long hangs in the
+// kernel, usually in a dead file server.
 constexpr milliseconds kCleanUpTime(5000);
 constexpr milliseconds kDrainTime(2000);
+// Zombies cost nothing but an entry in the process table, so they need not be collected at once.
 constexpr milliseconds kReapingTime(100);
 
 // The variables that have the same value in all environments.
@@ -49,6 +69,8 @@ WorkerGroup::WorkerGroup(Options options, os::Reactor& reactor, LineSink& sink, 
       report_(std::move(report)),
       oom_kills_before_(cluster::count_oom_kills()) {}
 
+// The handlers in the reactor refer to this object and to the workers, so they are removed before
+// anything is destroyed.
 WorkerGroup::~WorkerGroup() {
   for (const Worker& worker : workers_) {
     reactor_.forget(worker.stream_fd(Stream::Out));
@@ -65,6 +87,12 @@ WorkerGroup::~WorkerGroup() {
   }
 }
 
+// Processes first, logs second: the program loads its libraries while this process waits for a slow
+// file system. Output stays in the pipes meanwhile. If a log cannot be opened, the caller destroys
+// the group, which kills what has been started.
+//
+// workers_ is complete before watch_streams(), whose handlers keep references to its elements.
+// Bound workers are started one by one, because a fork offer has no field for a CPU affinity.
 void WorkerGroup::start() {
   const plan::NodeSpec& spec = options_.spec;
   executable_ = require_program(spec.command, options_.environment);
@@ -115,6 +143,8 @@ void WorkerGroup::listen(Worker& worker) {
   });
 }
 
+// The inner ends of the pipes are closed at once: as long as the agent holds a write end, the pipe
+// never reports its end.
 void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
   os::Environment environment =
       plan::worker_environment(options_.spec, worker.place(), options_.environment);
@@ -139,6 +169,10 @@ void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
 
 // The fork server writes to the streams of its first worker, so that an error of the dynamic loader
 // (a missing library) appears in a log and in the failure report.
+//
+// The environment is split into the part that all workers have in common, which the fork server
+// itself gets, and one remainder per worker in the offer. The fork server must not see a value that
+// is right for one worker only: a library may read it while it is loaded.
 void WorkerGroup::start_fork_server() {
   os::Pipe handover = os::make_pipe();
   os::set_nonblocking(handover.out.number());
@@ -188,6 +222,8 @@ void WorkerGroup::start_fork_server() {
   reactor_.watch(handover_.number(), os::Reactor::For::Read, [this] { may_have_exits_ = true; });
 }
 
+// While the output is drained, every read extends the wait: what is left in the pipes is not cut
+// off because a log is on a slow file system.
 void WorkerGroup::watch_streams() {
   for (Worker& worker : workers_) {
     for (const Stream stream : {Stream::Out, Stream::Err}) {
@@ -214,6 +250,8 @@ void WorkerGroup::watch_exits() {
   }
 }
 
+// Exits come before the kill at the end of the grace period: a worker that has ended in time must
+// not be reported as killed.
 void WorkerGroup::take_news() {
   if (may_have_exits_) {
     may_have_exits_ = false;
@@ -229,6 +267,8 @@ void WorkerGroup::take_news() {
   end_when_empty();
 }
 
+// `sent` is part of the report because only the agent knows whether a death by SIGTERM was its own
+// work.
 void WorkerGroup::take_exits() {
   for (Worker& worker : workers_) {
     const int fd = worker.process_fd();
@@ -262,6 +302,9 @@ void WorkerGroup::reap_orphans() {
   os::reap_strangers(known);
 }
 
+// The lines come from the program of the user. A line that is malformed, or names a rank of another
+// node or one that has a process already, is ignored; a missing worker is then noticed when the
+// fork server exits. os::Child accepts a process that is not a child yet.
 void WorkerGroup::take_handover() {
   while (os::read_some(handover_.number(), handover_text_, os::kAtomicBytes) ==
          os::ReadResult::Some) {
@@ -320,6 +363,7 @@ void WorkerGroup::take_fork_server_exit() {
   }
 }
 
+// A repeated stop sends SIGTERM again but does not extend the grace period.
 void WorkerGroup::stop(double grace_seconds, bool sends) {
   if (!is_stopping_) {
     kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -338,6 +382,8 @@ void WorkerGroup::stop(double grace_seconds, bool sends) {
   }
 }
 
+// kill_at_ is reset, which also marks for take_fork_server_exit() that late workers get SIGKILL and
+// not SIGTERM.
 void WorkerGroup::kill() {
   is_stopping_ = true;
   kill_at_.reset();
@@ -378,6 +424,7 @@ void WorkerGroup::end_when_empty() {
   report_(Stopped{.attempt = options_.spec.first.attempt, .left_behind = left_behind_});
 }
 
+// Reaping has no deadline: it happens in any later turn.
 std::optional<WorkerGroup::Clock::time_point> WorkerGroup::deadline() const {
   return is_over_ ? std::nullopt : drain_until_ ? drain_until_ : kill_at_;
 }
@@ -410,6 +457,8 @@ ProcessId WorkerGroup::fork_server_id() const {
   return ProcessId::fork_server(options_.spec.first.node_rank);
 }
 
+// The leader asks after Stopped, so that the log is complete. For the fork server the log of the
+// first worker is used, because it writes to the streams of that worker.
 Failure WorkerGroup::explain(ProcessId process) const {
   const bool is_fork_server = !process.is_worker();
   const auto found = std::find_if(workers_.begin(), workers_.end(), [process](const Worker& one) {

@@ -26,6 +26,7 @@ std::array<uint8_t, 32> probe_secret(const ControlKeys& /*keys*/) {
   refuse();
 }
 
+// The destructors of the public classes need complete types.
 class ControlServer::Wire {};
 ControlServer::ControlServer(const ControlKeys& /*keys*/, int /*port*/) {
   refuse();

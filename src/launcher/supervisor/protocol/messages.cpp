@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A message is decoded from bytes of another machine in three steps, each of which can reject them:
+// the nesting depth (DepthCheck), the kind (first byte), the fields by name and type. Unknown
+// fields are ignored, missing ones are an error. The fields of a message are the names of its
+// members, so a member cannot be renamed without increasing kProtocol.
 #include "launcher/supervisor/protocol/messages.h"
 
 #include <cstring>
@@ -100,6 +105,8 @@ constexpr int kNoNode = -1;
 
 }  // namespace
 
+// Join is written by hand, because it must be readable across versions as far as `protocol`: an
+// agent of another version gets a clear message instead of a decoding error.
 static void to_json(Json& json, const Join& join) {
   json = {{"protocol", join.protocol},
           {"name", join.name},
@@ -187,6 +194,8 @@ std::string encode_kind(const Variant& message) {
   return bytes;
 }
 
+// A chain of comparisons that the compiler generates from the variant: the type for index `kind` is
+// known at run time only.
 template <typename Variant, size_t I = 0>
 Variant decode_kind(size_t kind, const Json& json) {
   if constexpr (I < std::variant_size_v<Variant>) {

@@ -9,11 +9,15 @@
 namespace lockstep::supervisor {
 namespace {
 
+// A node in the same cluster usually answers within a millisecond. The second round is for a
+// network that drops packets, or for busy nodes.
 constexpr int kFirstTime = 1000;  // milliseconds
 constexpr int kSecondTime = 4000;
 
 }  // namespace
 
+// round_ is never reset, not even between attempts: a result of any earlier round that is still in
+// transit has a smaller number.
 void NetworkTrials::begin(std::vector<Participant> nodes, std::span<const std::string> allowed) {
   offers_.clear();
   probe_ports_.clear();
@@ -38,6 +42,8 @@ bool NetworkTrials::begin_again() {
   return true;
 }
 
+// The source address is fixed, because the route of the kernel could otherwise leave through
+// another interface, and the trial would not prove anything about this network.
 Probe NetworkTrials::probe_for(int slot) const {
   Probe probe{.round = round_,
               .self = slot,
@@ -55,6 +61,8 @@ Probe NetworkTrials::probe_for(int slot) const {
   return probe;
 }
 
+// Slots and networks in the results come from an authenticated agent and are used for lookup only;
+// choose_network() ignores pairs that it does not ask for.
 bool NetworkTrials::take(const Probed& probed) {
   if (probed.round != round_) {
     return false;

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// State of a probe (Flight):
+//
+//   connecting --writable--> nonce and tag sent --readable--> answer complete --> success or fault
+//       |   ^                         |
+//       |   +-- once, after timeout/2 |
+//       +--------- timeout -----------+--> "no answer"
+//
+// The trial covers what a collective needs later: a TCP connection in this direction, over this
+// pair of addresses, to the right process. Another run or another program on the port cannot
+// compute the tag.
 #include "launcher/supervisor/protocol/reachability.h"
 
 #include <algorithm>
@@ -56,11 +67,14 @@ bool is_shortage(int error) {
 
 }  // namespace
 
+// The kernel holds a connection back until its first bytes arrive (TCP_DEFER_ACCEPT), so a prober
+// costs one wake-up and usually no entry in pending_.
 ProbeListener::ProbeListener(const ProbeSecret& secret)
     : secret_(secret), listener_(os::listen_everywhere()) {
   ready_.add(listener_.socket, os::ReadySet::For::Read, kListening);
 }
 
+// Tokens grow and all connections have the same patience, so pending_ is sorted by deadline.
 void ProbeListener::take(ProbeClock::time_point now) {
   for (const uint64_t token : ready_.ready()) {
     if (token == kListening) {
@@ -97,6 +111,7 @@ void ProbeListener::accept_some(ProbeClock::time_point now) {
   }
 }
 
+// An invalid tag gets no answer at all: a stranger learns nothing about the run.
 bool ProbeListener::is_finished_with(PendingProbe& pending) const {
   const auto got = os::receive_some(pending.socket, std::span(pending.said).subspan(pending.count));
   if (!got) {
@@ -147,6 +162,8 @@ void Prober::take(ProbeClock::time_point now) {
   start_more(now);
 }
 
+// most_at_once bounds the descriptors of this process and the backlog of the listeners: there is
+// one probe per pair of nodes and network.
 void Prober::start_more(ProbeClock::time_point now) {
   while (next_ < targets_.size() && flights_.size() < options_.most_at_once) {
     Flight flight;
@@ -192,6 +209,7 @@ std::optional<std::string> Prober::find_end(size_t target, Flight& flight) {
   return is_same_tag(flight.answer, tag_of(secret_, Purpose::Answer, flight.nonce)) ? "" : kStrange;
 }
 
+// The nonce is new for every connection, so that a recorded answer cannot be replayed.
 std::optional<std::string> Prober::send_probe(size_t target, Flight& flight) {
   if (const int fault = os::connect_fault(flight.socket); fault != 0) {
     return describe_fault(fault);
@@ -216,6 +234,9 @@ ProbeClock::time_point Prober::deadline_of(const Flight& flight) const {
   return flight.started + (may_try_again ? options_.timeout / 2 : options_.timeout);
 }
 
+// Targets are collected first, because end() erases from flights_. A second launch() replaces the
+// socket; the old one is closed, which removes it from ready_. `started` stays, so that the timeout
+// counts from the first try.
 void Prober::end_overdue(ProbeClock::time_point now) {
   std::vector<size_t> overdue;
   for (const auto& [target, flight] : flights_) {

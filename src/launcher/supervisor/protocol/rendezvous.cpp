@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The text of a rendezvous, one line of JSON, in a variable, on standard input or in a file:
+//
+//   {"format": 1, "endpoints": [["10.0.0.1", 41017], ...], "server_public": Z85,
+//    "client_public": Z85, "client_secret": Z85, "node": 0 or -1,
+//    "directory": [47, ...], "environment": [[NAME bytes], [VALUE bytes], ...]}
+//
+// It contains a secret key. Never log it, and never put it on a command line.
 #include "launcher/supervisor/protocol/rendezvous.h"
 
 #include <algorithm>
@@ -24,6 +32,8 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 constexpr int kNoNode = -1;
 
+// A rendezvous name can be any text of the user (--rdzv-id) or "host:port". It must not leave the
+// directory, so '/' is replaced as well.
 std::string to_file_name(std::string name) {
   std::replace_if(
       name.begin(),
@@ -47,6 +57,7 @@ std::string to_text(const Json& numbers) {
   return {bytes.begin(), bytes.end()};
 }
 
+// A key of another length would fail later, with a message that does not name it.
 std::string read_key(const Json& json, const char* name) {
   constexpr size_t kKeyText = 40;
   auto key = json.at(name).get<std::string>();
@@ -107,6 +118,7 @@ RendezvousPoint decode_rendezvous_point(std::string_view text) {
   }
 }
 
+// Loopback is last, but not left out: agents on the same machine may have no other address.
 std::vector<Endpoint> own_endpoints(int port) {
   std::vector<Endpoint> endpoints;
   const std::vector<cluster::Address> addresses = cluster::list_addresses();
@@ -120,6 +132,8 @@ std::vector<Endpoint> own_endpoints(int port) {
   return endpoints;
 }
 
+// A directory of the user, not /tmp: it must be private, and for several nodes it must be shared.
+// Home directories on clusters usually are both.
 fs::path rendezvous_path(const plan::Rendezvous& rendezvous, const os::Environment& environment) {
   fs::path folder;
   if (const auto own = os::find_variable(environment, contract::kRendezvousDirectory)) {
@@ -136,6 +150,7 @@ fs::path rendezvous_path(const plan::Rendezvous& rendezvous, const os::Environme
   return folder / to_file_name(rendezvous.name);
 }
 
+// Posted after the server listens (the point has its port), so a reader can connect at once.
 RendezvousFile::RendezvousFile(fs::path file, const RendezvousPoint& point)
     : file_(std::move(file)), text_(encode(point)) {
   os::make_directories(file_.parent_path());

@@ -6,14 +6,22 @@
 namespace lockstep::supervisor {
 namespace {
 
+// Much longer than the delay of the guard (kAfterSlurm, 30 ms), so that a loaded machine does not
+// turn one signal into two, and shorter than two signals that a user sends on purpose.
 constexpr std::chrono::seconds kSameCall(1);
 
 }  // namespace
 
+// The name of the sender is the only mark. The kernel reports sender 0 for a process outside of the
+// process namespace, as in some containers; such a signal counts as one from a user.
 bool is_from_slurm(const os::SignalFd::Arrival& arrival) {
   return arrival.sender != 0 && os::process_name(arrival.sender).starts_with("slurmstepd");
 }
 
+// The sequences for one signal of Slurm, as an agent sees them:
+//
+//   proctrack/cgroup      guard only:           forwarded copy             -> OnlyHere
+//   proctrack/linuxproc   all processes:        direct, then forwarded     -> `Told`, Again
 SignalClassifier::Meaning SignalClassifier::read(const os::SignalFd::Arrival& arrival,
                                                  Clock::time_point now) {
   const auto told = told_.find(arrival.number);
