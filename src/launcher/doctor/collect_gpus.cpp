@@ -95,6 +95,7 @@ void read_nvml(GpuFacts& facts, const os::Library& library) {
   nvml.call("nvmlShutdown");
 }
 
+// A list with ranges ("0-3") or with UUIDs contains a hyphen and is not counted.
 // Number of allocated GPUs, from a count ("2") or a list ("0,1").
 int count_granted(const os::Environment& environment) {
   if (const auto count =
