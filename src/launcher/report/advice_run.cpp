@@ -6,6 +6,8 @@
 #include "common/base/text.h"
 #include "launcher/report/advice_rules.h"
 
+// These rules need no samples: they apply to a run that has ended after a second, too. Each quotes
+// what the launcher recorded (find_ending), and adds only the command for the next step.
 namespace lockstep::report {
 namespace {
 

@@ -8,6 +8,9 @@
 #include "common/base/text.h"
 #include "launcher/report/advice_rules.h"
 
+// From facts to text, without a decision about layout: a section has labelled lines or a table, and
+// both renderers print it. An unknown value is an empty text, and add() omits it, so that no page
+// shows "unknown" in a line of its own; RunFacts::missing explains what is absent.
 namespace lockstep::report {
 namespace {
 
@@ -99,6 +102,7 @@ void add_bar(Section& section,
   }
 }
 
+// The last host of each node: the cores of the current allocation, not the sum over requeues.
 int granted_cores(const RunFacts& facts) {
   int cores = 0;
   for (const monitor::NodeView& node : facts.run.nodes) {
@@ -192,6 +196,7 @@ std::string source_of(const Energy& energy) {
   return "";
 }
 
+//   J per sample x 1000 samples / 3.6e6 J per kWh x 1000 Wh per kWh = Wh per 1000 samples
 Section describe_energy(const RunFacts& facts) {
   constexpr double kJoulesPerKwh = 3.6e6;
   constexpr double kThousand = 1000;
@@ -239,6 +244,8 @@ std::string format_time(double time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(time)));
 }
 
+// The order of a reader's questions: what ran and how it ended, how well it used the hardware,
+// where the time went, what it achieved.
 Page make_page(const RunFacts& facts) {
   Page page{.title = facts.name,
             .advice = advise(facts),

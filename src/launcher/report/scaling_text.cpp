@@ -11,6 +11,7 @@ using Row = std::vector<std::string>;
 
 constexpr double kPercent = 100;
 
+// One decimal below 10 %, where the difference between 0 and 1 matters.
 std::string percent(double share) {
   return fmt::format("{:.{}f}%", share * kPercent, share * kPercent < 10 ? 1 : 0);
 }
@@ -25,6 +26,7 @@ std::string count(int64_t value) {
   return value == 0 ? "-" : std::to_string(value);
 }
 
+// "guess" is a prediction beyond StepModel::trusted_workers().
 std::string source_of(const ScalingSize& size) {
   if (size.runs > 0) {
     return std::to_string(size.runs);

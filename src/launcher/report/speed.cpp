@@ -9,6 +9,9 @@
 #include "launcher/monitor/heat.h"
 #include "launcher/report/step_rates.h"
 
+// Two speeds: the steady one (a median, without startup, evaluations and checkpoints) shows what
+// the hardware can do; the overall one (samples over the duration) shows what the user got. Samples
+// count repeated steps too, because they were computed and paid for.
 namespace lockstep::report {
 namespace {
 
@@ -29,6 +32,8 @@ std::vector<double> values_of(const std::vector<Point>& points) {
   return values;
 }
 
+// `since` is the start of the last uninterrupted slow period, and is reset by each column that is
+// not slow. times[] has the end of each column, so its width is subtracted.
 // Sets the share of the run during which the rank was slow, and the time since which it has been
 // slow continuously.
 void describe_slowness(SlowRank& slow,
@@ -118,6 +123,8 @@ Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed) {
   return energy;
 }
 
+// heat.ranks has the order of snapshot.ranks, so a row of the heat map is also an index into the
+// snapshot.
 std::vector<SlowRank> find_slow_ranks(const monitor::EventStore& store,
                                       const monitor::Snapshot& snapshot) {
   constexpr size_t kColumns = 60;
