@@ -11,6 +11,19 @@
 #include "launcher/cli/spellings.h"
 #include "lockstep/error.h"
 
+// Why the words are read before CLI11 sees them:
+//
+// - The program and its arguments must stay untouched: `lockstep run train.py --help` is a question
+//   to train.py.
+// - torchrun, horovodrun and deepspeed accept names that CLI11 cannot declare: `_` for `-`, `-np`
+//   as one word, unique abbreviations (argparse).
+// - Errors must name the closest option and exit with 64.
+//
+// What CLI11 gets is unambiguous: main names, values joined with `=`, no program.
+//
+//   words:   run -np 4 --cycle-time-ms 5 train.py --lr 0.1
+//   CLI11:   run --num-proc=4 --env=HOROVOD_CYCLE_TIME=5
+//   program: train.py --lr 0.1
 namespace lockstep::cli {
 namespace {
 
@@ -54,7 +67,9 @@ std::optional<std::string> find_meant(const std::string& word,
 
 constexpr int64_t kMostMebibytes = 1 << 20;
 
-// Reads the words in one pass: options of the command, its subcommands, then the program.
+// Reads the words in one pass: options of the command, its subcommands, then the program. The state
+// is the selected command (chosen) and the position. A word that selects a subcommand changes which
+// options are known, so the order of words matters: `lockstep --json status` is an error.
 class Reader {
  public:
   Reader(const CLI::App& app, const std::vector<std::string>& words) : words_(words) {
@@ -79,6 +94,9 @@ class Reader {
   }
 
  private:
+  // Order of the lookups: variables of horovodrun, own names, names of other launchers,
+  // abbreviations, and last a letter with its value. A declared option always wins over one of
+  // another launcher.
   void take_option(const std::string& word) {
     const size_t equals = word.find('=');
     std::string name = word.substr(0, equals);
@@ -179,7 +197,9 @@ class Reader {
     }
   }
 
-  // Finds an option by its name, by its name in another launcher, or by a unique abbreviation.
+  // Finds an option by its name, by its name in another launcher, or by a unique abbreviation. An
+  // option that is known but not supported is an error with a reason and an alternative, not an
+  // unknown option: a user who migrates a script learns what to replace.
   const CLI::Option* find_option(const std::string& name) const {
     if (const CLI::Option* option = result_.chosen->get_option_no_throw(name)) {
       return option;
@@ -199,6 +219,7 @@ class Reader {
     return find_begun(name);
   }
 
+  // At least two letters: `--a` would change its meaning with every new option.
   const CLI::Option* find_begun(const std::string& name) const {
     constexpr size_t kLeast = 4;  // "--ab"
     std::vector<std::string> begun;
@@ -269,6 +290,7 @@ class Reader {
         .hint(fmt::format("{} {}", name, find_closest(word, names).value_or("--help")));
   }
 
+  // After `--`, a command without a program still gets the words, as positional arguments.
   void take_rest() {
     auto& rest = result_.chosen->get_prefix_command() ? result_.program : result_.words;
     rest.insert(rest.end(), words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());

@@ -257,9 +257,8 @@ void check_shared(Findings& findings, const PlaceFacts& place) {
   }
 }
 
-// kUnknown is -1, so a node on which the directory does not exist is the minimum and is reported
-// first.
-// Reports the node with the least free space.
+// Reports the node with the least free space. kUnknown is -1, so a node on which the directory does
+// not exist is the minimum and is reported first.
 void check_least(Findings& findings,
                  const std::vector<NodeFacts>& nodes,
                  const char* subject,

@@ -39,10 +39,10 @@ class Outcomes {
  public:
   explicit Outcomes(const CrossNodeFacts& cross_node) : cross_node_(cross_node) {}
 
-  // There can be two results for one pair, because NetworkTrials repeats with a longer timeout if
-  // no network has passed the first round. Up to 32 nodes all pairs are tried, above that a few per
+  // Result from one node to another; nullptr if it was not tried. A success beats failures. There
+  // can be two results for one pair, because NetworkTrials repeats with a longer timeout if no
+  // network has passed the first round. Up to 32 nodes all pairs are tried, above that a few per
   // node (plan::peers_to_try), so most pairs of a large job have no result.
-  // Result from one node to another; nullptr if it was not tried. A success beats failures.
   const plan::Trial* find(int network, int from, int to) const {
     const plan::Trial* found = nullptr;
     for (const plan::Trial& trial : cross_node_.trials) {
@@ -65,8 +65,8 @@ class Outcomes {
     return count;
   }
 
-  // With two nodes, a broken link isolates both, and it is unknown which one is at fault.
   // The isolated node, without any connection from or to it. Empty unless there is exactly one.
+  // With two nodes, a broken link isolates both, and it is unknown which one is at fault.
   std::optional<int> find_cut_off(int network) const {
     std::optional<int> cut_off;
     for (int node = 0; node < size(); ++node) {
@@ -106,11 +106,12 @@ std::string cell(const plan::Trial* trial, bool is_self) {
   return trial == nullptr ? "." : (trial->fault.empty() ? "ok" : "NO");
 }
 
+// Table of connections from the rows to the columns.
+//
 // Names are cut to their first eight columns to limit the width. There is no table for more than
 // ten nodes.
 //
 //   "-" the node itself   "." not tried   "ok"   "NO" failed
-// Table of connections from the rows to the columns.
 std::vector<std::string> matrix(const CrossNodeFacts& cross_node,
                                 const Outcomes& outcomes,
                                 int network) {
@@ -189,10 +190,10 @@ void check_choice(Findings& findings, const CrossNodeFacts& cross_node) {
   findings.push_back(std::move(finding));
 }
 
-// An address that belongs to a tested network is judged by the trial. A pair that was not tried
-// counts as reachable, because in a large job only some pairs are tried. An address in none of the
-// tested networks (a loopback, or a network that not all nodes have) counts as unreachable.
-// What is wrong with the addresses of a host name; empty if one of them works.
+// What is wrong with the addresses of a host name; empty if one of them works. An address that
+// belongs to a tested network is judged by the trial. A pair that was not tried counts as
+// reachable, because in a large job only some pairs are tried. An address in none of the tested
+// networks (a loopback, or a network that not all nodes have) counts as unreachable.
 std::string fault_of_name(const CrossNodeFacts& cross_node,
                           const std::vector<std::string>& addresses,
                           int from,

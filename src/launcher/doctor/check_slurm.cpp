@@ -53,9 +53,9 @@ class JobVariables {
   const std::map<std::string, std::string>& variables_;
 };
 
-// The release notes of Slurm 22.05: srun no longer reads SLURM_CPUS_PER_TASK; SRUN_CPUS_PER_TASK
-// replaces it. An unknown version (--quick) counts as a newer one.
-// Before 22.05, srun inherits -c from the job.
+// Before 22.05, srun inherits -c from the job. The release notes of Slurm 22.05: srun no longer
+// reads SLURM_CPUS_PER_TASK; SRUN_CPUS_PER_TASK replaces it. An unknown version (--quick) counts as
+// a newer one.
 bool hands_cpus_on(const std::string& version) {
   const auto words = split(version, '.');
   const auto major = words.empty() ? std::nullopt : find_integer(words[0]);

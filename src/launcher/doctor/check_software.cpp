@@ -10,8 +10,8 @@
 // Version rules between driver, toolkit, torch and NCCL:
 //
 // - A driver runs programs of every CUDA release up to its own major version. Within a major
-// version the minor one does not matter (minor version compatibility, since CUDA 11). Only majors
-// are compared.
+//   version the minor one does not matter (minor version compatibility, since CUDA 11). Only majors
+//   are compared.
 // - torch brings its own CUDA runtime and NCCL. The installed toolkit matters for compiling only.
 // - Two NCCL versions in one process, or on two ranks, fail at initialization or hang.
 namespace lockstep::doctor {

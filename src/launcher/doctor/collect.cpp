@@ -67,8 +67,8 @@ std::vector<GidFact> collect_gids(const fs::path& port) {
   return gids;
 }
 
-// A job has nested cgroups (job, step, task), and the limit can be at any level.
-// Minimum of the limits from this cgroup to the root.
+// Minimum of the limits from this cgroup to the root. A job has nested cgroups (job, step, task),
+// and the limit can be at any level.
 int64_t collect_memory_limit() {
   // Version 1 represents "no limit" by the largest multiple of the page size.
   constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;

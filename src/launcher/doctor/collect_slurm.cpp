@@ -19,9 +19,8 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// %P|%a|%l|%D|%G: partition, availability, time limit, nodes, generic resources. The bar does not
-// occur in any of them.
-// One line per partition and node type.
+// One line per partition and node type. %P|%a|%l|%D|%G: partition, availability, time limit, nodes,
+// generic resources. The bar does not occur in any of them.
 std::vector<PartitionFact> read_partitions(const std::string& text) {
   std::vector<PartitionFact> partitions;
   for (const std::string& line : split(text, '\n')) {

@@ -25,9 +25,9 @@ namespace fs = std::filesystem;
 // Python can take 20 s, and a slow file system also delays the other programs.
 constexpr std::chrono::seconds kFactsTime(45);
 
-// The name has the time and a random part, so two examinations do not see each other's files. The
-// file exists until all answers have arrived.
-// A file that shows other nodes whether they share a directory.
+// A file that shows other nodes whether they share a directory. The name has the time and a random
+// part, so two examinations do not see each other's files. The file exists until all answers have
+// arrived.
 class Token {
  public:
   Token(const fs::path& directory, const std::string& id) {

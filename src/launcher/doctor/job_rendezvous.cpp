@@ -31,8 +31,8 @@ constexpr std::chrono::seconds kAnswerTime(5);
 constexpr const char* kGidIndex = "NCCL_IB_GID_INDEX";
 constexpr const char* kMasterPort = "MASTER_PORT";
 
-// An empty MASTER_PORT counts as not set: scripts reset variables in this way.
-// MASTER_PORT of the user; 0: none.
+// MASTER_PORT of the user; 0: none. An empty MASTER_PORT counts as not set: scripts reset variables
+// in this way.
 int wanted_port(const os::Environment& environment) {
   constexpr int kMostPort = 65535;
   const auto text = os::find_variable(environment, kMasterPort);
@@ -142,9 +142,9 @@ JobRendezvous rendezvous_in_job(const plan::LaunchPlan& plan,
   return rendezvous;
 }
 
-// The variables are exported once, in the batch script, and srun passes the same values to all
-// nodes. A value that differs between nodes can therefore not be expressed.
-// Name of the interface; empty if it differs between nodes.
+// Name of the interface; empty if it differs between nodes. The variables are exported once, in the
+// batch script, and srun passes the same values to all nodes. A value that differs between nodes
+// can therefore not be expressed.
 std::string common_interface(const JobRendezvous& rendezvous) {
   const std::string& first = rendezvous.nodes.front().interface;
   const bool is_common = std::all_of(
@@ -171,10 +171,10 @@ std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
   return {names.begin(), names.end()};
 }
 
-// Without a common name, NCCL accepts a list: "=a,b" matches the interfaces exactly, and each node
-// uses the one that it has. Gloo and Horovod accept one name only and stay unset. Open MPI accepts
-// a network in CIDR notation, which is the same on all nodes.
-// The variables are those of `lockstep run`, but one set must fit all nodes.
+// The variables are those of `lockstep run`, but one set must fit all nodes. Without a common name,
+// NCCL accepts a list: "=a,b" matches the interfaces exactly, and each node uses the one that it
+// has. Gloo and Horovod accept one name only and stay unset. Open MPI accepts a network in CIDR
+// notation, which is the same on all nodes.
 void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
   contract::WorkerPlace worker;
   worker.nodes = static_cast<int>(rendezvous.nodes.size());

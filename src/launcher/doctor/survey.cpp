@@ -217,12 +217,13 @@ int Survey::find_port(int node, const std::string& wanted_host, int wanted_port)
   return wanted_port != 0 ? wanted_port : agent->prepared->ports.front();
 }
 
+// The error of one measurement is at most half of its round trip, so the fastest one is used.
+//
 // As in NTP: the remote time is assumed to be read in the middle of the round trip. Wall clocks are
 // used on both sides, because that is the clock of the timestamps to compare.
 //
 //   before |------ request ------> theirs ------ reply ------>| after
 //   offset = theirs - (before + after) / 2,  error <= (after - before) / 2
-// The error of one measurement is at most half of its round trip, so the fastest one is used.
 std::map<int, ClockOffset> Survey::measure_clocks() {
   std::map<int, ClockOffset> offsets;
   for (const int node : present()) {

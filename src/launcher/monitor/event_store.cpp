@@ -54,10 +54,10 @@ constexpr double kClockSeconds = 1;
 
 enum class Source { Rank, Node, Output };
 
-// A worker writes rank-R.jsonl itself. The leader writes node-N.jsonl and output-R.jsonl from what
-// the agents send, so these two are missing in a run that lockstep did not start.
 // The source of a file in RUN/events. Nothing for other files and for rotated ones (FILE.1), which
-// LineTail reads together with the current file.
+// LineTail reads together with the current file. A worker writes rank-R.jsonl itself. The leader
+// writes node-N.jsonl and output-R.jsonl from what the agents send, so these two are missing in a
+// run that lockstep did not start.
 std::optional<Source> find_source(std::string_view name) {
   constexpr std::string_view kEnd = ".jsonl";
   if (!name.ends_with(kEnd)) {
@@ -262,11 +262,12 @@ void EventStore::Content::take_worker(const contract::Event& event) {
   }
 }
 
+// Values of the run as a whole are the same on every rank; they are taken from rank 0.
+//
 // "Leader" means rank 0 here, not the leader process of the launcher.
 //
 // A start event begins an attempt. Values that describe the configuration are replaced by it;
 // counts (evaluations, checkpoints) continue over attempts, because they describe the run.
-// Values of the run as a whole are the same on every rank; they are taken from rank 0.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): one branch for each kind of event
 void EventStore::Content::take_leader(const contract::Event& event) {
   const int64_t step = whole_of(event, "step", -1);
@@ -386,9 +387,9 @@ RankRecord& EventStore::Content::rank(int number) {
   return ranks.try_emplace(number, number, table).first->second;
 }
 
-// The lookup happens on reading, not on arrival. Node samples and events arrive in any order, and
-// the step event of a time may be read after the sample of that time.
-// Replaces unknown steps by the step of rank 0 at that time, from its events or its output.
+// Replaces unknown steps by the step of rank 0 at that time, from its events or its output. The
+// lookup happens on reading, not on arrival. Node samples and events arrive in any order, and the
+// step event of a time may be read after the sample of that time.
 void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
   auto found = table.all().find("step");
   found = found == table.all().end() ? table.all().find("output/step") : found;
@@ -464,10 +465,9 @@ void EventStore::Content::describe_training(Snapshot& snapshot) const {
   }
 }
 
-// RankView::node changes its meaning here: RankRecord stores the number of the node, the snapshot
-// has the index into Snapshot::nodes. Node numbers can have holes.
 // The ranks of the last attempt. A larger earlier attempt leaves files of ranks that no longer
-// exist.
+// exist. RankView::node changes its meaning here: RankRecord stores the number of the node, the
+// snapshot has the index into Snapshot::nodes. Node numbers can have holes.
 std::vector<RankView> EventStore::Content::views(int world_size) const {
   std::vector<RankView> views;
   for (const auto& [number, record] : ranks) {

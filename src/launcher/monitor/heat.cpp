@@ -13,7 +13,7 @@
 //
 // 1. The time from the first to the last point of any rank is divided into columns of equal width.
 // 2. A cell is the mean own step time of a rank in that column. 3. Each cell is divided by the
-// median of its column, over the ranks.
+//    median of its column, over the ranks.
 //
 // The division by the median of the same column removes what affects all ranks alike (a longer
 // batch, a change of the learning phase), and leaves what distinguishes them.

@@ -63,9 +63,9 @@ struct Key {
   size_t length = 1;      // bytes that it consumes
 };
 
-// A terminal writes an escape sequence at once, so a read() returns it completely. An Escape
-// without a following "[" or "O" is therefore the key itself; no timeout is needed.
-// The first key in `bytes`, which must not be empty.
+// The first key in `bytes`, which must not be empty. A terminal writes an escape sequence at once,
+// and a read() normally returns it completely. An Escape without a following "[" or "O" is
+// therefore taken as the key itself, without a timeout.
 Key first_key(std::string_view bytes) {
   const char first = bytes.front();
   if (first == kEscape) {

@@ -85,9 +85,9 @@ bool LineTail::catch_up(const Take& take) {
   return has_news;
 }
 
-// A file is opened by name for each piece, so each piece is compared with the expected inode.
 // Stops if the path refers to another file, because it was rotated meanwhile. The next call of
-// read() then finds the old file under its new name and continues at offset_.
+// read() then finds the old file under its new name and continues at offset_. A file is opened by
+// name for each piece, so each piece is compared with the expected inode.
 bool LineTail::read_file(const std::filesystem::path& path,
                          const os::FileIdentity& expected,
                          const Take& take) {

@@ -48,9 +48,8 @@ uint64_t each_line(const os::InputFile& file, uint64_t begin, Take take) {
   return offset;
 }
 
-// Begins one byte before `wanted`: if that byte is a line end, the line at `wanted` is complete and
-// must not be skipped.
-// The offset of the first line that starts at `wanted` or later.
+// The offset of the first line that starts at `wanted` or later. Begins one byte before `wanted`:
+// if that byte is a line end, the line at `wanted` is complete and must not be skipped.
 uint64_t begin_of_line(const os::InputFile& file, uint64_t wanted) {
   if (wanted == 0) {
     return 0;

@@ -11,9 +11,9 @@
 namespace lockstep::monitor {
 namespace {
 
-// Three missed heartbeats of the leader (contract::kHeartbeatSeconds is 5). Half of the time after
-// which a run counts as lost, so the warning comes first.
-// Time without an update of any file after which the screen shows a warning.
+// Time without an update of any file after which the screen shows a warning. Three missed
+// heartbeats of the leader (contract::kHeartbeatSeconds is 5). Half of the time after which a run
+// counts as lost, so the warning comes first.
 constexpr double kSilentSeconds = 15;
 
 std::string joined(const std::vector<std::string>& pieces) {

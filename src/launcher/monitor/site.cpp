@@ -31,9 +31,9 @@
 //   threads of httplib   call answer() and wait_for_news()
 //
 // - Followed::mutex protects the store of one run, so a request for one run does not wait for the
-// poll of another.
+//   poll of another.
 // - Site::mutex_ protects no data except the increment of version_. It exists for the condition
-// variable news_, and is never held together with a Followed::mutex.
+//   variable news_, and is never held together with a Followed::mutex.
 // - runs_ itself is constant after the constructor and needs no lock.
 //
 // Requests are limited (kMostPoints, kMostColumns, kMostLogLines), because the store is locked
@@ -104,10 +104,10 @@ std::optional<Answer> find_page_file(const std::string& path) {
   return std::nullopt;
 }
 
-// Reads the state file on every call, in addition to the store. A launcher that was killed writes
-// nothing more, so its end is visible only by comparing the state with the current time; no change
-// of a file announces it.
-// The phase of the run ("running"), or "lost" if its launcher no longer exists.
+// The phase of the run ("running"), or "lost" if its launcher no longer exists. Reads the state
+// file on every call, in addition to the store. A launcher that was killed writes nothing more, so
+// its end is visible only by comparing the state with the current time; no change of a file
+// announces it.
 std::string status_of(const contract::RunDirectory& directory) {
   try {
     const auto state = contract::find_state(directory);

@@ -12,10 +12,10 @@
 namespace lockstep::report {
 namespace {
 
-// A rule has three parts: seen (numbers of this run), means (the cause), tries (remedies). The
-// thresholds are constants next to the rules. They are chosen so that a healthy run produces no
-// advice: false advice costs more trust than a missed problem.
-// The data that a rule needs; without enough of it the rule is skipped.
+// The data that a rule needs; without enough of it the rule is skipped. A rule has three parts:
+// seen (numbers of this run), means (the cause), tries (remedies). The thresholds are constants
+// next to the rules. They are chosen so that a healthy run produces no advice: false advice costs
+// more trust than a missed problem.
 enum class Needs { Nothing, Samples, Split };
 
 struct Rule {
@@ -24,10 +24,9 @@ struct Rule {
   std::optional<Advice> (*see)(const RunFacts& facts);
 };
 
-// Several rules can apply to one run. Rules that would explain the same time twice exclude each
-// other in their own code: see_failure() yields to out-of-memory, time-limit and loss-not-finite,
-// see_idle_gpus() to loader-bound and host-bound.
-// Failures first, then the most expensive problems.
+// Failures first, then the most expensive problems. Several rules can apply to one run. Rules that
+// would explain the same time twice exclude each other in their own code: see_failure() yields to
+// out-of-memory, time-limit and loss-not-finite, see_idle_gpus() to loader-bound and host-bound.
 constexpr std::array kRules = {
     Rule{"out-of-memory", Needs::Nothing, see_out_of_memory},
     Rule{"failed", Needs::Nothing, see_failure},

@@ -99,9 +99,9 @@ std::vector<std::string> loader_tries(const RunFacts& facts) {
           "data on a local disk, in few large files"};
 }
 
+// XID errors that are usually caused by the program: faults of its kernels and memory accesses.
 // From NVIDIA's table of XID errors: 13 graphics engine exception, 31 memory page fault, 43 stopped
 // processing, 45 preemptive cleanup.
-// XID errors that are usually caused by the program: faults of its kernels and memory accesses.
 bool is_of_program(int64_t xid) {
   constexpr std::array<int64_t, 4> kOfPrograms = {13, 31, 43, 45};
   return std::find(kOfPrograms.begin(), kOfPrograms.end(), xid) != kOfPrograms.end();

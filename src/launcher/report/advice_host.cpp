@@ -27,9 +27,9 @@ constexpr double kForeign = 0.3;   // of the granted cores, used by other proces
 constexpr double kCoreRoom = 1.5;  // recommended cores relative to the busy ones
 constexpr int kLeastSpared = 2;    // minimum number of cores to save
 
-// The result is the worst host for limits (memory full, cores full) and the busiest host for
-// savings: a job can request less only if its busiest node would still fit.
-// The host with the largest `value`; nullptr if it is negative (unknown) for all hosts.
+// The host with the largest `value`; nullptr if it is negative (unknown) for all hosts. The result
+// is the worst host for limits (memory full, cores full) and the busiest host for savings: a job
+// can request less only if its busiest node would still fit.
 template <typename Value>
 const HostTotals* find_most(const RunFacts& facts, Value value) {
   const HostTotals* most = nullptr;

@@ -63,9 +63,9 @@ ChartLine line_of(const std::string& name,
   return line;
 }
 
-// Lines have different times, so they are sorted into columns of equal width first. Minimum and
-// maximum keep an outlier visible that the mean of many GPUs would hide.
-// Reduces too many lines to three: their minimum, mean and maximum at each time.
+// Reduces too many lines to three: their minimum, mean and maximum at each time. Lines have
+// different times, so they are sorted into columns of equal width first. Minimum and maximum keep
+// an outlier visible that the mean of many GPUs would hide.
 std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
   if (lines.size() <= kMostLines) {
     return lines;
@@ -178,10 +178,10 @@ Chart core_chart(const RunFacts& facts, const monitor::EventStore& store, const 
   return chart;
 }
 
-// The parts are series of the same events, so they are merged at the same points and have equal
-// times; a point is found in `sums` by its exact time. A program that reports a part only in some
-// events breaks this, and its shares are then relative to fewer parts.
-// Shares of the time that was reported between two points.
+// Shares of the time that was reported between two points. The parts are series of the same events,
+// so they are merged at the same points and have equal times; a point is found in `sums` by its
+// exact time. A program that reports a part only in some events breaks this, and its shares are
+// then relative to fewer parts.
 Chart split_chart(const monitor::EventStore& store, const Span& span) {
   constexpr double kHundred = 100;
   Chart chart;

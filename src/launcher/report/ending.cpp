@@ -56,11 +56,10 @@ std::string describe(const contract::FailureReport& report) {
                      report.how.empty() ? "failed" : report.how);
 }
 
-// The text is part of the interface between the two programs: a worker can report only an exit code
-// and its output.
 // Finds the error that the Trainer prints when the loss or the weights are not finite
 // (training/train/loop/loop.cpp). Runs of earlier versions have the second prefix in their
-// failure.json.
+// failure.json. The text is part of the interface between the two programs: a worker can report
+// only an exit code and its output.
 std::string find_bad_loss(const contract::Failure& failure) {
   constexpr std::array<std::string_view, 2> kBegins = {"cannot continue: ", "cannot go on: "};
   for (const std::string& line : failure.last_lines) {

@@ -85,10 +85,10 @@ std::optional<std::vector<double>> solve_least_squares(const Matrix& rows,
   return coefficients;
 }
 
-// At most 2^4 - 1 solutions of at most 4 x 4, which is faster to run and to verify than the
-// active-set method of Lawson and Hanson.
 // At the constrained optimum, each coefficient is either 0 or unconstrained. The optimum is
-// therefore among the unconstrained solutions of all subsets of the columns.
+// therefore among the unconstrained solutions of all subsets of the columns. At most 2^4 - 1
+// solutions of at most 4 x 4, which is faster to run and to verify than the active-set method of
+// Lawson and Hanson.
 std::vector<double> solve_nonnegative(const Matrix& rows, std::span<const size_t> columns) {
   std::vector<double> best(rows.front().size());
   double least = std::numeric_limits<double>::infinity();

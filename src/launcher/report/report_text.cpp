@@ -15,9 +15,8 @@ constexpr size_t kBar = 30;       // columns of a bar in a labelled line
 constexpr size_t kTableBar = 10;  // columns of a bar in a table
 constexpr size_t kWidestCell = 28;
 
-// Counts columns, not bytes, so that UTF-8 names and bars do not shorten a line.
 // Wraps a text at blanks; lines after the first are indented by `indent`. A word longer than a line
-// is broken.
+// is broken. Counts columns, not bytes, so that UTF-8 names and bars do not shorten a line.
 std::string wrap(const std::string& text, size_t indent) {
   const size_t room = kColumns - indent;
   std::string wrapped;

@@ -165,14 +165,15 @@ void find_missing(RunFacts& facts) {
 
 }  // namespace
 
+// Shares are relative to the time that the events cover, or to the sum of the parts if that is
+// larger.
+//
 //   totals.seconds   |------------------------------------------------|
 //   parts            | data | compute | exchange | update | saved | other |
 //
 // Checkpoints are reported twice: as checkpoint_seconds in step events, and as the stall of each
 // checkpoint event. A checkpoint at the end of the run has no step event after it, so the larger
 // sum is used.
-// Shares are relative to the time that the events cover, or to the sum of the parts if that is
-// larger.
 std::optional<Split> split_of(const monitor::RankTotals& totals) {
   const auto zero = [](const std::optional<double>& part) {
     return part.value_or(0);

@@ -130,9 +130,9 @@ std::optional<double> exchange_of(const EventStore& store, const TimeSpan& span)
   return sum / static_cast<double>(of_ranks.size());
 }
 
-// The global batch times the step rate is exact. The rate that a program prints is its own average,
-// usually over the time since the start.
-// Samples per second, from the global batch or from the output of the program.
+// Samples per second, from the global batch or from the output of the program. The global batch
+// times the step rate is exact. The rate that a program prints is its own average, usually over the
+// time since the start.
 void measure_samples(const EventStore& store,
                      const std::vector<double>& rates,
                      const TimeSpan& span,

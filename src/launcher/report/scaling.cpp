@@ -53,9 +53,8 @@ std::vector<int> wanted_counts(const std::vector<ScalingSize>& sizes,
   return {counts.begin(), counts.end()};
 }
 
-// A prediction changes the number of workers only. In a strong curve the batch per worker shrinks,
-// in a weak one it stays.
-// Nothing if the batch per worker would be below one sample.
+// Nothing if the batch per worker would be below one sample. A prediction changes the number of
+// workers only. In a strong curve the batch per worker shrinks, in a weak one it stays.
 std::optional<ScalingSize> find_prediction(const StepModel& model,
                                            const ScalingCurve& curve,
                                            int workers,

@@ -63,9 +63,9 @@ void add_lines(Chart& chart, const Scaling& scaling, const ValueOf& value_of, bo
   }
 }
 
-// One line for all strategies: a strategy that is slow on few workers must not look ideal because
-// its own start was slow.
-// Ideal scaling: the best speed per worker of the smallest sizes, times the workers.
+// Ideal scaling: the best speed per worker of the smallest sizes, times the workers. One line for
+// all strategies: a strategy that is slow on few workers must not look ideal because its own start
+// was slow.
 void add_ideal(Chart& chart, const Scaling& scaling) {
   double per_worker = 0;
   double smallest = 0;

@@ -32,10 +32,9 @@ std::vector<double> values_of(const std::vector<Point>& points) {
   return values;
 }
 
-// `since` is the start of the last uninterrupted slow period, and is reset by each column that is
-// not slow. times[] has the end of each column, so its width is subtracted.
 // Sets the share of the run during which the rank was slow, and the time since which it has been
-// slow continuously.
+// slow continuously. `since` is the start of the last uninterrupted slow period, and is reset by
+// each column that is not slow. times[] has the end of each column, so its width is subtracted.
 void describe_slowness(SlowRank& slow,
                        const std::vector<std::optional<int>>& percents,
                        const std::vector<double>& times) {

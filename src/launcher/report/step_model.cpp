@@ -18,9 +18,9 @@
 // determine four coefficients, so the model is chosen by leave-one-out error:
 //
 // 1. For each combination of parts, predict each measurement from all others. 2. Take the
-// combination with the smallest error; an additional part must reduce it by a fifth. 3. Keep the
-// combinations that are about as good as rivals. Where they disagree, the prediction is uncertain,
-// and error() says by how much.
+//    combination with the smallest error; an additional part must reduce it by a fifth. 3. Keep the
+//    combinations that are about as good as rivals. Where they disagree, the prediction is
+//    uncertain, and error() says by how much.
 namespace lockstep::report {
 namespace {
 
@@ -86,9 +86,9 @@ Candidate judge(const Matrix& rows, const Columns& columns) {
   return {.columns = columns, .left_out = std::sqrt(sum / static_cast<double>(rows.size()))};
 }
 
+// An additional part must reduce the leave-one-out error by a fifth, and by more than rounding.
 // Candidates are ordered by their number of parts, so a larger one is compared with the best
 // smaller one.
-// An additional part must reduce the leave-one-out error by a fifth, and by more than rounding.
 Candidate choose(const std::vector<Candidate>& candidates) {
   constexpr double kGain = 0.8;
   constexpr double kRounding = 1e-7;

@@ -15,6 +15,9 @@
 #include "launcher/slurm/sweep.h"
 #include "lockstep/error.h"
 
+// Finds the runs of a scaling test without a record of what was submitted. The job file is expanded
+// again, as lockstep submit does, and its run_dir is used as a pattern: variables that the shell of
+// the job expands ($SLURM_JOB_ID) match any number. All runs of repeated submissions are found.
 namespace lockstep::cli {
 namespace {
 
@@ -62,6 +65,7 @@ struct TestedJob {
   std::string run_dir_source;
 };
 
+// Jobs with the same pattern could not be distinguished by their directories, so that is an error.
 std::vector<TestedJob> jobs_of(slurm::JobSettings settings) {
   settings.set("mode", config::scalar("scaling-test", "lockstep scaling"));
   std::vector<TestedJob> jobs;

@@ -24,6 +24,14 @@
 #include "launcher/slurm/sweep.h"
 #include "lockstep/error.h"
 
+// The steps of lockstep submit:
+//
+//   layers (site, file, flags) -> expand_mode -> Job -> batch script -> print
+//      -> check_here (files, modules, required keys) -> check_there (cluster, sbatch --test-only)
+//      -> submit -> save a copy -> wait
+//
+// All jobs are checked before the first one is submitted: a scaling test is submitted as a whole or
+// not at all, as far as the checks can see.
 namespace lockstep::cli {
 namespace {
 
@@ -182,7 +190,9 @@ std::string submit(const slurm::Client& client, const Script& script) {
   return id;
 }
 
-// Checks all jobs before it submits the first one.
+// Checks all jobs before it submits the first one. The script is saved after the submission,
+// because its name contains the job ID. The directory is created before it: a job must not start if
+// its script cannot be saved.
 std::vector<std::string> submit_all(const std::vector<Script>& scripts,
                                     const JobLayers& layers,
                                     const Doing& doing) {
@@ -204,6 +214,8 @@ std::vector<std::string> submit_all(const std::vector<Script>& scripts,
   return ids;
 }
 
+// Waits in the order of submission. Jobs run at the same time, so the total is the longest of them.
+// Ctrl-C ends the wait for all.
 int wait_for(const std::vector<std::string>& ids) {
   int code = 0;
   for (const std::string& id : ids) {

@@ -28,6 +28,8 @@ double begin_of(const Run& run) {
 
 }  // namespace
 
+// Any of the three is sufficient: a program of the library that srun started directly has only
+// events, and a run that has just begun has only a plan.
 bool is_run(const fs::path& directory) {
   const contract::RunDirectory run(directory);
   std::error_code ignored;
@@ -39,6 +41,8 @@ Run read_run(const fs::path& directory) {
   return {.directory = run, .name = run.name(), .state = contract::find_state(run)};
 }
 
+// A run directory can disappear or be written while the list is made; a run that cannot be read is
+// skipped, and the others are shown.
 std::vector<Run> find_runs(const fs::path& here) {
   std::vector<Run> runs;
   std::error_code fault;

@@ -24,6 +24,9 @@
 #include "launcher/cli/subcommands.h"
 #include "lockstep/error.h"
 
+// Reads little per run, because the table can have hundreds of rows on a network file system: the
+// state, and the last 64 KiB of the events of rank 0. The full store of lockstep watch would read
+// all of it.
 namespace lockstep::cli {
 namespace {
 
@@ -63,7 +66,8 @@ constexpr const char* kFooter =
     "Files:\n"
     "  RUN/state.json    written by the launcher at least every five seconds\n";
 
-// The last 64 KiB of a file, which are enough for many lines.
+// The last 64 KiB of a file, which are enough for many lines. The first line is usually cut and
+// then ignored: it is not valid JSON.
 std::string read_end(const fs::path& path) {
   constexpr std::streamoff kEnoughBytes = 1 << 16;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -205,6 +209,8 @@ std::optional<RunProgress> find_progress(const contract::RunDirectory& run) {
   return newest ? newest : find_told_progress(run);
 }
 
+// "lost" is not a phase in the file: a launcher that was killed cannot write it. It is derived from
+// the process or from the age of the last update.
 std::string state_word(const Run& run, double now) {
   if (!run.state) {
     return "unknown";
