@@ -50,7 +50,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 // The option with the smallest edit distance, otherwise one with the same beginning: the word can
-// be an abbreviation.
+// be an abbreviation. `--network-inter` is far from `--network-interfaces` by edits, but shares its
+// beginning.
 std::optional<std::string> find_meant(const std::string& word,
                                       const std::vector<std::string>& options) {
   constexpr size_t kLeastCommon = 5;  // "--abc"
@@ -135,6 +136,8 @@ class Reader {
     take_value(*option, word.substr(0, equals), std::move(value));
   }
 
+  // An empty value is rejected: it is almost always an unset shell variable (--nnodes "$N"), and
+  // the error names the option. A value that begins with `-` is accepted, as in `--lr -1`.
   void take_value(const CLI::Option& option,
                   const std::string& written,
                   std::optional<std::string> value) {
@@ -242,6 +245,8 @@ class Reader {
                                        : "--" + option.get_lnames().front();
   }
 
+  // A word without a hyphen is, in this order, the program, a subcommand or a positional argument.
+  // A command has exactly one of the three.
   void take_plain(const std::string& word) {
     if (result_.chosen->get_prefix_command()) {
       take_rest();

@@ -45,7 +45,8 @@ constexpr const char* kFooter =
     "\n"
     "lockstep SUBCOMMAND --help describes each subcommand.\n";
 
-// The launcher that lockstep was called as: a link with its name selects its options.
+// The launcher that lockstep was called as: a link with its name selects its options. A link named
+// torchrun in PATH makes existing scripts use lockstep without a change.
 plan::Dialect dialect_of(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   for (const plan::Dialect dialect : {plan::Dialect::Torchrun,

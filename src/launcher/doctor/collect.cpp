@@ -202,8 +202,8 @@ LimitFacts collect_limits(const os::Environment& environment) {
   return facts;
 }
 
-// The GPUs come after the cheap facts, and the software last, because it can take 20 seconds. The
-// number of names is limited: each lookup can take kLimit if the resolver does not respond.
+// The software comes last, because it can take 20 seconds. The number of names is limited: each
+// lookup can take kLimit if the resolver does not respond.
 NodeFacts collect_node(const os::Environment& environment, const CollectOptions& options) {
   constexpr int kTorchPort = 29500;
   NodeFacts facts;

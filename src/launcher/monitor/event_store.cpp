@@ -185,7 +185,8 @@ bool EventStore::Content::read_files() {
 // The leader replaces state.json by a rename, so a change is visible as another inode or size. The
 // file is examined before it is read: if it is replaced in between, this call reads the newer
 // content, the stored look is the older one, and the next call reads the file again. An unreadable
-// state keeps the previous one.
+// state keeps the previous one. Two replacements between two polls can reuse the inode number with
+// an equal size; that change is seen only with the next replacement.
 bool EventStore::Content::read_state() {
   const auto look = os::find_look(run.state());
   if (look == state_look) {

@@ -36,8 +36,8 @@
 //   variable news_, and is never held together with a Followed::mutex.
 // - runs_ itself is constant after the constructor and needs no lock.
 //
-// Requests are limited (kMostPoints, kMostColumns, kMostLogLines), because the store is locked
-// while a response is built.
+// The size of a response is limited (kMostPoints, kMostColumns), because the store is locked while
+// it is built.
 namespace lockstep::monitor {
 namespace {
 
@@ -91,6 +91,7 @@ std::string type_of(std::string_view name) {
                                   : "text/html; charset=utf-8";
 }
 
+// Only names in the list of embedded files match, so a path such as /../secret cannot reach a file.
 std::optional<Answer> find_page_file(const std::string& path) {
   if (!path.starts_with('/')) {
     return std::nullopt;

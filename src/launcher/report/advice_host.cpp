@@ -232,6 +232,8 @@ std::optional<Advice> see_foreign_load(const RunFacts& facts) {
 }
 
 // Only for jobs, as for memory.
+// At least one core per worker remains. Savings of less than kLeastSpared cores are not worth a
+// change of the job.
 std::optional<Advice> see_idle_cores(const RunFacts& facts) {
   const HostTotals* host = find_most(facts, core_share);
   if (facts.run.job.empty() || host == nullptr || core_share(*host) > kIdleCores) {

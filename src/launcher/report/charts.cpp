@@ -218,6 +218,8 @@ Chart split_chart(const monitor::EventStore& store, const Span& span) {
 
 }  // namespace
 
+// Charts without data are removed, so a run without GPUs or without the library has a shorter page
+// instead of empty frames.
 std::vector<Chart> make_charts(const RunFacts& facts, const monitor::EventStore& store) {
   const Span span = span_of(facts);
   std::vector<Chart> charts = {loss_chart(store, span),

@@ -164,6 +164,8 @@ void look_at_timeout(Ending& ending,
 
 }  // namespace
 
+// Later sources refine what earlier ones have set: the failure replaces the sentence of a failed
+// run, --timeout replaces that of a cancelled one, and Slurm only adds details and the time limit.
 Ending find_ending(const contract::RunDirectory& run,
                    const monitor::Snapshot& snapshot,
                    const JobFacts& job,

@@ -34,6 +34,7 @@ std::string command_of(const RunFacts& facts) {
   return join(words, " ");
 }
 
+// At most eight hosts in one line; --json lists all.
 std::string workers_of(const RunFacts& facts) {
   constexpr size_t kMostHosts = 8;
   if (facts.run.world_size == 0 && facts.nodes == 0) {
@@ -63,6 +64,8 @@ std::string progress_of(const RunFacts& facts) {
   return text + (facts.run.loss ? fmt::format(", loss {:.4g}", *facts.run.loss) : "");
 }
 
+// The line "outcome" becomes "state" while the run is running, and "end" becomes "now": a report of
+// a living run must not read like a result.
 Section describe_run(const RunFacts& facts) {
   Section section;
   add(section, "run", facts.run.directory);
@@ -159,6 +162,8 @@ Section describe_speed(const RunFacts& facts) {
   return section;
 }
 
+// The best accuracy can be from an earlier step than the last one; a checkpoint of that step is
+// what the user wants to keep.
 Section describe_learning(const RunFacts& facts) {
   Section section{.title = "Results"};
   if (facts.run.evaluations > 0) {

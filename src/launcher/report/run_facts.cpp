@@ -64,7 +64,8 @@ SplitFacts split_facts(const monitor::Snapshot& snapshot) {
   return facts;
 }
 
-// Calls `look` for each host that was a node of the run.
+// Calls `look` for each host that was a node of the run. A node has several hosts after a requeue
+// to another allocation. Sums and means cover all of them, weighted by the time of each.
 template <typename Look>
 void each_host(const RunFacts& facts, Look look) {
   for (const monitor::NodeView& node : facts.run.nodes) {
@@ -125,6 +126,8 @@ void find_bests(RunFacts& facts, const monitor::EventStore& store) {
   }
 }
 
+// Each sentence names the reason and, where there is one, the option that changes it: a report with
+// gaps should say how to close them in the next run.
 void find_missing_sources(RunFacts& facts) {
   std::vector<std::string>& missing = facts.missing;
   if (facts.run.events == 0) {

@@ -157,6 +157,9 @@ void measure_samples(const EventStore& store,
 
 }  // namespace
 
+// Reads the whole run at once with large capacities, so that points are merged only in runs of more
+// than 262,144 reports. A run that cannot be used is returned with its objection, not skipped, so
+// that the caller can list it.
 RunMeasure measure_run(const contract::RunDirectory& run) {
   constexpr size_t kPoints = size_t{1} << 18;
   constexpr size_t kPointsOfMany = size_t{1} << 14;

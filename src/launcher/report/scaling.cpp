@@ -133,6 +133,7 @@ void fit_model(StrategyScaling& scaling, const std::vector<ScalingSize>& sizes) 
   scaling.model = find_model(measured);
 }
 
+// Doubts do not prevent the comparison; they are printed below the table.
 void note_doubts(StrategyScaling& scaling,
                  const std::vector<ScalingSize>& sizes,
                  std::span<const RunMeasure> runs) {

@@ -49,6 +49,7 @@ Row row_of(const ScalingSize& size) {
           size.joules_per_sample ? number(*size.joules_per_sample) : "-"};
 }
 
+// All columns are right-aligned: they are numbers, and names are in the title of the table.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -137,6 +138,7 @@ std::string title_of(const StrategyScaling& strategy, const ScalingCurve& curve)
                                     : name + ", neither strong nor weak: batches differ";
 }
 
+// Missing columns are explained once per strategy instead of in each table.
 std::vector<std::string> remarks_of(const StrategyScaling& strategy) {
   std::vector<std::string> remarks;
   if (!is_told(strategy, &ScalingSize::exchange_share)) {

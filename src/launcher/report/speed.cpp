@@ -67,6 +67,8 @@ std::vector<Point> whole_series(const monitor::EventStore& store, const std::str
   return store.series(name, -kEver, kEver, monitor::Series::kUsualCapacity);
 }
 
+// The step rate of rank 0 stands for the run, because all workers make the same steps. Without a
+// global batch, only the throughput that the program prints is known.
 Speed measure_speed(const monitor::EventStore& store,
                     const monitor::Snapshot& snapshot,
                     double seconds) {
@@ -95,6 +97,8 @@ Speed measure_speed(const monitor::EventStore& store,
   return speed;
 }
 
+// Counted and estimated energy are added: they cover disjoint times (monitor::GpuTotals). The
+// source says which of them contributed.
 Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed) {
   double counted = 0;
   double estimated = 0;

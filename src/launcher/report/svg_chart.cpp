@@ -192,7 +192,9 @@ void draw_line(std::string& out, const ChartLine& line, const Frame& frame, int 
   draw_dots(out, line, frame, colour);
 }
 
-// Draws the entries in rows. Returns their height.
+// Draws the entries in rows. Returns their height. Text widths are not known without a font, so
+// seven pixels per byte are assumed: wide enough for twelve-pixel text, and only the distance of
+// the entries depends on it.
 double draw_legend(std::string& out, const Chart& chart) {
   constexpr double kLetters = 7;  // approximate width of a character
   constexpr double kSample = 24;
@@ -228,6 +230,7 @@ bool is_empty(const Chart& chart, const Frame& frame) {
 
 }  // namespace
 
+// The height depends on the legend, so the body is drawn before the opening tag.
 std::string draw_svg(const Chart& chart) {
   const Frame frame = frame_of(chart);
   std::string body;

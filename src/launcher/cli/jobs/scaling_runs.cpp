@@ -24,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // A regular expression for a name with shell variables: SLURM_ variables match numbers, other
-// variables match anything.
+// variables match anything. For example "$USER-$SLURM_JOB_ID" becomes ".*-[0-9_]+". Every other
+// character stands for itself.
 std::regex regex_of(const std::string& name) {
   static const std::regex kVariable(R"(\$(\{[^}]*\}|\w+))");
   static const std::regex kSpecial(R"([.^$|()\[\]{}*+?\\])");
@@ -107,6 +108,8 @@ Error nothing_has_run(const std::string& file,
 
 }  // namespace
 
+// Expands one component of the path after the other: a directory is listed only if its component
+// has variables. The value of a variable must not contain a slash.
 std::vector<fs::path> find_expansions(const fs::path& here, const std::string& path) {
   std::vector<fs::path> found = {here};
   for (const fs::path& name : fs::path(path)) {

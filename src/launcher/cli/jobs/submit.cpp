@@ -103,6 +103,14 @@ void list_sites() {
 
 // The first command line of itwinai saved and submitted by default; its second one does only what
 // is requested. Any request of the second kind selects that behaviour.
+//
+//   command line, job file           save   submit
+//   nothing                          yes    yes
+//   --no-save-script                 no     yes
+//   -s                               yes    no
+//   -j                               no     yes
+//   save_script: true in the file    yes    no
+//   --dry-run                        no     no
 Doing read_doing(const SubmitOptions& options, const slurm::JobSettings& settings) {
   const bool is_second =
       options.is_picking || settings.has("save_script") || settings.has("submit_job");
@@ -114,6 +122,8 @@ Doing read_doing(const SubmitOptions& options, const slurm::JobSettings& setting
   return options.is_dry ? Doing{.save = false, .submit = false} : doing;
 }
 
+// One script for each job of the mode: a scaling test has several, other modes one. The reading of
+// files, URLs and earlier runs is passed in, so that make_job() can be tested without them.
 std::vector<Script> make_scripts(const SubmitOptions& options, const JobLayers& layers) {
   const slurm::Maker maker{.version = LOCKSTEP_VERSION,
                            .file = options.file.value_or(""),

@@ -141,6 +141,8 @@ void read_local_rank_argument(plan::Request& request) {
   request.is_local_rank_dashed = has_new && !has_old;
 }
 
+// The command line has been read already, so PET_ variables fill only what is missing. horovodrun
+// and deepspeed do not know these variables, and an exported PET_NNODES must not affect them.
 plan::LaunchPlan read_plan(RunOptions& options,
                            const Call& call,
                            const plan::HostEnvironment& here) {

@@ -396,7 +396,9 @@ class Declarer {
   RunOptions& options_;
 };
 
-// Options that show the run while it is running.
+// Options that show the run while it is running. --tensorboard has an optional value. Without one,
+// the reader of the command line passes the default text, RUN/tensorboard, which stands for the run
+// directory and is not a path.
 void add_views(CLI::App& app, RunOptions& options) {
   app.add_flag("--dashboard",
                options.has_dashboard,

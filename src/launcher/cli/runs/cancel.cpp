@@ -84,7 +84,9 @@ std::optional<std::string> find_end(const Run& run, const contract::RunState& st
   }
 }
 
-// Maximum time to wait for the end of a run in this state.
+// Maximum time to wait for the end of a run in this state. A silent leader gets less time: if its
+// host is down, nothing will happen, and the user should see the hint soon. The time starts at the
+// request, and the state is judged again in each turn.
 double patience_with(const Run& run, const contract::RunState& state, double grace, double now) {
   // A launcher whose clock is behind looks silent; it is not if it has updated its state since.
   const bool is_silent = contract::sign_of(state, now) == contract::Sign::Silent &&

@@ -72,6 +72,7 @@ int parse_port(const std::string& text) {
   return static_cast<int>(*number);
 }
 
+// With --wait, the directory need not exist yet: lockstep run starts the dashboard before the run.
 monitor::ShownRun shown_run(const std::string& word, bool is_waiting) {
   const fs::path here = fs::current_path();
   const Run run = is_waiting ? coming_run(word, here) : run_named(word, here);

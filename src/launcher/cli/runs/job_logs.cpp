@@ -45,7 +45,8 @@ std::vector<fs::path> files_of(const JobInfo& job) {
   return files;
 }
 
-// Reads a growing file.
+// Reads a growing file. Slurm appends to the file, or truncates it when a requeued job starts again
+// without --open-mode append. A size below the offset is such a restart.
 class Tail {
  public:
   Tail(fs::path path, std::optional<size_t> last_lines) : path_(std::move(path)) {

@@ -213,6 +213,9 @@ uint64_t find_last_lines(const fs::path& path, size_t lines) {
   return 0;
 }
 
+// One turn takes one line from each log. A reader without further lines is removed, so a short log
+// does not delay the others. Output is collected into chunks, because a write per line would
+// dominate the time for large logs.
 void print_logs(const contract::RunDirectory& run,
                 const LogChoice& choice,
                 std::optional<size_t> last_lines,
@@ -254,6 +257,8 @@ void print_logs(const contract::RunDirectory& run,
   write(text);
 }
 
+// The offset is determined once, when the follower starts. Lines that are written between this
+// moment and the first read() are therefore shown.
 LogFollower::LogFollower(contract::RunDirectory run,
                          int attempt,
                          std::optional<supervisor::RankSet> ranks,
@@ -275,6 +280,7 @@ void LogFollower::find_new_logs() {
   }
 }
 
+// One chunk of each log per call. A rank that writes a lot cannot keep the others from being shown.
 bool LogFollower::read(supervisor::LineSink& sink) {
   find_new_logs();
   bool is_news = false;

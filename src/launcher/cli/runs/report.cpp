@@ -84,6 +84,7 @@ report::JobFacts ask_slurm(const Run& run) {
   }
 }
 
+// 512 points for each rank or GPU instead of 256, because a chart shows up to 300.
 int report_run(const ReportOptions& options) {
   constexpr size_t kPointsOfMany = 512;
   const Run run = watched_run(options.run);

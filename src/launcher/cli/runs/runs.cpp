@@ -65,6 +65,8 @@ std::vector<Run> find_runs(const fs::path& here) {
   return runs;
 }
 
+// Lookup order: a path, then the names and run IDs below ./runs. find_runs() is sorted, so an empty
+// word matches the newest run, the first in the list.
 Run run_named(const std::string& word, const fs::path& here) {
   if (!word.empty() && is_run(here / word)) {
     return read_run(here / word);

@@ -79,7 +79,8 @@ std::string read_end(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Parses a line of an event file; nothing for an incomplete line or another event.
+// Parses a line of an event file; nothing for an incomplete line or another event. Events of rank 0
+// are read while it writes them. A line that is cut at either end does not parse and is skipped.
 std::optional<RunProgress> find_step(const std::string& line) {
   try {
     const contract::Event event = contract::parse_event(line);
@@ -199,6 +200,8 @@ Json json_of(const Run& run, double now) {
 
 }  // namespace
 
+// The last match wins, so lines are read in order. After a rotation the current file can have no
+// step yet; the metrics of the output are tried then.
 std::optional<RunProgress> find_progress(const contract::RunDirectory& run) {
   std::optional<RunProgress> newest;
   for (const std::string& line : split(read_end(run.events(0)), '\n')) {
@@ -301,6 +304,8 @@ struct StatusOptions {
 };
 
 // Returns the exit code of the command.
+// With --wait and --json, the state is read again after the end: the page must show the final
+// state, not the one at the start of the wait.
 int show_job(const StatusOptions& options, const fs::path& here) {
   const slurm::Client client(os::environment());
   if (options.wants_wait) {

@@ -202,6 +202,8 @@ int watch_plain(monitor::EventStore& store,
   }
 }
 
+// The full screen needs a terminal on both sides: keys from stdin, pictures to stdout. `lockstep
+// watch | tee` and cron jobs get plain pages.
 int watch(const WatchOptions& options) {
   const auto sort = monitor::find_sort(options.sort);
   if (!sort) {
