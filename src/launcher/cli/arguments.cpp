@@ -11,6 +11,19 @@
 #include "launcher/cli/spellings.h"
 #include "lockstep/error.h"
 
+// Why the words are read before CLI11 sees them:
+//
+// - The program and its arguments must stay untouched: `lockstep run train.py --help` is a question
+//   to train.py.
+// - torchrun, horovodrun and deepspeed accept names that CLI11 cannot declare: `_` for `-`, `-np`
+//   as one word, unique abbreviations (argparse).
+// - Errors must name the closest option and exit with 64.
+//
+// What CLI11 gets is unambiguous: main names, values joined with `=`, no program.
+//
+//   words:   run -np 4 --cycle-time-ms 5 train.py --lr 0.1
+//   CLI11:   run --num-proc=4 --env=HOROVOD_CYCLE_TIME=5
+//   program: train.py --lr 0.1
 namespace lockstep::cli {
 namespace {
 
@@ -37,7 +50,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 // The option with the smallest edit distance, otherwise one with the same beginning: the word can
-// be an abbreviation.
+// be an abbreviation. `--network-inter` is far from `--network-interfaces` by edits, but shares its
+// beginning.
 std::optional<std::string> find_meant(const std::string& word,
                                       const std::vector<std::string>& options) {
   constexpr size_t kLeastCommon = 5;  // "--abc"
@@ -54,7 +68,9 @@ std::optional<std::string> find_meant(const std::string& word,
 
 constexpr int64_t kMostMebibytes = 1 << 20;
 
-// Reads the words in one pass: options of the command, its subcommands, then the program.
+// Reads the words in one pass: options of the command, its subcommands, then the program. The state
+// is the selected command (chosen) and the position. A word that selects a subcommand changes which
+// options are known, so the order of words matters: `lockstep --json status` is an error.
 class Reader {
  public:
   Reader(const CLI::App& app, const std::vector<std::string>& words) : words_(words) {
@@ -79,6 +95,9 @@ class Reader {
   }
 
  private:
+  // Order of the lookups: variables of horovodrun, own names, names of other launchers,
+  // abbreviations, and last a letter with its value. A declared option always wins over one of
+  // another launcher.
   void take_option(const std::string& word) {
     const size_t equals = word.find('=');
     std::string name = word.substr(0, equals);
@@ -117,6 +136,8 @@ class Reader {
     take_value(*option, word.substr(0, equals), std::move(value));
   }
 
+  // An empty value is rejected: it is almost always an unset shell variable (--nnodes "$N"), and
+  // the error names the option. A value that begins with `-` is accepted, as in `--lr -1`.
   void take_value(const CLI::Option& option,
                   const std::string& written,
                   std::optional<std::string> value) {
@@ -179,7 +200,9 @@ class Reader {
     }
   }
 
-  // Finds an option by its name, by its name in another launcher, or by a unique abbreviation.
+  // Finds an option by its name, by its name in another launcher, or by a unique abbreviation. An
+  // option that is known but not supported is an error with a reason and an alternative, not an
+  // unknown option: a user who migrates a script learns what to replace.
   const CLI::Option* find_option(const std::string& name) const {
     if (const CLI::Option* option = result_.chosen->get_option_no_throw(name)) {
       return option;
@@ -199,6 +222,7 @@ class Reader {
     return find_begun(name);
   }
 
+  // At least two letters: `--a` would change its meaning with every new option.
   const CLI::Option* find_begun(const std::string& name) const {
     constexpr size_t kLeast = 4;  // "--ab"
     std::vector<std::string> begun;
@@ -221,6 +245,8 @@ class Reader {
                                        : "--" + option.get_lnames().front();
   }
 
+  // A word without a hyphen is, in this order, the program, a subcommand or a positional argument.
+  // A command has exactly one of the three.
   void take_plain(const std::string& word) {
     if (result_.chosen->get_prefix_command()) {
       take_rest();
@@ -269,6 +295,7 @@ class Reader {
         .hint(fmt::format("{} {}", name, find_closest(word, names).value_or("--help")));
   }
 
+  // After `--`, a command without a program still gets the words, as positional arguments.
   void take_rest() {
     auto& rest = result_.chosen->get_prefix_command() ? result_.program : result_.words;
     rest.insert(rest.end(), words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());

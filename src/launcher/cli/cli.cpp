@@ -45,7 +45,8 @@ constexpr const char* kFooter =
     "\n"
     "lockstep SUBCOMMAND --help describes each subcommand.\n";
 
-// The launcher that lockstep was called as: a link with its name selects its options.
+// The launcher that lockstep was called as: a link with its name selects its options. A link named
+// torchrun in PATH makes existing scripts use lockstep without a change.
 plan::Dialect dialect_of(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   for (const plan::Dialect dialect : {plan::Dialect::Torchrun,
@@ -92,6 +93,9 @@ void declare(CLI::App& app, Call& call, plan::Dialect dialect) {
   polish(app);
 }
 
+// Callbacks run inside app.parse(). An Error that a subcommand throws passes through CLI11
+// unchanged, because CLI11 catches only its own types. CLI11 takes the words from the back of the
+// vector, hence the reversal.
 int dispatch(const std::vector<std::string>& words,
              const std::string& command_time,
              plan::Dialect dialect) {
@@ -128,6 +132,10 @@ std::string now() {
 
 }  // namespace
 
+// Order: streams first, because a descriptor 0, 1 or 2 that is closed would be reused by the first
+// file that is opened, and messages would be written into it. Signal dispositions next, because
+// they are inherited from the caller across exec. finish_output() is inside the try block: a full
+// disk or a closed pipe on stdout must change the exit code.
 int run(int argc, const char* const* argv) {
   os::open_missing_streams();
   os::restore_signal(SIGCHLD);  // while it is ignored, exit statuses of children are lost

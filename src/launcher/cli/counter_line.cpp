@@ -12,6 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int kStderr = 2;
+// In a log file, a line every 200 ms would hide everything else.
 constexpr std::chrono::milliseconds kOnTerminal(200);
 constexpr std::chrono::seconds kElsewhere(30);
 

@@ -53,6 +53,8 @@ plan::HostEnvironment look_around(std::string& fault) {
   }
 }
 
+// Findings are the result, so stdout has all of them. The exit code is 1 only for findings that
+// would make a run fail; warnings do not fail a script that checks a node.
 int examine(const DoctorOptions& options) {
   std::string fault;
   const plan::HostEnvironment here = look_around(fault);

@@ -11,6 +11,7 @@
 namespace lockstep::cli {
 namespace {
 
+// Fits into 80 columns with a border, as in man pages.
 constexpr size_t kPageWidth = 78;
 
 struct Entry {
@@ -44,6 +45,7 @@ std::string list(const std::string& title, const std::vector<Entry>& entries, si
   return text;
 }
 
+// An option with an optional value is shown as --name[=TYPE], because the value must follow '='.
 Entry describe(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) {
@@ -68,6 +70,8 @@ std::string first_line(const std::string& text) {
 
 }  // namespace
 
+// Groups appear in the order in which the options were declared, Help last. The width of the first
+// column is common to all groups, so it must be known before the first one is printed.
 std::string help_page(const CLI::App& app) {
   std::vector<std::pair<std::string, std::vector<Entry>>> groups;
   size_t width = 0;

@@ -13,8 +13,12 @@
 #include "common/os/host.h"
 #include "common/os/terminal.h"
 
+// Collects what a plan depends on. make_plan() gets these values as an argument, so that plans can
+// be tested with invented hosts.
 namespace lockstep::cli {
 
+// Inside a worker, the variables of Slurm and of other launchers describe the outer run. A nested
+// lockstep run must not treat them as its own allocation.
 plan::HostEnvironment read_host_environment() {
   plan::HostEnvironment here;
   here.environment = os::environment();

@@ -44,6 +44,8 @@ struct NetworkOptions {
   bool is_json = false;
 };
 
+// stdout is evaluated by a shell, so everything for people is on stderr, and stdout is written only
+// when all values are known: an error leaves it empty.
 int find(const NetworkOptions& options) {
   const plan::HostEnvironment here = read_host_environment();
   const plan::LaunchPlan plan = doctor::plan_of_survey(here, "lockstep network");

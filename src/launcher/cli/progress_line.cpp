@@ -21,6 +21,9 @@ ProgressLine::ProgressLine() {
   }
 }
 
+// One column stays free: some terminals wrap when the last one is written, and the line could not
+// be cleared any more. Without a terminal, only the headline counts as a change; the moment
+// (elapsed time) changes with every call.
 void ProgressLine::show(const slurm::JobProgress& progress) {
   const std::string text = progress.moment.empty()
                                ? progress.headline

@@ -4,6 +4,13 @@
 #include <algorithm>
 #include <array>
 
+// Tables of options of other launchers, by what lockstep does with them:
+//
+//   kAliases       accepted: another name of an own option
+//   kForVariables  accepted: sets a HOROVOD_ variable of the workers (horovodrun does the same)
+//   kForeign       rejected, with the reason and an alternative
+//
+// Names have `-`; the reader has already replaced `_`.
 namespace lockstep::cli {
 namespace {
 
@@ -13,6 +20,7 @@ struct Alias {
   std::string_view meant;
 };
 
+// Names with one hyphen and several letters (-np, -ns) cannot be declared in CLI11.
 constexpr auto kAliases = std::to_array<Alias>({
     {"run", "-np", "--num-proc"},
     {"run", "--np", "--num-proc"},
@@ -35,6 +43,7 @@ constexpr std::string_view kElastic = "elastic runs add and remove whole nodes";
 constexpr std::string_view kFound = "features are detected when a run starts";
 constexpr std::string_view kOneWay = "lockstep has its own control plane";
 
+// Rejected instead of ignored, so that a script does not lose an option silently.
 constexpr std::array<Foreign, 36> kForeign = {
     Foreign{"--shutdown-timeout", kTorchrun, "it has a different name", "--grace SECONDS"},
     Foreign{"--virtual-local-rank", kTorchrun, "local ranks are not remapped", "--bind gpu"},

@@ -5,6 +5,10 @@
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
 
+// Thresholds here are bounds below which training fails in practice, not recommendations. A limit
+// that most jobs never reach stays "ok", or users learn to ignore warnings.
+//
+// The source in parentheses is the command with which a user can see the same value.
 namespace lockstep::doctor {
 namespace {
 
@@ -38,6 +42,9 @@ std::string count_text(int64_t count) {
   return count == kUnlimited ? "unlimited" : std::to_string(count);
 }
 
+// Fewer cores than granted usually means that an enclosing srun has bound the process: srun binds
+// by default, and SLURM_CPU_BIND is inherited by inner steps. More cores than granted means that
+// the site does not use task/affinity or task/cgroup; jobs on the node then compete for all cores.
 void check_cores(Findings& findings, const LimitFacts& limits) {
   std::string text = fmt::format("{} of {} usable", limits.cores_usable, limits.cores_online);
   if (limits.cores_granted > 0) {
@@ -73,6 +80,9 @@ void check_memory(Findings& findings, const LimitFacts& limits) {
   findings.push_back(std::move(finding));
 }
 
+// PyTorch's data loaders pass batches through /dev/shm (a tmpfs). Writing to a full tmpfs through a
+// mapping raises SIGBUS instead of an error, so the worker dies without a message. Docker mounts 64
+// MiB by default.
 void check_shm(Findings& findings, const LimitFacts& limits) {
   if (limits.shm_total == kUnknown) {
     Finding finding = of_limits(
@@ -104,6 +114,10 @@ void check_shm(Findings& findings, const LimitFacts& limits) {
   findings.push_back(std::move(finding));
 }
 
+// Data loader workers with the file_descriptor strategy keep one descriptor per tensor in transit,
+// and each connection of a collective needs one more. The user can raise the soft limit up to the
+// hard one, so a soft limit of the usual 1024 is not worth a warning if the hard limit is
+// sufficient.
 void check_files(Findings& findings, const LimitFacts& limits) {
   constexpr int64_t kFew = 4096;
   Finding finding = of_limits(
@@ -125,6 +139,9 @@ void check_files(Findings& findings, const LimitFacts& limits) {
   findings.push_back(std::move(finding));
 }
 
+// RDMA registers memory, which pins it. slurmd propagates the limits of the submitting shell to the
+// job unless PropagateResourceLimitsExcept excludes them: a low limit on the login node becomes the
+// limit on the compute nodes.
 void check_locked(Findings& findings, const NodeFacts& node) {
   const int64_t locked = node.limits.locked_bytes;
   Finding finding = of_limits(Severity::Ok, "locked memory", bytes_text(locked), "ulimit -l");
@@ -137,6 +154,8 @@ void check_locked(Findings& findings, const NodeFacts& node) {
   findings.push_back(std::move(finding));
 }
 
+// RLIMIT_NPROC counts the threads of the user on the whole node, not of the process. OpenMP, MKL,
+// NCCL and data loaders add dozens of threads to each worker.
 void check_processes(Findings& findings, const LimitFacts& limits) {
   constexpr int64_t kFew = 1024;
   Finding finding = of_limits(Severity::Ok, "processes", count_text(limits.processes), "ulimit -u");
@@ -148,6 +167,9 @@ void check_processes(Findings& findings, const LimitFacts& limits) {
   findings.push_back(std::move(finding));
 }
 
+// Apptainer mounts an image through FUSE (squashfuse) in an unprivileged user namespace. Without
+// /dev/fuse it unpacks the image to a temporary directory at each start, which takes time and
+// space.
 void check_container(Findings& findings, const PlaceFacts& place) {
   if (place.container.where.empty()) {
     findings.push_back(
@@ -210,6 +232,9 @@ void check_active(Findings& findings, const PlaceFacts& place) {
   }
 }
 
+// The test file was created by the calling machine. A node that has the directory but not the file
+// has another file system at the same path. Home can differ on some sites on purpose, so that is a
+// warning; in a different working directory the program does not exist, so that is broken.
 void check_shared(Findings& findings, const PlaceFacts& place) {
   if (place.sees_home == true) {
     findings.push_back(of_place(Severity::Ok, "shared home", place.home.path, "test file"));
@@ -232,7 +257,8 @@ void check_shared(Findings& findings, const PlaceFacts& place) {
   }
 }
 
-// Reports the node with the least free space.
+// Reports the node with the least free space. kUnknown is -1, so a node on which the directory does
+// not exist is the minimum and is reported first.
 void check_least(Findings& findings,
                  const std::vector<NodeFacts>& nodes,
                  const char* subject,

@@ -9,6 +9,17 @@
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
 
+// Four independent questions about the network of a job:
+//
+//   check_reachability   does each network connect the nodes?        (connection trials)
+//   check_choice         which one would lockstep run use?           (rule of plan::choose_network)
+//   check_uneven         do some nodes lack an interface?            (/sys/class/net)
+//   check_names          do host names lead to reachable addresses?  (getent on each node)
+//
+// A network that fails is a warning only, because lockstep run avoids it. It is broken only if no
+// network is left. Other launchers and libraries do not test: they use the address that the host
+// name resolves to (torchrun, Gloo) or choose interfaces by name (NCCL). The advice is written for
+// them.
 namespace lockstep::doctor {
 namespace {
 
@@ -28,7 +39,10 @@ class Outcomes {
  public:
   explicit Outcomes(const CrossNodeFacts& cross_node) : cross_node_(cross_node) {}
 
-  // Result from one node to another; nullptr if it was not tried. A success beats failures.
+  // Result from one node to another; nullptr if it was not tried. A success beats failures. There
+  // can be two results for one pair, because NetworkTrials repeats with a longer timeout if no
+  // network has passed the first round. Up to 32 nodes all pairs are tried, above that a few per
+  // node (plan::peers_to_try), so most pairs of a large job have no result.
   const plan::Trial* find(int network, int from, int to) const {
     const plan::Trial* found = nullptr;
     for (const plan::Trial& trial : cross_node_.trials) {
@@ -52,6 +66,7 @@ class Outcomes {
   }
 
   // The isolated node, without any connection from or to it. Empty unless there is exactly one.
+  // With two nodes, a broken link isolates both, and it is unknown which one is at fault.
   std::optional<int> find_cut_off(int network) const {
     std::optional<int> cut_off;
     for (int node = 0; node < size(); ++node) {
@@ -92,6 +107,11 @@ std::string cell(const plan::Trial* trial, bool is_self) {
 }
 
 // Table of connections from the rows to the columns.
+//
+// Names are cut to their first eight columns to limit the width. There is no table for more than
+// ten nodes.
+//
+//   "-" the node itself   "." not tried   "ok"   "NO" failed
 std::vector<std::string> matrix(const CrossNodeFacts& cross_node,
                                 const Outcomes& outcomes,
                                 int network) {
@@ -170,7 +190,10 @@ void check_choice(Findings& findings, const CrossNodeFacts& cross_node) {
   findings.push_back(std::move(finding));
 }
 
-// What is wrong with the addresses of a host name; empty if one of them works.
+// What is wrong with the addresses of a host name; empty if one of them works. An address that
+// belongs to a tested network is judged by the trial. A pair that was not tried counts as
+// reachable, because in a large job only some pairs are tried. An address in none of the tested
+// networks (a loopback, or a network that not all nodes have) counts as unreachable.
 std::string fault_of_name(const CrossNodeFacts& cross_node,
                           const std::vector<std::string>& addresses,
                           int from,
@@ -197,6 +220,8 @@ std::string fault_of_name(const CrossNodeFacts& cross_node,
                      : fmt::format("resolves to {}, which is unreachable", all);
 }
 
+// The name of the node itself is skipped: Debian maps it to 127.0.1.1 in /etc/hosts, which is
+// correct on that node. The same entry on another node is a fault.
 void check_names(Findings& findings, const Facts& facts) {
   const CrossNodeFacts& cross_node = facts.cross_node;
   std::vector<std::string> faults;
@@ -236,6 +261,9 @@ void check_names(Findings& findings, const Facts& facts) {
   findings.push_back(std::move(finding));
 }
 
+// Compares interfaces by name. Nodes of the same type have the same names; a cluster with mixed
+// types can produce a false warning, which is limited to interfaces that at least half of the nodes
+// have.
 bool has_address_on(const NodeFacts& node, const std::string& interface) {
   return std::any_of(
       node.interfaces.begin(), node.interfaces.end(), [&interface](const InterfaceFact& one) {
@@ -340,6 +368,9 @@ Findings check_interfaces(const NodeFacts& node) {
   return findings;
 }
 
+// NCCL uses one GID of a RoCE port. Only RoCE v2 with an IPv4-mapped GID (::ffff:a.b.c.d) is
+// routable; with a link-local GID or RoCE v1, connections within a subnet work and connections
+// between subnets time out. lockstep run sets NCCL_IB_GID_INDEX to such a GID.
 Findings check_rdma(const NodeFacts& node) {
   Findings findings;
   if (node.rdma.empty()) {
@@ -381,6 +412,9 @@ Findings check_rdma(const NodeFacts& node) {
   return findings;
 }
 
+// The bound of one second is what the views tolerate (kClockSeconds in event_store.cpp). The
+// measurement error is subtracted first, so that a slow connection is not reported as a wrong
+// clock.
 Findings check_clocks(const CrossNodeFacts& cross_node) {
   constexpr double kMost = 1.0;
   Findings findings;

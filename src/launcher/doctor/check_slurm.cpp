@@ -7,6 +7,9 @@
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
 
+// Known traps of Slurm, each recognized from the variables of the job. lockstep run avoids most of
+// them by passing every relevant option to srun explicitly (srun_command in agent_starter.cpp); the
+// findings are for scripts that call srun themselves.
 namespace lockstep::doctor {
 namespace {
 
@@ -50,7 +53,9 @@ class JobVariables {
   const std::map<std::string, std::string>& variables_;
 };
 
-// Before 22.05, srun inherits -c from the job.
+// Before 22.05, srun inherits -c from the job. The release notes of Slurm 22.05: srun no longer
+// reads SLURM_CPUS_PER_TASK; SRUN_CPUS_PER_TASK replaces it. An unknown version (--quick) counts as
+// a newer one.
 bool hands_cpus_on(const std::string& version) {
   const auto words = split(version, '.');
   const auto major = words.empty() ? std::nullopt : find_integer(words[0]);
@@ -58,6 +63,8 @@ bool hands_cpus_on(const std::string& version) {
   return major && minor && (*major < 22 || (*major == 22 && *minor < 5));
 }
 
+// --ntasks and --ntasks-per-node together are legal: the second is then an upper bound. Launchers
+// that multiply nodes by tasks per node wait for tasks that do not exist.
 void check_tasks(Findings& findings, const JobVariables& job) {
   const auto tasks = job.number("SLURM_NTASKS");
   const auto per_node = job.number("SLURM_NTASKS_PER_NODE");
@@ -92,6 +99,8 @@ void check_cpus(Findings& findings, const JobVariables& job, const std::string& 
               "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"));
 }
 
+// One task per node (a launcher that starts the workers) and one task per GPU are the two
+// arrangements that work. Everything else leaves GPUs idle or shares them.
 void check_gpus_per_task(Findings& findings, const JobVariables& job) {
   const auto gpus = job.number("SLURM_GPUS_ON_NODE");
   const auto tasks = job.number("SLURM_NTASKS_PER_NODE");
@@ -110,6 +119,8 @@ void check_gpus_per_task(Findings& findings, const JobVariables& job) {
                           *gpus)));
 }
 
+// Within a step, SLURM_CPU_BIND describes the step itself and is correct. In a batch script it can
+// only come from outside, for example from sbatch called within salloc or srun --pty.
 void check_leaks(Findings& findings, const JobVariables& job, bool is_in_step) {
   const auto bind = job.text("SLURM_CPU_BIND");
   if (bind && !is_in_step) {
@@ -132,6 +143,8 @@ void check_leaks(Findings& findings, const JobVariables& job, bool is_in_step) {
   }
 }
 
+// Occurs if sbatch is called within a job with another kind of memory option: the variable of the
+// outer job stays, and srun treats both as options.
 void check_memory(Findings& findings, const JobVariables& job) {
   std::vector<std::string> set;
   for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE"}) {
@@ -164,6 +177,8 @@ std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
   return name_some(texts, kMost);
 }
 
+// No Slurm is a valid result on a workstation. Inside a job it is an error, typically a container
+// without the commands.
 void check_service(Findings& findings, const Facts& facts) {
   const SlurmFacts& slurm = facts.slurm;
   if (slurm.version.empty()) {

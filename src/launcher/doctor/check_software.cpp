@@ -7,6 +7,13 @@
 #include "common/base/text.h"
 #include "launcher/doctor/finding.h"
 
+// Version rules between driver, toolkit, torch and NCCL:
+//
+// - A driver runs programs of every CUDA release up to its own major version. Within a major
+//   version the minor one does not matter (minor version compatibility, since CUDA 11). Only majors
+//   are compared.
+// - torch brings its own CUDA runtime and NCCL. The installed toolkit matters for compiling only.
+// - Two NCCL versions in one process, or on two ranks, fail at initialization or hang.
 namespace lockstep::doctor {
 namespace {
 
@@ -37,6 +44,7 @@ std::optional<std::pair<int64_t, int64_t>> find_pair(const std::string& version)
   return major && minor ? std::optional(std::pair(*major, *minor)) : std::nullopt;
 }
 
+// NVML encodes 12.4 as 12040.
 std::string cuda_text(int code) {
   return fmt::format("{}.{}", code / 1000, code / 10 % 100);
 }
@@ -61,6 +69,9 @@ std::string describe_gpus(const std::vector<GpuFact>& gpus) {
   return join(texts, "; ");
 }
 
+// CUDA stops at the first invalid index and uses only the devices before it, without an error.
+// Entries that are not numbers (UUIDs, MIG instances) cannot be checked here. The count is the
+// larger one of NVML and the device files, because a cgroup can hide either.
 void check_visible(Findings& findings, const GpuFacts& gpu) {
   if (!gpu.is_visible_set) {
     return;
@@ -95,6 +106,8 @@ void check_visible(Findings& findings, const GpuFacts& gpu) {
   findings.push_back(std::move(finding));
 }
 
+// Without persistence mode the driver unloads when the last process closes the GPU, and each start
+// of a worker pays for its initialization.
 void check_health(Findings& findings, const GpuFacts& gpu) {
   int64_t errors = 0;
   bool is_persistent = true;
@@ -190,6 +203,7 @@ void check_toolkit(Findings& findings, const NodeFacts& node) {
   }
 }
 
+// Only what is found is listed. Absence is reported by check_software() if other nodes have it.
 Findings list_software(const NodeFacts& node) {
   Findings findings;
   const SoftwareFacts& software = node.software;
@@ -226,6 +240,8 @@ Findings list_software(const NodeFacts& node) {
   return findings;
 }
 
+// Open MPI 5, and most builds of Open MPI 4, need PMIx when srun starts them. Without it, the
+// processes abort, or each becomes rank 0 of an MPI_COMM_WORLD of size 1.
 void check_mpi(Findings& findings, const Facts& facts) {
   const std::string& types = facts.slurm.mpi_types;
   const bool has_mpi =
@@ -300,6 +316,8 @@ Findings check_versions(const NodeFacts& node) {
   return findings;
 }
 
+// A subject is uniform if merge() has produced one finding for it and that finding covers all
+// nodes.
 Findings check_software(const Facts& facts) {
   Findings findings = merge(facts.nodes, list_software);
   // Different versions on different nodes are hard to diagnose in a failing run, so report them.

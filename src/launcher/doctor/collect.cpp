@@ -20,6 +20,10 @@
 #include "launcher/doctor/run_with_timeout.h"
 #include "lockstep/error.h"
 
+// Runs on every node, called by the agent (questions.cpp), or directly outside of a job. Must not
+// change anything, must not throw, and must end in bounded time: whatever is broken on the node is
+// the subject of the report, not a reason to miss it. Files of /sys and /proc are read directly;
+// programs run with a timeout.
 namespace lockstep::doctor {
 namespace {
 
@@ -40,6 +44,11 @@ int64_t from_limit(uint64_t value) {
   return value > static_cast<uint64_t>(INT64_MAX) ? kUnlimited : static_cast<int64_t>(value);
 }
 
+//   /sys/class/infiniband/DEVICE/ports/N/gids/INDEX             fe80:0000:...
+//                                       /gid_attrs/types/INDEX  "RoCE v2"
+//                                       /gid_attrs/ndevs/INDEX  name of the network interface
+//
+// The kernel has a fixed number of entries. Unused ones are all zero, and reading their type fails.
 std::vector<GidFact> collect_gids(const fs::path& port) {
   std::vector<GidFact> gids;
   for (const std::string& name : os::find_names(port / "gid_attrs" / "types")) {
@@ -58,7 +67,8 @@ std::vector<GidFact> collect_gids(const fs::path& port) {
   return gids;
 }
 
-// Minimum of the limits from this cgroup to the root.
+// Minimum of the limits from this cgroup to the root. A job has nested cgroups (job, step, task),
+// and the limit can be at any level.
 int64_t collect_memory_limit() {
   // Version 1 represents "no limit" by the largest multiple of the page size.
   constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;
@@ -192,6 +202,8 @@ LimitFacts collect_limits(const os::Environment& environment) {
   return facts;
 }
 
+// The software comes last, because it can take 20 seconds. The number of names is limited: each
+// lookup can take kLimit if the resolver does not respond.
 NodeFacts collect_node(const os::Environment& environment, const CollectOptions& options) {
   constexpr int kTorchPort = 29500;
   NodeFacts facts;
@@ -214,6 +226,7 @@ NodeFacts collect_node(const os::Environment& environment, const CollectOptions&
   return facts;
 }
 
+// A word of digits and dots counts if it has a dot inside: "Open MPI 4.1.4" but not "HYDRA 3".
 std::string find_version(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789";
   for (size_t at = text.find_first_of(kDigits); at != std::string_view::npos;
@@ -233,6 +246,7 @@ std::string find_version(std::string_view text) {
   return "";
 }
 
+// Up to the last @, because a password can contain one.
 std::string without_password(const std::string& url) {
   const size_t slashes = url.find("://");
   const size_t from = slashes == std::string::npos ? 0 : slashes + 3;

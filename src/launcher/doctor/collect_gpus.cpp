@@ -95,7 +95,8 @@ void read_nvml(GpuFacts& facts, const os::Library& library) {
   nvml.call("nvmlShutdown");
 }
 
-// Number of allocated GPUs, from a count ("2") or a list ("0,1").
+// Number of allocated GPUs, from a count ("2") or a list ("0,1"). A list with ranges ("0-3") or
+// with UUIDs contains a hyphen and is not counted.
 int count_granted(const os::Environment& environment) {
   if (const auto count =
           find_integer(os::find_variable(environment, "SLURM_GPUS_ON_NODE").value_or(""))) {

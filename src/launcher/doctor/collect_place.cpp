@@ -9,6 +9,8 @@
 #include "launcher/doctor/collect.h"
 #include "launcher/doctor/run_with_timeout.h"
 
+// What surrounds the program: containers, modules, Python environments, proxies, space. A report is
+// pasted into tickets, so passwords in proxy addresses are masked here, at the source.
 namespace lockstep::doctor {
 namespace {
 
@@ -72,6 +74,7 @@ SpaceFact space_of(const std::string& path) {
   return fact;
 }
 
+// The name is new for each examination, so no NFS client has cached its absence.
 std::optional<bool> find_visibility(const std::string& file) {
   return file.empty() ? std::nullopt : std::optional(os::exists(file));
 }

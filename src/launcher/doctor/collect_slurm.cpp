@@ -8,6 +8,8 @@
 #include "launcher/plan/plan.h"
 #include "lockstep/error.h"
 
+// Each command can hang if the controller does not respond, so each has a timeout, and a controller
+// that is down is asked no further questions. `srun --mpi=list` is local: it lists plugins.
 namespace lockstep::doctor {
 namespace {
 
@@ -17,7 +19,8 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// One line per partition and node type.
+// One line per partition and node type. %P|%a|%l|%D|%G: partition, availability, time limit, nodes,
+// generic resources. The bar does not occur in any of them.
 std::vector<PartitionFact> read_partitions(const std::string& text) {
   std::vector<PartitionFact> partitions;
   for (const std::string& line : split(text, '\n')) {
@@ -76,6 +79,8 @@ void keep_variables(SlurmFacts& facts, const os::Environment& environment) {
   }
 }
 
+// The same function as lockstep run, with a program that does nothing: the report shows the same
+// error that the user would get.
 std::string find_fault_of_job(const plan::HostEnvironment& here) {
   plan::Request request;
   request.program = {"true"};

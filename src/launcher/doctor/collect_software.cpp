@@ -18,9 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::seconds;
 
+// Importing torch from a network file system that has not cached it takes many seconds.
 constexpr seconds kLimit(10);
 constexpr seconds kPythonLimit(20);
 
+// Prints one line of JSON, after a line feed of its own: imports can print anything before it
+// without a line end. Each optional part has its own exception handler, because torch builds differ
+// in what they contain.
 constexpr const char* kPythonProgram = R"(
 import importlib.util, json, platform, sys
 facts = {"python": platform.python_version(), "where": sys.executable}
@@ -100,6 +104,8 @@ SoftwareFact collect_cuda(const os::Environment& environment) {
           .where = program->string()};
 }
 
+// Loads the library that the dynamic linker would find, which is the one that a program without its
+// own NCCL would use.
 SoftwareFact collect_nccl() {
   const auto library = os::Library::find("libnccl.so.2");
   if (!library) {
@@ -139,6 +145,8 @@ void collect_mpi(SoftwareFacts& facts, const os::Environment& environment) {
   }
 }
 
+// The distribution from pytorch.org has ROOT/build-version, a Python wheel version.txt next to
+// lib/, and Debian the version in the file name.
 std::string version_of_libtorch(const fs::path& library) {
   std::error_code fault;
   const fs::path real = fs::canonical(library, fault);

@@ -13,6 +13,10 @@
 #include "launcher/plan/plan.h"
 #include "lockstep/error.h"
 
+// Upper bounds of the phases, which run one after the other: 10 s for each command of Slurm, the
+// patience of the user to gather, 2 s for each node that does not report its clock, 10 s for each
+// of two rounds of trials, 45 s for facts, 2 s to leave. A healthy cluster needs a small part of
+// each.
 namespace lockstep::doctor {
 namespace {
 
@@ -21,7 +25,9 @@ namespace fs = std::filesystem;
 // Python can take 20 s, and a slow file system also delays the other programs.
 constexpr std::chrono::seconds kFactsTime(45);
 
-// A file that shows other nodes whether they share a directory.
+// A file that shows other nodes whether they share a directory. The name has the time and a random
+// part, so two examinations do not see each other's files. The file exists until all answers have
+// arrived.
 class Token {
  public:
   Token(const fs::path& directory, const std::string& id) {
@@ -56,6 +62,7 @@ std::optional<plan::LaunchPlan> find_plan(const plan::HostEnvironment& here) {
   }
 }
 
+// Slots of the trials are indices into cross_node.nodes: both have the order of survey_.present().
 void keep_networks(CrossNodeFacts& cross_node,
                    const Survey& survey,
                    const plan::NetworkChoice& choice) {
@@ -166,6 +173,8 @@ void examine_job(Facts& facts,
 
 }  // namespace
 
+// A failure of the survey is a finding, not an exception: the facts of this machine are still
+// useful.
 Facts examine(const plan::HostEnvironment& here, const ExamineOptions& options) {
   Facts facts;
   facts.version = options.version;

@@ -21,6 +21,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trial, from, to, network, fault, milliseconds
 
 namespace lockstep::doctor {
 
+// All members are required when parsing. srun starts the executable of the caller on every node, so
+// both sides normally have the same members; a node with another version at that path causes an
+// Error.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(InterfaceFact, name, state, speed_mbps, mtu, is_rdma, addresses)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GidFact, index, gid, type, interface)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaPortFact, device, port, state, link_layer, rate, gids)

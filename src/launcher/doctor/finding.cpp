@@ -39,6 +39,9 @@ std::string_view title_of(Section section) {
   return "";
 }
 
+// `merged` stays in the order of first occurrence. A finding about a subject that is already listed
+// is inserted after the last one of that subject, so different values are adjacent. The number of
+// findings per node is small, so the quadratic search is not a problem.
 Findings merge(const std::vector<NodeFacts>& nodes, Findings (*check)(const NodeFacts&)) {
   Findings merged;
   for (const NodeFacts& node : nodes) {
@@ -64,6 +67,7 @@ Findings merge(const std::vector<NodeFacts>& nodes, Findings (*check)(const Node
   return merged;
 }
 
+// Checks that need all nodes get the facts; checks of a single node are merged.
 Findings check_all(const Facts& facts) {
   Findings all;
   const auto add = [&all](Findings some) {

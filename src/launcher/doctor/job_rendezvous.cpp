@@ -15,15 +15,24 @@
 #include "launcher/doctor/survey.h"
 #include "lockstep/error.h"
 
+// `lockstep network`: the network choice of lockstep run, for scripts that use another launcher.
+//
+//   gather agents -> connection trials -> RoCE GIDs -> free port on node 0 -> release agents
+//
+// The agents have left when the variables are printed. Between that moment and the start of the
+// other launcher, another program can take the port; the window is the same as for any launcher
+// that chooses a port in advance.
 namespace lockstep::doctor {
 namespace {
 
+// kPatience covers the start of a step on a busy controller; answers afterwards take milliseconds.
 constexpr std::chrono::seconds kPatience(30);
 constexpr std::chrono::seconds kAnswerTime(5);
 constexpr const char* kGidIndex = "NCCL_IB_GID_INDEX";
 constexpr const char* kMasterPort = "MASTER_PORT";
 
-// MASTER_PORT of the user; 0: none.
+// MASTER_PORT of the user; 0: none. An empty MASTER_PORT counts as not set: scripts reset variables
+// in this way.
 int wanted_port(const os::Environment& environment) {
   constexpr int kMostPort = 65535;
   const auto text = os::find_variable(environment, kMasterPort);
@@ -39,6 +48,7 @@ int wanted_port(const os::Environment& environment) {
       .hint(fmt::format("unset {} to use a free port", kMasterPort));
 }
 
+// Without a job there is nothing to gather: no agent is started, and the port is found here.
 JobRendezvous local_rendezvous(const plan::LaunchPlan& plan, const os::Environment& environment) {
   const std::string& name = plan.nodes.front().name;
   const int wanted = wanted_port(environment);
@@ -72,6 +82,8 @@ void gather(Survey& survey) {
   }
 }
 
+// rendezvous.nodes has one entry per node, in the order of node ranks, and is indexed by node
+// below. This requires that all nodes are present, which gather() has checked.
 void take_network(JobRendezvous& rendezvous,
                   Survey& survey,
                   const std::vector<std::string>& interfaces) {
@@ -130,7 +142,9 @@ JobRendezvous rendezvous_in_job(const plan::LaunchPlan& plan,
   return rendezvous;
 }
 
-// Name of the interface; empty if it differs between nodes.
+// Name of the interface; empty if it differs between nodes. The variables are exported once, in the
+// batch script, and srun passes the same values to all nodes. A value that differs between nodes
+// can therefore not be expressed.
 std::string common_interface(const JobRendezvous& rendezvous) {
   const std::string& first = rendezvous.nodes.front().interface;
   const bool is_common = std::all_of(
@@ -157,7 +171,10 @@ std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
   return {names.begin(), names.end()};
 }
 
-// The variables are those of `lockstep run`, but one set must fit all nodes.
+// The variables are those of `lockstep run`, but one set must fit all nodes. Without a common name,
+// NCCL accepts a list: "=a,b" matches the interfaces exactly, and each node uses the one that it
+// has. Gloo and Horovod accept one name only and stay unset. Open MPI accepts a network in CIDR
+// notation, which is the same on all nodes.
 void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
   contract::WorkerPlace worker;
   worker.nodes = static_cast<int>(rendezvous.nodes.size());
@@ -204,6 +221,9 @@ JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
   }
 }
 
+// A value of the user wins, even an empty one, except for MASTER_ADDR and MASTER_PORT: torchrun and
+// torch.distributed fail with an empty address. LOCKSTEP_NODES and LOCKSTEP_ADDRESSES are results
+// and always replaced.
 OrderedVariables variables_of(const JobRendezvous& rendezvous, const os::Environment& environment) {
   std::vector<std::string> names;
   std::vector<std::string> addresses;

@@ -9,6 +9,12 @@
 #include "common/cluster/interfaces.h"
 #include "common/os/environment.h"
 
+// Questions and their answers, as texts of Ask and Answered:
+//
+//   {"what": "clock"}                            1706693400.25
+//   {"what": "gid", "interface": "ib0"}          3, or null
+//   {"what": "facts", "is_quick": false, ...}    {NodeFacts}
+//   anything else                                empty
 namespace lockstep::doctor {
 namespace {
 

@@ -8,6 +8,12 @@
 #include "launcher/doctor/facts_json.h"
 #include "launcher/plan/hostlist_format.h"
 
+// One finding, with its columns:
+//
+//   |  warning  subject: nodes: text (source)
+//   |           continuation of the text
+//   |             row of a table, never wrapped
+//   |           try: advice
 namespace lockstep::doctor {
 namespace {
 
@@ -126,6 +132,7 @@ std::string to_text(const Facts& facts, const Findings& findings) {
                             counts.ok);
 }
 
+// Scripts parse this output, so the keys are stable, whatever the structs are called.
 std::string to_json(const Facts& facts, const Findings& findings) {
   using Json = nlohmann::ordered_json;
   const Counts counts = count(findings);

@@ -3,6 +3,8 @@
 
 #include "lockstep/error.h"
 
+// The program is looked up first: starting one that does not exist would be an Error, and most of
+// the programs that doctor asks for are optional.
 namespace lockstep::doctor {
 
 std::optional<os::CommandResult> run_with_timeout(const std::vector<std::string>& arguments,

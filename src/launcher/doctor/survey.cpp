@@ -12,12 +12,30 @@
 #include "launcher/supervisor/protocol/rendezvous.h"
 #include "lockstep/error.h"
 
+// A survey uses the control plane of lockstep run with a small part of its protocol:
+//
+//   survey                                agent (one per node, started by one srun)
+//     | <---- Join (addresses, probe port) ----|   gather()
+//     | ---- Ask clock ----------------------> |   measure_clocks(), one node after the other
+//     | <---- Answered ------------------------|
+//     | ---- Probe (targets) ----------------> |   try_networks(), all nodes at once
+//     | <---- Probed --------------------------|
+//     | ---- Ask facts, Ask gid -------------> |   ask(), all nodes at once
+//     | <---- Answered ------------------------|
+//     | ---- Prepare ------------------------> |   find_port(), one node
+//     | <---- Prepared or Refused -------------|
+//     | ---- Release ------------------------> |   finish()
+//
+// One thread: messages are taken only inside wait(). The set of agents therefore changes only
+// there, and a loop over agents_ that does not call wait() is safe. Answers carry no number of
+// their question, so there is at most one open question per agent.
 namespace lockstep::doctor {
 namespace {
 
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
+// kTurn bounds how late wait() notices the end of srun, which is not a message.
 constexpr milliseconds kTurn(50);
 constexpr milliseconds kTrialTime(10'000);  // the first round takes one second, the second four
 constexpr milliseconds kPortTime(5000);
@@ -25,6 +43,7 @@ constexpr milliseconds kClockTime(2000);
 constexpr milliseconds kLeaveTime(2000);
 constexpr int kClockRounds = 5;
 
+// Throws in the initializer list of Survey, before a socket exists.
 supervisor::ControlKeys keys_if_any() {
   if (!supervisor::has_control_plane()) {
     throw Error(ExitCode::Unavailable, "cannot query several nodes: built without ZeroMQ CURVE")
@@ -35,6 +54,8 @@ supervisor::ControlKeys keys_if_any() {
 
 }  // namespace
 
+// The tasks that the job requested are ignored: a survey needs one agent per node, and a job with
+// an odd number of tasks would otherwise be rejected by make_plan() before it can be examined.
 plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& who) {
   if (here.job) {
     here.job->asked_tasks_per_node.reset();
@@ -46,6 +67,8 @@ plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& w
   return plan::make_plan(request, here);
 }
 
+// The handlers are empty: the descriptors only end the wait of the reactor. wait() reads the
+// messages itself.
 Survey::Survey(const plan::LaunchPlan& plan, const os::Environment& environment)
     : plan_(plan),
       environment_(environment),
@@ -57,12 +80,16 @@ Survey::Survey(const plan::LaunchPlan& plan, const os::Environment& environment)
   }
 }
 
+// The reactor must not refer to descriptors of the server, which is destroyed before it.
 Survey::~Survey() {
   for (const int fd : server_->fds()) {
     reactor_.forget(fd);
   }
 }
 
+// The agents get the public key of the server and their own key pair. The secret key of the server
+// is removed from what srun passes on: it must not be in the environment of processes on other
+// nodes.
 std::string Survey::gather(milliseconds patience) {
   supervisor::RendezvousPoint point;
   point.endpoints = supervisor::own_endpoints(server_->port());
@@ -77,6 +104,8 @@ std::string Survey::gather(milliseconds patience) {
   return dead.value_or("");
 }
 
+// srun runs until its last task ends, so any end before finish() means that agents could not be
+// started or were killed.
 std::optional<std::string> Survey::find_dead_starter() {
   for (const supervisor::AgentStarter::Ended& ended : starter_.take_ended()) {
     return fmt::format("{} {}{}{}",
@@ -161,6 +190,8 @@ void Survey::run_trials(milliseconds patience) {
   }
 }
 
+// The agent checks the wanted port and finds a free one in any case; the reply proves that both
+// were free on that node at that moment.
 int Survey::find_port(int node, const std::string& wanted_host, int wanted_port) {
   send(node,
        supervisor::Prepare{
@@ -187,6 +218,12 @@ int Survey::find_port(int node, const std::string& wanted_host, int wanted_port)
 }
 
 // The error of one measurement is at most half of its round trip, so the fastest one is used.
+//
+// As in NTP: the remote time is assumed to be read in the middle of the round trip. Wall clocks are
+// used on both sides, because that is the clock of the timestamps to compare.
+//
+//   before |------ request ------> theirs ------ reply ------>| after
+//   offset = theirs - (before + after) / 2,  error <= (after - before) / 2
 std::map<int, ClockOffset> Survey::measure_clocks() {
   std::map<int, ClockOffset> offsets;
   for (const int node : present()) {
@@ -233,6 +270,8 @@ std::map<int, std::string> Survey::ask(const std::function<std::string(int)>& qu
   return answers;
 }
 
+// Agents leave within milliseconds. kill() is for those that do not, for example on a node that has
+// just failed; otherwise srun would keep the step of the job open.
 void Survey::finish() {
   for (const auto& [node, agent] : agents_) {
     send(node, supervisor::Release{});
@@ -270,6 +309,8 @@ void Survey::take_news() {
   }
 }
 
+// The first agent of a node wins. A second Join of the same node is ignored: srun never restarts a
+// task, so it would be a stray agent.
 void Survey::take_message(const std::string& peer, const std::string& text) {
   const supervisor::Report report = supervisor::decode_report(text);
   if (const auto* join = std::get_if<supervisor::Join>(&report)) {

@@ -8,8 +8,13 @@
 
 #include "common/base/text.h"
 
+// The dashboard listens on a port of a shared login node, where every user can connect to
+// 127.0.0.1. The token is what keeps other users out: it is in the address that lockstep prints,
+// and a browser gets it as a cookie on the first request.
 namespace lockstep::monitor {
 
+// std::random_device of libstdc++ reads the random source of the kernel or the CPU. It is not
+// seeded, so two processes never share a sequence.
 std::string make_token() {
   std::random_device source;
   std::string token;
@@ -45,6 +50,7 @@ std::string cookie_of(std::string_view line, std::string_view name) {
 Access::Access(std::string token)
     : token_(std::move(token)), cookie_name_("lockstep-" + make_token().substr(0, 8)) {}
 
+// All three comparisons are made in any case: the duration does not show which one succeeded.
 bool Access::admits(std::string_view token,
                     std::string_view cookies,
                     std::string_view bearer) const {
@@ -57,6 +63,8 @@ bool Access::admits(std::string_view token,
   return by_query || by_cookie || by_bearer;
 }
 
+// SameSite=Strict: a page of another site cannot use the cookie of the user's browser. Without
+// Secure, because the server speaks plain HTTP; use an SSH tunnel from another host.
 std::string Access::cookie() const {
   return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict", cookie_name_, token_);
 }

@@ -10,6 +10,8 @@
 namespace lockstep::monitor {
 namespace {
 
+// Unicode has block characters in eighths of a cell: U+2588 to U+258F by width, U+2581 to U+2588 by
+// height.
 constexpr size_t kEighths = 8;
 constexpr std::array<const char*, kEighths> kParts = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
 constexpr std::array<const char*, kEighths> kHeights = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -79,6 +81,8 @@ std::string right(std::string_view text, size_t columns) {
   return std::string(columns - columns_of(all), ' ') + all;
 }
 
+// 1024 per unit. 1023 bytes of a unit are at most four digits, and a number below 100 gets one
+// decimal: at most five characters with the unit.
 std::string short_bytes(int64_t bytes) {
   constexpr double kNext = 1024;
   constexpr double kWide = 100;

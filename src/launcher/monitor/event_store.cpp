@@ -27,6 +27,22 @@
 #include "launcher/monitor/stragglers.h"
 #include "lockstep/error.h"
 
+// How the files of a run become a snapshot:
+//
+//   RUN/plan.json ---------------> read_plan()   command
+//   RUN/state.json --------------> read_state()  phase, attempt, world size, exit code
+//   RUN/events/rank-R.jsonl ---+
+//   RUN/events/output-R.jsonl -+-> LineTail -> take() -> RankRecord R, NodeRecord N -> Series
+//   RUN/events/node-N.jsonl ---+                   \--> run_wide and marks (rank 0 only)
+//
+// Each file is read in order, but the files are read one after the other. An event of rank 1 can
+// therefore be taken after a later event of rank 0. views() compares times instead of arrivals. A
+// Series requires ascending times, so it should be fed by one file only. The exceptions are
+// rank/R/cores and rank/R/memory_bytes, if a restart has moved rank R to another node.
+//
+// Memory is bounded by the number of ranks, nodes and metric names, not by the length of the run:
+// each Series has a capacity, marks are limited to kMostMarks, and totals are sums. Only the values
+// that StoreLimits::keeps_news selects grow, until take_news() removes them.
 namespace lockstep::monitor {
 namespace {
 
@@ -39,7 +55,9 @@ constexpr double kClockSeconds = 1;
 enum class Source { Rank, Node, Output };
 
 // The source of a file in RUN/events. Nothing for other files and for rotated ones (FILE.1), which
-// LineTail reads together with the current file.
+// LineTail reads together with the current file. A worker writes rank-R.jsonl itself. The leader
+// writes node-N.jsonl and output-R.jsonl from what the agents send, so these two are missing in a
+// run that lockstep did not start.
 std::optional<Source> find_source(std::string_view name) {
   constexpr std::string_view kEnd = ".jsonl";
   if (!name.ends_with(kEnd)) {
@@ -65,6 +83,8 @@ std::string text_of(const contract::Event& event, std::string_view name) {
   return "";
 }
 
+// JSON numbers are doubles here. A NaN or infinity must not reach the cast, which would be
+// undefined behaviour.
 int64_t whole_of(const contract::Event& event, std::string_view name, int64_t otherwise) {
   const auto number = contract::find_number(event, name);
   return number && std::isfinite(*number) ? static_cast<int64_t>(*number) : otherwise;
@@ -126,6 +146,10 @@ EventStore::~EventStore() = default;
 EventStore::EventStore(EventStore&&) noexcept = default;
 EventStore& EventStore::operator=(EventStore&&) noexcept = default;
 
+// The state is read before the events. If the run ends between the two reads, the snapshot shows a
+// running run with its last events, and the next poll() shows the end. In the opposite order, a
+// snapshot could claim that the run has ended and miss its last events; readers that stop at the
+// end would never see them.
 bool EventStore::poll() {
   const bool has_plan = content_->read_plan();
   const bool has_state = content_->read_state();
@@ -133,6 +157,9 @@ bool EventStore::poll() {
   return content_->read_files() || has_state || has_plan;
 }
 
+// Lists the directory on every poll, because ranks create their files at their first event and an
+// elastic restart adds ranks. A file is never forgotten: LineTail copes with a file that
+// disappears.
 void EventStore::Content::find_files() {
   std::error_code fault;
   const fs::path directory = run.events();
@@ -155,6 +182,11 @@ bool EventStore::Content::read_files() {
   return has_news;
 }
 
+// The leader replaces state.json by a rename, so a change is visible as another inode or size. The
+// file is examined before it is read: if it is replaced in between, this call reads the newer
+// content, the stored look is the older one, and the next call reads the file again. An unreadable
+// state keeps the previous one. Two replacements between two polls can reuse the inode number with
+// an equal size; that change is seen only with the next replacement.
 bool EventStore::Content::read_state() {
   const auto look = os::find_look(run.state());
   if (look == state_look) {
@@ -208,6 +240,7 @@ void EventStore::Content::take(Source source, std::string_view line) {
   }
 }
 
+// An event kind that is not listed here is valid and ignored: newer libraries may add kinds.
 void EventStore::Content::take_worker(const contract::Event& event) {
   if (event.rank < 0) {
     ++bad_lines;
@@ -231,6 +264,11 @@ void EventStore::Content::take_worker(const contract::Event& event) {
 }
 
 // Values of the run as a whole are the same on every rank; they are taken from rank 0.
+//
+// "Leader" means rank 0 here, not the leader process of the launcher.
+//
+// A start event begins an attempt. Values that describe the configuration are replaced by it;
+// counts (evaluations, checkpoints) continue over attempts, because they describe the run.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): one branch for each kind of event
 void EventStore::Content::take_leader(const contract::Event& event) {
   const int64_t step = whole_of(event, "step", -1);
@@ -281,6 +319,8 @@ void EventStore::Content::take_leader(const contract::Event& event) {
   }
 }
 
+// The agent matches the output line by line and does not know the step, except for the metric that
+// is named "step". All other points get kStepUnknown, and look_up_steps() replaces it on reading.
 void EventStore::Content::take_metric(const contract::Event& event) {
   const std::string name = text_of(event, "name");
   const auto value = contract::find_number(event, "value");
@@ -311,6 +351,8 @@ void EventStore::Content::take_node(contract::NodeSample sample) {
   nodes.try_emplace(node, node, table).first->second.add(std::move(sample));
 }
 
+// An accuracy below 0 means that no samples were scored; it must not become a point, or the scale
+// of the chart would include it.
 void EventStore::Content::add_numbers(const contract::Event& event, std::string_view prefix) {
   const int64_t step = whole_of(event, "step", 0);
   for (const auto& [name, value] : event.fields) {
@@ -322,6 +364,7 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
   }
 }
 
+// Keeps the first loss that is not finite: later ones are consequences of it.
 void EventStore::Content::look_at_loss(double time,
                                        int64_t step,
                                        const std::optional<double>& loss) {
@@ -345,7 +388,9 @@ RankRecord& EventStore::Content::rank(int number) {
   return ranks.try_emplace(number, number, table).first->second;
 }
 
-// Replaces unknown steps by the step of rank 0 at that time, from its events or its output.
+// Replaces unknown steps by the step of rank 0 at that time, from its events or its output. The
+// lookup happens on reading, not on arrival. Node samples and events arrive in any order, and the
+// step event of a time may be read after the sample of that time.
 void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
   auto found = table.all().find("step");
   found = found == table.all().end() ? table.all().find("output/step") : found;
@@ -359,6 +404,9 @@ void EventStore::Content::look_up_steps(std::vector<Point>& points) const {
   }
 }
 
+// Events count restarts as repeated starts of rank 0; the state counts them as attempts. Both can
+// be too small: a run without lockstep has no state, and an attempt that fails before training has
+// no start event. The larger one is shown.
 void EventStore::Content::describe_run(Snapshot& snapshot) const {
   snapshot.directory = run.root().string();
   snapshot.command = command;
@@ -387,6 +435,9 @@ void EventStore::Content::describe_run(Snapshot& snapshot) const {
   }
 }
 
+// The step of the run is the minimum over the ranks that have reported a step in this attempt.
+// Ranks without a report are skipped, because after a restart it would be unknown until the slowest
+// rank reports.
 void EventStore::Content::describe_training(Snapshot& snapshot) const {
   const auto leader = std::find_if(snapshot.ranks.begin(),
                                    snapshot.ranks.end(),
@@ -416,7 +467,8 @@ void EventStore::Content::describe_training(Snapshot& snapshot) const {
 }
 
 // The ranks of the last attempt. A larger earlier attempt leaves files of ranks that no longer
-// exist.
+// exist. RankView::node changes its meaning here: RankRecord stores the number of the node, the
+// snapshot has the index into Snapshot::nodes. Node numbers can have holes.
 std::vector<RankView> EventStore::Content::views(int world_size) const {
   std::vector<RankView> views;
   for (const auto& [number, record] : ranks) {

@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
+// Half of the maximum, so that a sum with it cannot overflow.
 constexpr size_t kAll = std::numeric_limits<size_t>::max() / 2;
 
 // Whether a name matches a pattern. The depth of the recursion is the number of stars.
@@ -67,6 +68,7 @@ std::vector<Point> all_points(const EventStore& store, const std::string& name) 
 
 }  // namespace
 
+// A name that matches two patterns is exported once, so the result is sorted and made unique.
 std::vector<std::string> choose_series(const EventStore& store,
                                        const std::vector<std::string>& patterns) {
   std::vector<std::string> names = store.series_names();

@@ -9,6 +9,14 @@
 
 #include "common/base/median.h"
 
+// From one curve per rank to a matrix of percentages:
+//
+// 1. The time from the first to the last point of any rank is divided into columns of equal width.
+// 2. A cell is the mean own step time of a rank in that column. 3. Each cell is divided by the
+//    median of its column, over the ranks.
+//
+// The division by the median of the same column removes what affects all ranks alike (a longer
+// batch, a change of the learning phase), and leaves what distinguishes them.
 namespace lockstep::monitor {
 namespace {
 
@@ -56,6 +64,8 @@ std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span
   return sums;
 }
 
+// The median over the columns, not the mean: one pause, such as a checkpoint, does not make a rank
+// slow. Five percent is well above the noise of a median over at least some columns.
 std::vector<Heat::Slow> slowest_of(const Heat& heat) {
   constexpr int kNotable = 105;
   constexpr size_t kMost = 5;
@@ -120,6 +130,8 @@ Heat make_heat(const std::vector<int>& ranks,
   return heat;
 }
 
+// Twice as many points as columns, so that a column has a point even if ranks report at different
+// times.
 Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t most_columns) {
   constexpr double kForever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<Point>> curves;

@@ -11,6 +11,14 @@
 
 #include "lockstep/error.h"
 
+// httplib occupies one thread of its pool for each connection, also while a connection is kept
+// alive and idle. There is no event loop. Every limit below follows from this: an /api/events
+// stream holds its thread for as long as the page is open, and an idle connection holds one until
+// the keep-alive timeout.
+//
+// Shutdown: ~HttpServer sets is_stopping, so that the streams end within kNewsPatience (or 50 ms if
+// they pause), and stops the server, so that listen_after_bind() returns. Then ~Listener joins
+// `thread`, its last member, before it destroys what the handlers refer to.
 namespace lockstep::monitor {
 namespace {
 
@@ -24,6 +32,8 @@ constexpr int kMostListeners = 16;
 constexpr milliseconds kNewsPause(1000);
 constexpr milliseconds kNewsPatience(500);
 
+// All scripts and styles of the page are files of this server. The policy forbids everything else,
+// so that a log line or a run name with HTML in it cannot load or run anything.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -64,6 +74,7 @@ struct HttpServer::Listener {
     });
   }
 
+  // Runs before the routes, so no path, existing or not, is visible without the token.
   httplib::Server::HandlerResponse admit(const httplib::Request& request,
                                          httplib::Response& response) const {
     if (!access.admits(request.get_param_value("token"),
@@ -82,6 +93,8 @@ struct HttpServer::Listener {
     return httplib::Server::HandlerResponse::Unhandled;
   }
 
+  // Only a page that was opened with the token in its address gets the cookie. Its scripts then
+  // request without the token, so that it does not appear in their addresses.
   void answer(const httplib::Request& request, httplib::Response& response) {
     const Parameters parameters(request.params.begin(), request.params.end());
     const Answer answer = site.answer(request.path, parameters);
@@ -92,6 +105,9 @@ struct HttpServer::Listener {
     response.set_content(answer.body, answer.type);
   }
 
+  // The lambda runs again and again on the thread of the connection until it returns false. The
+  // counter is decreased by the release callback, which httplib calls when the response is
+  // destroyed, in every case: client gone, server stopped, write failed.
   void tell_news(httplib::Response& response) {
     if (++listeners > kMostListeners) {
       --listeners;
@@ -149,6 +165,9 @@ HttpServer::HttpServer(Site& site, const Access& access, const Options& options)
         .fact("reason", "the port is in use or privileged, or the address is not of this host")
         .hint("use --port 0 for a free port, or --bind 127.0.0.1, which exists on every host");
   }
+  // The port is bound above, in the calling thread, so that a failure is an exception of the
+  // constructor. stop() has an effect only on a server that runs; the destructor relies on the loop
+  // below.
   listener_->thread = std::jthread([&server] { server.listen_after_bind(); });
   while (!server.is_running()) {
     std::this_thread::sleep_for(milliseconds(1));

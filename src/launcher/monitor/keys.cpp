@@ -10,6 +10,9 @@ namespace {
 
 constexpr char kEscape = '\x1b';
 
+// Terminals differ: xterm sends "ESC [ A" in normal and "ESC O A" in application cursor mode; Home
+// and End are "[H", "OH" or "[1~" and so on, depending on the terminal and on tmux or screen in
+// between.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSequences = {
     {{"[A", "up"},
      {"[B", "down"},
@@ -60,7 +63,9 @@ struct Key {
   size_t length = 1;      // bytes that it consumes
 };
 
-// The first key in `bytes`, which must not be empty.
+// The first key in `bytes`, which must not be empty. A terminal writes an escape sequence at once,
+// and a read() normally returns it completely. An Escape without a following "[" or "O" is
+// therefore taken as the key itself, without a timeout.
 Key first_key(std::string_view bytes) {
   const char first = bytes.front();
   if (first == kEscape) {

@@ -4,9 +4,24 @@
 #include <algorithm>
 #include <string>
 
+// The writer (os::RotatingFile) renames from the oldest part to the newest and then creates a new
+// file:
+//
+//   before            after a rotation
+//   FILE    inode C   FILE    inode D   (created by the next append)
+//   FILE.1  inode B   FILE.1  inode C
+//   FILE.2  inode A   FILE.2  inode B
+//                     FILE.3  inode A   (deleted if there are too many parts)
+//
+// identity_ and offset_ say how far the lines have been read: everything before byte offset_ of the
+// file with that inode. A rotation changes names only, so the position stays valid, and the file is
+// found again by its inode. Between the rename and the creation, FILE does not exist; read() then
+// returns and keeps its position.
 namespace lockstep::monitor {
 namespace {
 
+// A line of an event is some hundred bytes. A longer line than kLongestLine comes from a broken
+// writer; the limit keeps it from filling the memory.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 constexpr size_t kLongestLine = size_t{1} << 20;
 
@@ -71,7 +86,8 @@ bool LineTail::catch_up(const Take& take) {
 }
 
 // Stops if the path refers to another file, because it was rotated meanwhile. The next call of
-// read() then finds the old file under its new name and continues at offset_.
+// read() then finds the old file under its new name and continues at offset_. A file is opened by
+// name for each piece, so each piece is compared with the expected inode.
 bool LineTail::read_file(const std::filesystem::path& path,
                          const os::FileIdentity& expected,
                          const Take& take) {
@@ -92,6 +108,8 @@ bool LineTail::read_file(const std::filesystem::path& path,
   }
 }
 
+// A line can be spread over any number of pieces and calls. rest_ has the part that has been read,
+// and is_skipping_ discards the remainder of a line that was too long.
 void LineTail::give(std::string_view bytes, const Take& take) {
   for (;;) {
     const size_t end = bytes.find('\n');
@@ -119,6 +137,8 @@ void LineTail::give(std::string_view bytes, const Take& take) {
   }
 }
 
+// A partial line at the end of the previous file is dropped. The writer never continues a line in
+// another file: each append is one write of whole lines, so a partial line is the trace of a crash.
 void LineTail::begin_file() {
   offset_ = 0;
   rest_.clear();

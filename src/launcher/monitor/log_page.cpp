@@ -10,6 +10,9 @@
 #include "common/base/text.h"
 #include "common/os/files.h"
 
+// A page is identified by byte offsets, not by line numbers: an offset stays valid while the log
+// grows, and finding it needs no scan. `next` of a page is `after` of the following one, so a
+// client that polls with it receives each line exactly once.
 namespace lockstep::monitor {
 namespace {
 
@@ -45,7 +48,8 @@ uint64_t each_line(const os::InputFile& file, uint64_t begin, Take take) {
   return offset;
 }
 
-// The offset of the first line that starts at `wanted` or later.
+// The offset of the first line that starts at `wanted` or later. Begins one byte before `wanted`:
+// if that byte is a line end, the line at `wanted` is complete and must not be skipped.
 uint64_t begin_of_line(const os::InputFile& file, uint64_t wanted) {
   if (wanted == 0) {
     return 0;
@@ -71,6 +75,10 @@ LogLine cut(uint64_t offset, std::string_view line) {
 
 }  // namespace
 
+// Two modes. The tail (no `after`) reads to the end and keeps the last most_lines lines. A
+// continuation reads forward from `after` and stops at the line after most_lines matches, which
+// becomes `next`. file.size() is fixed when the file is opened; what is appended later belongs to
+// the next page.
 LogPage read_log(const fs::path& path, const LogQuery& query) {
   std::error_code fault;
   if (!fs::is_regular_file(path, fault)) {

@@ -4,9 +4,16 @@
 #include <cmath>
 #include <fmt/format.h>
 
+// The text format requires that all values of a metric follow its HELP and TYPE lines in one group.
+// Callers therefore loop over metrics first and over runs, nodes and ranks inside.
+//
+//   # HELP lockstep_rank_step Last step that the rank reported.
+//   # TYPE lockstep_rank_step gauge
+//   lockstep_rank_step{run="a",rank="0"} 40
 namespace lockstep::monitor {
 namespace {
 
+// Label values: backslash, quote and line feed, as the exposition format 0.0.4 specifies.
 std::string escaped(std::string_view text) {
   std::string safe;
   for (const char letter : text) {

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <utility>
 
+// Interface counters count from the boot of a node and belong to the host, not to the run. Only
+// differences between two samples are used. Without a previous sample, or after a counter has
+// decreased (reboot, or another host in this node slot), there is no rate for this sample.
 namespace lockstep::monitor {
 namespace {
 

@@ -7,11 +7,15 @@
 #include "launcher/monitor/prometheus_gpus.h"
 #include "launcher/monitor/prometheus_run.h"
 
+// All values are computed from the files when Prometheus scrapes; nothing is counted in this
+// process. A restarted dashboard therefore continues every counter where it was. A counter can
+// decrease when training returns to a checkpoint; Prometheus treats that as a reset.
 namespace lockstep::monitor {
 namespace {
 
 using Labels = MetricPage::Labels;
 
+// The clocks of the reader and of the writer differ, so a difference can be negative.
 double age(double time, double now) {
   return std::max(0.0, now - time);
 }

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <fmt/format.h>
 
+// The names, units and labels of NVIDIA's dcgm-exporter, so that existing Grafana dashboards work
+// unchanged. Samples have base units and ratios (docs/events.md); dcgm-exporter has percent, MiB
+// and mJ. Every conversion is in this file.
 namespace lockstep::monitor {
 namespace {
 
@@ -132,6 +135,8 @@ constexpr auto kMetrics = std::to_array<Metric>({
      }},
 });
 
+// The first seven labels are those of dcgm-exporter, with its spelling; lockstep adds run, node and
+// rank. find_owner() is empty if ranks share the GPU, and an empty label is omitted.
 MetricPage::Labels labels_of(const Snapshot& snapshot, const NodeView& node, const GpuSample& gpu) {
   const auto owner = find_owner(node, gpu.index);
   return {{"gpu", std::to_string(gpu.index)},

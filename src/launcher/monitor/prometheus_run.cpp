@@ -39,6 +39,9 @@ struct Metric {
   std::optional<double> (*value)(const Look& look);
 };
 
+// A name that ends in _total is a counter, every other one a gauge: add_runs() derives the type
+// from the name. A function returns nothing if the value is unknown; the metric is then absent for
+// that run, which Prometheus can distinguish from 0.
 // clang-format off
 constexpr auto kMetrics = std::to_array<Metric>({
     {"lockstep_workers", "Number of workers (world size).",

@@ -5,6 +5,20 @@
 #include <cmath>
 #include <fmt/format.h>
 
+// Turns the events of one rank into its current speed (over the last kRecent step events), its
+// totals (over all attempts) and its series.
+//
+// A step event describes the interval since the previous one: its seconds are sums over the steps
+// in that interval, not per step. The first entry of recent_ therefore contributes its time and
+// step as the start of the window, but not its seconds:
+//
+//   recent_:   entry 0     entry 1     ...     entry n
+//   time       t0          t1                  tn
+//   step       s0          s1                  sn
+//   seconds    (ignored)   t0..t1              ..tn
+//
+//   step_seconds = (tn - t0) / (sn - s0)
+//   split        = sum of seconds of entries 1..n / (sn - s0)
 namespace lockstep::monitor {
 namespace {
 
@@ -69,6 +83,8 @@ RankRecord::RankRecord(int rank, SeriesTable& table) : table_(table) {
   view_.rank = rank;
 }
 
+// An attempt begins: what describes the current speed is reset, totals and peaks are kept.
+// Values such as the loss stay visible until the first step event replaces them.
 void RankRecord::start(const contract::Event& event) {
   recent_.clear();
   view_.time = event.time;
@@ -81,6 +97,8 @@ void RankRecord::start(const contract::Event& event) {
   told_step_.reset();
 }
 
+// A step that is smaller than the last one means that training has returned to a checkpoint within
+// the same process. The window restarts there, or the speed would be negative.
 void RankRecord::step(const contract::Event& event) {
   const int64_t step = whole(contract::find_number(event, "step")).value_or(view_.step);
   if (!recent_.empty() && step < recent_.back().step) {
@@ -144,6 +162,8 @@ void RankRecord::save(const contract::Event& event) {
   add_to(view_.totals.stall, find_stall(event));
 }
 
+// The end event has the final step, which is usually later than the last step event, because step
+// events are limited in rate. It has no split, so only the steps are added to the totals.
 void RankRecord::end(const contract::Event& event) {
   view_.time = event.time;
   view_.has_ended = true;
@@ -156,6 +176,9 @@ void RankRecord::end(const contract::Event& event) {
   remember_peak(contract::find_number(event, "peak_bytes"));
 }
 
+// Numbers in the output are a fallback for programs that do not use the library. A program that
+// writes step events and also prints its loss must not have both mixed, so the events win from the
+// first one on.
 void RankRecord::metric(double time, const std::string& name, double value) {
   view_.time = std::max(view_.time, time);
   if (has_steps_) {
@@ -174,6 +197,8 @@ void RankRecord::metric(double time, const std::string& name, double value) {
   }
 }
 
+// Called with samples of the agent, whose clock and rate are independent of the events of the
+// worker. Does not set view_.time: a worker that hangs still has samples, and its age must grow.
 void RankRecord::observe(int node, double time, const contract::WorkerSample& sample) {
   view_.node = node;
   view_.cores = sample.cores;
@@ -198,6 +223,8 @@ double RankRecord::steps_per_event() const {
                                   static_cast<double>(recent_.size() - 1);
 }
 
+// Creates a series at its first value, so a rank that never reports a quantity has no empty series.
+// The pointer is cached: the table is a map by name, and this runs for every event of every rank.
 void RankRecord::add(Series*& series, const char* name, const Point& point) {
   if (series == nullptr) {
     series = &table_.of_many(fmt::format("rank/{}/{}", view_.rank, name));

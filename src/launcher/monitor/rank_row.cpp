@@ -8,6 +8,11 @@
 #include "common/base/text.h"
 #include "launcher/monitor/drawing.h"
 
+// A row, with its widths in columns. The four bars share what remains, at most kWidestBar each; on
+// a narrow terminal they vanish and the percentages stay:
+//
+//   "! " rank " " node step loss  GPU GPUmem CPU memory  age late
+//    2    5   1  5-17  8    9     4 * (1 + bar + 5)       6   6
 namespace lockstep::monitor {
 namespace {
 
@@ -49,6 +54,7 @@ std::string age_text(double seconds) {
                             : fmt::format("{:.0f}d", std::floor(seconds / kDay));
 }
 
+// Depends on the wording of why_straggler in stragglers.cpp.
 std::string late_text(const RankView& rank) {
   if (!rank.is_straggler) {
     return "";
@@ -76,6 +82,8 @@ std::optional<double> negative(const std::optional<double>& value) {
 
 }  // namespace
 
+// Cores and memory are granted to a node, not to a worker. The share of a worker is an equal part,
+// which is how the launcher places workers; a worker can exceed it (more than 100 %).
 Use use_of(const Snapshot& snapshot, const RankView& rank) {
   Use use;
   const NodeView* node = find_node(snapshot, rank);

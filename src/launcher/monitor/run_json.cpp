@@ -50,6 +50,7 @@ Json latest_of(const Snapshot& snapshot) {
           {"bad_lines", snapshot.bad_lines}};
 }
 
+// RankView::node is an index into the nodes of the same snapshot, but -1 for ranks without samples.
 const NodeView* find_node(const Snapshot& snapshot, const RankView& rank) {
   const bool is_known = rank.node >= 0 && static_cast<size_t>(rank.node) < snapshot.nodes.size();
   return is_known ? &snapshot.nodes[static_cast<size_t>(rank.node)] : nullptr;

@@ -12,9 +12,20 @@
 #include "launcher/monitor/rank_row.h"
 #include "launcher/monitor/screen_header.h"
 
+// The screen from top to bottom, if size.rows is not 0:
+//
+//   header lines      2 to 7, screen_header.cpp
+//   head of the table
+//   rows of ranks     as many as fit, from first_row on
+//   empty lines       up to the last but one
+//   key line          always the last line, so that it does not move
+//
+// Nothing here writes to a terminal: lockstep watch adds the escape sequences, and tests compare
+// the lines with texts.
 namespace lockstep::monitor {
 namespace {
 
+// In the order of the enumerators: press() uses the value of a Sort as an index.
 constexpr std::array<std::pair<Sort, std::string_view>, 7> kSorts = {{{Sort::Rank, "rank"},
                                                                       {Sort::Step, "step"},
                                                                       {Sort::Loss, "loss"},
@@ -24,6 +35,8 @@ constexpr std::array<std::pair<Sort, std::string_view>, 7> kSorts = {{{Sort::Ran
                                                                       {Sort::Late, "late"}}};
 constexpr size_t kPage = 10;
 
+// Backspace removes a whole UTF-8 character: the continuation bytes (10xxxxxx) and the byte before
+// them.
 void press_while_typing(ScreenState& state, std::string_view key) {
   if (key == "enter") {
     state.is_typing = false;
@@ -130,6 +143,8 @@ void press(ScreenState& state, std::string_view key) {
   }
 }
 
+// The state is not changed here. A first_row beyond the last page is limited for drawing only,
+// because the number of rows can change between a key and the next drawing.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): parts of a screen from top to bottom
 std::vector<ScreenLine> render_screen(const Snapshot& snapshot,
                                       const std::vector<Point>& loss,

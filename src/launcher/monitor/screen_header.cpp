@@ -11,7 +11,9 @@
 namespace lockstep::monitor {
 namespace {
 
-// Time without an update of any file after which the screen shows a warning.
+// Time without an update of any file after which the screen shows a warning. Three missed
+// heartbeats of the leader (contract::kHeartbeatSeconds is 5). Half of the time after which a run
+// counts as lost, so the warning comes first.
 constexpr double kSilentSeconds = 15;
 
 std::string joined(const std::vector<std::string>& pieces) {
@@ -117,6 +119,7 @@ ScreenLine loss_line(const std::vector<Point>& loss, const ScreenSize& size) {
               "loss {:.4g} {} {:.4g}", loss.front().mean, curve(values), loss.back().mean)};
 }
 
+// The worst one is the straggler with the largest own step time. There is at least one straggler.
 ScreenLine straggler_line(const Snapshot& snapshot, int64_t count) {
   const auto worst = std::max_element(
       snapshot.ranks.begin(), snapshot.ranks.end(), [](const RankView& one, const RankView& other) {

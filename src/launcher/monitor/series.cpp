@@ -4,6 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
+// Example with a capacity of 4. A bucket has `stride_` values, except the last one, which can be
+// partly filled:
+//
+//   values 1 2 3 4         stride 1   [1] [2] [3] [4]
+//   value 5: halve()       stride 2   [1 2] [3 4]
+//            then add                 [1 2] [3 4] [5]
+//   value 6                           [1 2] [3 4] [5 6]
+//
+// A series that has seen n values has between capacity / 2 and capacity buckets, and add() costs
+// O(1) amortized: halve() runs after each doubling of n.
 namespace lockstep::monitor {
 namespace {
 
@@ -37,6 +47,9 @@ void Series::add(double time, int64_t step, double value) {
   }
 }
 
+// The mean is updated incrementally and weighted by the number of values, so that it stays exact
+// when buckets of different fill are merged, and does not overflow for large sums. NaN values count
+// for the stride, because a bucket covers a range of time, but not for the mean.
 void Series::merge(Bucket& into, const Bucket& later) {
   Point& point = into.point;
   point.time = later.point.time;
@@ -68,6 +81,7 @@ void Series::halve() {
   stride_ *= 2;
 }
 
+// Groups of equal size are merged: rounding up `together` guarantees at most `most_points` groups.
 std::vector<Point> Series::points(double from, double to, size_t most_points) const {
   const auto first = std::find_if(buckets_.begin(), buckets_.end(), [from](const Bucket& bucket) {
     return bucket.point.time >= from;

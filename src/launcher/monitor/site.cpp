@@ -25,6 +25,19 @@
 #include "launcher/monitor/run_json.h"
 #include "lockstep/error.h"
 
+// Threads and locks:
+//
+//   follower_            polls all runs, one after the other, every `pause_`
+//   threads of httplib   call answer() and wait_for_news()
+//
+// - Followed::mutex protects the store of one run, so a request for one run does not wait for the
+//   poll of another.
+// - Site::mutex_ protects no data except the increment of version_. It exists for the condition
+//   variable news_, and is never held together with a Followed::mutex.
+// - runs_ itself is constant after the constructor and needs no lock.
+//
+// The size of a response is limited (kMostPoints, kMostColumns), because the store is locked while
+// it is built.
 namespace lockstep::monitor {
 namespace {
 
@@ -78,6 +91,7 @@ std::string type_of(std::string_view name) {
                                   : "text/html; charset=utf-8";
 }
 
+// Only names in the list of embedded files match, so a path such as /../secret cannot reach a file.
 std::optional<Answer> find_page_file(const std::string& path) {
   if (!path.starts_with('/')) {
     return std::nullopt;
@@ -91,7 +105,10 @@ std::optional<Answer> find_page_file(const std::string& path) {
   return std::nullopt;
 }
 
-// The phase of the run ("running"), or "lost" if its launcher no longer exists.
+// The phase of the run ("running"), or "lost" if its launcher no longer exists. Reads the state
+// file on every call, in addition to the store. A launcher that was killed writes nothing more, so
+// its end is visible only by comparing the state with the current time; no change of a file
+// announces it.
 std::string status_of(const contract::RunDirectory& directory) {
   try {
     const auto state = contract::find_state(directory);
@@ -130,6 +147,7 @@ struct Site::Followed {
   std::string status = {};
 };
 
+// The thread starts last, when all members are complete.
 Site::Site(std::vector<ShownRun> runs, std::chrono::milliseconds pause) : pause_(pause) {
   for (ShownRun& run : runs) {
     EventStore store(run.directory);
@@ -142,11 +160,15 @@ Site::Site(std::vector<ShownRun> runs, std::chrono::milliseconds pause) : pause_
   follower_ = std::jthread([this](const std::stop_token& stop) { follow(stop); });
 }
 
+// follower_ is the last member, so it is destroyed, and joined, first: the thread never sees a
+// destroyed member. The stop request also ends every wait_for_news(), because it waits with the
+// same token. The HTTP server that calls it must already be gone.
 Site::~Site() {
   follower_.request_stop();
   news_.notify_all();
 }
 
+// The predicate is always false: this wait is a sleep that the stop request interrupts.
 void Site::follow(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     poll();
@@ -155,6 +177,8 @@ void Site::follow(const std::stop_token& stop) {
   }
 }
 
+// Increments the version while holding mutex_. Without the lock, the increment could fall between
+// the check and the sleep of a waiting thread, which would then miss the notification.
 void Site::poll() {
   bool is_news = false;
   for (const auto& run : runs_) {
@@ -175,6 +199,8 @@ void Site::poll() {
   }
 }
 
+// Can return a version that does not exceed `seen`: after `patience`, or when the site is
+// destroyed.
 uint64_t Site::wait_for_news(uint64_t seen, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   news_.wait_for(lock, follower_.get_stop_token(), patience, [&] { return version_ > seen; });
@@ -191,6 +217,7 @@ Answer Site::answer(const std::string& path, const Parameters& parameters) {
   }
 }
 
+// The id of a run is its index in runs_; without an id, the first run is meant.
 Site::Followed& Site::run_of(const Parameters& parameters) {
   const auto id = find_whole(parameters, "run");
   if (id && static_cast<size_t>(*id) >= runs_.size()) {
@@ -288,6 +315,10 @@ Answer Site::metrics(const Parameters& parameters) {
           .body = prometheus_text(snapshots, wall_time(), only ? Names::Own : Names::All)};
 }
 
+// Logs are read from the file for each request and need no lock. Each attempt has its own log
+// directory; without a parameter, the newest attempt is shown. A rank that the attempt does not
+// have is an error, but an attempt without any log yet is an empty page, because the workers may be
+// starting.
 Answer Site::log(const Followed& run, const Parameters& parameters) const {
   constexpr int64_t kMostInt = std::numeric_limits<int>::max();
   const contract::RunDirectory& directory = run.shown.directory;

@@ -28,6 +28,7 @@ const contract::GpuSample* find_gpu(const NodeView& node, int index) {
   return found == gpus.end() ? nullptr : &*found;
 }
 
+// If ranks share a GPU, its utilization cannot be attributed to one of them.
 std::optional<int> find_owner(const NodeView& node, int gpu) {
   std::optional<int> owner;
   for (const contract::WorkerSample& worker : node.sample.workers) {

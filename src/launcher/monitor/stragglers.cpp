@@ -10,6 +10,9 @@
 namespace lockstep::monitor {
 namespace {
 
+// Median and median absolute deviation instead of mean and standard deviation: a straggler would
+// move both of the latter towards itself and hide. If all ranks are equally fast, the deviation is
+// close to 0 and every jitter would be an outlier; the minimum share of the median prevents that.
 constexpr double kDeviations = 3;
 constexpr double kLeastShare = 0.1;
 
@@ -40,6 +43,8 @@ void mark_slow(std::span<RankView> ranks) {
 
 }  // namespace
 
+// The lag overrides the slow time: both can hold, and the number of steps is the more serious
+// finding. A rank without a step is not behind, because it may be starting.
 void mark_stragglers(std::span<RankView> ranks, int64_t usual_lag) {
   int64_t front = -1;
   for (const RankView& rank : ranks) {

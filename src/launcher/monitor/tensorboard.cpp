@@ -12,6 +12,15 @@
 #include "launcher/monitor/tensorboard_messages.h"
 #include "lockstep/error.h"
 
+// A file for TensorBoard is append-only. What is computed again after a restart cannot be removed
+// from it; a SessionLog::START message with the step makes the reader discard it:
+//
+//   step 1 2 3 4 5 | START step 3 | step 3 4 5 6
+//
+// TensorBoard reads the files of a directory in the order of their names, which begin with the
+// time, and moves to the next file when it reaches the end of one. A new file must therefore have a
+// larger name than the earlier ones, and the earlier ones must not grow any more: the directory
+// lock ensures that there is one writer.
 namespace lockstep::monitor {
 namespace {
 
@@ -64,6 +73,7 @@ std::vector<fs::path> find_earlier(const fs::path& directory) {
   return files;
 }
 
+// TIME has ten digits with leading zeros, so that the order of names is the order of times.
 fs::path new_name(const fs::path& directory, double now) {
   return directory / fmt::format("{}{:010}.{}.{}{}",
                                  kBegin,
@@ -94,6 +104,8 @@ struct TensorboardFile::Entry {
   const Mark* mark = nullptr;
 };
 
+// The order of the members matters: the lock is taken before the directory is listed and the new
+// file is created, so `earlier_` has neither this file nor the file of a living writer.
 TensorboardFile::TensorboardFile(const fs::path& directory, double now)
     : lock_(locked(directory)), earlier_(find_earlier(directory)), file_(new_name(directory, now)) {
   put(version_message(now));
@@ -141,6 +153,8 @@ void TensorboardFile::add(const News& news) {
   flush();
 }
 
+// step and output/step define the current step of rank 0. Once a program has written step events,
+// the steps in its output are ordinary values: two sources that disagree would look like restarts.
 void TensorboardFile::write_scalar(const Entry& entry) {
   int64_t step = entry.point->step;
   if (step == kStepUnknown) {

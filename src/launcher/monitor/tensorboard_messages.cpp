@@ -19,6 +19,7 @@ bool has_tensorboard() {
   return true;
 }
 
+// TensorBoard rejects a file whose first message does not have this version.
 std::string version_message(double time) {
   tensorboard::Event event = event_at({.time = time});
   event.set_file_version("brain.Event:2");
@@ -33,6 +34,7 @@ std::string scalar_message(std::string_view tag, const Moment& when, double valu
   return event.SerializeAsString();
 }
 
+// The text plugin expects a rank-1 tensor of strings and the plugin name in the metadata.
 std::string text_message(std::string_view tag, const Moment& when, std::string_view text) {
   tensorboard::Event event = event_at(when);
   tensorboard::Summary::Value* value = event.mutable_summary()->add_value();

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+// A sample is an instant. To become a mean or an energy, each value is weighted with the time since
+// the previous sample (SampleClock), which is 0 for the first sample and after a gap. What happened
+// in a gap is unknown and counts neither for sums nor for the time that they are divided by.
 namespace lockstep::monitor {
 namespace {
 
@@ -15,6 +18,7 @@ constexpr double kGapSamples = 5;
 constexpr double kBusy = 0.5;    // minimum utilization of a GPU at which its clock is judged
 constexpr double kSlowed = 0.8;  // fraction of its fastest clock below which it is throttled
 
+// The UUID is compared too: after a requeue, index 0 can be another GPU of the same host.
 GpuTotals& gpu_of(HostTotals& host, const contract::GpuSample& gpu) {
   const auto found = std::find_if(host.gpus.begin(), host.gpus.end(), [&](const GpuTotals& one) {
     return one.last.index == gpu.index && one.last.uuid == gpu.uuid;
@@ -26,6 +30,8 @@ GpuTotals& gpu_of(HostTotals& host, const contract::GpuSample& gpu) {
   return host.gpus.back();
 }
 
+// The counter of the GPU is exact; power times time is an estimate from instants. The counter is
+// missing on GPUs before Volta, and restarts at 0 when the driver is loaded again.
 void add_energy(GpuTotals& totals, const contract::GpuSample& gpu, double seconds) {
   const auto before = totals.last.energy_joules;
   if (before && gpu.energy_joules && *gpu.energy_joules >= *before) {
@@ -37,6 +43,8 @@ void add_energy(GpuTotals& totals, const contract::GpuSample& gpu, double second
   }
 }
 
+// The clock of an idle GPU is low by design. fastest_mhz is the maximum so far, so time before the
+// first fast sample is never counted as slowed.
 void add_clock(GpuTotals& totals, const contract::GpuSample& gpu, double seconds) {
   if (!gpu.sm_clock_mhz || gpu.utilisation.value_or(0) < kBusy) {
     return;
@@ -137,6 +145,7 @@ void HostTally::add_gpu(HostTotals& host, const contract::GpuSample& gpu, double
   totals.last = gpu;
 }
 
+// Traffic in a gap is not counted: other jobs may have caused it.
 void HostTally::add_traffic(HostTotals& host,
                             const contract::NodeSample& sample,
                             bool is_next) const {

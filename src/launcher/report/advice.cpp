@@ -12,7 +12,10 @@
 namespace lockstep::report {
 namespace {
 
-// The data that a rule needs; without enough of it the rule is skipped.
+// The data that a rule needs; without enough of it the rule is skipped. A rule has three parts:
+// seen (numbers of this run), means (the cause), tries (remedies). The thresholds are constants
+// next to the rules. They are chosen so that a healthy run produces no advice: false advice costs
+// more trust than a missed problem.
 enum class Needs { Nothing, Samples, Split };
 
 struct Rule {
@@ -21,7 +24,9 @@ struct Rule {
   std::optional<Advice> (*see)(const RunFacts& facts);
 };
 
-// Failures first, then the most expensive problems.
+// Failures first, then the most expensive problems. Several rules can apply to one run. Rules that
+// would explain the same time twice exclude each other in their own code: see_failure() yields to
+// out-of-memory, time-limit and loss-not-finite, see_idle_gpus() to loader-bound and host-bound.
 constexpr std::array kRules = {
     Rule{"out-of-memory", Needs::Nothing, see_out_of_memory},
     Rule{"failed", Needs::Nothing, see_failure},
@@ -46,6 +51,7 @@ constexpr std::array kRules = {
     Rule{"gpu-memory-unused", Needs::Samples, see_gpu_memory},
 };
 
+// The maximum over the ranks, because a rank that joined late covers less time.
 double told_seconds(const RunFacts& facts) {
   double most = 0;
   for (const monitor::RankView& rank : facts.run.ranks) {

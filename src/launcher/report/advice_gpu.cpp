@@ -8,6 +8,16 @@
 #include "launcher/report/advice_rules.h"
 #include "launcher/report/gpu_list.h"
 
+// How an idle GPU is explained. Utilization is the fraction of time in which a kernel ran, so it is
+// idle whenever the host does not launch one:
+//
+//   idle >= 40 % ---+-- worker waits >= 25 % for data -----------> loader-bound
+//                   |
+//                   +-- worker keeps about one core busy --------> host-bound
+//                   |
+//                   +-- otherwise -------------------------------> gpu-idle
+//
+// A GPU without kernels and without memory is unused instead, which has other remedies.
 namespace lockstep::report {
 namespace {
 
@@ -64,6 +74,9 @@ double mean_cores(const RunFacts& facts) {
   return all.mean().value_or(0);
 }
 
+// One busy core per worker is the sign of a single Python thread that launches kernels and never
+// waits. Waiting for the GPU also keeps a core busy if the driver spins, but then the GPU is not
+// idle.
 bool is_one_core(double cores) {
   return cores >= kOneCoreLow && cores <= kOneCoreHigh;
 }
@@ -87,6 +100,8 @@ std::vector<std::string> loader_tries(const RunFacts& facts) {
 }
 
 // XID errors that are usually caused by the program: faults of its kernels and memory accesses.
+// From NVIDIA's table of XID errors: 13 graphics engine exception, 31 memory page fault, 43 stopped
+// processing, 45 preemptive cleanup.
 bool is_of_program(int64_t xid) {
   constexpr std::array<int64_t, 4> kOfPrograms = {13, 31, 43, 45};
   return std::find(kOfPrograms.begin(), kOfPrograms.end(), xid) != kOfPrograms.end();
@@ -130,6 +145,8 @@ std::optional<Advice> see_gpu_errors(const RunFacts& facts) {
                                          "if it is always this GPU, report it to your support"}};
 }
 
+// 83 degrees is close to the slowdown temperature of common GPUs. Below it, the reason is usually
+// the power limit, which the user cannot see in the samples.
 std::optional<Advice> see_throttling(const RunFacts& facts) {
   const std::vector<Found> found =
       find_gpus(facts, [](const GpuTotals& gpu) -> std::optional<double> {
@@ -253,6 +270,7 @@ std::optional<Advice> see_idle_gpus(const RunFacts& facts) {
                                       quote_for_shell(facts.run.directory))}};
 }
 
+// All GPUs must have room: a larger batch applies to all workers.
 std::optional<Advice> see_gpu_memory(const RunFacts& facts) {
   const std::vector<Found> used =
       find_gpus(facts, [](const GpuTotals& gpu) -> std::optional<double> {

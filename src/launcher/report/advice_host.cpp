@@ -27,7 +27,9 @@ constexpr double kForeign = 0.3;   // of the granted cores, used by other proces
 constexpr double kCoreRoom = 1.5;  // recommended cores relative to the busy ones
 constexpr int kLeastSpared = 2;    // minimum number of cores to save
 
-// The host with the largest `value`; nullptr if it is negative (unknown) for all hosts.
+// The host with the largest `value`; nullptr if it is negative (unknown) for all hosts. The result
+// is the worst host for limits (memory full, cores full) and the busiest host for savings: a job
+// can request less only if its busiest node would still fit.
 template <typename Value>
 const HostTotals* find_most(const RunFacts& facts, Value value) {
   const HostTotals* most = nullptr;
@@ -54,6 +56,8 @@ double core_share(const HostTotals& host) {
   return busy && host.granted > 0 ? *busy / host.granted : -1;
 }
 
+// HostTotals::cores counts all processes on the granted cores, worker_cores only the workers. The
+// difference includes the agents and the kernel, hence the high threshold kForeign.
 double foreign_share(const HostTotals& host) {
   const auto all = host.cores.mean();
   return all && host.granted > 0 ? (*all - host.worker_cores.mean().value_or(0)) / host.granted
@@ -70,6 +74,8 @@ std::string bytes_of(int64_t bytes) {
 
 }  // namespace
 
+// Exposed communication of a rank is waiting plus transfer. If one rank is slow, all others show a
+// large exchange time although the network is idle, so the meaning depends on stragglers.
 std::optional<Advice> see_exchange(const RunFacts& facts) {
   const double share = facts.split.mean.exchange.value_or(0);
   if (share < kExchange) {
@@ -101,6 +107,8 @@ std::optional<Advice> see_exchange(const RunFacts& facts) {
                 .tries = tries};
 }
 
+// Only a rank that is slow during most of the run suggests a faulty node. A rank that is slow at
+// times (checkpoints, other users) would be excluded in vain.
 std::optional<Advice> see_slow_rank(const RunFacts& facts) {
   const auto slow = std::find_if(facts.slow.begin(), facts.slow.end(), [](const SlowRank& one) {
     return one.percent >= kSlowPercent && one.share >= kSlowShare;
@@ -148,6 +156,8 @@ std::optional<Advice> see_checkpoint_stalls(const RunFacts& facts) {
                    : std::vector<std::string>{"save less often, or in the background"}};
 }
 
+// The peak is the maximum of samples, seconds apart. The true peak is higher, so the warning starts
+// well below the limit.
 std::optional<Advice> see_full_memory(const RunFacts& facts) {
   const HostTotals* host = find_most(facts, memory_share);
   if (host == nullptr || memory_share(*host) < kFullMemory) {
@@ -222,6 +232,8 @@ std::optional<Advice> see_foreign_load(const RunFacts& facts) {
 }
 
 // Only for jobs, as for memory.
+// At least one core per worker remains. Savings of less than kLeastSpared cores are not worth a
+// change of the job.
 std::optional<Advice> see_idle_cores(const RunFacts& facts) {
   const HostTotals* host = find_most(facts, core_share);
   if (facts.run.job.empty() || host == nullptr || core_share(*host) > kIdleCores) {

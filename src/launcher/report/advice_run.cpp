@@ -6,6 +6,8 @@
 #include "common/base/text.h"
 #include "launcher/report/advice_rules.h"
 
+// These rules need no samples: they apply to a run that has ended after a second, too. Each quotes
+// what the launcher recorded (find_ending), and adds only the command for the next step.
 namespace lockstep::report {
 namespace {
 
@@ -94,6 +96,8 @@ std::optional<Advice> see_lost_launcher(const RunFacts& facts) {
                 .tries = tries};
 }
 
+// The launcher's record is preferred: it has the text of the worker. Otherwise the first loss in
+// the events that was not finite, for programs that continue with it.
 std::optional<Advice> see_bad_loss(const RunFacts& facts) {
   std::string seen = facts.ending.bad_loss;
   if (seen.empty() && facts.run.bad_loss_time) {
@@ -114,6 +118,7 @@ std::optional<Advice> see_bad_loss(const RunFacts& facts) {
                               : "a smaller learning rate, a warm-up, clipped gradients"}};
 }
 
+// Attempt 0 is shown, because its failure is the first one.
 std::optional<Advice> see_restarts(const RunFacts& facts) {
   if (facts.run.restarts == 0) {
     return std::nullopt;

@@ -12,6 +12,8 @@
 namespace lockstep::report {
 namespace {
 
+// Comparisons below have a tolerance of 1e-9: 0.3 / 0.1 is not 3 in binary, and a tick must not be
+// lost or added by rounding.
 constexpr int kMostTicks = 8;
 constexpr double kTen = 10;
 
@@ -28,6 +30,8 @@ double round_step(double least) {
   return (found == kSteps.end() ? kTen : *found) * power;
 }
 
+// The axis ends at ticks, so that every line is between two labels. A constant value gets room of
+// half its size on both sides; 0 becomes an axis from 0 to 1.
 Axis linear_axis(double low, double high) {
   if (low == high) {
     const double room = low == 0 ? 1 : std::abs(low) / 2;
@@ -59,6 +63,9 @@ std::vector<double> powers(double base, double low, double high) {
   return found;
 }
 
+// Counts, such as workers, double rather than grow tenfold: powers of two are used if the range is
+// at most twelve doublings. Over few decades, 2 and 5 times each power of ten are added, or the
+// axis would have two or three labels.
 Axis log_axis(double low, double high) {
   constexpr double kManyDoublings = 4096;
   const bool is_count = low >= 1 && high / low <= kManyDoublings;

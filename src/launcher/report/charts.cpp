@@ -25,6 +25,7 @@ struct Span {
   const char* name = "seconds";
 };
 
+// A unit is used from three of it on, so that a chart has at least three whole units.
 Span span_of(const RunFacts& facts) {
   constexpr double kMinute = 60;
   constexpr double kHour = 3600;
@@ -62,7 +63,9 @@ ChartLine line_of(const std::string& name,
   return line;
 }
 
-// Reduces too many lines to three: their minimum, mean and maximum at each time.
+// Reduces too many lines to three: their minimum, mean and maximum at each time. Lines have
+// different times, so they are sorted into columns of equal width first. Minimum and maximum keep
+// an outlier visible that the mean of many GPUs would hide.
 std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
   if (lines.size() <= kMostLines) {
     return lines;
@@ -175,7 +178,10 @@ Chart core_chart(const RunFacts& facts, const monitor::EventStore& store, const 
   return chart;
 }
 
-// Shares of the time that was reported between two points.
+// Shares of the time that was reported between two points. The parts are series of the same events,
+// so they are merged at the same points and have equal times; a point is found in `sums` by its
+// exact time. A program that reports a part only in some events breaks this, and its shares are
+// then relative to fewer parts.
 Chart split_chart(const monitor::EventStore& store, const Span& span) {
   constexpr double kHundred = 100;
   Chart chart;
@@ -212,6 +218,8 @@ Chart split_chart(const monitor::EventStore& store, const Span& span) {
 
 }  // namespace
 
+// Charts without data are removed, so a run without GPUs or without the library has a shorter page
+// instead of empty frames.
 std::vector<Chart> make_charts(const RunFacts& facts, const monitor::EventStore& store) {
   const Span span = span_of(facts);
   std::vector<Chart> charts = {loss_chart(store, span),

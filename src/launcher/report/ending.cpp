@@ -12,11 +12,21 @@
 #include "common/contract/run_state.h"
 #include "lockstep/error.h"
 
+// Sources of the outcome, in the order of their authority:
+//
+//   state.json     phase and exit code; a leader that was killed leaves a phase that is not final
+//   failure.json   first failed worker of the last failed attempt, also if a restart succeeded
+//   requeue.json   requeues of the job
+//   Slurm          the only one that knows about a time limit that killed the leader
+//
+// failure.json explains the end only if the run failed. After a successful restart it describes an
+// earlier attempt and becomes a detail.
 namespace lockstep::report {
 namespace {
 
 using Kind = Ending::Kind;
 
+// The exit code of timeout(1).
 constexpr int kTimedOut = 124;  // exit code after --timeout
 
 std::optional<contract::RunState> readable_state(const contract::RunDirectory& run) {
@@ -48,7 +58,8 @@ std::string describe(const contract::FailureReport& report) {
 
 // Finds the error that the Trainer prints when the loss or the weights are not finite
 // (training/train/loop/loop.cpp). Runs of earlier versions have the second prefix in their
-// failure.json.
+// failure.json. The text is part of the interface between the two programs: a worker can report
+// only an exit code and its output.
 std::string find_bad_loss(const contract::Failure& failure) {
   constexpr std::array<std::string_view, 2> kBegins = {"cannot continue: ", "cannot go on: "};
   for (const std::string& line : failure.last_lines) {
@@ -90,6 +101,8 @@ double find_timeout(const contract::RunDirectory& run) {
   }
 }
 
+// A phase that is not final means running, unless the leader is gone: its process does not exist on
+// this host, or it has not updated the state for kSilenceSeconds on another one.
 Kind kind_of(const contract::RunState& state, double now) {
   switch (contract::sign_of(state, now)) {
     case contract::Sign::Alive:
@@ -136,6 +149,8 @@ std::string sentence_of(Kind kind, const contract::RunState& state) {
   }
 }
 
+// A run that handles SIGTERM can end with its own exit code after --timeout. It is recognized by
+// its duration.
 void look_at_timeout(Ending& ending,
                      const contract::RunDirectory& run,
                      const contract::RunState& state) {
@@ -149,6 +164,8 @@ void look_at_timeout(Ending& ending,
 
 }  // namespace
 
+// Later sources refine what earlier ones have set: the failure replaces the sentence of a failed
+// run, --timeout replaces that of a cancelled one, and Slurm only adds details and the time limit.
 Ending find_ending(const contract::RunDirectory& run,
                    const monitor::Snapshot& snapshot,
                    const JobFacts& job,

@@ -9,6 +9,8 @@
 
 namespace lockstep::report {
 
+// Visits every host that has been a node of the run. After a requeue to other hosts, the GPUs of
+// both allocations are listed.
 std::vector<FoundGpu> find_gpus(const RunFacts& facts, const GpuMeasure& measure) {
   std::vector<FoundGpu> found;
   for (const monitor::NodeView& node : facts.run.nodes) {

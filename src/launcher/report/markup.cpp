@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/report/markup.h"
 
+// Names of runs, commands and error texts come from users and programs. They reach HTML pages only
+// through this function. Control characters are dropped because XML 1.0 has no way to escape them.
 namespace lockstep::report {
 
 std::string escape_markup(std::string_view text) {

@@ -8,6 +8,9 @@
 #include "common/base/text.h"
 #include "launcher/report/advice_rules.h"
 
+// From facts to text, without a decision about layout: a section has labelled lines or a table, and
+// both renderers print it. An unknown value is an empty text, and add() omits it, so that no page
+// shows "unknown" in a line of its own; RunFacts::missing explains what is absent.
 namespace lockstep::report {
 namespace {
 
@@ -31,6 +34,7 @@ std::string command_of(const RunFacts& facts) {
   return join(words, " ");
 }
 
+// At most eight hosts in one line; --json lists all.
 std::string workers_of(const RunFacts& facts) {
   constexpr size_t kMostHosts = 8;
   if (facts.run.world_size == 0 && facts.nodes == 0) {
@@ -60,6 +64,8 @@ std::string progress_of(const RunFacts& facts) {
   return text + (facts.run.loss ? fmt::format(", loss {:.4g}", *facts.run.loss) : "");
 }
 
+// The line "outcome" becomes "state" while the run is running, and "end" becomes "now": a report of
+// a living run must not read like a result.
 Section describe_run(const RunFacts& facts) {
   Section section;
   add(section, "run", facts.run.directory);
@@ -99,6 +105,7 @@ void add_bar(Section& section,
   }
 }
 
+// The last host of each node: the cores of the current allocation, not the sum over requeues.
 int granted_cores(const RunFacts& facts) {
   int cores = 0;
   for (const monitor::NodeView& node : facts.run.nodes) {
@@ -155,6 +162,8 @@ Section describe_speed(const RunFacts& facts) {
   return section;
 }
 
+// The best accuracy can be from an earlier step than the last one; a checkpoint of that step is
+// what the user wants to keep.
 Section describe_learning(const RunFacts& facts) {
   Section section{.title = "Results"};
   if (facts.run.evaluations > 0) {
@@ -192,6 +201,7 @@ std::string source_of(const Energy& energy) {
   return "";
 }
 
+//   J per sample x 1000 samples / 3.6e6 J per kWh x 1000 Wh per kWh = Wh per 1000 samples
 Section describe_energy(const RunFacts& facts) {
   constexpr double kJoulesPerKwh = 3.6e6;
   constexpr double kThousand = 1000;
@@ -239,6 +249,8 @@ std::string format_time(double time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(time)));
 }
 
+// The order of a reader's questions: what ran and how it ended, how well it used the hardware,
+// where the time went, what it achieved.
 Page make_page(const RunFacts& facts) {
   Page page{.title = facts.name,
             .advice = advise(facts),

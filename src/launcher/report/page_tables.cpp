@@ -69,12 +69,15 @@ std::string number(const std::optional<double>& value, std::string_view unit) {
   return value ? fmt::format("{:.0f} {}", *value, unit) : "-";
 }
 
+// A table of thousands of rows helps no reader. The GPUs that are kept are the least used ones,
+// because these need attention; nodes and ranks keep their order.
 std::string rest_of(size_t all, std::string_view which) {
   return all <= kMostRows
              ? ""
              : fmt::format("{} of {} shown, {}; --json lists all", kMostRows, all, which);
 }
 
+// RankView::node is the node of the last sample, so the last host of that node is meant.
 const HostTotals* host_of(const RunFacts& facts, const monitor::RankView& rank) {
   if (rank.node < 0) {
     return nullptr;
@@ -97,6 +100,7 @@ constexpr std::array kParts = {Part{"data", &Split::data},
                                Part{"checkpoint", &Split::checkpoint},
                                Part{"other", &Split::other}};
 
+// The loopback is omitted: its bytes never leave the node.
 std::vector<Cell> node_row(const HostTotals& host) {
   monitor::InterfaceTotals sum;
   std::string busiest = "-";
@@ -173,6 +177,8 @@ Section describe_nodes(const RunFacts& facts) {
   return section;
 }
 
+// The columns compare rank 0 with the mean, because rank 0 also writes reports and checkpoints and
+// is often not typical.
 Section describe_split(const RunFacts& facts) {
   Section section{.title = "Time breakdown"};
   if (facts.split.ranks == 0) {

@@ -7,9 +7,14 @@
 
 #include "launcher/report/markup.h"
 
+// The page is one file that can be mailed or stored with the run. It has no script, so it also
+// works in viewers that forbid them, and no font or style from another host. Every text passes
+// escape_markup().
 namespace lockstep::report {
 namespace {
 
+// Colours are variables, with a second set for dark themes. Tables scroll inside their own element,
+// so that a wide table does not make the page wider than a phone.
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--text:#1b1f24;--faint:#5b6470;
 --line:#d8dde3;--bar:#3f7fd0;--track:#e6eaef;--advice:#fff6e0;--edge:#d69b17}

@@ -7,6 +7,11 @@
 
 #include "launcher/report/advice.h"
 
+// docs/report.md describes the fields. Unknown numbers are null instead of 0 or -1, so that a
+// script cannot average them by accident.
+//
+//   format, run, end, efficiency, time, speed, energy, results,
+//   hosts[] -> gpus[],  ranks[] -> split,  slow_ranks[], advice[], untried[], missing[]
 namespace lockstep::report {
 namespace {
 
@@ -19,6 +24,7 @@ Json maybe(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// 0 stands for an unknown time in RunFacts.
 Json unless_zero(double value) {
   return value > 0 ? Json(value) : Json(nullptr);
 }
@@ -160,6 +166,8 @@ Json write_results(const RunFacts& facts) {
           {"output", facts.run.output_metrics}};
 }
 
+// One entry for each host that has been a node: after a requeue, two entries can have the same
+// "node". The number is the index in the snapshot, as in "ranks".
 Json write_hosts(const RunFacts& facts) {
   Json hosts = Json::array();
   for (size_t i = 0; i < facts.run.nodes.size(); ++i) {

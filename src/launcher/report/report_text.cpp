@@ -16,7 +16,7 @@ constexpr size_t kTableBar = 10;  // columns of a bar in a table
 constexpr size_t kWidestCell = 28;
 
 // Wraps a text at blanks; lines after the first are indented by `indent`. A word longer than a line
-// is broken.
+// is broken. Counts columns, not bytes, so that UTF-8 names and bars do not shorten a line.
 std::string wrap(const std::string& text, size_t indent) {
   const size_t room = kColumns - indent;
   std::string wrapped;
@@ -81,6 +81,8 @@ std::string render_lines(const Section& section) {
   return text;
 }
 
+// A cell is cut at kWidestCell, and a line at kColumns: long host names must not push the numbers
+// off the screen.
 std::string render_table(const Section& section) {
   std::vector<size_t> widths;
   widths.reserve(section.head.size());

@@ -7,6 +7,11 @@
 #include <string>
 #include <vector>
 
+// Energy of a part of the run, for J/sample in the steady state. The totals of monitor::GpuTotals
+// cover the whole run and cannot be used for that.
+//
+//   energy counter     |---*-------*-------*---|      *: samples
+//                         from            to          counter_at() interpolates between samples
 namespace lockstep::report {
 namespace {
 
@@ -18,6 +23,7 @@ constexpr double kSampleSeconds = 5;  // maximum distance of the outer samples f
 
 // The value of a counter, interpolated between two samples. A counter only grows, so `high` is the
 // last value of a merged point, which belongs to its time.
+// `points` must not be empty.
 double counter_at(const std::vector<Point>& points, double time) {
   const auto after =
       std::ranges::find_if(points, [&](const Point& point) { return point.time >= time; });
@@ -49,6 +55,9 @@ std::optional<double> find_counted(const std::vector<Point>& counter, const Time
                                   : std::optional(joules * (span.to - span.from) / (to - from));
 }
 
+// The mean power times the duration of the span, not a sum of rectangles: the result does not
+// depend on the distance of the samples. A merged point counts once, although it stands for several
+// samples.
 std::optional<double> find_integrated(const std::vector<Point>& power, const TimeSpan& span) {
   double sum = 0;
   double count = 0;

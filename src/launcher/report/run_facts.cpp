@@ -13,6 +13,9 @@
 #include "launcher/report/speed.h"
 #include "lockstep/error.h"
 
+// Everything that a report states is computed here, once, from the snapshot, the series and the
+// files of the run. The renderers (text, HTML, JSON) and the rules of advise() only read RunFacts.
+// A source that is missing leaves its facts absent and a sentence in `missing`.
 namespace lockstep::report {
 namespace {
 
@@ -32,6 +35,8 @@ void keep_worst(std::optional<Worst>& worst, int rank, const std::optional<doubl
   }
 }
 
+// Each rank has the same weight, independent of its number of steps. A part that a rank does not
+// report counts as 0 in the mean if another rank reports it.
 SplitFacts split_facts(const monitor::Snapshot& snapshot) {
   SplitFacts facts;
   for (const monitor::RankView& rank : snapshot.ranks) {
@@ -59,7 +64,8 @@ SplitFacts split_facts(const monitor::Snapshot& snapshot) {
   return facts;
 }
 
-// Calls `look` for each host that was a node of the run.
+// Calls `look` for each host that was a node of the run. A node has several hosts after a requeue
+// to another allocation. Sums and means cover all of them, weighted by the time of each.
 template <typename Look>
 void each_host(const RunFacts& facts, Look look) {
   for (const monitor::NodeView& node : facts.run.nodes) {
@@ -78,6 +84,8 @@ void each_gpu(const RunFacts& facts, Look look) {
   });
 }
 
+// state.json has the nodes of the last attempt. A run without lockstep has no state; its nodes are
+// those with samples.
 void describe_place(RunFacts& facts, const contract::RunDirectory& run, double now) {
   std::optional<contract::RunState> state;
   try {
@@ -103,6 +111,7 @@ void describe_place(RunFacts& facts, const contract::RunDirectory& run, double n
   }
 }
 
+// The extremum of a merged point is exact; its step is the last step of the merged points.
 void find_bests(RunFacts& facts, const monitor::EventStore& store) {
   for (const monitor::Point& point : whole_series(store, "evaluation/accuracy")) {
     if (std::isfinite(point.high) &&
@@ -117,6 +126,8 @@ void find_bests(RunFacts& facts, const monitor::EventStore& store) {
   }
 }
 
+// Each sentence names the reason and, where there is one, the option that changes it: a report with
+// gaps should say how to close them in the next run.
 void find_missing_sources(RunFacts& facts) {
   std::vector<std::string>& missing = facts.missing;
   if (facts.run.events == 0) {
@@ -159,6 +170,13 @@ void find_missing(RunFacts& facts) {
 
 // Shares are relative to the time that the events cover, or to the sum of the parts if that is
 // larger.
+//
+//   totals.seconds   |------------------------------------------------|
+//   parts            | data | compute | exchange | update | saved | other |
+//
+// Checkpoints are reported twice: as checkpoint_seconds in step events, and as the stall of each
+// checkpoint event. A checkpoint at the end of the run has no step event after it, so the larger
+// sum is used.
 std::optional<Split> split_of(const monitor::RankTotals& totals) {
   const auto zero = [](const std::optional<double>& part) {
     return part.value_or(0);
@@ -184,6 +202,8 @@ std::optional<Split> split_of(const monitor::RankTotals& totals) {
                .other = (all - told) / all};
 }
 
+// The order matters: describe_place() needs the ending to decide whether the run ends now, and the
+// speed needs the duration that describe_place() has set.
 RunFacts gather_facts(const contract::RunDirectory& run,
                       const monitor::EventStore& store,
                       const JobFacts& job,
@@ -222,6 +242,7 @@ std::optional<double> gpu_utilisation(const RunFacts& facts) {
   return all.mean();
 }
 
+// The weight of a host is its granted cores times its sampled time.
 std::optional<double> cpu_utilisation(const RunFacts& facts) {
   monitor::TimeMean all;
   each_host(facts, [&all](const HostTotals& host) {

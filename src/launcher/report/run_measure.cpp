@@ -16,6 +16,12 @@
 #include "launcher/report/run_energy.h"
 #include "launcher/report/step_rates.h"
 
+// Measures one run for a comparison (lockstep scaling). All numbers are from one time span:
+//
+//   start of the last attempt | warm-up: 10 % of the reports, at least 2 | steady ... | last report
+//
+// Medians are used, because evaluations, checkpoints and noise of other jobs lengthen single
+// intervals; the mean would compare how often runs evaluate.
 namespace lockstep::report {
 namespace {
 
@@ -24,8 +30,10 @@ using monitor::Point;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
+// With fewer intervals a median is an accident.
 constexpr size_t kLeastIntervals = 3;
 
+// Without a start event (a program without the library) all reports are used.
 double last_start(const EventStore& store) {
   double time = -kEver;
   for (const monitor::Mark& mark : store.marks()) {
@@ -96,6 +104,8 @@ int workers_of(const monitor::Snapshot& now, double start) {
   return std::max(now.world_size, static_cast<int>(reporting));
 }
 
+// Seconds per step: the median over time of each rank, then the mean over the ranks. The series are
+// those of all attempts; the span restricts them to the last one.
 std::optional<double> exchange_of(const EventStore& store, const TimeSpan& span) {
   std::vector<double> of_ranks;
   for (const std::string& name : store.series_names()) {
@@ -120,7 +130,9 @@ std::optional<double> exchange_of(const EventStore& store, const TimeSpan& span)
   return sum / static_cast<double>(of_ranks.size());
 }
 
-// Samples per second, from the global batch or from the output of the program.
+// Samples per second, from the global batch or from the output of the program. The global batch
+// times the step rate is exact. The rate that a program prints is its own average, usually over the
+// time since the start.
 void measure_samples(const EventStore& store,
                      const std::vector<double>& rates,
                      const TimeSpan& span,
@@ -145,6 +157,9 @@ void measure_samples(const EventStore& store,
 
 }  // namespace
 
+// Reads the whole run at once with large capacities, so that points are merged only in runs of more
+// than 262,144 reports. A run that cannot be used is returned with its objection, not skipped, so
+// that the caller can list it.
 RunMeasure measure_run(const contract::RunDirectory& run) {
   constexpr size_t kPoints = size_t{1} << 18;
   constexpr size_t kPointsOfMany = size_t{1} << 14;

@@ -11,6 +11,12 @@
 #include "common/base/text.h"
 #include "launcher/report/scaling_curves.h"
 
+// From runs to a comparison:
+//
+//   RunMeasure ... -> group by strategy -> ScalingSize (same workers and batch)
+//                  -> ScalingCurve (strong, weak, unknown) -> StepModel -> predictions
+//
+// Strategies are never mixed in a curve or model, because their communication differs.
 namespace lockstep::report {
 namespace {
 
@@ -27,6 +33,7 @@ std::set<int> counts_of(const std::vector<ScalingSize>& sizes) {
 }
 
 // The number of workers per node of the largest run; 0: unknown.
+// Rounded up: the last node of a run can have fewer workers.
 int workers_per_node(const std::vector<ScalingSize>& sizes) {
   const auto largest = std::ranges::max_element(sizes, {}, &ScalingSize::workers);
   return largest->nodes == 0 ? 0 : (largest->workers + largest->nodes - 1) / largest->nodes;
@@ -46,7 +53,8 @@ std::vector<int> wanted_counts(const std::vector<ScalingSize>& sizes,
   return {counts.begin(), counts.end()};
 }
 
-// Nothing if the batch per worker would be below one sample.
+// Nothing if the batch per worker would be below one sample. A prediction changes the number of
+// workers only. In a strong curve the batch per worker shrinks, in a weak one it stays.
 std::optional<ScalingSize> find_prediction(const StepModel& model,
                                            const ScalingCurve& curve,
                                            int workers,
@@ -100,6 +108,8 @@ std::string missing_sizes(const std::set<int>& counts) {
   return join(missing, " and ");
 }
 
+// One model for all curves of a strategy: strong and weak runs differ in the batch per worker,
+// which is a variable of the model, so each kind improves the prediction of the other.
 void fit_model(StrategyScaling& scaling, const std::vector<ScalingSize>& sizes) {
   const std::set<int> counts = counts_of(sizes);
   if (counts.size() < kLeastSizes) {
@@ -123,6 +133,7 @@ void fit_model(StrategyScaling& scaling, const std::vector<ScalingSize>& sizes) 
   scaling.model = find_model(measured);
 }
 
+// Doubts do not prevent the comparison; they are printed below the table.
 void note_doubts(StrategyScaling& scaling,
                  const std::vector<ScalingSize>& sizes,
                  std::span<const RunMeasure> runs) {

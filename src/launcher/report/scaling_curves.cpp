@@ -8,6 +8,13 @@
 
 #include "common/base/median.h"
 
+// Which sizes form a curve, for example with workers x global batch:
+//
+//   2 x 256   4 x 256   8 x 256     strong: global batch 256
+//   2 x 256   4 x 512   8 x 1024    weak: 128 per worker
+//
+// 2 x 256 is part of both. The number of nodes is not part of a size: 8 workers on one node and 8
+// on two nodes are one size, and their difference appears as its spread.
 namespace lockstep::report {
 namespace {
 
@@ -90,6 +97,7 @@ void add_curves(std::vector<ScalingCurve>& curves,
   }
 }
 
+// Workers and batch identify a size: sizes_of() returns each pair once.
 bool is_in(std::span<const ScalingCurve> curves, const ScalingSize& size) {
   return std::ranges::any_of(curves, [&](const ScalingCurve& curve) {
     return std::ranges::any_of(curve.measured, [&](const ScalingSize& placed) {

@@ -7,6 +7,9 @@
 
 #include "launcher/report/scaling_text.h"
 
+// Column and field names are a stable interface (docs/scaling.md). A number that is unknown is an
+// empty field in CSV and null in JSON. Predictions have no number of runs and no GPUs, because the
+// model does not know them.
 namespace lockstep::report {
 namespace {
 

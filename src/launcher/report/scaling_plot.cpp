@@ -39,6 +39,8 @@ std::vector<std::pair<double, double>> model_points(const ScalingCurve& curve,
   return points;
 }
 
+// A curve and its model have the same colour, so the colour advances with each curve, not with each
+// line.
 void add_lines(Chart& chart, const Scaling& scaling, const ValueOf& value_of, bool has_model) {
   int colour = 0;
   for (const StrategyScaling& strategy : scaling.strategies) {
@@ -61,7 +63,9 @@ void add_lines(Chart& chart, const Scaling& scaling, const ValueOf& value_of, bo
   }
 }
 
-// Ideal scaling: the best speed per worker of the smallest sizes, times the workers.
+// Ideal scaling: the best speed per worker of the smallest sizes, times the workers. One line for
+// all strategies: a strategy that is slow on few workers must not look ideal because its own start
+// was slow.
 void add_ideal(Chart& chart, const Scaling& scaling) {
   double per_worker = 0;
   double smallest = 0;
@@ -84,6 +88,8 @@ void add_ideal(Chart& chart, const Scaling& scaling) {
        .colour = kGrey});
 }
 
+// Both axes are logarithmic, so ideal scaling is a straight line, and equal ratios have equal
+// distances.
 Chart throughput_chart(const Scaling& scaling) {
   Chart chart{.title = "Throughput",
               .x_label = "workers",

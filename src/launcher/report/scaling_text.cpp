@@ -11,6 +11,7 @@ using Row = std::vector<std::string>;
 
 constexpr double kPercent = 100;
 
+// One decimal below 10 %, where the difference between 0 and 1 matters.
 std::string percent(double share) {
   return fmt::format("{:.{}f}%", share * kPercent, share * kPercent < 10 ? 1 : 0);
 }
@@ -25,6 +26,7 @@ std::string count(int64_t value) {
   return value == 0 ? "-" : std::to_string(value);
 }
 
+// "guess" is a prediction beyond StepModel::trusted_workers().
 std::string source_of(const ScalingSize& size) {
   if (size.runs > 0) {
     return std::to_string(size.runs);
@@ -47,6 +49,7 @@ Row row_of(const ScalingSize& size) {
           size.joules_per_sample ? number(*size.joules_per_sample) : "-"};
 }
 
+// All columns are right-aligned: they are numbers, and names are in the title of the table.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -135,6 +138,7 @@ std::string title_of(const StrategyScaling& strategy, const ScalingCurve& curve)
                                     : name + ", neither strong nor weak: batches differ";
 }
 
+// Missing columns are explained once per strategy instead of in each table.
 std::vector<std::string> remarks_of(const StrategyScaling& strategy) {
   std::vector<std::string> remarks;
   if (!is_told(strategy, &ScalingSize::exchange_share)) {

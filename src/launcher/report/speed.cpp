@@ -9,6 +9,9 @@
 #include "launcher/monitor/heat.h"
 #include "launcher/report/step_rates.h"
 
+// Two speeds: the steady one (a median, without startup, evaluations and checkpoints) shows what
+// the hardware can do; the overall one (samples over the duration) shows what the user got. Samples
+// count repeated steps too, because they were computed and paid for.
 namespace lockstep::report {
 namespace {
 
@@ -30,7 +33,8 @@ std::vector<double> values_of(const std::vector<Point>& points) {
 }
 
 // Sets the share of the run during which the rank was slow, and the time since which it has been
-// slow continuously.
+// slow continuously. `since` is the start of the last uninterrupted slow period, and is reset by
+// each column that is not slow. times[] has the end of each column, so its width is subtracted.
 void describe_slowness(SlowRank& slow,
                        const std::vector<std::optional<int>>& percents,
                        const std::vector<double>& times) {
@@ -63,6 +67,8 @@ std::vector<Point> whole_series(const monitor::EventStore& store, const std::str
   return store.series(name, -kEver, kEver, monitor::Series::kUsualCapacity);
 }
 
+// The step rate of rank 0 stands for the run, because all workers make the same steps. Without a
+// global batch, only the throughput that the program prints is known.
 Speed measure_speed(const monitor::EventStore& store,
                     const monitor::Snapshot& snapshot,
                     double seconds) {
@@ -91,6 +97,8 @@ Speed measure_speed(const monitor::EventStore& store,
   return speed;
 }
 
+// Counted and estimated energy are added: they cover disjoint times (monitor::GpuTotals). The
+// source says which of them contributed.
 Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed) {
   double counted = 0;
   double estimated = 0;
@@ -118,6 +126,8 @@ Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed) {
   return energy;
 }
 
+// heat.ranks has the order of snapshot.ranks, so a row of the heat map is also an index into the
+// snapshot.
 std::vector<SlowRank> find_slow_ranks(const monitor::EventStore& store,
                                       const monitor::Snapshot& snapshot) {
   constexpr size_t kColumns = 60;

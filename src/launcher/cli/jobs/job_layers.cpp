@@ -19,6 +19,8 @@ std::vector<slurm::Site> known_sites() {
   return slurm::find_sites(places_of_sites());
 }
 
+// The name of the site can itself be set in the job file or on the command line, so these two
+// layers are laid once to find it, and again, above the profile, to get the settings.
 JobLayers read_job_layers(const std::optional<std::string>& file, const JobFlags& flags) {
   JobLayers layers;
   config::TreeNode said;

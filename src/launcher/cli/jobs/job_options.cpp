@@ -26,6 +26,8 @@ std::string negated(std::string_view help) {
   return "Do not " + text;
 }
 
+// Every flag has both forms, because the command line must be able to override either value of the
+// job file. Only the form that changes the default is shown in --help.
 void add_switch(CLI::App& app, const Key& key, JobFlags& flags) {
   const std::string flag = slurm::flag_of(key.name);
   const std::string name(key.name);
@@ -43,6 +45,8 @@ void add_switch(CLI::App& app, const Key& key, JobFlags& flags) {
       ->group(is_on ? std::string(slurm::heading_of(key.group)) : "");
 }
 
+// A repeated option replaces a single value (the last one wins) and extends a list. A list on the
+// command line replaces the list of the job file as a whole.
 void add_value(CLI::App& app, const Key& key, JobFlags& flags) {
   const bool is_many = key.type == KeyType::Lines || key.type == KeyType::Map;
   const std::string name(key.name);

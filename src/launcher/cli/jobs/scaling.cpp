@@ -146,6 +146,8 @@ void require_something(const report::Scaling& scaling) {
   throw std::move(error.hint("use runs of at least ten seconds whose program reports steps"));
 }
 
+// The table is printed before this check: the measurements are valid even if the prediction is not.
+// The exit code still reports that --predict could not be done.
 void require_prediction(const report::Scaling& scaling) {
   for (const report::StrategyScaling& strategy : scaling.strategies) {
     if (strategy.model) {

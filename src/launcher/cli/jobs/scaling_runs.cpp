@@ -15,13 +15,17 @@
 #include "launcher/slurm/sweep.h"
 #include "lockstep/error.h"
 
+// Finds the runs of a scaling test without a record of what was submitted. The job file is expanded
+// again, as lockstep submit does, and its run_dir is used as a pattern: variables that the shell of
+// the job expands ($SLURM_JOB_ID) match any number. All runs of repeated submissions are found.
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
 // A regular expression for a name with shell variables: SLURM_ variables match numbers, other
-// variables match anything.
+// variables match anything. For example "$USER-$SLURM_JOB_ID" becomes ".*-[0-9_]+". Every other
+// character stands for itself.
 std::regex regex_of(const std::string& name) {
   static const std::regex kVariable(R"(\$(\{[^}]*\}|\w+))");
   static const std::regex kSpecial(R"([.^$|()\[\]{}*+?\\])");
@@ -62,6 +66,7 @@ struct TestedJob {
   std::string run_dir_source;
 };
 
+// Jobs with the same pattern could not be distinguished by their directories, so that is an error.
 std::vector<TestedJob> jobs_of(slurm::JobSettings settings) {
   settings.set("mode", config::scalar("scaling-test", "lockstep scaling"));
   std::vector<TestedJob> jobs;
@@ -103,6 +108,8 @@ Error nothing_has_run(const std::string& file,
 
 }  // namespace
 
+// Expands one component of the path after the other: a directory is listed only if its component
+// has variables. The value of a variable must not contain a slash.
 std::vector<fs::path> find_expansions(const fs::path& here, const std::string& path) {
   std::vector<fs::path> found = {here};
   for (const fs::path& name : fs::path(path)) {

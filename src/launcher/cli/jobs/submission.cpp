@@ -25,6 +25,8 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
 }
 
 // The path of a log file of the job. The task number of an array is not known yet and becomes TASK.
+// In an array, %j is the ID of the single task's job, which is not known at submission. %A is the
+// ID of the array.
 std::string log_of(const slurm::Job& job, const char* option, const std::string& id) {
   std::string path = job.directive(option);
   if (!job.is_array) {
@@ -38,6 +40,8 @@ std::string log_of(const slurm::Job& job, const char* option, const std::string&
 
 }  // namespace
 
+// One environment for all scripts: if two jobs had different values for one name, the last would
+// win.
 slurm::Client client_for(const std::vector<Script>& scripts) {
   os::Environment environment = os::environment();
   for (const Script& script : scripts) {
@@ -77,6 +81,7 @@ void make_log_directories(const slurm::Job& job) {
   }
 }
 
+// An existing script is never overwritten: it may be the only record of an earlier job.
 std::string keep_script(const std::string& directory,
                         const std::string& name,
                         const std::string& text) {

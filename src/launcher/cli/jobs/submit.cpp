@@ -24,6 +24,14 @@
 #include "launcher/slurm/sweep.h"
 #include "lockstep/error.h"
 
+// The steps of lockstep submit:
+//
+//   layers (site, file, flags) -> expand_mode -> Job -> batch script -> print
+//      -> check_here (files, modules, required keys) -> check_there (cluster, sbatch --test-only)
+//      -> submit -> save a copy -> wait
+//
+// All jobs are checked before the first one is submitted: a scaling test is submitted as a whole or
+// not at all, as far as the checks can see.
 namespace lockstep::cli {
 namespace {
 
@@ -95,6 +103,14 @@ void list_sites() {
 
 // The first command line of itwinai saved and submitted by default; its second one does only what
 // is requested. Any request of the second kind selects that behaviour.
+//
+//   command line, job file           save   submit
+//   nothing                          yes    yes
+//   --no-save-script                 no     yes
+//   -s                               yes    no
+//   -j                               no     yes
+//   save_script: true in the file    yes    no
+//   --dry-run                        no     no
 Doing read_doing(const SubmitOptions& options, const slurm::JobSettings& settings) {
   const bool is_second =
       options.is_picking || settings.has("save_script") || settings.has("submit_job");
@@ -106,6 +122,8 @@ Doing read_doing(const SubmitOptions& options, const slurm::JobSettings& setting
   return options.is_dry ? Doing{.save = false, .submit = false} : doing;
 }
 
+// One script for each job of the mode: a scaling test has several, other modes one. The reading of
+// files, URLs and earlier runs is passed in, so that make_job() can be tested without them.
 std::vector<Script> make_scripts(const SubmitOptions& options, const JobLayers& layers) {
   const slurm::Maker maker{.version = LOCKSTEP_VERSION,
                            .file = options.file.value_or(""),
@@ -182,7 +200,9 @@ std::string submit(const slurm::Client& client, const Script& script) {
   return id;
 }
 
-// Checks all jobs before it submits the first one.
+// Checks all jobs before it submits the first one. The script is saved after the submission,
+// because its name contains the job ID. The directory is created before it: a job must not start if
+// its script cannot be saved.
 std::vector<std::string> submit_all(const std::vector<Script>& scripts,
                                     const JobLayers& layers,
                                     const Doing& doing) {
@@ -204,6 +224,8 @@ std::vector<std::string> submit_all(const std::vector<Script>& scripts,
   return ids;
 }
 
+// Waits in the order of submission. Jobs run at the same time, so the total is the longest of them.
+// Ctrl-C ends the wait for all.
 int wait_for(const std::vector<std::string>& ids) {
   int code = 0;
   for (const std::string& id : ids) {

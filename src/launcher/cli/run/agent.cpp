@@ -7,6 +7,8 @@
 #include "launcher/supervisor/leader/launch.h"
 #include "launcher/supervisor/node/guard.h"
 
+// guard() must come first: it forks, and there must not be any thread yet. The guard process
+// returns the exit code; the agent continues with run_agent().
 namespace lockstep::cli {
 
 void add_agent(CLI::App& app, Call& call) {

@@ -9,6 +9,9 @@
 #include "common/base/text.h"
 #include "lockstep/error.h"
 
+// torchrun accepts every option as PET_ plus its name in capitals
+// (torch.distributed.argparse_util). An option on the command line wins. For flags, torchrun
+// converts the text with int(), so PET_MODULE=0 is off and PET_MODULE=true is an error.
 namespace lockstep::cli {
 namespace {
 

@@ -96,7 +96,8 @@ int simulate(const RunOptions& options, const Call& call) {
   return supervisor::simulate(nodes, workers);
 }
 
-// The default host file of deepspeed.
+// The default host file of deepspeed. deepspeed reads /job/hostfile if it exists, and otherwise
+// uses the local machine. Only this dialect does the same.
 constexpr const char* kDeepspeedHostfile = "/job/hostfile";
 
 void read_hostfile(plan::Request& request) {
@@ -140,6 +141,8 @@ void read_local_rank_argument(plan::Request& request) {
   request.is_local_rank_dashed = has_new && !has_old;
 }
 
+// The command line has been read already, so PET_ variables fill only what is missing. horovodrun
+// and deepspeed do not know these variables, and an exported PET_NNODES must not affect them.
 plan::LaunchPlan read_plan(RunOptions& options,
                            const Call& call,
                            const plan::HostEnvironment& here) {
@@ -155,6 +158,12 @@ plan::LaunchPlan read_plan(RunOptions& options,
   return plan::make_plan(request, here);
 }
 
+//   plan -> viewers -> guard (fork) -+-> guard: waits, cleans up, returns the exit code
+//                                    +-> supervisor::run: leader or agent, or both
+//
+// Viewers start before the fork, so they are children of the guard. They outlive the leader, and
+// the guard can let the TensorBoard writer finish after the last event was written. Code before the
+// fork must not create a thread.
 int start(RunOptions options, const Call& call) {
   if (options.simulate) {
     return simulate(options, call);

@@ -7,6 +7,11 @@
 
 #include "lockstep/error.h"
 
+// The options of lockstep run as tables: names, target, text. Values are stored as texts with their
+// source and are checked in make_plan(), where the messages can compare them with the allocation.
+//
+// Several names can have the same target (--nproc-per-node and --num-gpus). set() accepts both if
+// their values agree. `flag` is the spelling that the user has typed, for messages.
 namespace lockstep::cli {
 namespace {
 
@@ -82,6 +87,9 @@ const std::vector<ValueOption>& node_options() {
 }
 
 // Options whose short names differ between horovodrun and deepspeed.
+//
+//   -H   horovodrun: --hosts             deepspeed: --hostfile
+//   -i   horovodrun: --ssh-identity-file deepspeed: --include
 std::vector<ValueOption> host_options(Dialect dialect) {
   const bool is_deepspeed = dialect == Dialect::Deepspeed;
   return {
@@ -304,7 +312,8 @@ const std::vector<FlagOption>& program_flags() {
   return kFlags;
 }
 
-// Two names of one option must not have different values.
+// Two names of one option must not have different values. The same name given twice is not a
+// contradiction: CLI11 passes the last value only (TakeLast), as argparse does.
 void set(Option& target,
          const std::string& text,
          const std::string& flag,
@@ -352,6 +361,7 @@ class Declarer {
     }
   }
 
+  // allow_extra_args(false): one value per occurrence; the option is repeated for more.
   void add_list(const char* name,
                 std::vector<plan::OptionValue>& values,
                 const char* type,
@@ -386,7 +396,9 @@ class Declarer {
   RunOptions& options_;
 };
 
-// Options that show the run while it is running.
+// Options that show the run while it is running. --tensorboard has an optional value. Without one,
+// the reader of the command line passes the default text, RUN/tensorboard, which stands for the run
+// directory and is not a path.
 void add_views(CLI::App& app, RunOptions& options) {
   app.add_flag("--dashboard",
                options.has_dashboard,

@@ -15,9 +15,14 @@
 #include "launcher/monitor/tensorboard_messages.h"
 #include "lockstep/error.h"
 
+// A viewer reads the run directory as any other user would; there is no connection to the run. Two
+// properties make it safe to start one for every run: it has its own process group, so that Ctrl-C
+// does not end it before the workers, and it gets SIGKILL when its parent, the guard, ends.
 namespace lockstep::cli {
 namespace {
 
+// With manually started nodes, every node runs this command; only node 0 has the leader and shows
+// the run.
 std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
                                       const os::Environment& environment,
                                       std::vector<std::string> arguments,

@@ -20,6 +20,13 @@
 #include "launcher/cli/subcommands.h"
 #include "lockstep/error.h"
 
+// A request has two paths, and the leader treats them as one:
+//
+//   RUN/cancel   works from every node that sees the directory; can carry a grace period
+//   signal       only on the host of the leader; immediate
+//
+// The file is written first, so it exists when the signal arrives. If the leader has ended in
+// between, both have no effect; the next run in this directory removes the file.
 namespace lockstep::cli {
 namespace {
 
@@ -60,7 +67,8 @@ constexpr double kTimeToEnd = 20;
 constexpr double kTimeToAnswer = 12;
 constexpr milliseconds kPause(100);
 
-// The final message if the run has ended.
+// The final message if the run has ended. Gone (the process does not exist on this host) is also an
+// end. Silent is different: the host may be unreachable for a while, or its clock may be wrong.
 std::optional<std::string> find_end(const Run& run, const contract::RunState& state, double now) {
   switch (contract::sign_of(state, now)) {
     case contract::Sign::Ended: {
@@ -76,7 +84,9 @@ std::optional<std::string> find_end(const Run& run, const contract::RunState& st
   }
 }
 
-// Maximum time to wait for the end of a run in this state.
+// Maximum time to wait for the end of a run in this state. A silent leader gets less time: if its
+// host is down, nothing will happen, and the user should see the hint soon. The time starts at the
+// request, and the state is judged again in each turn.
 double patience_with(const Run& run, const contract::RunState& state, double grace, double now) {
   // A launcher whose clock is behind looks silent; it is not if it has updated its state since.
   const bool is_silent = contract::sign_of(state, now) == contract::Sign::Silent &&
@@ -84,6 +94,7 @@ double patience_with(const Run& run, const contract::RunState& state, double gra
   return is_silent ? kTimeToAnswer : grace + kTimeToEnd;
 }
 
+// The request stays valid: a leader that can read the directory again will stop.
 [[noreturn]] void refuse(const Run& run,
                          const contract::RunState& state,
                          double now,
@@ -119,6 +130,8 @@ void ask(const Run& run,
 
 }  // namespace
 
+// The state is read again in each turn. If it disappears or cannot be read, the last known one
+// counts.
 void cancel_run(const Run& run,
                 const CancelOptions& options,
                 const CancelClock& clock,

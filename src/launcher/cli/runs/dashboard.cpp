@@ -72,6 +72,7 @@ int parse_port(const std::string& text) {
   return static_cast<int>(*number);
 }
 
+// With --wait, the directory need not exist yet: lockstep run starts the dashboard before the run.
 monitor::ShownRun shown_run(const std::string& word, bool is_waiting) {
   const fs::path here = fs::current_path();
   const Run run = is_waiting ? coming_run(word, here) : run_named(word, here);
@@ -94,6 +95,8 @@ DashboardPlace place_of(const monitor::HttpServer& server,
           .submit_host = os::find_variable(environment, "SLURM_SUBMIT_HOST").value_or("")};
 }
 
+// Order of destruction: the server first, then the site, then the token and the signals. Requests
+// that are running refer to the site, and threads must not see the signals unblocked.
 int serve(const DashboardOptions& options) {
   if (!monitor::has_http_server()) {
     throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
@@ -125,6 +128,8 @@ int serve(const DashboardOptions& options) {
 
 }  // namespace
 
+// A compute node usually accepts ssh only from the login node, so the command jumps over the host
+// from which the job was submitted (-J).
 std::string describe(const DashboardPlace& place) {
   const bool is_here = is_loopback(place.address);
   const std::string seen = place.address == "0.0.0.0" || place.address == "::" ? place.host

@@ -30,7 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Every value is written when it arrives. The store only has to keep steps: they give the step at
-// which a node was sampled.
+// which a node was sampled. points_of_many is 0, which Series raises to its minimum: series of
+// ranks and nodes keep a few points and pass their values on through take_news().
 monitor::StoreLimits limits_for(const TensorboardOptions& options) {
   constexpr size_t kPoints = size_t{1} << 16;
   return {.points = kPoints, .points_of_many = 0, .keeps_news = [&options](std::string_view name) {
@@ -92,6 +93,8 @@ class Exporter {
   }
 
   // Does not create the run directory: that is up to the launcher.
+  // The earlier files are removed only after the first values of this one are written, so that a
+  // TensorBoard that reads the directory never finds it empty.
   void write_news() {
     std::error_code ignored;
     if (!file_ && !fs::exists(run_.directory.root(), ignored)) {

@@ -56,6 +56,15 @@ std::vector<JobInfo> wait_for_end(const slurm::Client& client,
 
 }  // namespace
 
+//   run in the job alive?  -- no, or --now ------------------------+
+//        | yes                                                     |
+//   cancel_run(): workers save a checkpoint and end                |
+//        |                                                         |
+//   job ended within kTimeAfterRun? -- yes --> done                |
+//        | no: the batch script has more commands                  |
+//        +------------------> scancel, wait kTimeToEnd <-----------+
+//
+// Stopping the run first gives its workers the grace period of the run instead of KillWait.
 void cancel_job(const slurm::Client& client,
                 const JobArgument& job,
                 const CancelOptions& options,

@@ -45,7 +45,8 @@ std::vector<fs::path> files_of(const JobInfo& job) {
   return files;
 }
 
-// Reads a growing file.
+// Reads a growing file. Slurm appends to the file, or truncates it when a requeued job starts again
+// without --open-mode append. A size below the offset is such a restart.
 class Tail {
  public:
   Tail(fs::path path, std::optional<size_t> last_lines) : path_(std::move(path)) {
@@ -119,6 +120,7 @@ const JobInfo& only_task(const JobArgument& job) {
   return job.tasks.front();
 }
 
+// A job that waits has no file yet, which is not an error for -f.
 [[noreturn]] void refuse_logs(const JobInfo& job) {
   const std::vector<fs::path> files = files_of(job);
   if (files.empty()) {
@@ -150,6 +152,9 @@ void print_job_logs(const JobArgument& job, std::optional<size_t> last_lines) {
   }
 }
 
+// One loop with two clocks: slurm::follow() asks Slurm at long intervals, because each question is
+// a request to the controller that all users share; the pause in between polls the files every 200
+// ms. stop_fd lets a signal end a question that hangs.
 std::optional<int> follow_with_logs(const JobArgument& job, std::optional<size_t> last_lines) {
   Tails tails(files_of(only_task(job)), last_lines);
   os::SignalFd signals({SIGINT, SIGTERM});

@@ -23,6 +23,7 @@ std::string line(std::string_view label, std::string_view text) {
   return text.empty() ? "" : fmt::format("{:<10} {}\n", label, text);
 }
 
+// Slurm prints local times as 2024-01-31T09:30:00.
 std::string plain_time(std::string time) {
   std::replace(time.begin(), time.end(), 'T', ' ');
   return time;
@@ -102,6 +103,8 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
+// Slurm reports the expected start of a waiting job in the same field as the start of a running
+// one; here they are separate keys.
 Json json_of(const JobInfo& job) {
   const bool is_waiting = slurm::is_waiting(job.state);
   const bool is_over = slurm::is_end(job.state);

@@ -18,6 +18,7 @@ namespace lockstep::cli {
 
 namespace fs = std::filesystem;
 
+// A directory or run with a numeric name wins over a job ID: it is here and can be seen.
 bool means_job(const std::string& word, const fs::path& here) {
   if (!slurm::is_job_id(word) || is_run(here / word)) {
     return false;
@@ -42,6 +43,8 @@ JobArgument job_named(const slurm::Client& client, const std::string& id, const 
   return job;
 }
 
+// The directory of the job first: the user may have another one open. raw_id is the ID of the
+// single task of an array, which is what SLURM_JOB_ID contains and state.json stores.
 std::optional<Run> find_run_of(const slurm::JobInfo& job, const fs::path& here) {
   for (const fs::path& place : {fs::path(job.directory), here}) {
     if (place.empty()) {
@@ -56,6 +59,8 @@ std::optional<Run> find_run_of(const slurm::JobInfo& job, const fs::path& here) 
   return std::nullopt;
 }
 
+// The signals are blocked before the first question to Slurm, so that Ctrl-C ends the wait and not
+// the process: the exit code and the hint about the job are still printed.
 std::optional<int> follow_job(const std::string& id) {
   os::SignalFd signals({SIGINT, SIGTERM});
   const slurm::Client client(os::environment(), {.stop_fd = signals.fd()});

@@ -26,6 +26,14 @@
 #include "launcher/supervisor/console/line_merger.h"
 #include "lockstep/error.h"
 
+// Two readers of the same files:
+//
+//   print_logs    once: readers take turns, one line each, so that equal lines of many ranks meet
+//                 in the LineMerger although the files have no times
+//   LogFollower   again and again, with offsets: only new bytes are read
+//
+// Both open a file for each chunk instead of keeping thousands of descriptors. Logs of an attempt
+// only grow; a restart writes into the directory of the next attempt.
 namespace lockstep::cli {
 namespace {
 
@@ -75,7 +83,8 @@ std::string read_chunk(const fs::path& path, uint64_t offset) {
   return chunk;
 }
 
-// Reads one log line by line.
+// Reads one log line by line. buffer_ has unread bytes from at_ on. Consumed bytes are erased only
+// when the next chunk is read, so the view that find_line() returns stays valid until then.
 class LineReader {
  public:
   LineReader(int rank, fs::path path, uint64_t offset)
@@ -142,6 +151,8 @@ supervisor::RankSet parse_ranks(const std::string& text) {
   return ranks;
 }
 
+// The world size decides whether lines get a "[rank]: " prefix. The largest log number is a lower
+// bound while the workers start; the state has the exact value for the current attempt.
 LogChoice choose_logs(const Run& run, const LogOptions& options) {
   const std::vector<int> attempts = run.directory.find_attempts();
   if (attempts.empty()) {
@@ -177,6 +188,8 @@ LogChoice choose_logs(const Run& run, const LogOptions& options) {
   return choice;
 }
 
+// Searches backwards in blocks, so the cost depends on the lines that are shown, not on the size of
+// the log.
 uint64_t find_last_lines(const fs::path& path, size_t lines) {
   std::error_code fault;
   const uint64_t size = fs::file_size(path, fault);
@@ -200,6 +213,9 @@ uint64_t find_last_lines(const fs::path& path, size_t lines) {
   return 0;
 }
 
+// One turn takes one line from each log. A reader without further lines is removed, so a short log
+// does not delay the others. Output is collected into chunks, because a write per line would
+// dominate the time for large logs.
 void print_logs(const contract::RunDirectory& run,
                 const LogChoice& choice,
                 std::optional<size_t> last_lines,
@@ -241,6 +257,8 @@ void print_logs(const contract::RunDirectory& run,
   write(text);
 }
 
+// The offset is determined once, when the follower starts. Lines that are written between this
+// moment and the first read() are therefore shown.
 LogFollower::LogFollower(contract::RunDirectory run,
                          int attempt,
                          std::optional<supervisor::RankSet> ranks,
@@ -262,6 +280,7 @@ void LogFollower::find_new_logs() {
   }
 }
 
+// One chunk of each log per call. A rank that writes a lot cannot keep the others from being shown.
 bool LogFollower::read(supervisor::LineSink& sink) {
   find_new_logs();
   bool is_news = false;
@@ -289,7 +308,8 @@ void LogFollower::finish(supervisor::LineSink& sink) {
 
 namespace {
 
-// Blocks until at most `most` bytes wait to be written to stdout and stderr.
+// Blocks until at most `most` bytes wait to be written to stdout and stderr. A slow terminal or
+// pipe must slow down the reader, or a log of gigabytes would be queued in memory.
 void drain(supervisor::Display& display, size_t most) {
   display.write_some();
   while (display.waiting_bytes() > most) {
@@ -313,7 +333,10 @@ void pause(const supervisor::Display& display) {
   std::this_thread::sleep_for(std::min(kPause, display.time_to_next().value_or(kPause)));
 }
 
-// Shows all attempts, one after the other, until the run ends.
+// Shows all attempts, one after the other, until the run ends. The loop has to notice three things:
+// new output, a new attempt, and the end of the run. The end is checked first and acted upon last,
+// so whatever was written before the end is shown. With --attempt, the end of that attempt (the
+// next one exists) is the end.
 class Follower {
  public:
   Follower(const Run& run, const LogOptions& options)

@@ -64,7 +64,9 @@ report::JobFacts job_facts(const slurm::JobInfo& info) {
   return facts;
 }
 
-// Queries Slurm about the job of a run, if the run directory does not show how the run ended.
+// Queries Slurm about the job of a run, if the run directory does not show how the run ended. A run
+// that is done or alive needs no question. Slurm may be slow or absent, and the report must work on
+// a copy of the run directory on another machine; a failure becomes a line under "Not available".
 report::JobFacts ask_slurm(const Run& run) {
   const bool is_clear = !run.state || run.state->slurm_job.empty() ||
                         run.state->phase == contract::RunPhase::Done ||
@@ -82,6 +84,7 @@ report::JobFacts ask_slurm(const Run& run) {
   }
 }
 
+// 512 points for each rank or GPU instead of 256, because a chart shows up to 300.
 int report_run(const ReportOptions& options) {
   constexpr size_t kPointsOfMany = 512;
   const Run run = watched_run(options.run);

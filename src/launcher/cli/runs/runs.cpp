@@ -28,6 +28,8 @@ double begin_of(const Run& run) {
 
 }  // namespace
 
+// Any of the three is sufficient: a program of the library that srun started directly has only
+// events, and a run that has just begun has only a plan.
 bool is_run(const fs::path& directory) {
   const contract::RunDirectory run(directory);
   std::error_code ignored;
@@ -39,6 +41,8 @@ Run read_run(const fs::path& directory) {
   return {.directory = run, .name = run.name(), .state = contract::find_state(run)};
 }
 
+// A run directory can disappear or be written while the list is made; a run that cannot be read is
+// skipped, and the others are shown.
 std::vector<Run> find_runs(const fs::path& here) {
   std::vector<Run> runs;
   std::error_code fault;
@@ -61,6 +65,8 @@ std::vector<Run> find_runs(const fs::path& here) {
   return runs;
 }
 
+// Lookup order: a path, then the names and run IDs below ./runs. find_runs() is sorted, so an empty
+// word matches the newest run, the first in the list.
 Run run_named(const std::string& word, const fs::path& here) {
   if (!word.empty() && is_run(here / word)) {
     return read_run(here / word);

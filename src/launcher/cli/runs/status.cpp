@@ -24,6 +24,9 @@
 #include "launcher/cli/subcommands.h"
 #include "lockstep/error.h"
 
+// Reads little per run, because the table can have hundreds of rows on a network file system: the
+// state, and the last 64 KiB of the events of rank 0. The full store of lockstep watch would read
+// all of it.
 namespace lockstep::cli {
 namespace {
 
@@ -63,7 +66,8 @@ constexpr const char* kFooter =
     "Files:\n"
     "  RUN/state.json    written by the launcher at least every five seconds\n";
 
-// The last 64 KiB of a file, which are enough for many lines.
+// The last 64 KiB of a file, which are enough for many lines. The first line is usually cut and
+// then ignored: it is not valid JSON.
 std::string read_end(const fs::path& path) {
   constexpr std::streamoff kEnoughBytes = 1 << 16;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -75,7 +79,8 @@ std::string read_end(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Parses a line of an event file; nothing for an incomplete line or another event.
+// Parses a line of an event file; nothing for an incomplete line or another event. Events of rank 0
+// are read while it writes them. A line that is cut at either end does not parse and is skipped.
 std::optional<RunProgress> find_step(const std::string& line) {
   try {
     const contract::Event event = contract::parse_event(line);
@@ -195,6 +200,8 @@ Json json_of(const Run& run, double now) {
 
 }  // namespace
 
+// The last match wins, so lines are read in order. After a rotation the current file can have no
+// step yet; the metrics of the output are tried then.
 std::optional<RunProgress> find_progress(const contract::RunDirectory& run) {
   std::optional<RunProgress> newest;
   for (const std::string& line : split(read_end(run.events(0)), '\n')) {
@@ -205,6 +212,8 @@ std::optional<RunProgress> find_progress(const contract::RunDirectory& run) {
   return newest ? newest : find_told_progress(run);
 }
 
+// "lost" is not a phase in the file: a launcher that was killed cannot write it. It is derived from
+// the process or from the age of the last update.
 std::string state_word(const Run& run, double now) {
   if (!run.state) {
     return "unknown";
@@ -295,6 +304,8 @@ struct StatusOptions {
 };
 
 // Returns the exit code of the command.
+// With --wait and --json, the state is read again after the end: the page must show the final
+// state, not the one at the start of the wait.
 int show_job(const StatusOptions& options, const fs::path& here) {
   const slurm::Client client(os::environment());
   if (options.wants_wait) {

@@ -79,7 +79,9 @@ std::vector<monitor::ScreenLine> picture(const monitor::EventStore& store,
   return render_screen(store.snapshot(), loss, state, size, wall_time());
 }
 
-// The lines with escape sequences: each begins in column 1 and clears the rest of its row.
+// The lines with escape sequences: each begins in column 1 and clears the rest of its row. Draws
+// over the previous picture instead of clearing the screen first, which would flicker. The whole
+// picture is one write. \x1b[K clears the rest of a row, \x1b[J the rows below the last one.
 std::string drawn(const std::vector<monitor::ScreenLine>& lines) {
   using Style = monitor::ScreenLine::Style;
   std::string text = "\x1b[H";
@@ -111,7 +113,9 @@ std::chrono::milliseconds pause_of(const WatchOptions& options) {
   return std::chrono::milliseconds(std::lround(options.every * kThousand));
 }
 
-// Handles pending signals; returns one that ends the command.
+// Handles pending signals; returns one that ends the command. SIGWINCH needs no action: it has
+// ended the wait, and the next picture uses the new size. SIGTSTP is handled here, because the
+// terminal must be restored before the process stops.
 std::optional<int> heed(os::SignalFd& signals, os::FullScreen& screen) {
   std::optional<int> stopped;
   while (const auto signal = signals.find_pending()) {
@@ -137,7 +141,9 @@ bool press_keys(monitor::ScreenState& state) {
   return true;
 }
 
-// Shows the page until the user quits; returns the exit code.
+// Shows the page until the user quits; returns the exit code. Signals are descriptors here, so that
+// the destructor of FullScreen always restores the terminal: an uncaught signal would leave it in
+// raw mode.
 int watch_live(monitor::EventStore& store,
                monitor::ScreenState state,
                const WatchOptions& options) {
@@ -168,7 +174,8 @@ int watch_live(monitor::EventStore& store,
   return stopped ? kSignals + *stopped : 0;
 }
 
-// Prints pages until the run has ended or stdout is closed.
+// Prints pages until the run has ended or stdout is closed. is_over is determined before poll(), so
+// that the last page has the last events.
 int watch_plain(monitor::EventStore& store,
                 const monitor::ScreenState& state,
                 const Run& run,
@@ -195,6 +202,8 @@ int watch_plain(monitor::EventStore& store,
   }
 }
 
+// The full screen needs a terminal on both sides: keys from stdin, pictures to stdout. `lockstep
+// watch | tee` and cron jobs get plain pages.
 int watch(const WatchOptions& options) {
   const auto sort = monitor::find_sort(options.sort);
   if (!sort) {

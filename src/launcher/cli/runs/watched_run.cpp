@@ -29,6 +29,8 @@ Run watched_run(const std::string& word) {
   return *job.run;
 }
 
+// A run without lockstep has no state; the end event of rank 0 is its end. If rank 0 was killed,
+// there is none, and the run counts as running.
 bool has_ended(const contract::RunDirectory& run, const monitor::EventStore& store) {
   if (const auto state = contract::find_state(run)) {
     return contract::sign_of(*state, wall_time()) != contract::Sign::Alive;
