@@ -16,6 +16,8 @@
 namespace lockstep::cluster {
 namespace {
 
+// Counters can decrease: a worker was restarted under the same number, or a process of its tree
+// ended between two readings. The rate is then 0 instead of negative.
 double rate(double now, double before, double seconds) {
   return seconds > 0 ? std::max(0.0, now - before) / seconds : 0;
 }
@@ -94,6 +96,7 @@ void NodeSampler::add_workers(contract::NodeSample& sample,
   cpu_before_ = std::move(cpu);
 }
 
+// The UUID in CUDA_VISIBLE_DEVICES can be abbreviated ("GPU-3f2a"), so prefixes match.
 std::vector<int> name_gpus(const std::optional<std::string>& visible,
                            std::span<const contract::GpuSample> gpus) {
   std::vector<int> named;

@@ -79,6 +79,8 @@ Json write(const std::vector<StoppedWorkers>& stopped) {
   return list;
 }
 
+// The file stores the shell's exit code, 128 + signal, and in addition the name of the signal. The
+// number of the signal is recovered from the code.
 Failure read_failure(const Json& json) {
   Failure failure;
   failure.who = json.at("who").get<std::string>();
@@ -141,6 +143,8 @@ std::string to_json(const FailureReport& report) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// The report also crosses the control plane between nodes, where versions can differ: hence the
+// hint.
 FailureReport parse_failure_report(std::string_view text) {
   try {
     const Json json = Json::parse(text);

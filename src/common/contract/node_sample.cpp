@@ -45,6 +45,7 @@ Json json_of(const GpuSample& gpu) {
   return json;
 }
 
+// Absent stays absent: 0 would be a measured value.
 GpuSample gpu_of(const Json& json) {
   GpuSample gpu;
   gpu.index = json.at("index");
@@ -100,6 +101,7 @@ Json list_of(const std::vector<Sample>& samples) {
   return list;
 }
 
+// Samples of older versions lack some lists; they count as empty.
 template <typename Read>
 auto read_list(const Json& json, const char* name, Read read) {
   std::vector<decltype(read(json))> samples;

@@ -37,6 +37,7 @@ std::vector<int> find_numbers(const std::filesystem::path& directory,
 
 }  // namespace
 
+// "runs/a/" has no file name, and "." has none that is meaningful.
 std::string RunDirectory::name() const {
   const auto plain = std::filesystem::absolute(root_).lexically_normal();
   return (plain.has_filename() ? plain : plain.parent_path()).filename().string();

@@ -133,7 +133,8 @@ void write_lists(const fs::path& directory, const DrawnOptions& options, const L
   os::replace_file(directory / "val" / "val_annotations.txt", lists.val);
 }
 
-// A temporary directory; removed by the destructor unless it was renamed.
+// A temporary directory; removed by the destructor unless it was renamed. The data set is complete
+// or absent: it is built under a hidden name and renamed at the end.
 struct Draft {
   fs::path path;
   ~Draft() {

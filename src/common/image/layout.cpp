@@ -27,6 +27,7 @@ Error told(Error error, const Labels& labels, const Labels::Label& label) {
 
 }  // namespace
 
+// Labels are positions in the sorted ids, as in torchvision's ImageFolder, so that models agree.
 Classes::Classes(std::vector<std::string> ids) {
   std::ranges::sort(ids);
   for (std::string& id : ids) {
@@ -98,6 +99,8 @@ Error Lines::refusal(std::string_view reason) const {
       .fact("at line", std::to_string(number_));
 }
 
+// A folder that is not a class is an error, not skipped: usually it is a misplaced archive, and
+// images would be missing without notice.
 std::shared_ptr<FolderStore> list_class_folders(const fs::path& folder, const Classes& classes) {
   auto store = std::make_shared<FolderStore>(classes.names());
   for (const std::string& id : os::list_directory(folder).folders) {
@@ -126,6 +129,7 @@ std::shared_ptr<FolderStore> list_class_folders(const fs::path& folder, const Cl
   return store;
 }
 
+// Labels and files must match in both directions: a partly unpacked archive is detected.
 std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
                                            const Labels& labels,
                                            const Classes& classes) {
