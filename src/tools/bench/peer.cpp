@@ -21,6 +21,7 @@ std::string last_line(const std::string& text) {
 
 }  // namespace
 
+// find_spec() does not import torch, which would take seconds.
 std::filesystem::path find_peer(const std::string& name, const std::string& python) {
   const std::filesystem::path script =
       std::filesystem::path(os::own_executable()).parent_path().parent_path() /
@@ -60,6 +61,7 @@ std::string run_to_end(const std::vector<std::string>& command) {
   return result.output;
 }
 
+// Only the last line counts: libraries print notices before it.
 nlohmann::json run_peer(const std::string& python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments) {

@@ -40,6 +40,7 @@ void require_choice(const char* option,
       .hint(fmt::format("{} {}", option, join(choices, " or ")));
 }
 
+// The options of each subcommand are shared with its callback, which runs during parsing.
 void add_looks(CLI::App& app) {
   const auto inspected = std::make_shared<InspectOptions>();
   CLI::App* inspect_app =
@@ -106,7 +107,8 @@ void add_prune(CLI::App& app) {
   });
 }
 
-// Checked before CLI11, whose message neither lists the subcommands nor suggests one.
+// Checked before CLI11, whose message neither lists the subcommands nor suggests one. A word with a
+// leading dash is left to CLI11 (--help, --version).
 void require_command(const std::string& word) {
   const std::vector<std::string> commands = {"inspect", "list", "verify", "convert", "prune"};
   if (word.starts_with('-') || std::ranges::find(commands, word) != commands.end()) {
