@@ -179,7 +179,7 @@ void read_decay_mode(const Reader& file, OptimizerConfig& optimizer, Config& con
   }
 }
 
-// Defaults of DeepSpeed's own optimizers apply, not those of torch.optim.
+// The defaults are those of the optimizers in DeepSpeed, not of torch.optim.
 void read_optimizer(const Reader& file, Config& config) {
   if (file.find("optimizer") == nullptr) {
     return;
@@ -219,7 +219,7 @@ void require_key(const Reader& file, const std::string& type, std::string_view p
   }
 }
 
-// The required parameters are those without a default in DeepSpeed's scheduler classes.
+// The required parameters are those without a default in the scheduler classes of DeepSpeed.
 void read_scheduler(const Reader& file, Config& config) {
   if (file.find("scheduler") == nullptr) {
     return;

@@ -126,7 +126,9 @@ int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most
 
 namespace {
 
-// Returns the options of the program, overridden by ds_config.json and the command line.
+// Returns the options of the program, overridden by ds_config.json and the command line. Order:
+// program, file, command line, then scaling by the number of workers, which applies to the final
+// rate.
 OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
   const train::Flags& flags = session.flags();
   const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
@@ -176,6 +178,7 @@ bool Session::wants_verification() const {
   return parts_->flags.verify_strategies;
 }
 
+// Called by programs with a custom loop only; Trainer creates its strategy itself.
 std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options) const {
   if (wants_verification()) {
     train::throw_not_verified();

@@ -27,6 +27,7 @@ std::string describe(const VerifiedRow& row, size_t type, size_t variant) {
 }
 
 // Returns a table of the types [first, first + 2) with all rows that have them; empty if none has.
+// Two types per table: wider tables would exceed 120 columns.
 std::string format_table(const VerifyReport& report, size_t first) {
   std::string lines;
   const size_t end = first + 2;

@@ -31,6 +31,7 @@ bool is_batch_norm(torch::nn::Module& module) {
 
 }  // namespace
 
+// The state of the optimizer is moved away, not copied: the trials start with an empty one.
 TrialState::TrialState(torch::nn::Module& model, torch::optim::Optimizer& optimizer)
     : optimizer_(optimizer), rates_(learning_rates(optimizer)) {
   std::unordered_set<const void*> seen;
