@@ -63,6 +63,8 @@ std::vector<std::string_view> split_words(std::string_view line) {
   return words;
 }
 
+// One grammar for three tools: deepspeed and Open MPI write "h1 slots=4", horovodrun "h1:4". Other
+// words of Open MPI, such as max_slots=, are rejected instead of ignored.
 void read_hostfile_line(const std::vector<std::string_view>& words,
                         const HostText& source,
                         HostSet& hosts) {
@@ -84,6 +86,7 @@ void read_hostfile_line(const std::vector<std::string_view>& words,
 
 }  // namespace
 
+// The limit on the total is checked item by item, before the names are kept.
 std::vector<std::string> expand_hostlist(std::string_view text, std::string_view what) {
   const HostText source(what, text);
   std::vector<std::string> names;

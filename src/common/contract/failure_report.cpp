@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// failure.json has two groups of fields: facts, which the agent of the failed worker collects and
+// sends to the leader (Failure), and texts, which the launcher derives from them ("how", "advice",
+// "try"). "may_be_out_of_memory" is "out_of_memory" reduced to a flag.
 #include "common/contract/failure_report.h"
 
 #include <array>
@@ -37,6 +41,7 @@ OutOfMemory read_memory(const Json& json) {
   throw Error(ExitCode::Io, "cannot read the failure report: out_of_memory is '" + word + "'");
 }
 
+// Absent parts are null, not missing: every report has the same fields.
 Json write(const std::optional<PythonFrame>& frame) {
   if (!frame) {
     return nullptr;

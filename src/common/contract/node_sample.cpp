@@ -113,6 +113,8 @@ auto read_list(const Json& json, const char* name, Read read) {
 
 }  // namespace
 
+// One line without line breaks: RotatingFile and the readers depend on it. "no_gpus" explains an
+// empty list of GPUs and is absent otherwise.
 std::string to_json(const NodeSample& sample) {
   Json json = {{"event", kKind},
                {"time", sample.time},
@@ -131,6 +133,8 @@ std::string to_json(const NodeSample& sample) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Only event, time and node are required. The last line of a killed agent can be cut, which is an
+// Error here.
 NodeSample parse_node_sample(std::string_view line) {
   try {
     const Json json = Json::parse(line);

@@ -89,6 +89,8 @@ std::string box_line(const Order& order, const Region& box) {
                      box.top + box.height);
 }
 
+// Images are drawn in parallel and written in order by this thread. The same seed gives the same
+// bytes for any number of threads, because each image has its own random stream.
 void write_images(const fs::path& directory,
                   const std::vector<Order>& orders,
                   const DrawnOptions& options,

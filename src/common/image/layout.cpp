@@ -36,6 +36,7 @@ Classes::Classes(std::vector<std::string> ids) {
   }
 }
 
+// words.txt of ImageNet describes all of WordNet; most of its lines belong to other classes.
 void Classes::read_words(const fs::path& file, char separator) {
   if (!has_file(file)) {
     return;
@@ -81,6 +82,7 @@ bool has_file(const fs::path& path) {
 
 Lines::Lines(fs::path file) : file_(std::move(file)), text_(os::read_file(file_)) {}
 
+// trim() also removes the carriage return of files that were edited on Windows.
 bool Lines::next(std::string& line) {
   while (at_ < text_.size()) {
     const size_t end = std::min(text_.find('\n', at_), text_.size());

@@ -81,6 +81,8 @@ class PackStore : public Store {
   std::string source_;
 };
 
+// Checks from the outside to the inside: magic and version at the beginning, the end record, the
+// order of the parts, and the CRC of the tables. Only then are offsets from the file used.
 void PackStore::read_ends() {
   const uint64_t size = map_.bytes().size();
   const PackHead head = size < sizeof(PackHead) ? PackHead{.magic = {}} : part<PackHead>(0);

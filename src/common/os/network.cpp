@@ -104,6 +104,8 @@ std::optional<InterfaceAddress> find_address_in(const ifaddrs& entry) {
 
 }  // namespace
 
+// A host can have several addresses (IPv4 and IPv6); the first with a route decides, in the order
+// of the name service, which is the order in which connect() would be tried.
 std::optional<std::string> find_local_address_towards(const std::string& host) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
@@ -152,6 +154,7 @@ std::vector<InterfaceAddress> interface_addresses() {
   return addresses;
 }
 
+// Two addresses are in the same network if the results are equal texts.
 std::optional<std::string> find_network(const std::string& address, int prefix) {
   std::array<uint8_t, sizeof(in6_addr)> room{};
   size_t size = 0;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `lockstep doctor` and the start of a run test which node reaches which over which interface:
+// hundreds of connections at once. Everything is non-blocking, and one epoll set per test
+// (ReadySet) is itself watched by the event loop of the caller.
 #include "common/os/probe_socket.h"
 
 #include <algorithm>
@@ -103,6 +107,8 @@ std::optional<Fd> find_connection(const Fd& listener) {
   }
 }
 
+// Binding to `from` forces the interface of that address as the source; the route is still that of
+// the kernel. A refused or unreachable target can be reported at once or later by connect_fault().
 Connecting start_connect(const Route& route) {
   const Endpoint to = endpoint_of(route.to, route.port);
   if (to.size == 0) {

@@ -87,6 +87,7 @@ void require_no(const Entries& entries, const Words& keys, std::string_view kind
   }
 }
 
+// Both the build and the secrets are derived from this list, so that no variable is forgotten.
 Pairs all_variables(const Entries& entries) {
   Pairs variables;
   if (const config::TreeNode* node = entries.find("env")) {
@@ -211,6 +212,7 @@ void read_job(const Entries& entries, EnvBuild& build) {
   build.job.directives = {directives.begin(), directives.end()};
 }
 
+// A trailing slash would make "$target.lockstep-before" a name inside the directory.
 std::string read_path(const Entries& entries) {
   std::string path = entries.text("path");
   while (path.size() > 1 && path.ends_with('/')) {

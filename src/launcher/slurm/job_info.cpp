@@ -46,6 +46,7 @@ std::string expand_name(std::string path, const JobInfo& job) {
   return path;
 }
 
+// scontrol prints the user as "name(uid)".
 JobInfo job_of(const Fields& fields) {
   JobInfo job;
   job.id = name_array_task(fields);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Texts of slurm_strerror() and of sbatch itself, each with its meaning and a command that shows
+// the valid values. An unknown text is shown as it is.
 #include "launcher/slurm/refusals.h"
 
 #include <algorithm>

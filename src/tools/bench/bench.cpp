@@ -46,6 +46,7 @@ CLI::Validator at_least(double least) {
       "");
 }
 
+// --flag=--cuda-graph needs the '=': CLI11 would take the next word for an option of its own.
 void add_common(CLI::App& app, CommonOptions& options) {
   app.add_option("--device", options.device, "Device: auto, cpu or cuda [auto]")
       ->type_name("NAME")
@@ -151,6 +152,7 @@ void add_gpt2(CLI::App& app, int& code) {
       [options, &code] { code = options->sweep ? sweep_gpt2(*options) : measure_gpt2(*options); });
 }
 
+// --until is the same number as --accuracy, but selects the role of the child process.
 void add_mnist(CLI::App& app, int& code) {
   const auto options = std::make_shared<MnistBenchOptions>();
   CLI::App* command = app.add_subcommand(

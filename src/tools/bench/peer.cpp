@@ -49,6 +49,7 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
   return script;
 }
 
+// The output is captured and not shown; after a failure the last line is part of the error.
 std::string run_to_end(const std::vector<std::string>& command) {
   const os::CommandResult result = os::run_command(command);
   if (!result.status.is_success()) {

@@ -30,6 +30,7 @@ constexpr const char* kFooter =
     "  70   internal error: a bug in lockstep\n"
     "  74   a file is damaged, or could not be read or written";
 
+// An empty value means that the option was not given.
 void require_choice(const char* option,
                     const std::string& value,
                     const std::vector<std::string>& choices) {
@@ -89,6 +90,7 @@ void add_convert(CLI::App& app) {
   });
 }
 
+// --keep has no default: deleting checkpoints must be asked for explicitly.
 void add_prune(CLI::App& app) {
   const auto options = std::make_shared<PruneOptions>();
   CLI::App* command = app.add_subcommand("prune", "Delete old checkpoints, except the best one");

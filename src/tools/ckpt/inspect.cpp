@@ -52,6 +52,7 @@ std::string strategy_of(const CheckpointState& state) {
   return found == state.notes.end() ? "unknown" : found->second;
 }
 
+// "bytes" is the size of the tensors; the sizes of files, with their headers, are in "files".
 Json to_json(const Opened& opened) {
   Json json{{"path", opened.path.string()}};
   if (opened.checkpoint) {

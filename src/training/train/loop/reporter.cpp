@@ -126,6 +126,8 @@ ProgressView Reporter::view(const StepSyncResult& result) const {
           .seconds_left = rate > 0 ? left / rate : 0};
 }
 
+// take() resets the times, so that each event covers the time since the previous one, and the sum
+// over all events is the whole training.
 void Reporter::report_step(const StepSyncResult& result,
                            std::optional<double> gradient_norm,
                            StepTimer& timer,
@@ -226,6 +228,7 @@ void Reporter::report_end(const LossScaler& scaler, const std::string& checkpoin
   }
 }
 
+// Values of the last evaluation, even if training continued after it.
 TrainResult Reporter::result(int64_t skipped) const {
   TrainResult result{.steps = position_.state.step,
                      .epochs = position_.state.epoch,

@@ -130,6 +130,8 @@ void add_numerics(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+// Help texts name the strategies by their properties, not literally: a new strategy appears in the
+// help of every option that it supports.
 void add_exchange(CLI::App& app, Flags& flags) {
   const char* group = "Gradient exchange";
   const std::string replicated = strategies_with(&strategy::Properties::has_replicas_in_process);
@@ -266,6 +268,7 @@ void add_optimizer(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+// --checkpoint-async and its opposite set one optional value, so that "not given" stays distinct.
 void add_files(CLI::App& app, Flags& flags) {
   const char* group = "Files";
   app.add_option(

@@ -73,6 +73,7 @@ const std::filesystem::path& Session::run_dir() const {
   return parts_->run_dir.root();
 }
 
+// A name that the program has not declared is a bug in the program, not a user error.
 const std::string& Session::option(std::string_view name) const {
   const auto found = parts_->flags.program.find(name);
   LOCKSTEP_CHECK(found != parts_->flags.program.end());
@@ -108,6 +109,7 @@ std::string describe_range(Number least, Number most) {
 
 }  // namespace
 
+// Checked at the time of use: options of the program are texts until then.
 double Session::number(std::string_view name, double least, double most) const {
   const std::optional<double> value = find_finite(option(name));
   if (!value || *value < least || *value > most) {
