@@ -15,9 +15,8 @@ namespace fs = std::filesystem;
 // cgroup version 1 reports "no limit" as the largest number of whole pages.
 constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;
 
-// The number after `key` in lines of the form "key number ..."; 0 if there is none. The key must
-// include its separator: "inactive_file " and "total_inactive_file " are both lines of version 1,
-// and a prefix alone would match the wrong one.
+// The number after `key` in lines of the form "key number ..."; 0 if there is none. The key
+// includes its separator, so that it is not the beginning of a longer name.
 int64_t find_value(std::string_view text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     if (line.starts_with(key)) {

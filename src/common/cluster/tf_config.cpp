@@ -22,7 +22,6 @@ constexpr std::string_view kExample =
     R"(TF_CONFIG='{"cluster": {"worker": ["h0:2222", "h1:2222"]}, )"
     R"("task": {"type": "worker", "index": 0}}')";
 
-// TensorFlow itself reports such mistakes as Python exceptions deep in its cluster resolver.
 [[noreturn]] void refuse(std::string_view why, std::string_view found) {
   throw Error(ExitCode::Usage, fmt::format("cannot read {}: {}", kVariable, why))
       .fact("found", found, "environment")

@@ -41,7 +41,7 @@ void read_one(Watch& watch, std::string& text) {
 // for the child to exit. Returns early at the time limit, or when `stop_fd` becomes readable. All
 // three must end: the exit alone could leave bytes in the pipes, and the streams can stay open
 // after the exit if a grandchild has inherited them. A command that leaves a daemon behind without
-// redirecting its output is therefore waited for until its time limit.
+// redirecting its output is therefore waited for until the daemon ends, or until the time limit.
 void hear_out(const std::array<int, 3>& output_errors_child,
               const CommandOptions& options,
               CommandResult& result) {

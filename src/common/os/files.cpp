@@ -8,7 +8,7 @@
 //
 // Without the first fsync, a power failure after the rename can leave an empty file under the final
 // name: file systems are free to write the directory before the data. replace_file() leaves out
-// both calls of fsync, because its files matter only while the machine runs.
+// both calls of fsync; it is for files whose loss in a power failure is tolerable.
 #include "common/os/files.h"
 
 #include <cerrno>

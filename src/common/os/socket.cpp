@@ -54,8 +54,8 @@ Addresses look_up(const std::string& host, int port) {
 }
 
 // 0, or the error of listening there. With SO_REUSEADDR, connections of an earlier run in TIME_WAIT
-// do not count, but a listener does. bind() alone does not suffice: with SO_REUSEADDR it succeeds
-// next to a listener in some cases, and only listen() then reports EADDRINUSE.
+// do not count, but a listener does. bind() alone does not suffice: with SO_REUSEADDR on both sides
+// it succeeds while another socket is bound to the port, and only listen() reports the conflict.
 int try_to_listen(const sockaddr& address, socklen_t size) {
   const Fd socket(::socket(address.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) {
