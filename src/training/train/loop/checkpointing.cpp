@@ -256,7 +256,7 @@ std::string Checkpointing::set_aside_later(const std::filesystem::path& chosen) 
   return aside.string();
 }
 
-// Order: all workers restore first, then rank 0 moves later checkpoints aside. If a worker fails to
+// Order: all workers restore first, then rank 0 moves later checkpoints aside. If rank 0 fails to
 // restore, the checkpoints are still in their place.
 std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy) {
   is_sharded_ = strategy.pieces().has_value();

@@ -126,8 +126,7 @@ ProgressView Reporter::view(const StepSyncResult& result) const {
           .seconds_left = rate > 0 ? left / rate : 0};
 }
 
-// take() resets the times, so that each event covers the time since the previous one, and the sum
-// over all events is the whole training.
+// take() resets the times, so that each event covers the time since the previous one.
 void Reporter::report_step(const StepSyncResult& result,
                            std::optional<double> gradient_norm,
                            StepTimer& timer,
