@@ -12,6 +12,10 @@
 
 namespace lockstep::tool {
 
+// Exceptions become exit codes here and nowhere else. Order of the handlers: help and version are
+// exceptions of CLI11 and count as success; a closed pipe ("lockstep-ckpt inspect | head") is
+// success as well; everything that is not an Error is a bug. The output is flushed before success
+// is reported, so that a full disk is not missed.
 int run(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& check) {
   os::open_missing_streams();
   os::ignore_signal(SIGXFSZ);  // the write then fails with EFBIG, like on a full disk

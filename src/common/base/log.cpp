@@ -48,6 +48,8 @@ void open(Level least, std::string_view speaker) {
   logger()->set_level(to_spdlog(least));
 }
 
+// Flushed at once: the last line before an abort or a SIGKILL is the most valuable one, and stderr
+// is a pipe to the agent.
 void write(Level level, std::string_view text) {
   logger()->log(to_spdlog(level), "{}", text);
   logger()->flush();

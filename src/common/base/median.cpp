@@ -20,6 +20,7 @@ double quantile(std::span<const double> values, double share) {
   return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
 }
 
+// nth_element instead of sorting: linear time, and the order of the other values does not matter.
 double value_at(std::vector<double>& values, size_t place) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(place);
   std::nth_element(values.begin(), at, values.end());

@@ -7,6 +7,8 @@
 
 namespace lockstep {
 
+// Not std::shuffle: its use of the generator differs between standard libraries, and the order of
+// samples is part of the format of a run.
 std::vector<int64_t> permutation(int64_t size, Random random) {
   std::vector<int64_t> order(static_cast<size_t>(size));
   std::iota(order.begin(), order.end(), 0);

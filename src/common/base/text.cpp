@@ -13,6 +13,8 @@ namespace lockstep {
 namespace {
 
 // Damerau-Levenshtein distance: letters to change, add, remove or swap with their neighbour.
+// Dynamic programming over prefixes, with three rows of the table: `row` for the first i letters of
+// `a`, `last` for i - 1, `before_last` for i - 2, which only a swap needs.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);
@@ -61,12 +63,14 @@ std::string plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+// A text of blanks only becomes empty first; npos + 1 is then 0.
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
+// Not std::tolower, which depends on the locale: a Turkish locale maps "I" to another letter.
 std::string to_lower(std::string_view text) {
   std::string small(text);
   std::transform(small.begin(), small.end(), small.begin(), [](char letter) {
@@ -97,6 +101,9 @@ std::string join(std::span<const std::string> pieces, std::string_view separator
   return fmt::format("{}", fmt::join(pieces, separator));
 }
 
+// Within single quotes, a POSIX shell interprets nothing. A quote in the text closes them, adds an
+// escaped quote, and opens them again. `~` and `#` are not in the list of plain characters, because
+// they are special at the beginning of a word.
 std::string quote_for_shell(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%^";
@@ -117,6 +124,7 @@ std::string quote_for_shell(std::string_view word) {
 std::optional<std::string> find_closest(std::string_view word,
                                         std::span<const std::string> choices) {
   const std::string* best = nullptr;
+  // One error per three letters, but at least one; a strict comparison follows, hence + 1.
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string& choice : choices) {
     const size_t distance = edit_distance(word, choice);
@@ -149,6 +157,7 @@ std::string format_bytes(uint64_t bytes) {
 }
 
 std::string format_duration(double seconds) {
+  // Larger values would be rounded to "60.0 s".
   if (seconds < 59.95) {
     return fmt::format("{:.1f} s", seconds);
   }

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 // cgroup version 1 reports "no limit" as the largest number of whole pages.
 constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;
 
-// The number after `key` in lines of the form "key number ..."; 0 if there is none.
+// The number after `key` in lines of the form "key number ..."; 0 if there is none. The key
+// includes its separator, so that it is not the beginning of a longer name.
 int64_t find_value(std::string_view text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     if (line.starts_with(key)) {
@@ -36,6 +37,8 @@ int64_t limit_of(const fs::path& folder, bool is_second) {
   return number_in(folder / (is_second ? "memory.max" : "memory.limit_in_bytes"), kAsGoodAsNone);
 }
 
+// The root of version 2 has no memory.max and counts as version 1 without a limit, which is
+// correct.
 bool is_second_version(const fs::path& folder) {
   return fs::exists(folder / "memory.max");
 }
@@ -61,6 +64,7 @@ int64_t available_memory_bytes() {
       read_kernel_text("/proc/meminfo"), read_kernel_text("/proc/self/cgroup"), kCgroupMount);
 }
 
+// Every ancestor can have a limit of its own: Slurm sets one for the job and one for the step.
 int64_t available_memory_bytes(std::string_view meminfo,
                                std::string_view membership,
                                const fs::path& mount) {

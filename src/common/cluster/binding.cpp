@@ -22,7 +22,9 @@ struct Unit {
 
 enum class Grain { Core, Cpu };
 
-// Sorts by NUMA node, core and number, so that neighbours in the list share hardware.
+// Sorts by NUMA node, core and number, so that neighbours in the list share hardware. Cores are
+// numbered per machine by hwloc; comparing the NUMA node in addition keeps the units correct if a
+// core number repeats.
 std::vector<Unit> make_units(std::vector<Cpu> cpus, Grain grain) {
   std::sort(cpus.begin(), cpus.end(), [](const Cpu& one, const Cpu& other) {
     return std::tie(one.numa_node, one.core, one.number) <
@@ -46,7 +48,9 @@ class Deal {
   Deal(const std::vector<Unit>& units, const PreferredNodes& preferred)
       : units_(units), preferred_(preferred), is_taken_(units.size()), shares_(preferred.size()) {}
 
-  // `sizes` has the number of units of each worker.
+  // `sizes` has the number of units of each worker. Two passes: workers whose NUMA node has enough
+  // free units choose first. Otherwise a worker without a preference could take the units that a
+  // later worker needs next to its GPU.
   void make(const std::vector<size_t>& sizes) {
     std::vector<size_t> left_over;
     for (size_t worker = 0; worker < preferred_.size(); ++worker) {
@@ -88,6 +92,8 @@ class Deal {
   }
 
  private:
+  // NUMA nodes with neighbouring numbers are usually in the same package. A worker without a
+  // preference is at distance 0 from every unit, so that it gets the lowest free ones.
   int distance(size_t worker, size_t unit) const {
     return std::abs(preferred_[worker].value_or(units_[unit].numa_node) - units_[unit].numa_node);
   }
@@ -119,6 +125,9 @@ class Deal {
   std::vector<std::vector<size_t>> shares_;
 };
 
+// Compares two distributions: one that uses all units, with one more for the first workers, and one
+// with equal shares and some units unused. The larger one wins unless it moves more units away from
+// the GPU of their worker.
 std::vector<std::vector<int>> deal_out(const std::vector<Unit>& units,
                                        const PreferredNodes& preferred) {
   std::vector<size_t> sizes(preferred.size(), units.size() / preferred.size());

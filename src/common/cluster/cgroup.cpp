@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// "/slurm/uid_1000/job_7" yields that folder and its three ancestors, ending with the mount point.
 void add_up_to_root(const fs::path& mount, fs::path group, std::vector<fs::path>& folders) {
   for (;;) {
     folders.push_back(mount / group.relative_path());
@@ -41,6 +42,8 @@ std::vector<fs::path> cgroup_folders(std::string_view membership,
     if (controllers.empty()) {
       add_up_to_root(mount, group, folders);
     } else if (std::find(names.begin(), names.end(), controller) != names.end()) {
+      // Controllers of version 1 that are mounted together have a folder "cpu,cpuacct"; most
+      // distributions also have a link for each of them.
       const fs::path together = mount / controllers;
       add_up_to_root(fs::exists(together) ? together : mount / controller, group, folders);
     }

@@ -53,6 +53,7 @@ std::optional<double> find_cpu_quota(std::string_view membership, const fs::path
   return least;
 }
 
+// The bound keeps a huge quota within the range of int; the mask is smaller in any case.
 int granted_cores() {
   int cores = os::usable_processors();
   if (const auto quota = find_cpu_quota(read_kernel_text("/proc/self/cgroup"), kCgroupMount)) {

@@ -68,6 +68,8 @@ void add_adapters(const fs::path& adapters, std::vector<contract::InterfaceSampl
 
 }  // namespace
 
+// The lines of the processors are the first of /proc/stat. The first line of all, "cpu  ...", is
+// the sum over the machine: its number is empty and therefore skipped.
 double busy_seconds(std::string_view stat, std::span<const int> processors) {
   double ticks = 0;
   constexpr std::string_view kName = "cpu";
@@ -83,6 +85,8 @@ double busy_seconds(std::string_view stat, std::span<const int> processors) {
   return ticks / os::ticks_per_second();
 }
 
+// Both versions have a file cpu.stat, but only that of version 2 contains usage_usec.
+// The nearest cgroup with a counter wins: its ancestors include other jobs.
 std::optional<double> find_cgroup_cpu_seconds(std::string_view membership, const fs::path& mount) {
   for (const fs::path& folder : cgroup_folders(membership, mount, "cpuacct")) {
     constexpr std::string_view kUsage = "usage_usec ";

@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// /dev also has nvidiactl, nvidia-uvm and nvidia-modeset; only nvidiaN is a GPU.
 bool is_gpu(std::string_view name) {
   constexpr std::string_view kPrefix = "nvidia";
   return name.starts_with(kPrefix) && find_integer(name.substr(kPrefix.size())).has_value();
@@ -61,6 +62,8 @@ int visible_gpus(const os::Environment& environment, const std::filesystem::path
   return std::min(plugged, static_cast<int>(end - names.begin()));
 }
 
+// The driver names its folders by PCI address with fixed width ("0000:3b:00.0"), so the order of
+// the map is the order of the bus.
 std::vector<std::optional<int>> gpu_numa_nodes(const fs::path& root) {
   std::map<std::string, std::optional<int>> by_address;
   std::error_code ignored;  // no such directory: no GPU

@@ -11,6 +11,7 @@
 namespace lockstep::cluster {
 namespace {
 
+// 10^18 fits into int64_t.
 constexpr size_t kMostDigits = 18;
 constexpr int kMostBrackets = 16;
 constexpr size_t kLongestName = 255;  // limit of DNS
@@ -29,7 +30,8 @@ int64_t require_index(std::string_view text, std::string_view part, const HostTe
   return *find_integer(text);
 }
 
-// "08-10,12" is 08, 09, 10, 12.
+// "08-10,12" is 08, 09, 10, 12. Slurm pads to the width of the lower end: "08-10" is 08, 09, 10,
+// and "8-10" is 8, 9, 10.
 std::vector<std::string> expand_ranges(std::string_view text, const HostText& source) {
   std::vector<std::string> indices;
   for (const std::string_view part : split_outside_brackets(text, ',')) {
@@ -101,6 +103,8 @@ void require_room(size_t hosts, std::string_view part, const HostText& source) {
   }
 }
 
+// An unmatched ']' makes the depth negative, which also hides separators; expand_name() reports the
+// brackets then.
 std::vector<std::string_view> split_outside_brackets(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
   size_t start = 0;
@@ -117,6 +121,9 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text, char
   return pieces;
 }
 
+// Appends one plain part and one bracket at a time to all names so far: the cross product, with the
+// last bracket fastest. The room is checked before each product, because a short text such as
+// "[0-99999][0-99999]" can ask for any number of names.
 std::vector<std::string> expand_name(std::string_view item, const HostText& source) {
   if (std::count(item.begin(), item.end(), '[') > kMostBrackets) {
     source.refuse(item, fmt::format("at most {} brackets in a name", kMostBrackets), kListHint);

@@ -27,7 +27,8 @@ int require_slots(std::string_view text,
   return static_cast<int>(*slots);
 }
 
-// Hosts in the order of the list, without duplicates.
+// Hosts in the order of the list, without duplicates. mpirun adds up the slots of a repeated host
+// and deepspeed rejects it; here it is an error, because either reading could be meant.
 class HostSet {
  public:
   void add(const HostItem& item,
@@ -62,6 +63,8 @@ std::vector<std::string_view> split_words(std::string_view line) {
   return words;
 }
 
+// One grammar for three tools: deepspeed and Open MPI write "h1 slots=4", horovodrun "h1:4". Other
+// words of Open MPI, such as max_slots=, are rejected instead of ignored.
 void read_hostfile_line(const std::vector<std::string_view>& words,
                         const HostText& source,
                         HostSet& hosts) {
@@ -83,6 +86,7 @@ void read_hostfile_line(const std::vector<std::string_view>& words,
 
 }  // namespace
 
+// The limit on the total is checked item by item, before the names are kept.
 std::vector<std::string> expand_hostlist(std::string_view text, std::string_view what) {
   const HostText source(what, text);
   std::vector<std::string> names;
@@ -94,6 +98,8 @@ std::vector<std::string> expand_hostlist(std::string_view text, std::string_view
   return names;
 }
 
+// Slurm compresses equal neighbours: SLURM_TASKS_PER_NODE="2(x3),1" is 2, 2, 2, 1, in the order of
+// the node list.
 std::vector<int> expand_counts(std::string_view text, std::string_view what) {
   constexpr std::string_view kHint = "counts such as 2(x3),1";
   const HostText source(what, text);
@@ -139,6 +145,7 @@ std::vector<Host> parse_hostfile(std::string_view text, std::string_view name) {
     const std::string_view told = std::string_view(line).substr(0, line.find('#'));
     const std::vector<std::string_view> words = split_words(told);
     if (!words.empty()) {
+      // For messages: the line without its comment and surrounding blanks.
       const std::string_view trimmed(
           words.front().data(),
           static_cast<size_t>(words.back().data() + words.back().size() - words.front().data()));

@@ -28,6 +28,7 @@ int speed_of(const fs::path& interface) {
   return told && *told > 0 && *told <= kMost ? static_cast<int>(*told) : 0;
 }
 
+// A RoCE adapter is an Ethernet interface whose PCI device also has a folder "infiniband".
 bool has_rdma_device(const fs::path& interface) {
   constexpr std::string_view kInfinibandType = "32";  // ARPHRD_INFINIBAND
   return read_line(interface / "type") == kInfinibandType ||
@@ -56,7 +57,9 @@ bool is_ipv4_gid(std::string_view gid) {
   return gid.starts_with("0000:0000:0000:0000:0000:ffff:");
 }
 
-// The first suitable entry in the GID table of a port.
+// The first suitable entry in the GID table of a port. A port has one GID for each address and RoCE
+// version. NCCL chooses one by itself only since 2.21; earlier versions use index 0, which is
+// usually RoCE v1 and does not cross routers.
 std::optional<int> find_gid_index_in(const fs::path& port, const std::string& interface) {
   std::optional<int> found;
   for (const std::string& name : os::find_names(port / "gid_attrs" / "ndevs")) {

@@ -16,6 +16,8 @@
 namespace lockstep::cluster {
 namespace {
 
+// Counters can decrease: a worker was restarted under the same number, or a process of its tree
+// ended between two readings. The rate is then 0 instead of negative.
 double rate(double now, double before, double seconds) {
   return seconds > 0 ? std::max(0.0, now - before) / seconds : 0;
 }
@@ -41,6 +43,9 @@ double NodeSampler::count_busy_seconds(const std::string& membership) const {
   return used ? *used : busy_seconds(read_kernel_text(options_.root / "proc/stat"), processors_);
 }
 
+// The time is taken once, before the counters are read, and is used for all rates of the sample.
+// Counters of interfaces are passed on as totals since boot; readers compute rates, because samples
+// can be missing.
 contract::NodeSample NodeSampler::sample(std::span<const WatchedWorker> workers) {
   const auto now = Clock::now();
   const double seconds = before_ ? std::chrono::duration<double>(now - *before_).count() : 0;
@@ -64,6 +69,8 @@ contract::NodeSample NodeSampler::sample(std::span<const WatchedWorker> workers)
   return sample;
 }
 
+// A worker is identified by its process number; after a restart the number is new, so that its
+// first rate is 0. The memory of the node is the sum over its workers, not that of the machine.
 void NodeSampler::add_workers(contract::NodeSample& sample,
                               std::span<const WatchedWorker> workers,
                               double seconds) {
@@ -94,6 +101,7 @@ void NodeSampler::add_workers(contract::NodeSample& sample,
   cpu_before_ = std::move(cpu);
 }
 
+// The UUID in CUDA_VISIBLE_DEVICES can be abbreviated ("GPU-3f2a"), so prefixes match.
 std::vector<int> name_gpus(const std::optional<std::string>& visible,
                            std::span<const contract::GpuSample> gpus) {
   std::vector<int> named;

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// NVML is loaded at run time (dlopen), because the launcher must also start on machines without a
+// driver. cluster/nvml_calls.h declares the few structures that are used. Every function is
+// optional: a missing symbol, an old driver and a GPU without the feature
+// (NVML_ERROR_NOT_SUPPORTED) all lead to an absent value, never to an error.
 #include "common/cluster/nvml.h"
 
 #include <array>
@@ -94,6 +99,8 @@ class Nvml::Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
+  // The event set belongs to the library and must be freed before nvmlShutdown(). The library
+  // itself is unloaded last, by the member library_.
   ~Driver() {
     if (events_ != nullptr && calls_.free_set != nullptr) {
       calls_.free_set(events_);
@@ -183,6 +190,8 @@ class Nvml::Driver {
     }
   }
 
+  // Units of NVML: percent, milliwatts, millijoules since the driver was loaded, degrees Celsius,
+  // MHz.
   contract::GpuSample sample(Gpu& gpu, Clock::time_point now) {
     const nvml::Device device = gpu.device;
     contract::GpuSample sample = gpu.known;
@@ -239,6 +248,9 @@ class Nvml::Driver {
     }
   }
 
+  // Counters have 32 bits on some GPUs and 64 on others. A 32-bit counter wraps around within
+  // seconds; the difference modulo 2^32 is correct as long as it wraps at most once between two
+  // samples. A 64-bit counter that decreases was reset by the driver, and the rate is unknown.
   std::optional<double> find_rate(Gpu& gpu, unsigned field, unsigned scope, Clock::time_point now) {
     nvml::FieldValue value{};
     value.field = field;

@@ -15,6 +15,9 @@ OomKills count_oom_kills() {
           .machine = find_oom_kills()};
 }
 
+// The counter of the cgroup covers only this job, so that an increase is proof. The counter of the
+// machine also covers other jobs: an increase is only a hint, but no increase is proof of the
+// opposite.
 OutOfMemory judge_oom(const OomKills& before, const OomKills& after) {
   if (before.group && after.group) {
     return *after.group > *before.group ? OutOfMemory::Yes : OutOfMemory::No;
@@ -29,6 +32,7 @@ std::optional<int64_t> find_oom_kills() {
   return find_oom_kills_in(read_kernel_text("/proc/vmstat"));
 }
 
+// The space at the end distinguishes "oom_kill 3" from "oom_kill_disable 0".
 std::optional<int64_t> find_oom_kills_in(std::string_view counters) {
   constexpr std::string_view kName = "oom_kill ";
   for (const std::string& line : split(counters, '\n')) {

@@ -93,6 +93,8 @@ std::optional<contract::WorkerPlace> find_slurm_place(const os::Environment& env
 
 }  // namespace
 
+// The order decides which launcher wins if their variables are nested, as in "srun lockstep run" or
+// "mpirun" within a job: the innermost launcher comes first.
 Placement read_placement(const os::Environment& environment) {
   if (const auto place = contract::find_place(environment)) {
     return {*place, LaunchedBy::Launcher, has_mpi_server(environment)};

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A worker can start data loaders, which can outlive it or detach from it. The kernel reports only
+// the current parent of a process, so membership is remembered from sample to sample:
+//
+//   root (worker)            a process belongs to a root if, in this order,
+//   +-- data loader            an ancestor is the root, or
+//   |   +-- decoder            the root leads its process group, or
+//   +-- (orphan) ...           it belonged to that root in the previous sample
+//
+// CPU time and bytes of a process that has ended are added to its parent by the kernel if the
+// parent waits for it, and are lost otherwise; add_lost() keeps the totals from decreasing.
 #include "common/cluster/process_trees.h"
 
 #include <algorithm>
@@ -20,6 +31,9 @@ constexpr int64_t kMostWalkedBytes = int64_t{16} << 30;
 
 ProcessTrees::ProcessTrees(std::filesystem::path proc) : proc_(std::move(proc)) {}
 
+// A node with thousands of processes of other users costs one directory listing per sample, not
+// thousands of files. A number that was reused by a new process of the run is noticed after at most
+// kReadAllAgain samples.
 std::map<int, os::ProcessReading> ProcessTrees::read_all() {
   if (looks_ % kReadAllAgain == 0) {
     strangers_.clear();
@@ -84,6 +98,10 @@ ProcessTrees::Members ProcessTrees::find_members(std::span<const int> roots,
   return members;
 }
 
+// Resident memory counts a shared page once for each process: data loaders that share the memory of
+// their parent would count several times. The ratio of both values changes slowly, so it is
+// measured rarely and applied to the current resident size. A process alone in its tree needs no
+// ratio.
 int64_t ProcessTrees::measure_memory(Member& member, bool is_alone) const {
   const int64_t resident = member.reading.resident_bytes;
   if (is_alone || resident <= 0 || resident > kMostWalkedBytes) {
@@ -98,7 +116,8 @@ int64_t ProcessTrees::measure_memory(Member& member, bool is_alone) const {
   return static_cast<int64_t>(member.own_share * static_cast<double>(resident));
 }
 
-// The kernel credits the use of a dead orphan to no other process, so it is kept here.
+// The kernel credits the use of a dead orphan to no other process, so it is kept here. A decrease
+// since the previous sample is the use of processes that disappeared without being waited for.
 TreeUse ProcessTrees::add_lost(int root, const TreeUse& use) {
   TreeUse& lost = lost_[root];
   TreeUse& seen = seen_[root];
@@ -113,6 +132,8 @@ TreeUse ProcessTrees::add_lost(int root, const TreeUse& use) {
   return all;
 }
 
+// The processes are counted in a first pass, because measure_memory() must know whether a process
+// is alone in its tree.
 std::vector<TreeUse> ProcessTrees::look(std::span<const int> roots) {
   if (!std::equal(roots.begin(), roots.end(), roots_.begin(), roots_.end())) {
     roots_.assign(roots.begin(), roots.end());

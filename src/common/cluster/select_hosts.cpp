@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// --include and --exclude of deepspeed, for example "h0@h1:0,2": '@' separates hosts, ':'
+// introduces devices, ',' separates devices. Devices are numbers of GPUs on that host; the workers
+// of a host then get exactly these GPUs, so that the number of slots becomes the number of devices.
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -86,6 +90,7 @@ struct Filter {
   bool keeps = true;
 };
 
+// Excluding some devices requires the list of all of them; including some does not.
 void require_known(const Selected& selected, const std::vector<Host>& hosts, const Filter& filter) {
   const auto host = std::find_if(hosts.begin(), hosts.end(), [&selected](const Host& one) {
     return one.name == selected.host;
@@ -119,7 +124,8 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
   }
 }
 
-// The remaining part of a host; nothing if all of it is excluded.
+// The remaining part of a host; nothing if all of it is excluded. require_known() has made sure
+// that find_devices() succeeds if devices are excluded.
 std::optional<Host> filter_host(Host host, const Selected* selected, const Filter& filter) {
   if (selected == nullptr) {
     return filter.keeps ? std::nullopt : std::optional(host);

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Slurm exports a set of variables at three places, and each later one overwrites some of the
+// earlier:
+//
+//   salloc, sbatch    SLURM_JOB_*, SLURM_NTASKS, SLURM_TASKS_PER_NODE       the job
+//   batch script      the same, and SLURM_PROCID=0, SLURM_NODEID=0          not a task
+//   srun task         SLURM_STEP_*, SLURM_PROCID, SLURM_LOCALID, ...        the step
+//
+// srun also replaces SLURM_NTASKS and SLURM_TASKS_PER_NODE by the values of the step. A process is
+// a task only if it has a regular step number; only then are the numbers of task and node
+// meaningful.
 #include "common/cluster/slurm_env.h"
 
 #include <algorithm>
@@ -16,6 +27,7 @@
 namespace lockstep::cluster {
 namespace {
 
+// A bound against nonsense, far above the limits of Slurm.
 constexpr int kMostTasks = 1 << 24;
 // Larger numbers are Slurm's special steps: batch scripts, interactive shells, the external step.
 constexpr int64_t kLastOrdinaryStep = 0xfffffff0;
@@ -52,7 +64,8 @@ struct Told {
       .hint("unset the one that is left over from another job or step");
 }
 
-// The SLURM_* variables. An empty value and "(null)" count as unset.
+// The SLURM_* variables. An empty value and "(null)" count as unset. Slurm itself exports "(null)"
+// for some missing values, such as SLURM_NODE_ALIASES.
 class Variables {
  public:
   explicit Variables(const os::Environment& environment) : environment_(environment) {}
@@ -111,7 +124,8 @@ class Variables {
   const os::Environment& environment_;
 };
 
-// "2", "fake:2", "a100:2,h100:1", "a100" (counts as one): the total.
+// "2", "fake:2", "a100:2,h100:1", "a100" (counts as one): the total. Slurm writes GRES counts in
+// the syntax of --gpus: the number follows the last colon.
 int count_gpus(const Told& told) {
   int64_t sum = 0;
   for (const std::string& part : split(told.value, ',')) {
@@ -205,6 +219,8 @@ void require_below(std::string_view name, int value, std::string_view bound_name
   }
 }
 
+// A login shell inside an old allocation can have variables of two jobs. Comparing counts with
+// lists detects most of these cases; using them would start workers on wrong nodes.
 void require_same_count(const Variables& variables, std::string_view name, const Told& nodes) {
   const auto count = variables.find_number({name}, 1);
   if (count && static_cast<size_t>(*count) != expand_hostlist(nodes.value).size()) {
@@ -223,6 +239,7 @@ void read_tasks_of_job(const Variables& variables, const Told& nodes, SlurmJob& 
   }
 }
 
+// Every value is checked against another one before it is used as an index.
 void check_step(const Variables& variables, const SlurmStep& step, const Told& nodes) {
   require_same_count(variables, "SLURM_STEP_NUM_NODES", nodes);
   require_below(kTask, step.task, kStepTasks, static_cast<size_t>(step.tasks));

@@ -32,7 +32,9 @@ std::string to_name(std::string_view value) {
   return fmt::format("{:016x}", hash);
 }
 
-// "PREFIX-VALUE" of the first variable that is set; empty if none is.
+// "PREFIX-VALUE" of the first variable that is set; empty if none is. The name must be equal in all
+// tasks of one launch and differ from other launches, so that tasks of two runs on shared storage
+// do not join each other.
 std::string name_run(const os::Environment& environment,
                      std::string_view prefix,
                      std::initializer_list<std::string_view> names) {
@@ -163,6 +165,7 @@ bool tells_a_place(std::string_view name) {
 }
 
 // Removes the interface that the launcher chose for a run, but not a value that the user set.
+// GLOO_SOCKET_IFNAME and the others contain the plain name or, for NCCL, the exact form "=NAME".
 void drop_chosen_interface(os::Environment& environment) {
   const auto chosen = os::find_variable(environment, contract::kChosenInterface);
   for (const std::string_view name : contract::kInterfaceVariables) {
@@ -189,6 +192,7 @@ bool is_inside_worker(const os::Environment& environment) {
          environment.contains(contract::kTorchrunNames.rank);
 }
 
+// The interface first: the variable that remembers the choice is removed by the second step.
 os::Environment without_places(os::Environment environment) {
   drop_chosen_interface(environment);
   std::erase_if(environment, [](const auto& variable) { return tells_a_place(variable.first); });

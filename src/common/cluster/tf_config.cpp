@@ -59,6 +59,8 @@ struct Cluster {
   size_t chiefs = 0;
 };
 
+// The items of a JSON object have no order, so the chief is put in front afterwards. "ps" and
+// "evaluator" tasks have no counterpart: all workers here are equal.
 Cluster read_cluster(const Json& cluster) {
   Cluster all;
   std::vector<Address> workers;
@@ -144,6 +146,8 @@ std::optional<contract::WorkerPlace> find_tf_config_place(const os::Environment&
   place.master_port = cluster.tasks.front().port;
   place.node = cluster.tasks[static_cast<size_t>(place.rank)].host;
   place.local_world_size = 0;
+  // One pass in rank order: hosts are numbered by their first appearance, and local_world_size
+  // counts the tasks of the own host, so that at the own rank it is the local rank.
   std::vector<std::string> hosts;
   for (int rank = 0; rank < place.world_size; ++rank) {
     const std::string& host = cluster.tasks[static_cast<size_t>(rank)].host;

@@ -46,6 +46,8 @@ std::map<int, int> map_cpus(hwloc_topology_t topology, hwloc_obj_type_t kind, Nu
 
 }  // namespace
 
+// logical_index of a core is unique in the machine, while its os_index repeats in each package. The
+// os_index of a NUMA node is the number that sysfs reports for a GPU.
 std::vector<Cpu> locate_cpus(const std::vector<int>& numbers) {
   std::map<int, int> cores;
   std::map<int, int> numa_nodes;

@@ -42,6 +42,7 @@ class EventReader : public nlohmann::json::json_sax_t {
     --depth_;
     return true;
   }
+  // An array at the top level is not an event: the parser stops.
   bool start_array(std::size_t /*size*/) override {
     ++depth_;
     return depth_ > 1;
@@ -70,6 +71,8 @@ class EventReader : public nlohmann::json::json_sax_t {
  private:
   bool is_object() const { return depth_ > 0; }
 
+  // Values below depth 1 belong to nested objects or arrays and are skipped. At depth 0 the line is
+  // a bare value and not an event.
   bool add(Event::Value value) {
     if (depth_ != 1) {
       return is_object();
@@ -110,6 +113,8 @@ std::optional<double> find_written(std::string_view text) {
 
 }  // namespace
 
+// "event" comes first, so that find_pace() can recognize the kind from the first bytes of a line.
+// Text that is not UTF-8 is replaced, because an event must not end a worker.
 std::string to_json(const Event& event) {
   nlohmann::ordered_json line = {{"event", event.kind}, {"time", event.time}, {"rank", event.rank}};
   for (const auto& [name, value] : event.fields) {

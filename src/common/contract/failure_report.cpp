@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// failure.json has two groups of fields: facts, which the agent of the failed worker collects and
+// sends to the leader (Failure), and texts, which the launcher derives from them ("how", "advice",
+// "try"). "may_be_out_of_memory" is "out_of_memory" reduced to a flag.
 #include "common/contract/failure_report.h"
 
 #include <array>
@@ -37,6 +41,7 @@ OutOfMemory read_memory(const Json& json) {
   throw Error(ExitCode::Io, "cannot read the failure report: out_of_memory is '" + word + "'");
 }
 
+// Absent parts are null, not missing: every report has the same fields.
 Json write(const std::optional<PythonFrame>& frame) {
   if (!frame) {
     return nullptr;
@@ -79,6 +84,8 @@ Json write(const std::vector<StoppedWorkers>& stopped) {
   return list;
 }
 
+// The file stores the shell's exit code, 128 + signal, and in addition the name of the signal. The
+// number of the signal is recovered from the code.
 Failure read_failure(const Json& json) {
   Failure failure;
   failure.who = json.at("who").get<std::string>();
@@ -141,6 +148,8 @@ std::string to_json(const FailureReport& report) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// The report also crosses the control plane between nodes, where versions can differ: hence the
+// hint.
 FailureReport parse_failure_report(std::string_view text) {
   try {
     const Json json = Json::parse(text);

@@ -18,6 +18,7 @@ std::string to_json(const ForkOffer& offer) {
   return nlohmann::json{{"agent_pid", offer.agent_pid}, {"workers", workers}}.dump();
 }
 
+// Both sides are built from the same source; an unreadable offer is a bug, not a user error.
 ForkOffer parse_fork_offer(std::string_view json) {
   try {
     const auto value = nlohmann::json::parse(json);

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// plan.json is written and read by one description of its fields. visit_plan() and the other visit
+// functions call visitor.field(NAME, VALUE) for each field; the Writer turns a call into a JSON
+// value, the Reader assigns from one. A new field is one line in a visit function and cannot be
+// written without being read.
+//
+//   to_json(plan):   visit_plan(Writer, plan)    plan  -> JSON
+//   parse_plan():    visit_plan(Reader, plan)    JSON  -> plan, throws if a field is missing
+//
+// Names of JSON fields are part of the file format. Some keep older words ("way", "meeting") than
+// the members of the plan.
 #include "common/contract/launch_plan.h"
 
 #include <array>
@@ -17,6 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The Reader requires every field, so that a plan of another format cannot be read at all.
 constexpr int kFormat = 2;
 
 template <typename T>
@@ -99,6 +111,8 @@ class Writer {
   Json json_ = Json::object();
 };
 
+// Overloads of read() select the conversion by the type of the member. Json::at() throws for a
+// missing field, which parse_plan() turns into an Error that names it.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}

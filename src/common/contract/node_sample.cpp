@@ -45,6 +45,7 @@ Json json_of(const GpuSample& gpu) {
   return json;
 }
 
+// Absent stays absent: 0 would be a measured value.
 GpuSample gpu_of(const Json& json) {
   GpuSample gpu;
   gpu.index = json.at("index");
@@ -100,6 +101,7 @@ Json list_of(const std::vector<Sample>& samples) {
   return list;
 }
 
+// Samples of older versions lack some lists; they count as empty.
 template <typename Read>
 auto read_list(const Json& json, const char* name, Read read) {
   std::vector<decltype(read(json))> samples;
@@ -111,6 +113,8 @@ auto read_list(const Json& json, const char* name, Read read) {
 
 }  // namespace
 
+// One line without line breaks: RotatingFile and the readers depend on it. "no_gpus" explains an
+// empty list of GPUs and is absent otherwise.
 std::string to_json(const NodeSample& sample) {
   Json json = {{"event", kKind},
                {"time", sample.time},
@@ -129,6 +133,8 @@ std::string to_json(const NodeSample& sample) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Only event, time and node are required. The last line of a killed agent can be cut, which is an
+// Error here.
 NodeSample parse_node_sample(std::string_view line) {
   try {
     const Json json = Json::parse(line);

@@ -13,6 +13,7 @@
 namespace lockstep::contract {
 namespace {
 
+// The recent maximum of several checkpoints: their duration depends on the load of the file system.
 constexpr size_t kLastOnes = 10;
 
 // Nothing for the incomplete line of a killed worker.

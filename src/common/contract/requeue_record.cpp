@@ -66,11 +66,15 @@ RequeueRecord find_requeue_record(const RunDirectory& run, const std::string& jo
   return fresh;
 }
 
+// Without fsync: the process writes it shortly before Slurm kills the job, and a lost count after a
+// crash of the machine only allows one requeue more.
 void write_requeue_record(const RunDirectory& run, const RequeueRecord& record) {
   os::make_directories(run.root());
   os::replace_file(run.requeue(), to_json(record));
 }
 
+// The marker COMPLETE is written last, so a directory without it can be a checkpoint in progress.
+// This code does not use the checkpoint library, because the launcher does not link libtorch.
 long long find_saved_step(const RunDirectory& run) {
   constexpr std::string_view kPrefix = "step-";
   long long newest = 0;

@@ -12,7 +12,9 @@
 namespace lockstep::contract {
 namespace {
 
-// The numbers N of all names `begin`N`end` in a directory.
+// The numbers N of all names `begin`N`end` in a directory. Numbers are parsed, not compared as
+// texts: rank-10 follows rank-9. A directory can change while it is read; an error then ends the
+// listing with what was found.
 std::vector<int> find_numbers(const std::filesystem::path& directory,
                               std::string_view begin,
                               std::string_view end) {
@@ -37,6 +39,7 @@ std::vector<int> find_numbers(const std::filesystem::path& directory,
 
 }  // namespace
 
+// "runs/a/" has no file name, and "." has none that is meaningful.
 std::string RunDirectory::name() const {
   const auto plain = std::filesystem::absolute(root_).lexically_normal();
   return (plain.has_filename() ? plain : plain.parent_path()).filename().string();

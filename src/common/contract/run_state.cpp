@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One writer, the leader, replaces state.json atomically; any number of readers on any node read it
+// without locks. Life of a run:
+//
+//   starting -> running -> stopping -> done | failed | cancelled | requeued
+//                  ^          |
+//                  |          v
+//                  +---- restarting        another attempt
+//
+// The last four are final and can follow any other state. A killed leader leaves a state behind
+// that is not final; sign_of() recognizes that.
 #include "common/contract/run_state.h"
 
 #include <array>
@@ -16,6 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
+// In the order of RunPhase.
 constexpr std::array<std::string_view, 8> kPhases = {
     "starting", "running", "stopping", "restarting", "done", "failed", "cancelled", "requeued"};
 
@@ -129,6 +141,9 @@ std::optional<RunState> find_state(const RunDirectory& run) {
   }
 }
 
+// On the machine of the leader, the process table decides at once. On other machines only the age
+// of the state is known; it compares the clocks of two machines, so that kSilenceSeconds must
+// exceed their difference.
 Sign sign_of(const RunState& state, double now) {
   if (is_end(state.phase)) {
     return Sign::Ended;
@@ -164,6 +179,7 @@ void write_cancel(const RunDirectory& run, const CancelRequest& request) {
   os::replace_file(run.cancel(), to_json(request));
 }
 
+// A user may also create the file with touch(1).
 std::optional<CancelRequest> find_cancel(const RunDirectory& run) {
   std::error_code ignored;
   if (!std::filesystem::exists(run.cancel(), ignored)) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One worker, described in the words of every launcher that it replaces:
+//
+//   torchrun      RANK, LOCAL_RANK, GROUP_RANK, ROLE_*, TORCHELASTIC_*, MASTER_*
+//   horovodrun    HOROVOD_RANK, HOROVOD_LOCAL_RANK, HOROVOD_CROSS_RANK, HOROVOD_GLOO_RENDEZVOUS_*
+//   deepspeed     LOCAL_SIZE, CROSS_RANK, CROSS_SIZE
+//   mpirun        OMPI_COMM_WORLD_*
+//   TensorFlow    TF_CONFIG
+//
+// A program written for any of them runs unchanged. find_place() reads only the first dialect back.
 #include "common/contract/worker_env.h"
 
 #include <algorithm>
@@ -28,6 +38,7 @@ constexpr std::string_view kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 constexpr std::string_view kRunDirectory = "LOCKSTEP_RUN_DIR";
 constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
+// A bound against nonsense, far above any real run; sums of two such numbers stay within int.
 constexpr int kMostWorkers = 1 << 20;
 // execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
 constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
@@ -229,12 +240,15 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment) {
   WorkerPlace place = place_alone(environment);
   place.rank = *rank;
   place.world_size = *world_size;
+  // Other launchers set RANK and WORLD_SIZE only. Without local values, all workers count as
+  // workers of one node.
   place.local_rank = find_number(environment, kLocalRank, 0, kMostWorkers - 1).value_or(*rank);
   place.local_world_size =
       find_number(environment, kLocalWorldSize, 1, kMostWorkers).value_or(*world_size);
   place.node_rank = find_number(environment, kNodeRank, 0, kMostWorkers - 1).value_or(0);
   place.nodes = find_number(environment, kNodes, 1, kMostWorkers)
                     .value_or((*world_size + place.local_world_size - 1) / place.local_world_size);
+  // 29500 is the default of torchrun.
   place.master_port = find_number(environment, kMasterPort, 0, 65535).value_or(29500);
   place.has_agent_store = text_or(environment, kAgentStore, "") == "True";
   place.attempt =

@@ -40,6 +40,8 @@ std::string name_of(const std::filesystem::path& directory) {
 
 }  // namespace
 
+// Packs in any directory win over folders in an earlier one: a user who has packed a data set
+// expects the packs to be used. Each rejected directory becomes a line of the error.
 Sets find_sets(const Search& search, const std::filesystem::path& data_dir, Look look) {
   if (look == Look::PacksFirst) {
     if (std::optional<Sets> packs = find_any_packs(search)) {

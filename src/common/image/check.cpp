@@ -17,7 +17,8 @@ namespace {
 
 constexpr size_t kPixelBytes = 4;
 
-// The decoder and buffers of one thread.
+// The decoder and buffers of one thread. Damage::Refused: training tolerates damage within the
+// data, because libjpeg continues; a check must report it.
 class Examiner {
  public:
   // The defect of an image; empty if it is intact.
@@ -54,6 +55,8 @@ class Examiner {
 
 }  // namespace
 
+// InOrder returns the results in the order of the store, whichever thread finishes first, so that
+// reports are reproducible.
 std::vector<Problem> check(const Store& store, int threads, const Progress& progress) {
   std::vector<std::unique_ptr<Examiner>> tools;
   tools.reserve(static_cast<size_t>(threads));

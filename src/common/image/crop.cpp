@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t kStream = 0x63726f70;  // differs from other random streams with the same key
 constexpr int kTries = 10;
 
-// Uniform between `least` and `most`.
+// Uniform between `least` and `most`. 53 random bits times 2^-53: every double of that grid in [0,
+// 1) has the same probability, and the result does not depend on the standard library.
 double uniform(Random& random, double least, double most) {
   return least + (most - least) * (static_cast<double>(random.next() >> 11) * 0x1p-53);
 }
@@ -43,6 +44,8 @@ Crop central_part(const Recipe& recipe, int64_t width, int64_t height) {
   return part((width - w) / 2, (height - h) / 2, w, h);
 }
 
+// As torchvision.transforms.RandomResizedCrop.get_params: area uniform, aspect ratio uniform in its
+// logarithm, at most ten attempts. The sequence of random numbers is part of the format of a run.
 Crop choose_part(const Recipe& recipe, int64_t width, int64_t height, Random& random) {
   const double pixels = static_cast<double>(width) * static_cast<double>(height);
   for (int i = 0; i < kTries; ++i) {

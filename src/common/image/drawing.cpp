@@ -61,6 +61,7 @@ Colour colour_of(double hue, double saturation, double value) {
   return colour;
 }
 
+// The largest projection on the normals of the three edges.
 double triangle(double u, double v) {
   double most = -1;
   for (const double angle : {kPi / 2, kPi * 7 / 6, kPi * 11 / 6}) {

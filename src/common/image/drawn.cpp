@@ -89,6 +89,8 @@ std::string box_line(const Order& order, const Region& box) {
                      box.top + box.height);
 }
 
+// Images are drawn in parallel and written in order by this thread. The same seed gives the same
+// bytes for any number of threads, because each image has its own random stream.
 void write_images(const fs::path& directory,
                   const std::vector<Order>& orders,
                   const DrawnOptions& options,
@@ -133,7 +135,8 @@ void write_lists(const fs::path& directory, const DrawnOptions& options, const L
   os::replace_file(directory / "val" / "val_annotations.txt", lists.val);
 }
 
-// A temporary directory; removed by the destructor unless it was renamed.
+// A temporary directory; removed by the destructor unless it was renamed. The data set is complete
+// or absent: it is built under a hidden name and renamed at the end.
 struct Draft {
   fs::path path;
   ~Draft() {

@@ -9,6 +9,8 @@ void FolderStore::enter(const std::filesystem::path& folder) {
   folders_.push_back(folder.string() + "/");
 }
 
+// 16 bytes per image and one byte array for all names: 1.3 million strings with their folders would
+// take several times as much memory in every worker.
 void FolderStore::add(std::string_view file, int64_t label) {
   items_.push_back({.name = names_.size(),
                     .folder = static_cast<int32_t>(folders_.size()) - 1,

@@ -106,6 +106,9 @@ Labels read_annotations(const fs::path& directory) {
   throw Error(error);
 }
 
+// Three common layouts, in this order: one folder per class (as torchvision needs it), the list of
+// Kaggle, the XML annotations of the challenge. The ground truth list of the development kit is not
+// usable, since its numbers refer to a MATLAB file.
 StorePtr open_val(const fs::path& directory, const Classes& classes) {
   const fs::path val = images_of(directory) / "val";
   if (!os::list_directory(val).folders.empty()) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Order of calls for one image:
+//
+//   open()       header only: size, orientation, limits
+//   start()      choose scale and region; skip rows above it
+//   read_row()   once for each row of the region
+//   finish()     check for the end marker; abort the rest
+//
+// libjpeg reports errors by a callback that must not return. The callback leaves with longjmp to
+// guarded(), which throws Corrupt from a C++ frame.
 #include "common/image/jpeg_decoder.h"
 
 #include <algorithm>
@@ -17,6 +27,7 @@
 namespace lockstep::image {
 namespace {
 
+// A bound against damaged headers. Pillow refuses images above 179 million pixels by default.
 constexpr int64_t kMostPixels = 1'000'000'000;
 constexpr int64_t kMostCoefficientBytes = int64_t{512} << 20;
 constexpr int kPixelBytes = 4;
@@ -128,7 +139,8 @@ struct JpegDecoder::State {
   std::span<const std::byte> file;
 
   // Runs calls of libjpeg and throws Corrupt on errors. `body` must not own objects with
-  // destructors, because longjmp skips them.
+  // destructors, because longjmp skips them. setjmp is set again for each call, because a jump into
+  // a function that has returned is undefined.
   template <typename Body>
   void guarded(Body body) {
     if (setjmp(reports.jump) != 0) {
@@ -193,6 +205,8 @@ int JpegDecoder::State::orientation() const {
 }
 
 // Whether an end marker follows the decoded data. Within the data, 0xff is always followed by 0.
+// Searches from the back: some cameras append bytes after the end marker. Rows below the region are
+// not decoded, so the decoder itself has often not reached the marker.
 bool JpegDecoder::State::has_end() const {
   if (codec.unread_marker == JPEG_EOI) {
     return true;
@@ -273,6 +287,8 @@ void JpegDecoder::read_row(uint8_t* row) {
   }
 }
 
+// A progressive image is read completely by start(), which has reported a missing end already.
+// jpeg_finish_decompress() would fail because not all rows were read, so the decoder is aborted.
 void JpegDecoder::finish() {
   State& state = *state_;
   const bool is_whole = jpeg_has_multiple_scans(&state.codec) != FALSE || state.has_end();

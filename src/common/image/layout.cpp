@@ -27,6 +27,7 @@ Error told(Error error, const Labels& labels, const Labels::Label& label) {
 
 }  // namespace
 
+// Labels are positions in the sorted ids, as in torchvision's ImageFolder, so that models agree.
 Classes::Classes(std::vector<std::string> ids) {
   std::ranges::sort(ids);
   for (std::string& id : ids) {
@@ -35,6 +36,7 @@ Classes::Classes(std::vector<std::string> ids) {
   }
 }
 
+// words.txt of ImageNet describes all of WordNet; most of its lines belong to other classes.
 void Classes::read_words(const fs::path& file, char separator) {
   if (!has_file(file)) {
     return;
@@ -80,6 +82,7 @@ bool has_file(const fs::path& path) {
 
 Lines::Lines(fs::path file) : file_(std::move(file)), text_(os::read_file(file_)) {}
 
+// trim() also removes the carriage return of files that were edited on Windows.
 bool Lines::next(std::string& line) {
   while (at_ < text_.size()) {
     const size_t end = std::min(text_.find('\n', at_), text_.size());
@@ -98,6 +101,8 @@ Error Lines::refusal(std::string_view reason) const {
       .fact("at line", std::to_string(number_));
 }
 
+// A folder that is not a class is an error, not skipped: usually it is a misplaced archive, and
+// images would be missing without notice.
 std::shared_ptr<FolderStore> list_class_folders(const fs::path& folder, const Classes& classes) {
   auto store = std::make_shared<FolderStore>(classes.names());
   for (const std::string& id : os::list_directory(folder).folders) {
@@ -126,6 +131,7 @@ std::shared_ptr<FolderStore> list_class_folders(const fs::path& folder, const Cl
   return store;
 }
 
+// Labels and files must match in both directions: a partly unpacked archive is detected.
 std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
                                            const Labels& labels,
                                            const Classes& classes) {

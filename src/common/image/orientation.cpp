@@ -63,6 +63,12 @@ Orientation orientation_of(int exif) {
   }
 }
 
+// The structure, with offsets from the beginning of the TIFF part:
+//
+//   "Exif\0\0" | "II" or "MM", 42, offset of directory | ... | count | entry, 12 bytes | entry ...
+//   entry:  tag (2)  type (2)  number of values (4)  value or its offset (4)
+//
+// A value of two bytes is in the first half of the last field, in either byte order.
 int exif_orientation(std::span<const uint8_t> marker) {
   if (marker.size() < kExif.size() || !std::equal(kExif.begin(), kExif.end(), marker.begin())) {
     return 1;

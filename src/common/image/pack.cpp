@@ -21,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The file is mapped, not read: the pages are shared by all workers of a node, and read() copies
+// nothing. Everything that could lead outside the file is checked by the constructor, so that the
+// accessors need no checks. image/pack_format.h draws the layout.
 class PackStore : public Store {
  public:
   explicit PackStore(fs::path file) : file_(std::move(file)), map_(file_) {
@@ -48,6 +51,8 @@ class PackStore : public Store {
     return std::as_bytes(map_.bytes()).subspan(offset, count);
   }
 
+  // memcpy instead of a cast: the end record follows the names, whose length is arbitrary, so that
+  // it is not aligned.
   template <typename Part>
   Part part(uint64_t offset) const {
     Part result;
@@ -76,6 +81,8 @@ class PackStore : public Store {
   std::string source_;
 };
 
+// Checks from the outside to the inside: magic and version at the beginning, the end record, the
+// order of the parts, and the CRC of the tables. Only then are offsets from the file used.
 void PackStore::read_ends() {
   const uint64_t size = map_.bytes().size();
   const PackHead head = size < sizeof(PackHead) ? PackHead{.magic = {}} : part<PackHead>(0);
@@ -129,6 +136,7 @@ void PackStore::read_json() {
   }
 }
 
+// The final zero byte guarantees that a name read as a C string ends within the file.
 void PackStore::check_entries() const {
   const bool has_last_zero = end_.names_bytes > 0 && names_[end_.names_bytes - 1] == '\0';
   for (uint64_t i = 0; i < end_.entries; ++i) {

@@ -88,7 +88,9 @@ std::string_view text_of(const Part& part) {
   return {reinterpret_cast<const char*>(&part), sizeof(Part)};
 }
 
-// Writes the parts of a pack in order.
+// Writes the parts of a pack in order. Images are written as they arrive; the table is kept in
+// memory (24 bytes and a name per image) and written at the end, together with a CRC of everything
+// after the images. Images have their own CRCs.
 class PackFile {
  public:
   explicit PackFile(const fs::path& path) : file_(path) { file_.write(text_of(PackHead{})); }
@@ -179,6 +181,8 @@ struct Draft {
 
 }  // namespace
 
+// The pack is written under a temporary name, synced by finish(), renamed, and its directory
+// synced: a crash never leaves an incomplete file under the final name.
 PackReport write_pack(const Store& store,
                       const std::string& split,
                       const fs::path& file,

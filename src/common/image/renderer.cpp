@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From a JPEG file to the pixels of a sample, without an intermediate image:
+//
+//   crop in the upright image
+//     -> box in the stored image         (EXIF orientation undone)
+//     -> scale of libjpeg in eighths     (1, 2, 4 or 8: cheap reduction while decoding)
+//     -> rows of the box, one at a time  (ring of as many rows as the filter needs)
+//     -> output rows                     (written with the steps of the orientation and mirroring)
 #include "common/image/renderer.h"
 
 #include <algorithm>
@@ -111,6 +119,8 @@ void Renderer::render(const Crop& crop, Size size, uint8_t* output) {
   decoder_.finish();
 }
 
+// Rows of the ring are addressed by their number modulo the number of taps. The inputs of
+// successive output rows only move forward, so a row is overwritten only after its last use.
 void Renderer::write_rows(const Region& region,
                           uint8_t* start,
                           int64_t row_step,

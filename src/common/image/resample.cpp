@@ -116,6 +116,9 @@ uint8_t to_level(int32_t value) {
 
 }  // namespace
 
+// The filter is a triangle of half width `reach`: the scale when reducing, one pixel when
+// enlarging. It covers at most 2 * ceil(reach) + 1 pixels. Weights of at least 1e-9 keep the sum
+// positive when all pixels but one are outside the limits.
 void Axis::prepare(const Plan& plan) {
   const double scale = (plan.end - plan.begin) / plan.outputs;
   const double reach = std::max(scale, 1.0);
@@ -164,6 +167,9 @@ void Resampler::prepare(const Axis& columns, int left, int width) {
   }
 }
 
+// Vertical pass first: its result is one row, which stays in the cache for the horizontal pass. The
+// vertical sums have 8 + 12 bits, are rounded to 8 + 4 bits, and are then weighted with 12 bits
+// again.
 void Resampler::write(const uint8_t* const* rows,
                       const int16_t* weights,
                       int count,

@@ -13,6 +13,7 @@ bool is_interval(double least, double most) {
   return least > 0 && least <= most;
 }
 
+// Checked once for each Maker, not for each image.
 void require_sense(const Recipe& recipe) {
   if (recipe.size < 1 || (!recipe.augments && recipe.resize < recipe.size)) {
     throw Error(ExitCode::Usage, "cannot make samples: the crop is larger than the resized image")

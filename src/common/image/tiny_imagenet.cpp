@@ -26,7 +26,9 @@ std::string objection_to(const fs::path& directory) {
   return {};
 }
 
-// The classes are in wnids.txt. If it is missing, the folders of train/ are the classes.
+// The classes are in wnids.txt. If it is missing, the folders of train/ are the classes. wnids.txt
+// is not sorted in the original archive; Classes sorts it, so that labels agree with those of
+// torchvision's ImageFolder.
 Classes classes_of(const fs::path& directory) {
   std::vector<std::string> ids;
   if (!has_file(directory / "wnids.txt")) {

@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The capacity of a pipe on Linux: one read can empty it.
 constexpr size_t kChunkBytes = size_t{1} << 16;
 
 using Clock = std::chrono::steady_clock;
@@ -37,7 +38,10 @@ void read_one(Watch& watch, std::string& text) {
 }
 
 // Reads both streams at the same time, so that neither can fill up and block the writer, and waits
-// for the child to exit. Returns early at the time limit, or when `stop_fd` becomes readable.
+// for the child to exit. Returns early at the time limit, or when `stop_fd` becomes readable. All
+// three must end: the exit alone could leave bytes in the pipes, and the streams can stay open
+// after the exit if a grandchild has inherited them. A command that leaves a daemon behind without
+// redirecting its output is therefore waited for until the daemon ends, or until the time limit.
 void hear_out(const std::array<int, 3>& output_errors_child,
               const CommandOptions& options,
               CommandResult& result) {
@@ -63,7 +67,9 @@ void hear_out(const std::array<int, 3>& output_errors_child,
   }
 }
 
-// Waits for a command that has ended or was killed.
+// Waits for a command that has ended or was killed. The group is killed first, while its leader
+// still exists and keeps the number of the group valid. The second signal covers a child that has
+// left its group.
 ExitStatus end_of(Child& child, bool has_own_group, const CommandResult& result) {
   if (result.is_out_of_time || result.is_stopped) {
     if (has_own_group) {
@@ -109,6 +115,8 @@ CommandResult run_command(const std::vector<std::string>& arguments,
   }
   Pipe output = make_pipe();
   Pipe errors = make_pipe();
+  // A file in memory instead of a pipe: the input needs no writer that runs while the child reads,
+  // however long it is.
   const Fd input = options.input.empty() ? Fd() : make_memory_file(options.input);
   const bool has_own_group = options.time_limit || options.stop_fd >= 0;
   Child child = start({.executable = program->string(),
@@ -121,6 +129,7 @@ CommandResult run_command(const std::vector<std::string>& arguments,
                        .directory = options.directory.string(),
                        .has_own_group = has_own_group,
                        .dies_with_parent = true});
+  // Otherwise this process would be a writer itself, and the streams would never end.
   output.in.close();
   errors.in.close();
   CommandResult result;

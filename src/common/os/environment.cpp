@@ -24,6 +24,8 @@ std::optional<std::string> find_variable(const Environment& environment, std::st
   return found == environment.end() ? std::nullopt : std::optional(found->second);
 }
 
+// setenv() can move the whole table, while getenv() and environment() of another thread read it
+// without a lock. That is why the header allows changes only before the first thread.
 void set_variable(const std::string& name, const std::string& value) {
   ::setenv(name.c_str(), value.c_str(), 1);
 }

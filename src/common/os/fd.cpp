@@ -17,6 +17,8 @@ Fd& Fd::operator=(Fd&& other) noexcept {
   return *this;
 }
 
+// Not repeated after EINTR: Linux has released the number in any case, and another thread may
+// already use it for a new file.
 void Fd::close() noexcept {
   if (number_ >= 0) {
     ::close(std::exchange(number_, -1));
@@ -30,6 +32,8 @@ void redirect(int from, int to) {
   ::close(from);
 }
 
+// The copy gets a number of at least 3, so that it does not take the place of a standard stream
+// that is closed. Other threads that write to the descriptor meanwhile are silenced, too.
 Silence::Silence(int number)
     : number_(number), kept_(::fcntl(number, F_DUPFD_CLOEXEC, 3)) {  // not a standard stream
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);

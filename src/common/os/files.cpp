@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Durability in three steps, in this order:
+//
+//   write ".NAME.TID.partial", fsync it    the contents are on disk, but without the name
+//   rename it to NAME                      readers see the old or the new file
+//   fsync the directory                    the name is on disk
+//
+// Without the first fsync, a power failure after the rename can leave an empty file under the final
+// name: file systems are free to write the directory before the data. replace_file() leaves out
+// both calls of fsync; it is for files whose loss in a power failure is tolerable.
 #include "common/os/files.h"
 
 #include <cerrno>
@@ -26,6 +36,8 @@ namespace {
       fmt::format("cannot {} {}: {}", verb, path.string(), std::generic_category().message(error)));
 }
 
+// Repeats a system call that a signal interrupted. The agents handle signals through a SignalFd,
+// but a library in the process can install handlers.
 template <typename Call>
 auto retry(Call call) {
   for (;;) {
@@ -36,6 +48,8 @@ auto retry(Call call) {
   }
 }
 
+// O_CLOEXEC everywhere: a worker that is started at the same time by another thread must not
+// inherit the file.
 Fd open_or_refuse(std::string_view verb, const std::filesystem::path& path, int flags) {
   constexpr mode_t kForAllThatUmaskLets = 0666;
   const int number =
@@ -66,6 +80,10 @@ std::filesystem::path name_beside(const std::filesystem::path& path) {
 //
 // Not std::filesystem::remove_all: the wheels of PyTorch export that function from their own copy
 // of libstdc++, and a program that links both crashes in it.
+//
+// O_NOFOLLOW and paths relative to `parent`: a directory that another process replaces by a link
+// during the call is not followed out of the tree. An entry that disappears meanwhile counts as
+// removed. Linux reports EISDIR for unlink() of a directory, POSIX and some file systems EPERM.
 int remove_below(int parent, const char* name) {
   if (::unlinkat(parent, name, 0) == 0 || errno == ENOENT) {
     return 0;
@@ -113,6 +131,7 @@ void sync_names(const Fd& opened, const std::filesystem::path& directory) {
 
 }  // namespace
 
+// open() succeeds on a directory; without the check, the failure would be reported by a later read.
 InputFile::InputFile(std::filesystem::path path)
     : path_(std::move(path)), file_(open_or_refuse("read", path_, O_RDONLY)) {
   struct stat status = {};
@@ -125,6 +144,7 @@ InputFile::InputFile(std::filesystem::path path)
   size_ = static_cast<uint64_t>(status.st_size);
 }
 
+// pread() does not move a file offset, so several threads can read the same file.
 void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
   auto* to = static_cast<char*>(buffer);
   while (bytes > 0) {
@@ -202,6 +222,7 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
   }
 }
 
+// NFS and several parallel file systems have no RENAME_EXCHANGE and report EINVAL.
 bool exchange_paths(const std::filesystem::path& one, const std::filesystem::path& other) {
   if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) {
     return true;
@@ -212,6 +233,8 @@ bool exchange_paths(const std::filesystem::path& one, const std::filesystem::pat
   return false;
 }
 
+// symlink() cannot replace an existing name. A leftover temporary link of a killed process with the
+// same thread number would make it fail, so it is removed first.
 void replace_link(const std::filesystem::path& link, const std::filesystem::path& target) {
   const std::filesystem::path beside = name_beside(link);
   ::unlink(beside.c_str());
@@ -233,6 +256,9 @@ void remove_tree(const std::filesystem::path& path) {
   }
 }
 
+// flock() belongs to the open file, not to the process or the path: the kernel releases it when the
+// last descriptor is closed, and a rename does not affect it. Errors other than EWOULDBLOCK (a file
+// system without locks) count as success.
 std::optional<DirectoryLock> DirectoryLock::find(const std::filesystem::path& directory) {
   Fd file = open_or_refuse("open directory", directory, O_RDONLY | O_DIRECTORY);
   if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -269,6 +295,9 @@ void replace_file(const std::filesystem::path& path, std::string_view text) {
   }
 }
 
+// O_EXCL makes sure that this call creates the file: with the mode of an existing file, or through
+// a link that another user has placed, the secret could be readable. The texts are keys of some
+// hundred bytes, for which a regular file never accepts only a part unless the disk is full.
 void write_private(const std::filesystem::path& path, std::string_view text) {
   constexpr mode_t kOnlyMine = 0600;
   const std::filesystem::path beside = name_beside(path);
@@ -286,6 +315,7 @@ void write_private(const std::filesystem::path& path, std::string_view text) {
   rename_path(beside, path);
 }
 
+// The checks use the open file, not the path, so that the file cannot be exchanged in between.
 std::optional<std::string> find_private(const std::filesystem::path& path) {
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));

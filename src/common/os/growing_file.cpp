@@ -26,6 +26,8 @@ std::optional<FileLook> find_look(const std::filesystem::path& path) {
   return look_of(status);
 }
 
+// The identity comes from the descriptor that is read: if the writer rotates the file between two
+// calls, the caller sees a new inode and starts again at offset 0.
 std::optional<FilePiece> find_piece(const std::filesystem::path& path,
                                     uint64_t offset,
                                     size_t most_bytes) {

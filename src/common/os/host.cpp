@@ -13,6 +13,8 @@
 
 namespace lockstep::os {
 
+// gethostname() need not terminate a truncated name; the last byte of the array stays zero for
+// that.
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) {
@@ -55,6 +57,7 @@ std::vector<std::string> addresses_of(const std::string& name) {
   return addresses;
 }
 
+// The kernel appends " (deleted)" if the file was replaced since the start of this process.
 std::string own_executable() {
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored).string();

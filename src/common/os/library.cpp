@@ -6,6 +6,8 @@
 
 namespace lockstep::os {
 
+// RTLD_NOW: a library with a missing dependency fails here and not at its first call. RTLD_LOCAL:
+// its symbols do not replace those of libraries that are loaded later.
 std::optional<Library> Library::find(const std::string& name) {
   void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -28,6 +28,7 @@ ResourceLimits resource_limits() {
           .processes = to_bytes(limit_of(RLIMIT_NPROC).rlim_cur)};
 }
 
+// f_bavail, not f_bfree: the difference is reserved for root.
 std::optional<Space> find_space(const std::filesystem::path& path) {
   struct statvfs found {};
   if (::statvfs(path.c_str(), &found) != 0) {

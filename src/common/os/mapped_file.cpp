@@ -46,6 +46,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   bytes_ = {static_cast<const uint8_t*>(start), size};
 }
 
+// The mapping outlives the descriptor that the constructor has closed.
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) {
     ::munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
@@ -54,6 +55,7 @@ MappedFile::~MappedFile() {
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 
+// The previous mapping moves to `other`, whose destructor unmaps it.
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   return *this;

@@ -14,6 +14,11 @@ namespace lockstep::os {
 
 bool keep_freed_memory() {
 #if defined(__GLIBC__)
+  // glibc serves blocks above the mmap threshold by mmap and unmaps them in free(), and by default
+  // it adapts both thresholds. Setting one of them stops the adaptation. Activations of a few
+  // hundred MiB must be below the first; the second must be larger than the memory freed in one
+  // step. Older versions of glibc refuse an mmap threshold of more than 32 MiB; the result is then
+  // false.
   constexpr int kMapAbove = 256 << 20;
   constexpr int kTrimAbove = 512 << 20;
   constexpr int kGrowBy = 64 << 20;
@@ -42,6 +47,7 @@ void unmap_memory(void* memory, size_t bytes) {
 uint64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
+  // In KiB on Linux.
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 

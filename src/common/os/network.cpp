@@ -83,6 +83,8 @@ bool is_link_local(std::span<const uint8_t> address) {
                                            : address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
+// IFF_UP is the setting of the administrator, IFF_RUNNING the carrier: an InfiniBand port without a
+// cable is up but does not run.
 std::optional<InterfaceAddress> find_address_in(const ifaddrs& entry) {
   constexpr unsigned kUsable = IFF_UP | IFF_RUNNING;
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & kUsable) != kUsable) {
@@ -102,11 +104,14 @@ std::optional<InterfaceAddress> find_address_in(const ifaddrs& entry) {
 
 }  // namespace
 
+// A host can have several addresses (IPv4 and IPv6); the first with a route decides, in the order
+// of the name service, which is the order in which connect() would be tried.
 std::optional<std::string> find_local_address_towards(const std::string& host) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_DGRAM;
   addrinfo* list = nullptr;
+  // Port 9 (discard) only completes the address; connect() of a datagram socket sends no packet.
   if (::getaddrinfo(host.c_str(), "9", &wanted, &list) != 0) {
     return std::nullopt;
   }
@@ -149,6 +154,7 @@ std::vector<InterfaceAddress> interface_addresses() {
   return addresses;
 }
 
+// Two addresses are in the same network if the results are equal texts.
 std::optional<std::string> find_network(const std::string& address, int prefix) {
   std::array<uint8_t, sizeof(in6_addr)> room{};
   size_t size = 0;
@@ -162,6 +168,7 @@ std::optional<std::string> find_network(const std::string& address, int prefix) 
   }
   const std::span<uint8_t> bytes(room.data(), size);
   for (size_t i = 0; i < size; ++i) {
+    // The bits of this byte that belong to the network.
     const int kept = std::clamp(prefix - static_cast<int>(i) * 8, 0, 8);
     bytes[i] &= static_cast<uint8_t>(0xff << (8 - kept));
   }

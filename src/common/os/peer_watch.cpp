@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A pidfd becomes readable when its process ends, also for processes that are not children. A
+// process number alone would not do: the kernel can assign it to another process after the end of
+// the first.
 #include "common/os/peer_watch.h"
 
 #include <fmt/format.h>
@@ -16,6 +20,8 @@ PeerWatch::~PeerWatch() {
   }
 }
 
+// Every failure counts as "does not exist", also a lack of descriptors: the caller then uses a
+// transport that needs no watch, or does without the early detection.
 bool PeerWatch::add(int pid) {
   const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) {
@@ -42,6 +48,9 @@ std::optional<int> PeerWatch::find_ended() const {
   return std::nullopt;
 }
 
+// The boot identifier distinguishes machines and reboots, the inode of the process namespace
+// distinguishes containers, and device and inode of /dev/shm distinguish mounts: two containers on
+// one machine can share the first and have separate shared memory.
 std::string machine_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -28,10 +28,14 @@ void enlarge_pipe(int fd, int bytes) {
   ::fcntl(fd, F_SETPIPE_SZ, bytes);
 }
 
+// The flag belongs to the open file description, which duplicates and child processes share. For
+// standard streams use find_nonblocking_twin() instead.
 void set_nonblocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
+// A pseudo terminal reports EIO when its other side is closed, a socket ECONNRESET: such errors
+// count as the end, because no more bytes can arrive.
 ReadResult read_some(int fd, std::span<char> buffer, size_t& count) {
   ssize_t got = -1;
   do {
@@ -87,6 +91,8 @@ bool has_reader(int fd) {
   return ::poll(&entry, 1, 0) <= 0 || (entry.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;
 }
 
+// poll() skips entries with a negative descriptor: callers remove a descriptor by setting it to -1.
+// After EINTR nothing is ready and the function returns early; every caller waits in a loop.
 void wait_for(std::span<Watch> watches, std::optional<std::chrono::milliseconds> timeout) {
   std::vector<pollfd> entries;
   entries.reserve(watches.size());
@@ -130,6 +136,8 @@ bool is_same_file(int one, int other) {
                           first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
 
+// Opening /proc/self/fd/N creates a new open file description of the same pipe or terminal.
+// O_NOCTTY: a process without a controlling terminal must not get one by this.
 Fd find_nonblocking_twin(int fd) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   return Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));

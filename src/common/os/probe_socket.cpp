@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `lockstep doctor` and the start of a run test which node reaches which over which interface:
+// hundreds of connections at once. Everything is non-blocking, and one epoll set per test
+// (ReadySet) is itself watched by the event loop of the caller.
 #include "common/os/probe_socket.h"
 
 #include <algorithm>
@@ -77,6 +81,8 @@ int port_of(const Fd& socket) {
 }  // namespace
 
 Listener listen_everywhere() {
+  // TCP_DEFER_ACCEPT: after this time, the kernel hands over or drops the silent connection. Port
+  // scanners and health checks of a site connect and send nothing; they must not look like nodes.
   constexpr int kSilentSeconds = 2;
   Listener listener{.socket = bound_everywhere()};
   set_flag(listener.socket, IPPROTO_TCP, TCP_DEFER_ACCEPT, kSilentSeconds);
@@ -101,6 +107,8 @@ std::optional<Fd> find_connection(const Fd& listener) {
   }
 }
 
+// Binding to `from` forces the interface of that address as the source; the route is still that of
+// the kernel. A refused or unreachable target can be reported at once or later by connect_fault().
 Connecting start_connect(const Route& route) {
   const Endpoint to = endpoint_of(route.to, route.port);
   if (to.size == 0) {
@@ -127,6 +135,7 @@ Connecting start_connect(const Route& route) {
   return started;
 }
 
+// SO_ERROR is reset by reading it: the second call for the same socket returns 0.
 int connect_fault(const Fd& socket) {
   int fault = 0;
   socklen_t size = sizeof(fault);
@@ -173,6 +182,7 @@ void ReadySet::change(const Fd& descriptor, For purpose, uint64_t token) {
 }
 
 std::vector<uint64_t> ReadySet::ready() const {
+  // Level-triggered: descriptors beyond this number are reported by the next call.
   std::array<epoll_event, 512> events;
   const int count = ::epoll_wait(set_.number(), events.data(), static_cast<int>(events.size()), 0);
   std::vector<uint64_t> tokens;

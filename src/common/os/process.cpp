@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every process is held by a pidfd, opened by the parent before the exit can be collected. A number
+// is therefore never signalled after it was assigned to another process.
+//
+//   start()            child                           parent
+//     vfork ---------> setpgid, parent death signal,   (suspended)
+//                      affinity, signals, streams
+//                      execve ----------------------> continues; the report pipe ends: success
+//                      or write Fault, _exit(127) ---> continues; reads the Fault, throws
+//
+// The report pipe is close-on-exec. A successful execve closes the last writer, so that the end of
+// the pipe is the message "the program runs".
 #include "common/os/process.h"
 
 #include <algorithm>
@@ -70,7 +82,9 @@ struct Fault {
   int reason = 0;  // errno
 };
 
-// Runs between fork and exec: every call is async-signal-safe, and nothing allocates memory.
+// Runs between fork and exec: every call is async-signal-safe, and nothing allocates memory. All
+// tables are built by the constructor in the parent. After vfork the child uses the memory of the
+// parent, including the locks of malloc that another thread can hold at that moment.
 class ChildSide {
  public:
   ChildSide(const Command& command, int report)
@@ -83,6 +97,9 @@ class ChildSide {
         envp_(to_table(entries_)),
         mask_(command.cpus) {}
 
+  // The order matters. The parent can end between vfork and prctl, and then no signal is sent:
+  // hence the check of getppid(). Descriptors above the lowered limit stay valid; only new ones are
+  // refused.
   [[noreturn]] void become_program() const {
     if (command_.has_own_group) {
       ::setpgid(0, 0);
@@ -115,6 +132,9 @@ class ChildSide {
   }
 
  private:
+  // execve keeps ignored signals and the mask. A worker that inherited a blocked SIGTERM from the
+  // SignalFd of the agent would not stop. The handlers are reset before the mask is, so that no
+  // signal can run a handler of the parent in the shared memory.
   void reset_signals() const {
     for (int number = 1; number < NSIG; ++number) {
       ::signal(number, SIG_DFL);
@@ -129,6 +149,7 @@ class ChildSide {
 
   // The three numbers can overlap: duplicate all of them first.
   void place_streams() const {
+    // Any number above 2 would do: F_DUPFD takes the lowest free one from here on.
     constexpr int kAbove = 10;
     const int input = command_.stdin_fd >= 0 ? command_.stdin_fd : ::open("/dev/null", O_RDONLY);
     const std::array<int, 3> wanted = {input, command_.stdout_fd, command_.stderr_fd};
@@ -166,6 +187,8 @@ Error to_error(const Fault& fault, const Command& command) {
   return system_error(ExitCode::Usage, sentence, fault.reason);
 }
 
+// /proc/PID/task/TID/children would be cheaper, but not every kernel has it, and proc(5) calls it
+// unreliable unless all children are stopped. Zombies are left out: they cannot be killed again.
 std::set<int> children_of(int parent) {
   std::set<int> children;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -210,6 +233,8 @@ void Child::signal_group(int number) const {
   }
 }
 
+// pidfd_send_signal passes the siginfo on as it is, so the fields about the sender are set here;
+// signalfd reports them to the receiver.
 void Child::signal_with(int number, int word) const {
   if (!status_) {
     siginfo_t news{};
@@ -222,6 +247,7 @@ void Child::signal_with(int number, int word) const {
   }
 }
 
+// waitid() with WNOHANG returns 0 and leaves si_pid at zero if the process still runs.
 std::optional<ExitStatus> Child::find_exit() {
   siginfo_t news{};
   if (!status_ &&
@@ -311,6 +337,9 @@ void become_subreaper() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+// WNOWAIT looks at an ended child without removing it, so that a child in `known` stays for its
+// owner. The kernel reports the same child again on the next call: strangers behind a known one are
+// collected after its owner has called find_exit().
 void reap_strangers(const std::vector<int>& known) {
   for (;;) {
     siginfo_t news{};
@@ -322,6 +351,9 @@ void reap_strangers(const std::vector<int>& known) {
   }
 }
 
+// Repeats until waitid() reports ECHILD. A killed process can have children of its own, which
+// become children of this subreaper only at its death, and a process can fork between the listing
+// and the signal.
 int kill_all_children(std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   std::set<int> killed;
@@ -333,6 +365,7 @@ int kill_all_children(std::chrono::milliseconds timeout) {
       return static_cast<int>(killed.size());
     }
     for (const int pid : children_of(::getpid())) {
+      // Safe without a pidfd: only this process can remove its children from the process table.
       ::kill(pid, SIGKILL);
       killed.insert(pid);
     }
@@ -340,6 +373,7 @@ int kill_all_children(std::chrono::milliseconds timeout) {
   }
 }
 
+// Unlike start(), it resets only the signals that the launcher itself ignores or blocks.
 void become(const std::string& executable,
             std::vector<std::string> arguments,
             const Environment& environment) {

@@ -21,6 +21,7 @@ struct Stat {
 // The program name is in parentheses and can contain any character, so fields are counted from the
 // last ')': the state is field 3 of /proc/PID/stat, the start time field 22.
 Stat read_stat(int pid) {
+  // 22 - 3 - 1: the fields between the state and the start time.
   constexpr int kFieldsBetween = 18;
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;

@@ -71,6 +71,8 @@ std::optional<ProcessReading> find_process(int pid, const fs::path& proc) {
   if (name_end == std::string::npos) {
     return std::nullopt;
   }
+  // Index 0 is STATE, field 3 of proc(5): field N of the manual is words[N - 3]. PARENT is 4, GROUP
+  // 5, the four times 14 to 17, the start time 22 and the resident pages 24.
   constexpr size_t kLast = 22;  // last field used, counted from STATE
   std::array<std::string_view, kLast> words;
   std::string_view rest = std::string_view(text).substr(name_end + 1);

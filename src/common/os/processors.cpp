@@ -47,6 +47,7 @@ std::vector<int> usable_processor_numbers() {
   return numbers;
 }
 
+// `<=` skips duplicates: they extend the range by nothing.
 std::string format_processors(std::vector<int> numbers) {
   std::sort(numbers.begin(), numbers.end());
   std::string text;
@@ -61,6 +62,7 @@ std::string format_processors(std::vector<int> numbers) {
   return text;
 }
 
+// The kernel pads a shorter mask with zeros and ignores bits of processors that do not exist.
 ProcessorMask::ProcessorMask(const std::vector<int>& numbers) {
   for (const int number : numbers) {
     const auto bit = static_cast<size_t>(number);

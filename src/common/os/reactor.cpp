@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One epoll_wait returns a batch of events, and the handler of the first can forget and close the
+// descriptor of the second, whose number a new file can get at once. Each registration therefore
+// has a number, stored in the event next to the descriptor:
+//
+//   63             32 31              0
+//   +----------------+----------------+
+//   | registration   | descriptor     |
+//   +----------------+----------------+
+//
+// An event whose registration is not the current one of its descriptor is dropped.
 #include "common/os/reactor.h"
 
 #include <algorithm>
@@ -51,6 +62,7 @@ void Reactor::forget(int fd) {
 
 void Reactor::turn(std::optional<std::chrono::milliseconds> timeout) {
   constexpr int kMostEvents = 256;
+  // epoll_wait takes an int of milliseconds; waking up once an hour costs nothing.
   constexpr int64_t kLongest = int64_t{3600} * 1000;
   std::array<epoll_event, kMostEvents> events{};
   const int wait =

@@ -20,6 +20,8 @@ fs::path part(const fs::path& path, int number) {
   return number == 0 ? path : fs::path(fmt::format("{}.{}", path.string(), number));
 }
 
+// A crash or a full disk has cut the last line; the next append() begins with a newline, so that
+// only the cut line is lost to readers.
 bool ends_within_line(int fd, int64_t size) {
   char last = '\n';
   return ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
@@ -75,6 +77,8 @@ void RotatingFile::rotate() {
   }
 }
 
+// Rotates before the write, not after it: a line is never divided between two parts. Lines larger
+// than a part form a part of their own.
 bool RotatingFile::append(std::string_view lines) {
   if (!file_.is_open() && !open()) {
     return false;
@@ -109,6 +113,7 @@ bool RotatingFile::write_all(std::string_view lines) {
   return true;
 }
 
+// The current part can be missing for a moment, between the rename and the next append.
 std::vector<fs::path> find_parts(const fs::path& path) {
   std::vector<fs::path> parts;
   std::error_code ignored;

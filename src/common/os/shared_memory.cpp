@@ -9,6 +9,7 @@
 namespace lockstep::os {
 namespace {
 
+// MAP_POPULATE maps all pages now, so that the first collectives do not take page faults.
 std::byte* map(int descriptor, size_t bytes) {
   void* address =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
@@ -17,6 +18,7 @@ std::byte* map(int descriptor, size_t bytes) {
 
 }  // namespace
 
+// O_EXCL: a leftover segment of a killed run is never adopted, as its contents would be stale.
 std::optional<SharedMemory> SharedMemory::create(const std::string& name, size_t bytes) {
   const int descriptor = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) {
@@ -35,6 +37,8 @@ std::optional<SharedMemory> SharedMemory::create(const std::string& name, size_t
   return SharedMemory(data, bytes);
 }
 
+// The caller must know that the creator has finished create(): a shorter segment can be mapped, but
+// an access beyond its end causes SIGBUS.
 std::optional<SharedMemory> SharedMemory::open(const std::string& name, size_t bytes) {
   const int descriptor = ::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) {

@@ -19,7 +19,9 @@ bool is_ignored(int signal) {
 }
 
 // Blocks the signal on this thread, effective when the handler returns, and sends it again. Finally
-// no thread is left that accepts it, and it stays pending for the SignalFd.
+// no thread is left that accepts it, and it stays pending for the SignalFd. kill() instead of
+// pthread_kill(): the signal must be pending for the process, because signalfd of another thread
+// does not see signals that are pending for one thread. Every call in here is async-signal-safe.
 void hand_on(int signal, siginfo_t* /*news*/, void* context) {
   const int kept = errno;
   ::sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, signal);
@@ -29,6 +31,8 @@ void hand_on(int signal, siginfo_t* /*news*/, void* context) {
 
 }  // namespace
 
+// Blocked before signalfd() is called: a signal in between stays pending instead of killing the
+// process. On failure the mask is restored, which delivers it then.
 SignalFd::SignalFd(std::initializer_list<int> signals) {
   sigset_t wanted;
   ::sigemptyset(&wanted);
@@ -96,6 +100,7 @@ void restore_signal(int signal) {
   ::signal(signal, SIG_DFL);
 }
 
+// sigabbrev_np() needs glibc 2.32 and, unlike strsignal(), does not depend on the locale.
 std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A launcher must announce a port before a library in a worker opens it, and cannot keep the port
+// open meanwhile. Three measures make it likely that the port is still free then:
+//
+//   range    outside the ephemeral range: the kernel does not assign it to outgoing connections
+//   probe    a listener on all addresses works at this moment
+//   claim    an abstract unix socket name per port excludes other runs of lockstep
 #include "common/os/socket.h"
 
 #include <algorithm>
@@ -47,7 +54,8 @@ Addresses look_up(const std::string& host, int port) {
 }
 
 // 0, or the error of listening there. With SO_REUSEADDR, connections of an earlier run in TIME_WAIT
-// do not count, but a listener does.
+// do not count, but a listener does. bind() alone does not suffice: with SO_REUSEADDR on both sides
+// it succeeds while another socket is bound to the port, and only listen() reports the conflict.
 int try_to_listen(const sockaddr& address, socklen_t size) {
   const Fd socket(::socket(address.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) {
@@ -149,6 +157,8 @@ PortRange ephemeral_ports() {
 }
 
 // Candidate ports: those outside the ephemeral range in the first window that has enough of them.
+// Without such a window (a site with an ephemeral range of 1024 to 65535), the first window is used
+// nevertheless: probe and claim still apply.
 std::vector<int> quiet_ports() {
   constexpr size_t kEnough = 1024;
   constexpr std::array kWindows = {
@@ -200,10 +210,12 @@ class PortFinder {
   // `take` claims a port; it returns nothing if another process has it.
   template <typename Take>
   ReservedPort find(const Take& take) {
+    // Out of at least 1024 candidates: fails only if nearly all of them are in use.
     constexpr int kTries = 400;
     for (int attempt = 0; attempt < kTries; ++attempt) {
       const int port = ports_[which_(device_)];
       std::optional<Fd> claim = take(port);
+      // Claim first: two runs that probe the same port at the same time would both find it free.
       if (claim && can_listen(port)) {
         return {port, std::move(*claim)};
       }

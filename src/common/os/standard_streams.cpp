@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// "lockstep ... | head" closes the pipe early: EPIPE is a normal end. Every other failure, such as
+// a full disk behind "> file", must not look like success, so it is an error with exit code 74.
 #include "common/os/standard_streams.h"
 
 #include <cerrno>
@@ -22,6 +25,7 @@ constexpr const char* kLost = "cannot write to standard output";
 
 }  // namespace
 
+// Ascending order: the lowest free number is then always the one that is examined.
 void open_missing_streams() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(number, F_GETFD) == -1 && errno == EBADF) {
@@ -42,6 +46,7 @@ bool write_output(std::string_view text) {
   return false;
 }
 
+// stdio can fail without an errno if an earlier write failed; errno is reset to recognize that.
 void finish_output() {
   errno = 0;
   if (std::fflush(stdout) != 0 && errno != EPIPE) {

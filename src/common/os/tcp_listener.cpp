@@ -71,6 +71,7 @@ std::optional<Fd> TcpListener::find_connection() {
   return connection;
 }
 
+// MSG_DONTWAIT per call, so that it never blocks even on a descriptor without O_NONBLOCK.
 std::optional<size_t> send_some(int fd, std::string_view bytes) {
   const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count >= 0) {

@@ -52,6 +52,8 @@ FullScreen::~FullScreen() {
   leave();
 }
 
+// VMIN 1 and VTIME 0: read() returns as soon as one key is available. ISIG stays set, so that
+// Ctrl-C and Ctrl-Z work. TCSADRAIN lets pending output finish under the old settings.
 void FullScreen::enter() {
   termios settings = former_->settings;
   settings.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -68,6 +70,7 @@ void FullScreen::leave() noexcept {
 
 void FullScreen::suspend() {
   leave();
+  // Not SIGTSTP, which the process can have blocked for its SignalFd.
   ::raise(SIGSTOP);
   enter();
 }

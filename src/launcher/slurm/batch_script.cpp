@@ -1,4 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The parts of a generated script, in this order:
+//
+//   #!/bin/bash, summary, provenance
+//   #SBATCH directives             sbatch stops reading them at the first command
+//   say(), fail()
+//   job name with the job id
+//   modules, variables, environment  render_environment.cpp
+//   pre_exec_command
+//   launch command                   render_launch.cpp; sets $status, or replaces the shell
+//   post_exec_command, requeue, exit "$status"
+//
+// The script has no `set -e`: pre_exec_command and module systems contain commands that fail
+// harmlessly. Each step that must succeed calls fail() itself.
 #include "launcher/slurm/batch_script.h"
 
 #include <algorithm>
@@ -10,8 +24,10 @@
 namespace lockstep::slurm {
 namespace {
 
+// Ends a job that never makes progress, if the user sets no maximum.
 constexpr int kMostRequeues = 100;
 
+// Both write to stderr, so that stdout contains the output of the training only.
 constexpr const char* kTools = R"(
 say() { printf 'job %s: %s\n' "$SLURM_JOB_ID" "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -47,7 +63,9 @@ bool is_run_by_lockstep(const Job& job) {
   return job.exec_command.empty() && job.launcher == Launcher::Lockstep;
 }
 
-// Requeues the job after the time limit signal. `lockstep run` requeues the job itself.
+// Requeues the job after the time limit signal. `lockstep run` requeues the job itself. "scontrol
+// requeue" kills the script while it runs, so that only the exit follows it. SLURM_RESTART_COUNT
+// counts the starts after the first, also those after a node failure.
 std::string render_requeue(const Job& job) {
   if (!job.is_requeued || is_run_by_lockstep(job)) {
     return "";
@@ -78,6 +96,8 @@ std::string render_maker(const Maker& maker) {
   return text + "\n";
 }
 
+// Values are in double quotes, which sbatch removes. require_plain() has rejected values that
+// contain quotes, backslashes or line breaks.
 std::string render_directives(const Pairs& directives) {
   std::string text;
   for (const auto& [name, value] : directives) {
@@ -87,6 +107,7 @@ std::string render_directives(const Pairs& directives) {
   return text;
 }
 
+// 75 is the exit code of `lockstep run` after a requeue (ExitCode::TryAgain).
 std::string render_batch_script(const Job& job, const Maker& maker) {
   std::string text = "#!/bin/bash\n" + render_summary(job) + render_maker(maker) + "#\n";
   text += render_directives(job.directives) + kTools + render_name(job);

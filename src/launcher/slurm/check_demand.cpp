@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Checks a job against the cluster before sbatch. sbatch would reject most of these jobs as well,
+// but with one sentence ("Requested node configuration is not available") that names neither the
+// value nor the limit. Others it accepts, and they wait forever.
+//
+//   account  ->  partitions of the job  ->  for each: first objection (objections.cpp)
+//
+// A job with several partitions is accepted if one of them fits, as in Slurm.
 #include "launcher/slurm/check_demand.h"
 
 #include <algorithm>
@@ -29,6 +37,7 @@ const Partition* find_partition(const ClusterFacts& facts, const std::string& na
   return found == facts.partitions.end() ? nullptr : &*found;
 }
 
+// The hint is the closest name, or a command that lists all.
 [[noreturn]] void refuse_partition(const std::string& name,
                                    const std::string& source,
                                    const ClusterFacts& facts) {
@@ -39,6 +48,8 @@ const Partition* find_partition(const ClusterFacts& facts, const std::string& na
       .hint(find_closest(name, names).value_or(names.empty() ? "sinfo -s" : names.front()));
 }
 
+// Without enforcement Slurm accepts any account. Without accounting records (`accounts` absent) the
+// list is unknown and nothing is checked. An empty list accepts every name.
 void check_account(const Demand& demand, const ClusterFacts& facts) {
   if (!facts.settings.enforces_accounts || !facts.accounts) {
     return;
@@ -95,6 +106,8 @@ void take(std::optional<Requested<std::string>>& value,
 
 }  // namespace
 
+// Precedence in sbatch: command line, SBATCH_ variables, #SBATCH lines. The job file becomes
+// #SBATCH lines, so a variable that the user has exported wins, and the check must use it.
 Demand with_sbatch_variables(Demand demand, const os::Environment& environment) {
   take(demand.partition, environment, "SBATCH_PARTITION");
   take(demand.account, environment, "SBATCH_ACCOUNT");

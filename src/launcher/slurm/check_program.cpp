@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// training_cmd is placed behind a launcher: "srun ... bash -c '...; exec "$@"' worker PROGRAM
+// ARGS". It is shell text in the script, so quotes and variables work, but only its first command
+// would run under the launcher. Everything that would silently run elsewhere is rejected here.
 #include "launcher/slurm/check_program.h"
 
 #include <algorithm>
@@ -37,7 +41,8 @@ void refuse_variable(const JobSettings& settings, const std::string& word) {
       .hint(fmt::format("env: {{{}: {}}}", word.substr(0, equals), word.substr(equals + 1)));
 }
 
-// A launcher in training_cmd would be started once per worker.
+// A launcher in training_cmd would be started once per worker. With one worker per node, the
+// launcher in training_cmd starts the local workers itself, which is a common and correct setup.
 void refuse_launcher(const JobSettings& settings, const Job& job, const std::string& word) {
   static constexpr auto kOnNodes = std::to_array<std::string_view>(
       {"torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun", "mpiexec", "srun"});

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Slurm has a C API and a REST API; neither is available everywhere, and the C API changes with
+// each release. The commands exist on every login node, and their output formats (scontrol -o,
+// sacct -P, sbatch --parsable) are stable. Every call has a time limit, because Slurm commands
+// retry for minutes while the controller is down.
 #include "launcher/slurm/client.h"
 
 #include <algorithm>
@@ -38,6 +43,8 @@ Error unexpected(std::string_view program, const os::CommandResult& result) {
 
 }  // namespace
 
+// Sites wrap sbatch in scripts that print notices first, and drop --parsable: hence a search over
+// all lines, and both forms. With several clusters the name of the cluster follows a semicolon.
 std::optional<std::string> find_job_id(std::string_view output) {
   constexpr std::string_view kSentence = "Submitted batch job ";
   for (const std::string& line : split(output, '\n')) {
@@ -66,7 +73,9 @@ void Client::need_installed() const {
   }
 }
 
-// Runs one Slurm command to its end. Throws if its output reports an outage of Slurm.
+// Runs one Slurm command to its end. Throws if its output reports an outage of Slurm. Outages are
+// looked for only after a failure: the same words can occur in the output of a successful command,
+// such as a job name.
 os::CommandResult Client::run(std::vector<std::string> words,
                               const os::CommandOptions& options) const {
   const std::string program = words.at(0);
@@ -104,6 +113,8 @@ std::string Client::must_tell(std::vector<std::string> words) const {
   return std::move(result.output);
 }
 
+// With a script text, sbatch reads it from stdin: no temporary file exists that could be left over,
+// and Slurm stores the script itself.
 os::CommandResult Client::batch(const Submission& submission, const std::string& option) const {
   std::vector<std::string> words = {"sbatch", option};
   words.insert(words.end(), submission.arguments.begin(), submission.arguments.end());
@@ -122,6 +133,8 @@ os::CommandResult Client::batch(const Submission& submission, const std::string&
   return result;
 }
 
+// After a time limit it is unknown whether the job was accepted: silent_client() adds that to the
+// message. The call is never repeated, since a second job could be submitted.
 std::string Client::submit(const Submission& submission) const {
   const os::CommandResult result = batch(submission, "--parsable");
   const auto id = find_job_id(result.output);
@@ -136,6 +149,8 @@ std::string Client::test(const Submission& submission) const {
   return find_verdict(result.errors + result.output);
 }
 
+// slurmctld forgets a finished job after MinJobAge (300 s by default); from then on only accounting
+// knows it. -X leaves out the steps of the job.
 std::vector<JobInfo> Client::find_jobs(const std::string& id) const {
   const os::CommandResult told = ask({"scontrol", "-o", "show", "job", id});
   if (std::vector<JobInfo> jobs = parse_jobs(told.output); !jobs.empty()) {
@@ -215,6 +230,7 @@ std::optional<Accounts> Client::find_accounts() const {
   return accounts;
 }
 
+// -a includes partitions that are hidden from this user: a hidden partition is usable if named.
 ClusterFacts Client::facts() const {
   ClusterFacts facts;
   facts.settings = settings();

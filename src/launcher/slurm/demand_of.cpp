@@ -12,7 +12,9 @@ namespace {
 constexpr int64_t kKibi = 1024;
 constexpr int64_t kMostMebibytes = int64_t{1} << 40;
 
-// Value of a key, if the directive has the same value: `sbatch:` can override the key.
+// Value of a key, if the directive has the same value: `sbatch:` can override the key. `sbatch:
+// [--partition=x]` replaces the directive that was derived from the key. The source of such a value
+// is not the key, so that an error would point to the wrong line; such values are not checked.
 std::optional<Requested<std::string>> find_requested(const Job& job,
                                                      const JobSettings& settings,
                                                      const char* key,
@@ -34,6 +36,8 @@ std::optional<Requested<int>> find_count(const Job& job,
 
 }  // namespace
 
+// Units as in sbatch: K, M, G, T are powers of 1024, and M is the default. The bound keeps the
+// product for T within 64 bits.
 std::optional<int64_t> find_mebibytes(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789");
   const auto number = find_integer(text.substr(0, end));

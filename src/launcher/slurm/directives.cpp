@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From keys of the job file to #SBATCH directives:
+//
+//   kPlain               passed on unchanged (account, partition, time, ...)
+//   sizes                nodes, ntasks, ntasks-per-node, cpus-per-task: from Job, never from text
+//   GPUs                 in one of three forms, see ask_for_gpus()
+//   logs                 with the job id in the file name
+//   fixed                open-mode, requeue or no-requeue, signal
+//   `sbatch:` items      added last, so that they override all of the above except sizes
 #include "launcher/slurm/directives.h"
 
 #include <array>
@@ -38,7 +47,7 @@ void require_plain(const JobSettings& settings, std::string_view key, std::strin
   slurm::require_plain(key, value, settings.source_of(key));
 }
 
-// GPUs per node or task: "4", "a100:4".
+// GPUs per node or task: "4", "a100:4". "gpu_type" becomes part of the value: a100:4.
 std::string gpus_of(const JobSettings& settings, const Job& job, bool is_per_task) {
   const std::string type = settings.text("gpu_type");
   require_plain(settings, "gpu_type", type);
@@ -84,6 +93,9 @@ void check_memory(const JobSettings& settings) {
   }
 }
 
+// Sites differ: some accept only --gres=gpu:4, others only --gpus-per-node. --gpus-per-task binds
+// each task to its GPUs, which then all have index 0. "none" leaves the choice to `sbatch:` or to
+// the partition, for example on nodes that are always allocated whole.
 void ask_for_gpus(const JobSettings& settings, const Job& job, Directives& directives) {
   static const std::vector<std::string> kWays = {"gpus-per-node", "gres", "gpus-per-task", "none"};
   const std::string way = settings.one_of("gpu_request", kWays);
@@ -116,7 +128,9 @@ void refuse_size(const JobSettings& settings, const std::string& name, const std
   }
 }
 
-// Parses "--switches=2" or "--nice" into name and value.
+// Parses "--switches=2" or "--nice" into name and value. The whole item is one option with '='.
+// "--nice 10" would need the argument rules of sbatch, and " -" usually means two options in one
+// item.
 void add_raw(const JobSettings& settings, const std::string& text, Directives& directives) {
   const size_t equals = text.find('=');
   const std::string name = text.starts_with("--") ? text.substr(2, equals - 2) : "";
@@ -142,6 +156,7 @@ void add_raw(const JobSettings& settings, const std::string& text, Directives& d
 
 }  // namespace
 
+// The value is written in double quotes in a comment line; there is no escape for these characters.
 void require_plain(std::string_view key, std::string_view value, std::string_view source) {
   if (value.find_first_of("\"\\\r\n") != std::string_view::npos) {
     throw Error(ExitCode::Usage, fmt::format("{} contains a character that is not allowed", key))
@@ -150,6 +165,9 @@ void require_plain(std::string_view key, std::string_view value, std::string_vie
   }
 }
 
+// Without the id, two jobs of the same name would write to the same file. %A and %a are the ids of
+// an array and of its task. A dot in a directory name or at the beginning of a file name does not
+// begin an extension.
 std::string with_job_id(const std::string& path, bool is_array) {
   for (const std::string_view pattern : {"%j", "%A", "%J"}) {
     if (path.find(pattern) != std::string::npos) {
@@ -203,6 +221,8 @@ Pairs make_directives(const JobSettings& settings, const Job& job) {
   directives["open-mode"] = "append";
   directives[job.is_requeued ? "requeue" : "no-requeue"] = "";
   if (job.signal_seconds > 0) {
+    // B: the signal goes to the batch script only, not to the steps. Slurm may send it up to 30 s
+    // late.
     directives["signal"] = fmt::format("B:USR1@{}", job.signal_seconds);
   }
   for (const std::string& text : settings.lines("sbatch")) {

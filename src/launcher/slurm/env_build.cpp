@@ -31,7 +31,8 @@ const Words kForVenv = {"python",
                         "nccl_home"};
 const Words kForApptainer = {"definition", "image", "build_options"};
 
-// Typed access to the entries of an environment file.
+// Typed access to the entries of an environment file. A key with the value null counts as absent,
+// as in job files.
 class Entries {
  public:
   explicit Entries(const config::TreeNode& map) : map_(map) {}
@@ -86,6 +87,7 @@ void require_no(const Entries& entries, const Words& keys, std::string_view kind
   }
 }
 
+// Both the build and the secrets are derived from this list, so that no variable is forgotten.
 Pairs all_variables(const Entries& entries) {
   Pairs variables;
   if (const config::TreeNode* node = entries.find("env")) {
@@ -122,7 +124,8 @@ Words options_of(const Entries& entries, std::string_view key) {
   return words;
 }
 
-// The value is true, false or a version.
+// The value is true, false or a version. A version must contain a dot, which distinguishes it from
+// the flag `horovod: 1`.
 void read_horovod(const Entries& entries, EnvBuild& build) {
   const std::string text = entries.text("horovod", "false");
   const bool is_version = !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0 &&
@@ -176,6 +179,8 @@ int whole_of(const Entries& entries, std::string_view key, int standard, int lea
              : static_cast<int>(config::read_whole(*node, key, {.least = least, .most = 4096}));
 }
 
+// The build is an ordinary Slurm job on one node with one task. Compute nodes often have no access
+// to the Internet; the keys for proxies, or `where: local`, cover that.
 void read_job(const Entries& entries, EnvBuild& build) {
   std::map<std::string, std::string> directives;
   for (const char* key : {"account", "partition", "constraint", "qos", "reservation"}) {
@@ -207,6 +212,7 @@ void read_job(const Entries& entries, EnvBuild& build) {
   build.job.directives = {directives.begin(), directives.end()};
 }
 
+// A trailing slash would make "$target.lockstep-before" a name inside the directory.
 std::string read_path(const Entries& entries) {
   std::string path = entries.text("path");
   while (path.size() > 1 && path.ends_with('/')) {

@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether `path` is `directory` or below it.
+// Whether `path` is `directory` or below it. weakly_canonical resolves links in the part of the
+// path that exists: home directories are often links to another file system.
 bool is_inside(const fs::path& path, const fs::path& directory) {
   std::error_code ignored;
   const fs::path inner = fs::weakly_canonical(path, ignored);
@@ -42,7 +43,9 @@ void require_file(const EnvBuild& build,
   }
 }
 
-// Removes NAME or {NAME}, the text after a dollar, from the front of `text`. Returns its value.
+// Removes NAME or {NAME}, the text after a dollar, from the front of `text`. Returns its value. A
+// small subset of shell expansion. Anything else in braces, such as ${A:-b}, is not understood and
+// makes the caller skip the check; the script itself expands it correctly.
 std::optional<std::string> take_variable(std::string_view& text,
                                          const os::Environment& environment) {
   const bool has_brace = text.starts_with('{');
@@ -88,6 +91,8 @@ std::optional<fs::path> find_expanded(std::string_view text, const os::Environme
   return fs::path(expanded);
 }
 
+// Apptainer keeps all layers of an image in its cache, many gigabytes, by default in the home
+// directory, where quotas are small.
 void choose_cache(EnvBuild& build, const os::Environment& environment, const fs::path& here) {
   const auto home = find_home(environment);
   const auto is_in_home = [&](const std::string& directory) {
@@ -119,6 +124,8 @@ void choose_cache(EnvBuild& build, const os::Environment& environment, const fs:
   build.cache_dir = chosen == places.end() ? "/tmp/apptainer-cache-${USER:-of-nobody}" : *chosen;
 }
 
+// The same conditions are checked again by the script, on the node and at the time of the build.
+// This check only reports them early.
 void check_files(const EnvBuild& build, const os::Environment& environment, bool is_forced) {
   require_file(build, "requirements", build.requirements, environment);
   require_file(build, "definition", build.definition, environment);

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Parsers for `scontrol -o show node`, `show partition` and `show config`. One object per line,
+// fields as NAME=VALUE; fields.cpp has the rules. Numbers that are missing become 0 or absent: a
+// parser must not fail because a version of Slurm adds or drops a field.
 #include "launcher/slurm/facts.h"
 
 #include <algorithm>
@@ -12,7 +16,8 @@ namespace {
 
 constexpr int64_t kSecondsPerMinute = 60;
 
-// Splits at commas outside of parentheses: "gpu:a100:4(S:0,2)" is one item.
+// Splits at commas outside of parentheses: "gpu:a100:4(S:0,2)" is one item. The text in parentheses
+// lists the sockets or cores next to the GPUs and is dropped.
 std::vector<std::string> split_gres(std::string_view text) {
   std::vector<std::string> pieces(1);
   int depth = 0;
@@ -52,6 +57,7 @@ ClusterNode node_of(const Fields& fields) {
           .state = value_of(fields, "State")};
 }
 
+// "UNLIMITED" and missing values become absent.
 Partition partition_of(const Fields& fields) {
   Partition partition{.name = value_of(fields, "PartitionName"),
                       .is_default = value_of(fields, "Default") == "YES",
@@ -77,6 +83,7 @@ Partition partition_of(const Fields& fields) {
 
 }  // namespace
 
+// gpu[:TYPE]:COUNT, also "gpu:a100" without a count, which means one.
 std::vector<GpuCount> parse_gpus(std::string_view gres) {
   std::vector<GpuCount> gpus;
   for (const std::string& piece : split_gres(gres)) {
@@ -131,6 +138,7 @@ Settings parse_cluster_settings(std::string_view text) {
           .has_accounting = !storage.empty() && storage != "accounting_storage/none"};
 }
 
+// srun prints the list to stdout or stderr, depending on its version.
 std::vector<std::string> parse_mpi_types(std::string_view text) {
   constexpr std::string_view kVersions = "specific pmix plugin versions available:";
   std::vector<std::string> types;

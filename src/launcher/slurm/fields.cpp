@@ -28,6 +28,10 @@ std::string plain(std::string_view text) {
 
 }  // namespace
 
+// A word with '=' starts a new field only if the text before it looks like a field name. Values
+// such as "Command=/bin/x --a=1" or "Comment=see b=c" therefore stay together, because their words
+// begin with a lower-case letter or a dash. A value that contains " Xyz=" is divided wrongly; job
+// names and comments can cause that, the fields that are used after them keep their first value.
 Fields parse_fields(std::string_view line) {
   Fields fields;
   std::string name;
@@ -68,6 +72,7 @@ std::string value_of(const Fields& fields, std::string_view name) {
   return at == fields.end() ? "" : at->second;
 }
 
+// Slurm writes ranges of a pending job as "2-4"; the minimum counts.
 int64_t count_of(const Fields& fields, std::string_view name, int64_t missing) {
   constexpr int64_t kThousand = 1024;  // K as in Slurm
   const std::string value = value_of(fields, name);

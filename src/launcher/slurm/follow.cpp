@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Follows a job by polling. One round:
+//
+//   look  ->  jobs          print a changed headline; all ended: return the exit code
+//         ->  outage        print once, keep trying for kPatienceSeconds
+//         ->  no job        unknown at first: error 64; known before: purged, error 69
+//   pause                   false: the user left with Ctrl-C; the job continues
+//
+// Users cannot subscribe to changes of a job; the interval between polls grows with the time since
+// the last change, so that a job that waits for days causes four requests per minute.
 #include "launcher/slurm/follow.h"
 
 #include <algorithm>
@@ -31,6 +41,8 @@ std::string restart_of(const JobInfo& job) {
   return job.restarts == 0 ? "" : fmt::format(" (restart {})", job.restarts);
 }
 
+// The reason changes while a job waits (Priority, Resources); each change is a new headline. The
+// estimate changes with every scheduling cycle and is therefore in the part that is overwritten.
 JobProgress progress_of_waiting(const JobInfo& job) {
   std::string reason = job.reason.empty() ? "" : ": " + describe_reason(job.reason);
   if (is_hopeless(job.reason)) {
@@ -73,10 +85,13 @@ std::string count_states(std::span<const JobInfo> jobs) {
   return join(words, ", ");
 }
 
+// "12_[5-9%2]" and "12_3" both belong to array 12.
 std::string array_of(const JobInfo& job) {
   return job.id.substr(0, job.id.find('_'));
 }
 
+// If slurmstepd cannot open the output file, the job fails without any output. The usual cause is a
+// missing log directory, so that it has its own sentence.
 std::string how_it_failed(const JobInfo& job) {
   if (job.exit.signal == kOutputSignal && job.exit.code == 0) {
     return fmt::format("Slurm could not write the output file {}; does the directory exist?",
@@ -178,7 +193,8 @@ class Following {
   }
 
   // Rethrows an error, unless it is an outage that can end while we wait. The outages of Slurm are
-  // recognized by their first words, see outages.cpp.
+  // recognized by their first words, see outages.cpp. The first poll must succeed: an outage at
+  // that time is reported at once.
   void bear(const Error& error) {
     const double now = means_.now();
     const double since = silent_since_.value_or(now);
@@ -260,6 +276,7 @@ std::string end_sentence(std::span<const JobInfo> jobs) {
   return fmt::format("job {} {}{}", job.id, end_of(job), time);
 }
 
+// A tenth of the elapsed time: a change is noticed with a delay of at most 10 %.
 milliseconds pause_after(double seconds) {
   constexpr double kShare = 0.1;  // poll interval relative to the time since the last change
   constexpr double kLeast = 300;

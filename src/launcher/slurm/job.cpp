@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From settings (text with sources) to a Job (checked values). The order matters:
+//
+//   launcher, strategy, name
+//   sizes          tasks depend on the launcher: one per node or one per worker
+//   time           the lead time needs the name, to find earlier runs
+//   environment, variables
+//   program        checks depend on sizes, time and launcher
+//   directives     depend on everything above
 #include "launcher/slurm/job.h"
 
 #include <algorithm>
@@ -40,7 +49,9 @@ void read_variables(const JobSettings& settings, Job& job) {
   take_variables(variables, job);
 }
 
-// Each worker is a Slurm task.
+// Each worker is a Slurm task. num_tasks_per_node: 1 is the value in most files written for
+// torchrun; together with a launcher that needs one task per worker it counts as not given.
+// cpus_per_task is then the budget of the node and is divided.
 void make_tasks_of_workers(const JobSettings& settings, std::optional<int> tasks, Job& job) {
   const bool is_said = tasks.value_or(1) > 1;
   job.tasks_per_node = is_said ? *tasks : job.workers_per_node;
@@ -58,6 +69,8 @@ void make_tasks_of_workers(const JobSettings& settings, std::optional<int> tasks
   }
 }
 
+// The agent of `lockstep run` or torchrun is one Slurm task per node and starts all workers of the
+// node, so that it needs the CPUs of all of them.
 void read_sizes(const JobSettings& settings, Job& job) {
   job.nodes = settings.find_whole("num_nodes", 1, kMostNodes).value();
   job.gpus_per_node = settings.find_whole("gpus_per_node", 0, kMostPerNode).value();
@@ -76,6 +89,7 @@ void read_sizes(const JobSettings& settings, Job& job) {
   }
 }
 
+// Job files count either tasks or workers here: both readings are accepted.
 void check_tasks(const JobSettings& settings, const Job& job) {
   const auto tasks = settings.find_whole("num_tasks", 1, kMostNodes);
   if (tasks && *tasks != job.nodes * job.tasks_per_node && *tasks != job.workers()) {
@@ -88,6 +102,8 @@ void check_tasks(const JobSettings& settings, const Job& job) {
   }
 }
 
+// mpirun and horovodrun kill all ranks on the first signal, so that no checkpoint could be written
+// before the requeue. Slurm stores the lead time in 16 bits, hence the maximum.
 void read_time(const JobSettings& settings, const JobInputs& inputs, Job& job) {
   const std::string time = settings.text("time");
   const auto limit = find_time_limit(time);
@@ -150,6 +166,7 @@ std::string text_or_file(const JobSettings& settings,
   return without_end(std::move(found));
 }
 
+// Without training_cmd, the job runs a pipeline of itwinai with its usual command line.
 constexpr const char* kItwinaiProgram =
     "{itwinai_launcher} exec-pipeline --config-name={config_name} --config-path={config_path} "
     "--strategy={distributed_strategy} --run-name={run_name} +pipe_key={pipe_key}";
@@ -204,6 +221,8 @@ void read_program(const JobSettings& settings, const JobInputs& inputs, Job& job
   }
 }
 
+// Without `environment`, the most specific key decides. A container has precedence over a virtual
+// environment, since the latter is then usually a path inside the image.
 EnvironmentKind read_environment_kind(const JobSettings& settings) {
   static const std::vector<std::string> kNames = {"none", "venv", "conda", "modules", "apptainer"};
   if (settings.has("environment")) {

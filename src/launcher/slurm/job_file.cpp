@@ -22,6 +22,8 @@ bool is_url(const std::string& where) {
   return where.starts_with("http://") || where.starts_with("https://");
 }
 
+// curl instead of a library: it knows the proxies and certificates of the site. -f makes an HTTP
+// error a failure instead of a job file that contains an error page.
 std::string fetch(const std::string& url) {
   if (!os::find_program("curl", os::environment())) {
     throw Error(ExitCode::Unavailable,
@@ -110,6 +112,8 @@ config::TreeNode read_job_file(const std::string& where) {
   return map;
 }
 
+// Login node and compute nodes usually share file systems. Paths with variables are skipped,
+// because only the job can expand them.
 void check_files(const Job& job, const JobSettings& settings) {
   switch (job.environment) {
     case EnvironmentKind::None:
@@ -142,6 +146,8 @@ void check_files(const Job& job, const JobSettings& settings) {
   }
 }
 
+// The exit code 0 also means "no module system here". A time limit covers module systems that ask
+// questions or wait for a license server; the check is then without a result.
 void check_modules(const Job& job, const JobSettings& settings) {
   if (job.modules.empty()) {
     return;

@@ -25,7 +25,8 @@ std::string name_array_task(const Fields& fields) {
   return is_number(task) ? fmt::format("{}_{}", array, task) : fmt::format("{}_[{}]", array, task);
 }
 
-// Depending on its version, Slurm does not expand some of the patterns in file names.
+// Depending on its version, Slurm does not expand some of the patterns in file names. NO_VAL
+// (0xfffffffe) is printed for the task number of array tasks that have not started.
 std::string expand_name(std::string path, const JobInfo& job) {
   const size_t bar = job.id.find('_');
   const std::vector<std::pair<std::string, std::string>> patterns = {
@@ -45,6 +46,7 @@ std::string expand_name(std::string path, const JobInfo& job) {
   return path;
 }
 
+// scontrol prints the user as "name(uid)".
 JobInfo job_of(const Fields& fields) {
   JobInfo job;
   job.id = name_array_task(fields);
@@ -75,6 +77,7 @@ JobInfo job_of(const Fields& fields) {
 
 }  // namespace
 
+// Also protects the command lines of scontrol and scancel: the word is passed as an argument.
 bool is_job_id(std::string_view word) {
   const size_t bar = word.find('_');
   return is_number(word.substr(0, bar)) &&
@@ -91,6 +94,8 @@ std::vector<JobInfo> parse_jobs(std::string_view text) {
   return jobs;
 }
 
+// The order of the fields is that of kAccountingFields. Only the job name, field 2, is expected to
+// contain '|'.
 std::vector<JobInfo> parse_accounting(std::string_view text) {
   const std::vector<std::string> names = split(kAccountingFields, ',');
   std::vector<JobInfo> jobs;

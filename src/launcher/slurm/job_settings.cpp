@@ -1,4 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Settings are kept as YAML nodes with their positions and are resolved when they are read:
+//
+//   site profile  <  job file  <  command line        lay(), set(): later layers replace earlier
+//   ones
+//                      |
+//   "runs/${job_name}" |  resolve(): ${key} looks up the final value of the other key
+//                      v
+//   text(), find_whole(), list(), ...                 typed, with the source for errors
+//
+// Resolution at reading time is what lets a sweep override one key and get new names of all files
+// that refer to it.
 #include "launcher/slurm/job_settings.h"
 
 #include <algorithm>
@@ -28,7 +40,8 @@ void require_no_slip(const std::string& name, bool is_known) {
   }
 }
 
-// Entries of `above` replace those of `below` with the same key.
+// Entries of `above` replace those of `below` with the same key. Only maps (`env`) are merged. A
+// list in the job file replaces the list of the site: otherwise a user could not remove a module.
 config::TreeNode join_maps(config::TreeNode below, const config::TreeNode& above) {
   if (below.kind != config::TreeNode::Kind::Map || above.kind != config::TreeNode::Kind::Map) {
     return above;
@@ -97,6 +110,7 @@ config::TreeNode JobSettings::resolve(config::TreeNode node, int depth) const {
   return node;
 }
 
+// ${NAME} that is not a key stays as it is: the shell of the job expands it.
 std::string JobSettings::resolve_text(const config::TreeNode& node, int depth) const {
   if (depth > kDeepest) {
     throw Error(ExitCode::Usage, "circular references")
@@ -110,6 +124,7 @@ std::string JobSettings::resolve_text(const config::TreeNode& node, int depth) c
       key_names());
 }
 
+// A list within a text becomes comma-separated, as sbatch expects it.
 std::optional<std::string> JobSettings::look_up(const std::string& name, int depth) const {
   const Key* key = find_key(name);
   if (key == nullptr) {
@@ -176,6 +191,8 @@ std::string JobSettings::one_of(std::string_view key, std::span<const std::strin
   throw Error(error);
 }
 
+// Scans once and does not scan inserted values again, so that a value with braces is not expanded
+// twice.
 std::string JobSettings::fill_in(const std::string& text) const {
   std::string result;
   size_t at = 0;

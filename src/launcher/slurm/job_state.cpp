@@ -15,6 +15,8 @@ struct Word {
   JobState state;
 };
 
+// Base states and flags of Slurm's job_states. A flag such as COMPLETING replaces the base state in
+// the output. sacct truncates words to the column width: "OUT_OF_ME+".
 constexpr auto kWords = std::to_array<Word>({
     {"PENDING", JobState::Pending},           {"CONFIGURING", JobState::Configuring},
     {"POWER_UP_NODE", JobState::Configuring}, {"RUNNING", JobState::Running},
@@ -63,6 +65,8 @@ std::string_view name_of(JobState state) {
   return kNames.at(static_cast<size_t>(state));
 }
 
+// COMPLETING is not an end: the epilog still runs, and the exit code can still change. A preempted
+// job is an end here; if Slurm requeues it, the state is pending or requeued instead.
 bool is_end(JobState state) {
   switch (state) {
     case JobState::Completed:
@@ -94,6 +98,8 @@ os::ExitStatus parse_exit_code(std::string_view text) {
           .signal = static_cast<int>(signal.value_or(0))};
 }
 
+// Codes follow the shell and timeout(1), so that scripts can handle `lockstep submit --wait` like
+// the program itself.
 int shell_code(JobState state, const os::ExitStatus& exit) {
   constexpr int kKilledForMemory = 128 + 9;
   constexpr int kOutOfTime = 124;  // as in timeout(1)

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One table for the YAML keys, the options of `lockstep submit`, their help and their defaults.
+// Fields of an entry: name, type, group in --help, placeholder, help text, default. An empty
+// default means "not set". Defaults can refer to other keys. The order within a group is the order
+// of --help.
 #include "launcher/slurm/keys.h"
 
 #include <algorithm>
@@ -238,6 +243,7 @@ const Key* find_key(std::string_view name) {
   return found == kKeys.end() ? nullptr : found;
 }
 
+// Built once, on first use; initialization of a local static is thread-safe.
 const std::vector<std::string>& key_names() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;

@@ -7,6 +7,7 @@
 
 namespace lockstep::slurm {
 
+// In the order of the enumerators: name_of() and launcher_named() convert by position.
 const std::vector<std::string>& launcher_names() {
   static const std::vector<std::string> kNames = {"lockstep",
                                                   "torchrun",
@@ -29,6 +30,8 @@ Launcher launcher_named(std::string_view name) {
   return static_cast<Launcher>(found - launcher_names().begin());
 }
 
+// Launchers with an agent per node (lockstep, torchrun) need one task there; mpirun takes its slots
+// from the number of tasks.
 bool has_task_per_worker(Launcher launcher) {
   switch (launcher) {
     case Launcher::Srun:

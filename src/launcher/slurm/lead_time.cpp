@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+//            signal                                              time limit
+//   ---------- | --- Slurm's delay --- | step | checkpoint | exit | ---->
+//              |<----------------------- lead time --------------->|
+//
+// Too short: the checkpoint is incomplete when Slurm kills the job, and the work since the previous
+// one is lost. Too long: the job trains less of its time. The durations come from the events of
+// earlier runs with the same name.
 #include "launcher/slurm/lead_time.h"
 
 #include <algorithm>
@@ -37,10 +45,13 @@ int lead_seconds(const contract::Pace& pace) {
   return std::max(kLeast, static_cast<int>(std::ceil(needed / 10)) * 10);
 }
 
+// A short job would otherwise get its signal at the start.
 int lead_seconds(const contract::Pace& pace, double limit_seconds) {
   return std::min(lead_seconds(pace), std::max(1, static_cast<int>(limit_seconds / 2)));
 }
 
+// The run directories of jobs are NAME-JOBID, so that one job name finds all its runs. The newest
+// run can have been killed before its first checkpoint; then an older one is used.
 contract::Pace find_earlier_pace(const fs::path& runs, std::string_view name) {
   const std::string prefix = std::string(name) + "-";
   std::vector<std::pair<fs::file_time_type, fs::path>> found;

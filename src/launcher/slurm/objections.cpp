@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each find_... function checks one requirement against one partition and returns an Error with the
+// requested value, its source, the limit and the next step; or nothing. find_objection() calls them
+// in an order in which the first objection is the most helpful one: a closed partition before its
+// limits, an unknown GPU type before the number of GPUs, single resources before their combination.
+//
+// Only facts that cannot change while the job waits count. Busy, drained or reserved nodes do not:
+// the job may wait for them.
 #include "launcher/slurm/objections.h"
 
 #include <algorithm>
@@ -21,7 +29,8 @@ int gpus_of(const ClusterNode& node, const std::string& type) {
   return sum;
 }
 
-// Maximum of a resource over the nodes.
+// Maximum of a resource over the nodes. 0 for an empty partition, which then cannot satisfy any
+// request.
 template <typename Measure>
 int64_t most(const std::vector<const ClusterNode*>& nodes, const Measure& measure) {
   int64_t best = 0;
@@ -44,6 +53,8 @@ std::string others_with(const Match& match, int64_t wanted, const Measure& measu
   return join(others, ", ");
 }
 
+// UP, DOWN, DRAIN or INACTIVE. Jobs can be submitted to a DOWN partition, but they do not start,
+// and the partition can stay down for weeks.
 Objection find_closed(const Match& match) {
   if (match.partition.state.empty() || match.partition.state == "UP") {
     return std::nullopt;
@@ -209,7 +220,8 @@ Objection find_too_much_time(const Match& match) {
       .hint(fmt::format("time: {}", format_minutes(*limit)));
 }
 
-// Features in an expression: "[a100|h100]&nvlink*2" contains three.
+// Features in an expression: "[a100|h100]&nvlink*2" contains three. Operators and counts are not
+// evaluated: a feature that no node has is a mistake in any expression.
 std::vector<std::string> features_in(std::string_view expression) {
   std::vector<std::string> words(1);
   for (const char letter : expression) {
@@ -250,6 +262,7 @@ Objection find_unknown_feature(const Match& match) {
   return std::nullopt;
 }
 
+// Features are left out: their expression language belongs to Slurm.
 bool suits(const ClusterNode& node, const Demand& demand, const std::string& gpu_type) {
   return gpus_of(node, gpu_type) >= (demand.gpus_per_node ? demand.gpus_per_node->value : 0) &&
          node.cpus >= (demand.cpus_per_node ? demand.cpus_per_node->value : 0) &&

@@ -26,7 +26,8 @@ constexpr std::string_view kMungeRefused =
 constexpr std::string_view kMungeHint = "munge -n | unmunge; then ask the support team";
 
 // More specific signs come first: a client without munge also prints an authentication error. Each
-// sentence must start with "cannot reach": follow() recognizes outages by it.
+// sentence must start with "cannot reach": follow() recognizes outages by it. The signs are texts
+// of slurm_strerror() and of the munge plugin.
 constexpr auto kOutages = std::to_array<Outage>({
     {"Munge encode failed", kMungeAbsent, kMungeHint},
     {"Did you start munged", kMungeAbsent, kMungeHint},
@@ -77,6 +78,7 @@ Error missing_client(std::string_view program, std::string_view path) {
       .hint("run this on a login node, or use --no-submit-job to write only the script");
 }
 
+// For sbatch the outcome is open: the controller may have accepted the job and failed to answer.
 Error silent_client(std::string_view program, double seconds) {
   Error error = Error(ExitCode::Unavailable, "cannot reach Slurm: its controller does not answer")
                     .fact("waited", fmt::format("{:g} s", seconds), program);

@@ -18,6 +18,8 @@ struct Known {
   bool is_hopeless = false;
 };
 
+// From job_reason_string() of Slurm. Longer words that begin with a shorter one ("Dependency...")
+// are distinguished by find_reason(), which requires a whole word.
 constexpr auto kReasons = std::to_array<Known>({
     {"Resources", "all suitable nodes are busy", "", false},
     {"Priority", "jobs with a higher priority are ahead of it", "", false},
@@ -133,7 +135,10 @@ std::string_view words_for(std::string_view text, std::span<const Piece> pieces)
 }
 
 // QOSMaxGRESPerUser, AssocGrpCPUMinutesLimit, AssocMaxJobsLimit: owner, resource and scope of a
-// limit.
+// limit. Slurm has more than a hundred such reasons, built by a rule: OWNER (QOS or Assoc), Grp,
+// Max or Min, RESOURCE, and a scope or "Limit". They are composed here in the same way instead of
+// being listed. "Minutes" precedes the resources, because AssocGrpCPUMinutesLimit is about compute
+// time.
 Explanation explain_limit(std::string_view reason) {
   constexpr auto kThings = std::to_array<Piece>({{"Minutes", "compute time"},
                                                  {"GRES", "GPUs"},
@@ -204,6 +209,7 @@ std::string describe_reason(std::string_view reason) {
                                        : fmt::format("{} ({})", explanation.meaning, reason);
 }
 
+// follow() shows the advice for such a job at once, because waiting does not help.
 bool is_hopeless(std::string_view reason) {
   const Known* known = find_reason(reason);
   return known != nullptr && known->is_hopeless;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Texts of slurm_strerror() and of sbatch itself, each with its meaning and a command that shows
+// the valid values. An unknown text is shown as it is.
 #include "launcher/slurm/refusals.h"
 
 #include <algorithm>
@@ -99,6 +102,7 @@ constexpr auto kRefusals = std::to_array<Known>({
     {"DOS line breaks", "the script has DOS line endings", "dos2unix SCRIPT"},
 });
 
+// Searches the whole output: sites print own lines before and after that of Slurm.
 const Known* find_refusal(std::string_view errors) {
   const auto* const found =
       std::find_if(kRefusals.begin(), kRefusals.end(), [errors](const Known& known) {
@@ -108,6 +112,7 @@ const Known* find_refusal(std::string_view errors) {
 }
 
 // Removes the prefixes of an error line: "sbatch: error: Batch job submission failed: X" becomes X.
+// Prefixes can be nested, so each is removed up to its first occurrence, in this order.
 std::string without_speaker(std::string line) {
   for (const std::string_view prefix : {"error: ",
                                         "fatal: ",
@@ -133,6 +138,8 @@ Explanation explain_refusal(std::string_view errors) {
   return {.meaning = last_words(errors), .advice = ""};
 }
 
+// All lines are shown in addition to the explanation: a job submit plugin of the site often prints
+// the real reason in its own words.
 Error refusal(std::string_view errors) {
   const Explanation explanation = explain_refusal(errors);
   const bool is_known = find_refusal(errors) != nullptr;

@@ -1,4 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Scripts that build an environment completely or not at all:
+//
+//   venv    built in its final place, because its scripts contain their own path:
+//             target -> target.lockstep-before     only with --force
+//             mkdir target, lockstep.unfinished    mkdir fails if another build has started
+//             install; bin/activate is hidden as lockstep.activate until the end
+//             remove the marks, then the backup
+//           on failure: remove target, move the backup back
+//
+//   image   built as image.JOBID.part and renamed
+//
+// The marks are files, so that a job that is killed without running its traps leaves a state that
+// the next build recognizes.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -56,12 +70,15 @@ if [[ -e $target ]]; then
 fi
 )sh";
 
+// mkdir without -p is the lock: it fails if the directory exists, atomically on every file system.
 constexpr const char* kBeginVenv = R"sh(mkdir -p -- "$(dirname "$target")"
 mkdir -- "$target"
 mine=yes
 echo "job ${SLURM_JOB_ID:-none} on $(hostname), process $$" >"$target/lockstep.unfinished"
 )sh";
 
+// The order makes the environment usable only when it is complete: bin/activate appears last, and
+// jobs check for it. `mine=` then disarms the cleanup.
 constexpr const char* kEndVenv = R"sh(
 # Complete.
 mv -- "$target/lockstep.activate" "$target/bin/activate"
@@ -126,6 +143,7 @@ std::string pip_install(const EnvBuild& build, const std::vector<std::string>& w
   return continued(lines);
 }
 
+// One call of pip for all packages, so that its resolver sees all constraints.
 std::string render_packages(const EnvBuild& build) {
   std::vector<std::string> words;
   if (!build.requirements.empty()) {

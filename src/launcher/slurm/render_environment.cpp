@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The setup in the order in which each part can depend on the previous ones: modules provide
+// Python, variables can refer to paths of modules, and an environment is activated on top of both.
 #include <fmt/format.h>
 
 #include "launcher/slurm/batch_script.h"
@@ -7,6 +10,8 @@
 namespace lockstep::slurm {
 namespace {
 
+// One `module load` per line: the message then names the module that failed. `module` reports
+// errors by its exit status only in Lmod and in recent versions of Environment Modules.
 std::string render_modules(const Job& job) {
   if (job.modules.empty()) {
     return "";
@@ -27,6 +32,9 @@ std::string render_modules(const Job& job) {
   return text;
 }
 
+// Secrets are passed through the environment of sbatch (--export=ALL, the default) and are never
+// written to the script, which Slurm stores. The expansion with :? ends the job
+// with a message if the variable did not arrive.
 std::string render_variables(const Job& job) {
   if (job.variables.empty() && job.secrets.empty()) {
     return "";
@@ -41,6 +49,7 @@ std::string render_variables(const Job& job) {
   return text;
 }
 
+// The test gives a better message than `source`, whose failure in bash would name only the file.
 std::string render_venv(const Job& job) {
   const std::string activate = job.venv + (job.venv.ends_with('/') ? "" : "/") + "bin/activate";
   return fmt::format(
@@ -52,6 +61,8 @@ std::string render_venv(const Job& job) {
       in_quotes("cannot activate " + job.venv));
 }
 
+// "conda activate" is a shell function that only an interactive shell defines; the hook defines it
+// here.
 std::string render_conda(const Job& job) {
   const std::string name = in_quotes(job.conda_env);
   const std::string message = in_quotes("cannot activate the conda environment " + job.conda_env);
@@ -73,6 +84,7 @@ std::string render_conda(const Job& job) {
       message);
 }
 
+// Both names of the variable: each runtime prefers its own.
 std::string render_container(const Job& job) {
   std::string text = fmt::format(
       "\n# Container\n"

@@ -97,6 +97,8 @@ std::string render_network(const Job& job) {
       interface);
 }
 
+// A static rendezvous: nodes and ranks are known from Slurm, so that no etcd or c10d backend is
+// needed.
 std::string torchrun_of(const Job& job) {
   std::string text = fmt::format("{}torchrun --nnodes={} --nproc_per_node={} --rdzv_backend=static",
                                  container_of(job),
@@ -278,6 +280,8 @@ std::string render_srun(const Job& job) {
   return render_network(job) + waited(job, lines);
 }
 
+// horovodrun starts its workers by ssh on the addresses that the network probe has found, not by
+// srun.
 std::string render_horovodrun(const Job& job) {
   Lines lines = {
       fmt::format("{}horovodrun -np {} -H \"$hosts\" ${{GLOO_SOCKET_IFNAME:+--network-interfaces "
@@ -292,6 +296,8 @@ std::string render_horovodrun(const Job& job) {
          continued(lines) + kStatus;
 }
 
+// `wait -n` returns when any step ends. A trap interrupts it with 128 + the signal, which must not
+// count as the end of a step.
 constexpr const char* kWaitForAll = R"(# The first failure ends all steps.
 left=${#steps[@]}
 while ((left > 0)); do
@@ -308,6 +314,8 @@ while ((left > 0)); do
 done
 )";
 
+// As in the documentation of torch.distributed.launch: one srun per node, in the background.
+// The number of steps started so far is the node rank.
 std::string render_loop(const Job& job) {
   const std::string gpus =
       job.gpus_per_node == 0 ? "" : fmt::format(" --gpus-per-node={}", job.gpus_per_node);
@@ -332,6 +340,8 @@ std::string render_loop(const Job& job) {
   return text + kWaitForAll;
 }
 
+// TF_CONFIG differs between tasks only in the index, so the list of workers is computed once, in
+// the script, and each task completes the JSON. 180 blocks of 64 ports fit between 20000 and 31519.
 std::string render_tensorflow(const Job& job) {
   Lines lines = srun_of(job, job.workers_per_node);
   append(lines, job.launcher_args);

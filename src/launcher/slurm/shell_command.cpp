@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A scanner for one property: where the first command of a shell text ends, and what its first word
+// is. It follows quotes, escapes, substitutions and redirections, but expands nothing, so that it
+// never runs code. It errs on the side of accepting: shell syntax that it does not know (here
+// documents, case) passes, and bash itself reports mistakes in the job.
 #include "launcher/slurm/shell_command.h"
 
 namespace lockstep::slurm {
@@ -68,6 +73,7 @@ class Scanner {
     }
   }
 
+  // Within single quotes a backslash is an ordinary character.
   void take_quoted(char quote) {
     for (++at_; at_ < text_.size(); ++at_) {
       if (text_[at_] == quote) {

@@ -14,6 +14,9 @@ bool begins_name(std::string_view next) {
 
 }  // namespace
 
+// Double quotes, because values of a job file may refer to variables of the job. Command
+// substitution is escaped: `...` always, and $( because begins_name() accepts only names and
+// braces.
 std::string in_quotes(std::string_view value) {
   std::string text = "\"";
   if (value.starts_with("~/")) {

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Site profiles are found in three places; a file name that occurs in an earlier one hides later
+// ones:
+//
+//   $LOCKSTEP_SITES              directories, separated by colons
+//   ~/.config/lockstep/sites     or $XDG_CONFIG_HOME
+//   share/lockstep/sites         installed profiles
 #include "launcher/slurm/site.h"
 
 #include <algorithm>
@@ -14,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// '*' matches any text, '?' any character.
+// '*' matches any text, '?' any character. Recursive matching; patterns are short and come from
+// trusted files.
 bool matches(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) {
     return text.empty();
@@ -132,6 +140,7 @@ std::optional<Site> find_site_of(const std::string& host, const std::vector<Site
   return std::nullopt;
 }
 
+// A site can require keys that have no sensible default there, usually the account.
 void require_keys(const Site& site, const JobSettings& settings) {
   for (const std::string& key : site.required) {
     if (!settings.has(key)) {

@@ -48,6 +48,10 @@ bool belongs_to_job(std::string_view name) {
 
 }  // namespace
 
+// A job that submits another one is common (chains, sweeps). sbatch passes its environment on to
+// the new job, and reads SBATCH_* and some SLURM_* variables as options: the new job would get the
+// node count, the memory or the GPU binding of the old one. The check for GPUs must precede the
+// removal of the variables that it uses. ENVIRONMENT=BATCH is set by Slurm for batch jobs.
 os::Environment submit_environment(os::Environment environment) {
   environment.erase("SBATCH_WAIT");
   if (!is_inside_job(environment)) {

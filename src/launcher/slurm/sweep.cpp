@@ -50,6 +50,8 @@ void tell_apart(JobSettings& settings, const std::string& mark) {
 
 }  // namespace
 
+// Each job is a copy of the settings with two keys overridden; references such as ${num_nodes} in
+// names and paths then resolve to different texts.
 std::vector<JobSettings> expand_mode(const JobSettings& settings) {
   const std::string mode = settings.one_of("mode", modes());
   if (mode == "single") {

@@ -23,6 +23,7 @@ std::optional<int64_t> find_part(std::string_view text) {
   return is_number ? find_integer(text) : std::nullopt;
 }
 
+// split() drops nothing but an empty text, so "1::2" has an empty part, which is not a number.
 std::optional<std::vector<int64_t>> find_parts(std::string_view text) {
   std::vector<int64_t> parts;
   if (text.empty() || text.back() == ':') {
@@ -50,7 +51,7 @@ int64_t seconds_of(const std::vector<int64_t>& parts) {
   }
 }
 
-// After days, the first part is hours.
+// After days, the first part is hours. "D-HH" and "D-HH:MM" are filled with zeros from the right.
 int64_t seconds_behind_days(std::vector<int64_t> parts) {
   parts.resize(3, 0);
   return seconds_of(parts);
@@ -86,6 +87,7 @@ std::optional<int64_t> find_time_limit(std::string_view text) {
   return seconds == int64_t{0} ? kUnlimited : seconds;
 }
 
+// Slurm's own unit of time limits is the minute.
 int64_t parse_minutes(std::string_view text, std::string_view source) {
   const auto seconds = find_time_limit(text);
   if (!seconds) {

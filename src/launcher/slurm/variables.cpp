@@ -38,7 +38,8 @@ bool is_secret_name(std::string_view name) {
   });
 }
 
-// http://user:password@proxy
+// http://user:password@proxy The user information of a URL is between "://" and "@"; a colon
+// separates user and password.
 bool has_password(std::string_view url) {
   const size_t scheme = url.find("://");
   const size_t at = url.find('@');
@@ -75,6 +76,7 @@ Pairs secrets_among(Pairs variables) {
   return variables;
 }
 
+// Slurm stores the script, and `lockstep submit` saves it on request.
 void take_variables(const Pairs& variables, Job& job) {
   for (const auto& [name, value] : variables) {
     if (is_secret(name, value)) {

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two roles of one program:
+//
+//   lockstep-bench allreduce --workers N        starts "lockstep run -- lockstep-bench allreduce",
+//                                               reads the JSON of rank 0, prints the table
+//   lockstep-bench allreduce (as a worker)      measures, rank 0 writes the results
+//
+// The peer in Python runs under the same launcher with the same sizes, after lockstep and never at
+// the same time.
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
@@ -29,6 +38,9 @@ struct Figures {
   int workers = 1;
 };
 
+// Floats, four bytes: a KiB is 256 of them. The first four calls are a warm-up and estimate the
+// duration, from which all workers derive the same number of timed calls (calls_for() is a
+// collective). The sums are checked before and after: a fast but wrong all-reduce must not win.
 double time_size(Session& session, int64_t kilobytes, double seconds) {
   Communicator& comm = session.communicator();
   torch::Tensor tensor = torch::zeros({kilobytes * 256}, torch::device(session.device()));
@@ -72,6 +84,7 @@ nlohmann::json read_json(const std::filesystem::path& path) {
   return json;
 }
 
+// Missing fields get neutral values, because the peer writes the same format with fewer fields.
 Figures from_json(const nlohmann::json& json) {
   Figures figures{.times = {}, .kind = json.value("kind", ""), .workers = json.value("workers", 1)};
   for (const nlohmann::json& size : json.value("sizes", nlohmann::json::array())) {
@@ -141,7 +154,8 @@ int measure_as_worker(const AllreduceBenchOptions& options) {
 }
 
 // The launch command. `lockstep` is in the directory of this program. `file` is the output file;
-// the run directory is next to it.
+// the run directory is next to it. The run directory is in the scratch directory, so that a
+// benchmark leaves nothing behind.
 std::vector<std::string> launch(const AllreduceBenchOptions& options,
                                 const std::filesystem::path& file) {
   const std::filesystem::path self = os::own_executable();
@@ -205,6 +219,8 @@ Figures run_peers(const AllreduceBenchOptions& options,
 
 }  // namespace
 
+// The peer is looked for before the measurement: a missing Python must not be noticed after
+// minutes.
 int measure_allreduce(const AllreduceBenchOptions& options) {
   if (options.workers == 0) {
     if (options.common.peer) {

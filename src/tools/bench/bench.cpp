@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The command line of lockstep-bench. Each add_... function defines one subcommand; its options
+// live in a shared_ptr that the callback captures, because CLI11 keeps pointers to them until
+// parsing is done. The callback stores the exit code of the measurement in `code`.
 #include "tools/bench/bench.h"
 
 #include <fmt/format.h>
@@ -42,6 +46,7 @@ CLI::Validator at_least(double least) {
       "");
 }
 
+// --flag=--cuda-graph needs the '=': CLI11 would take the next word for an option of its own.
 void add_common(CLI::App& app, CommonOptions& options) {
   app.add_option("--device", options.device, "Device: auto, cpu or cuda [auto]")
       ->type_name("NAME")
@@ -58,7 +63,8 @@ void add_common(CLI::App& app, CommonOptions& options) {
       ->type_name("PROGRAM");
 }
 
-// After all other options of `command`: those that a sweep would ignore are rejected.
+// After all other options of `command`: those that a sweep would ignore are rejected. A sweep
+// chooses these values itself; silently ignoring an option would be misleading.
 void add_sweep(CLI::App& command, Gpt2BenchOptions& options) {
   CLI::Option* sweep =
       command
@@ -146,6 +152,7 @@ void add_gpt2(CLI::App& app, int& code) {
       [options, &code] { code = options->sweep ? sweep_gpt2(*options) : measure_gpt2(*options); });
 }
 
+// --until is the same number as --accuracy, but selects the role of the child process.
 void add_mnist(CLI::App& app, int& code) {
   const auto options = std::make_shared<MnistBenchOptions>();
   CLI::App* command = app.add_subcommand(
@@ -287,6 +294,8 @@ void add_allreduce(CLI::App& app, int& code) {
 
 }  // namespace
 
+// tool::run() returns 0 if the command line was valid and no exception ended the run; only then
+// does the code of the measurement count.
 int run(int argc, const char* const* argv) {
   CLI::App app("Measure training throughput and compare it with the limits of the machine",
                "lockstep-bench");

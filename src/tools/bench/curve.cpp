@@ -9,6 +9,7 @@
 
 namespace lockstep::bench {
 
+// Steps are numbered from 1; 0 means that there was nothing to compare.
 Difference compare(const std::vector<double>& ours, const std::vector<double>& theirs) {
   Difference found;
   for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Order of a measurement:
+//
+//   tokens        generated with a fixed seed, or read; saved for the peer
+//   training      warm-up, three timed blocks, peak memory, then steps measured by parts
+//   limits        matrix rate and copy bandwidth of the device, after the memory was released
+//   peer          the same weights and tokens, in another process
+//
+// The parts of a step are measured separately because they need a synchronization after each part,
+// which would slow down the timed blocks.
 #include "lockstep/gpt2.h"
 
 #include <algorithm>
@@ -29,6 +39,7 @@
 namespace lockstep::bench {
 namespace {
 
+// The median of three blocks: one disturbance does not change the result.
 constexpr int kBlocks = 3;
 constexpr int kPartSteps = 3;  // to measure the parts of a step
 
@@ -55,6 +66,8 @@ void write_tokens(const std::filesystem::path& path, const torch::Tensor& tokens
   os::write_file(path, {static_cast<const char*>(flat.data_ptr()), flat.nbytes()});
 }
 
+// The training ends with its scope: model and optimizer must be freed before the limits are
+// measured, and before the peer uses the same GPU.
 Figures measure(Session& session, const Gpt2BenchOptions& options) {
   const int64_t vocabulary = gpt2_options(options.size).vocabulary;
   const torch::Tensor tokens =
@@ -89,6 +102,8 @@ Figures measure(Session& session, const Gpt2BenchOptions& options) {
   return figures;
 }
 
+// The peer has no fp8 kernels and computes in bf16 instead; the table then compares different
+// types, as the help states.
 nlohmann::json run_gpt2_peer(const Gpt2BenchOptions& options,
                              const std::filesystem::path& script,
                              const std::string& device) {
@@ -228,6 +243,8 @@ void report(const Gpt2BenchOptions& options, const Figures& figures, const nlohm
 
 }  // namespace
 
+// With --peer, weights and tokens are passed in files. They stay in the scratch directory unless
+// the user names them.
 int measure_gpt2(const Gpt2BenchOptions& asked) {
   const Gpt2Options model = gpt2_options(asked.size);
   require_possible(asked, model);

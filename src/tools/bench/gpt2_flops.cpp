@@ -3,6 +3,9 @@
 
 namespace lockstep::bench {
 
+// Per block: two layer norms (weight and bias), attention (query, key, value and output projection,
+// with biases) and a feed-forward part of four times the width. The output projection shares the
+// token embedding; the final layer norm is added once.
 int64_t gpt2_parameters(const Gpt2Options& options) {
   const int64_t width = options.width;
   const int64_t norm = 2 * width;
@@ -12,6 +15,8 @@ int64_t gpt2_parameters(const Gpt2Options& options) {
          options.layers * (2 * norm + attention + feed_forward) + norm;
 }
 
+// Two operations per weight in forward and four in backward. Attention: two products of length x
+// width per layer, two operations each, three times (forward and backward): 12.
 double gpt2_flops_per_token(const Gpt2Options& options, int64_t length) {
   const int64_t weights = gpt2_parameters(options) - options.context * options.width;
   return static_cast<double>(6 * weights + 12 * options.layers * options.width * length);

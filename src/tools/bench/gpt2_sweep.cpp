@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Searches precision x recomputation x batch size. Batch sizes double until memory is full or two
+// doublings bring no gain. Every setting starts with a new model.
 #include <algorithm>
 #include <fmt/format.h>
 #include <optional>
@@ -55,6 +58,8 @@ bool is_out_of_memory(const std::exception& fault) {
          text.find("CUBLAS_STATUS_ALLOC_FAILED") != std::string::npos;
 }
 
+// Objects of the failed training must be destroyed before the cache is emptied: the exception has
+// left their scope when release_memory() is called.
 Outcome train(Session& session, Gpt2BenchOptions options, const Setting& setting) {
   options.batch = setting.batch;
   options.recompute = setting.recompute;
@@ -82,6 +87,7 @@ Outcome train(Session& session, Gpt2BenchOptions options, const Setting& setting
   return outcome;
 }
 
+// Each line is printed as soon as it is known; a sweep takes minutes.
 void print(const Outcome& outcome) {
   const Setting& setting = outcome.setting;
   const std::string rate = outcome.tokens_per_second

@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kBatches = 4;  // repeated, so that the loss falls
 constexpr uint64_t kSeed = 1;
 
+// A sequence of T + 1 tokens gives T inputs and T targets, shifted by one.
 std::vector<Batch> cut(const torch::Tensor& tokens, torch::Device device) {
   std::vector<Batch> batches;
   for (int64_t i = 0; i < tokens.size(0); ++i) {
@@ -30,6 +31,8 @@ std::vector<Batch> cut(const torch::Tensor& tokens, torch::Device device) {
 }  // namespace
 
 // Token n has a probability of about 1 / n, like the words of a natural language (Zipf's law).
+// Inverse transform sampling: exp(u * log V) for uniform u has a density proportional to 1 / n.
+// Uniform tokens would make the embedding gradients unrealistically spread out.
 torch::Tensor draw_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
   auto generator = at::detail::createCPUGenerator(kSeed);
   const torch::Tensor chance = torch::rand(

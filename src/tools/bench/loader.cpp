@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Measures the path from JPEG files to batches without a model. Two views of the same work: images
+// per second with several numbers of threads, through the Loader of the training; and microseconds
+// per image on one thread, by part. The images are measured in both forms, as files and as a pack.
 #include "lockstep/loader.h"
 
 #include <algorithm>
@@ -57,7 +61,9 @@ image::Recipe recipe_of(const LoaderBenchOptions& options) {
 }
 
 // Images per second over an endless random order. Batches that the threads prefetched before the
-// start of the measurement are not counted.
+// start of the measurement are not counted. The order is random with a fixed seed, as in training,
+// so that neither the page cache nor the decoder profits from neighbours. Each thread has a batch
+// in progress at the start, hence one batch per thread before the clock starts.
 double measure_rate(const DatasetPtr& dataset,
                     const LoaderBenchOptions& options,
                     int threads,
@@ -89,6 +95,9 @@ double measure_rate(const DatasetPtr& dataset,
   return median(rates);
 }
 
+// Reading and decoding are timed image by image; the batch is then made once more by the data set,
+// and the remainder is what batching costs. The files are in the page cache after the first
+// reading.
 Parts measure_parts(const image::Store& store,
                     const Dataset& dataset,
                     const LoaderBenchOptions& options,
@@ -219,6 +228,7 @@ void write_json(const LoaderBenchOptions& options,
 
 }  // namespace
 
+// The peer reads files only, so that it gets the file form even if the data set is packed.
 int measure_loader(LoaderBenchOptions options) {
   std::filesystem::path script;
   if (options.common.peer) {

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A selection of every n-th image of another store.
+// A selection of every n-th image of another store. Evenly spread, not the first images: data sets
+// are sorted by class, and sizes differ by class.
 class Sparse : public image::Store {
  public:
   Sparse(image::StorePtr all, int64_t count)
@@ -70,6 +71,7 @@ LoaderImages find_images(const LoaderBenchOptions& options, const fs::path& scra
           .is_packed = is_packed};
 }
 
+// The copy has the same bytes, so that only the form of storage differs.
 LoaderImages copy_images(const LoaderImages& images, const fs::path& scratch) {
   if (!images.is_packed) {
     const fs::path pack = scratch / "train.lspack";

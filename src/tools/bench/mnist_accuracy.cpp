@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Time to accuracy, from the command to the end of the process. A child process is timed, because
+// the start-up (loading libtorch, reading the data, creating the CUDA context) is part of the
+// answer:
+//
+//   measure_mnist_accuracy()   parent: writes IDX files, starts child and peer alternately
+//   train_to_accuracy()        child (--until): trains, writes the time of its first step
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -28,6 +35,7 @@ constexpr int64_t kBatch = 128;
 constexpr int64_t kMostEpochs = 20;
 constexpr int64_t kValidateEvery = 100;
 
+// IDX headers: magic number with type and number of dimensions, then the extents, big-endian.
 std::string big_endian(std::initializer_list<int64_t> numbers) {
   std::string bytes;
   for (const int64_t number : numbers) {
@@ -43,7 +51,9 @@ std::string bytes_of(const torch::Tensor& values) {
   return {static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()};
 }
 
-// Writes plain IDX files, so that lockstep and the peer read the same data.
+// Writes plain IDX files, so that lockstep and the peer read the same data. Undoes the
+// normalization of the data set with the mean and deviation of MNIST, so that readers get bytes of
+// 0 to 255 as in the original files.
 void write_idx(const Dataset& digits, const std::filesystem::path& prefix) {
   std::vector<int64_t> all(static_cast<size_t>(digits.size()));
   std::iota(all.begin(), all.end(), 0);
@@ -56,7 +66,8 @@ void write_idx(const Dataset& digits, const std::filesystem::path& prefix) {
                  big_endian({0x801, count}) + bytes_of(batch.target.to(torch::kFloat32)));
 }
 
-// Records the time of the first step and stops at the target test accuracy.
+// Records the time of the first step and stops at the target test accuracy. Waits for the device at
+// step 1 only; another wait would slow down the training.
 class Finish final : public Callback {
  public:
   Finish(torch::Device device, double accuracy) : device_(device), accuracy_(accuracy) {}
@@ -88,6 +99,8 @@ struct Run {
   double accuracy = 0;
 };
 
+// wall_time() in both processes: the child reports an absolute time, so that the parent can compute
+// the time since its command.
 Run run_once(const std::vector<std::string>& command, const std::filesystem::path& file) {
   const double begin = wall_time();
   run_to_end(command);

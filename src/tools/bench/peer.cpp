@@ -21,6 +21,7 @@ std::string last_line(const std::string& text) {
 
 }  // namespace
 
+// find_spec() does not import torch, which would take seconds.
 std::filesystem::path find_peer(const std::string& name, const std::string& python) {
   const std::filesystem::path script =
       std::filesystem::path(os::own_executable()).parent_path().parent_path() /
@@ -48,6 +49,7 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
   return script;
 }
 
+// The output is captured and not shown; after a failure the last line is part of the error.
 std::string run_to_end(const std::vector<std::string>& command) {
   const os::CommandResult result = os::run_command(command);
   if (!result.status.is_success()) {
@@ -60,6 +62,7 @@ std::string run_to_end(const std::vector<std::string>& command) {
   return result.output;
 }
 
+// Only the last line counts: libraries print notices before it.
 nlohmann::json run_peer(const std::string& python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments) {

@@ -20,6 +20,7 @@ std::string format_figure(const std::optional<double>& figure, int digits) {
 
 }  // namespace
 
+// The ratio is lockstep / peer for every row: larger is better for rates, smaller for times.
 std::string format_rows(const std::vector<Row>& rows, const std::string& peer) {
   std::vector<std::vector<std::string>> cells = {{"", "lockstep"}};
   if (!peer.empty()) {

@@ -10,6 +10,7 @@
 
 namespace lockstep::bench {
 
+// run() expects the argument vector of main(), with a final null pointer.
 int in_session(std::vector<std::string> flags, const std::function<void(Session&)>& body) {
   std::optional<os::TemporaryDirectory> scratch;
   flags.insert(flags.begin(), "lockstep-bench");

@@ -22,6 +22,8 @@ void wait_for(torch::Device device) {
   }
 }
 
+// Kernels are asynchronous: without the first wait, earlier work would count, and without the
+// second, most of this work would not.
 double seconds_of(torch::Device device, const std::function<void()>& work) {
   wait_for(device);
   const auto begin = std::chrono::steady_clock::now();

@@ -30,6 +30,7 @@ constexpr const char* kFooter =
     "  70   internal error: a bug in lockstep\n"
     "  74   a file is damaged, or could not be read or written";
 
+// An empty value means that the option was not given.
 void require_choice(const char* option,
                     const std::string& value,
                     const std::vector<std::string>& choices) {
@@ -40,6 +41,7 @@ void require_choice(const char* option,
       .hint(fmt::format("{} {}", option, join(choices, " or ")));
 }
 
+// The options of each subcommand are shared with its callback, which runs during parsing.
 void add_looks(CLI::App& app) {
   const auto inspected = std::make_shared<InspectOptions>();
   CLI::App* inspect_app =
@@ -88,6 +90,7 @@ void add_convert(CLI::App& app) {
   });
 }
 
+// --keep has no default: deleting checkpoints must be asked for explicitly.
 void add_prune(CLI::App& app) {
   const auto options = std::make_shared<PruneOptions>();
   CLI::App* command = app.add_subcommand("prune", "Delete old checkpoints, except the best one");
@@ -106,7 +109,8 @@ void add_prune(CLI::App& app) {
   });
 }
 
-// Checked before CLI11, whose message neither lists the subcommands nor suggests one.
+// Checked before CLI11, whose message neither lists the subcommands nor suggests one. A word with a
+// leading dash is left to CLI11 (--help, --version).
 void require_command(const std::string& word) {
   const std::vector<std::string> commands = {"inspect", "list", "verify", "convert", "prune"};
   if (word.starts_with('-') || std::ranges::find(commands, word) != commands.end()) {

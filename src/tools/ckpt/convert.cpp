@@ -42,6 +42,8 @@ std::optional<torch::ScalarType> parse_dtype(const std::string& name) {
   return name == "fp16" ? torch::kFloat16 : torch::kBFloat16;
 }
 
+// Tensor names in a checkpoint have the prefix "model.", "optimizer." or "ema."; it is removed in
+// the output. Files of torch.save have no prefixes, so all their tensors are taken.
 std::vector<WeightsItem> choose(const Opened& opened, const std::string& only) {
   const std::string wanted = only.empty() && opened.checkpoint ? "model" : only;
   std::vector<WeightsItem> items =
@@ -72,6 +74,8 @@ checkpoint::WriteProgress show_progress() {
 
 }  // namespace
 
+// Tensors are read, converted and written one by one: a model that is larger than the memory can be
+// converted. All checksums of the source are verified first.
 void convert(const ConvertOptions& options) {
   const Format format = format_of(options.to);
   const Opened opened = open(options.from, Look::AtAllBytes, options.entry);

@@ -35,6 +35,7 @@ uint64_t bytes_of(const PieceSource& tensors) {
   return bytes;
 }
 
+// The manifest lists every file with size and checksum; a checkpoint is complete only with it.
 checkpoint::Manifest manifest_of(const CheckpointReader& reader) {
   const std::filesystem::path file = reader.directory() / checkpoint::kManifestFile;
   return checkpoint::parse_manifest(os::read_file(file), file);
@@ -51,6 +52,7 @@ std::string strategy_of(const CheckpointState& state) {
   return found == state.notes.end() ? "unknown" : found->second;
 }
 
+// "bytes" is the size of the tensors; the sizes of files, with their headers, are in "files".
 Json to_json(const Opened& opened) {
   Json json{{"path", opened.path.string()}};
   if (opened.checkpoint) {
@@ -105,7 +107,9 @@ struct Listed {
   Json json;
 };
 
-// For a damaged checkpoint only the values from its name are known.
+// For a damaged checkpoint only the values from its name are known. CheckpointReader::verified()
+// does not check the checksums, since reading all bytes of all checkpoints could take an hour;
+// missing files are still found.
 Listed look_at(const CheckpointEntry& entry) {
   Json json = {{"step", entry.step}, {"directory", entry.directory.string()}};
   try {
@@ -202,7 +206,9 @@ void verify_one(const std::filesystem::path& path) {
 
 }  // namespace
 
-// For a run, verifies all checkpoints, even after a damaged one.
+// For a run, verifies all checkpoints, even after a damaged one. A directory with COMPLETE is one
+// checkpoint. With a single checkpoint in a run, its error is thrown as it is, which has more
+// details than the summary.
 void verify(const std::filesystem::path& path) {
   std::error_code unknown;
   const std::vector<CheckpointEntry> entries =
@@ -231,6 +237,8 @@ void verify(const std::filesystem::path& path) {
   }
 }
 
+// The link "best" is relative and names the directory of the checkpoint. Checkpoints that are kept
+// for their age (--keep-for) are not known here and can be deleted.
 void prune(const PruneOptions& options) {
   const std::filesystem::path root = find_root(options.root);
   std::vector<CheckpointEntry> entries = list_checkpoints(root);

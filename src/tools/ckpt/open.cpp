@@ -41,6 +41,7 @@ Error no_checkpoint(const std::filesystem::path& path) {
       .hint("pass a run directory, its directory of checkpoints, or one checkpoint");
 }
 
+// A run directory contains "checkpoints"; any other path is taken as that directory itself.
 std::filesystem::path find_root(const std::filesystem::path& path) {
   std::error_code unknown;
   const std::filesystem::path below = path / "checkpoints";

@@ -13,6 +13,8 @@
 namespace lockstep::tokens {
 namespace {
 
+// Line by line: such files have many gigabytes. The file is opened twice on failure, because
+// streams do not keep the reason.
 void read_lines(const std::filesystem::path& file,
                 const std::function<void(std::string_view)>& take) {
   std::ifstream in(file, std::ios::binary);

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Streams documents through the tokenizer into shards of fixed size:
+//
+//   <|endoftext|> doc 1 <|endoftext|> doc 2 ...   ->   first N tokens: PREFIX_val_000000.bin
+//                                                      then PREFIX_train_000000.bin, ...
+//
+// A document can continue in the next shard; training reads windows of tokens and does not need
+// document boundaries at the beginning of a file.
 #include "tools/tokens/tokens.h"
 
 #include <algorithm>
@@ -43,7 +51,8 @@ struct Options {
   int64_t validation_tokens = 0;
 };
 
-// A sequence of token files; a new file starts when the current one is full.
+// A sequence of token files; a new file starts when the current one is full. At most one shard is
+// in memory. A shard is written completely before its name is printed.
 class Shards {
  public:
   Shards(std::string prefix, int64_t most) : prefix_(std::move(prefix)), most_(most) {}
@@ -98,6 +107,8 @@ std::vector<int32_t> encode(Tokenizer& tokenizer,
   }
 }
 
+// The validation file has one shard: as soon as it is written, files() is 1 and all further tokens
+// are for training.
 void write(const Options& options) {
   if (options.shard_tokens < 2 || options.validation_tokens < 0) {
     throw Error(ExitCode::Usage,

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Reads ds_config.json in three passes over the parsed tree:
+//
+//   require_known_types()   type of optimizer and scheduler, because other keys depend on them
+//   require_schema()        every key against the table in keys.cpp: known, typed, supported
+//   read_...()              values into Config, rules between keys
+//
+// The last pass can rely on kinds and ranges. A value can be absent, "auto" or given; Setting keeps
+// the three apart, and resolve.cpp decides the first two when flags and the program are known.
 #include "training/deepspeed/config.h"
 
 #include <algorithm>
@@ -20,6 +29,8 @@ class Reader {
 
   const TreeNode* find(std::string_view path) const { return deepspeed::find(root_, path); }
 
+  // Each read() leaves `into` unchanged if the key is absent, so that the default in Config
+  // applies. For numbers, a text can only be "auto" here and counts as absent.
   void read(std::string_view path, bool& into) const {
     if (const TreeNode* node = find(path)) {
       into = node->flag;
@@ -46,6 +57,7 @@ class Reader {
       read(path, into.emplace());
     }
   }
+  // A node of kind Text can only be "auto": the schema has rejected any other text for this type.
   template <typename T>
   void read(std::string_view path, Setting<T>& into) const {
     const TreeNode* node = find(path);
@@ -68,7 +80,9 @@ class Reader {
   const std::string& source_;
 };
 
-// The entry of `known` that equals the type in the file, ignoring case.
+// The entry of `known` that equals the type in the file, ignoring case. Names are compared without
+// case. Types that DeepSpeed has and lockstep does not are listed in `refused`, so that the message
+// does not call them misspelled.
 std::string require_type(const Reader& file,
                          std::string_view path,
                          const std::vector<std::string>& known,
@@ -148,7 +162,9 @@ void read_betas(const Reader& file, OptimizerConfig& optimizer) {
   }
 }
 
-// DeepSpeed's Adam is AdamW by default.
+// DeepSpeed's Adam is AdamW by default. DeepSpeed's FusedAdam has adam_w_mode=True by default, even
+// for "type": "Adam". The remark is printed because users of PyTorch expect L2 regularization from
+// Adam.
 void read_decay_mode(const Reader& file, OptimizerConfig& optimizer, Config& config) {
   if (optimizer.type != "Adam" && optimizer.type != "AdamW") {
     return;
@@ -163,6 +179,7 @@ void read_decay_mode(const Reader& file, OptimizerConfig& optimizer, Config& con
   }
 }
 
+// The defaults are those of the optimizers in DeepSpeed, not of torch.optim.
 void read_optimizer(const Reader& file, Config& config) {
   if (file.find("optimizer") == nullptr) {
     return;
@@ -202,6 +219,7 @@ void require_key(const Reader& file, const std::string& type, std::string_view p
   }
 }
 
+// The required parameters are those without a default in the scheduler classes of DeepSpeed.
 void read_scheduler(const Reader& file, Config& config) {
   if (file.find("scheduler") == nullptr) {
     return;
@@ -242,7 +260,8 @@ void read_scheduler(const Reader& file, Config& config) {
   read("lr_range_test_staircase", scheduler.lr_range_test_staircase);
 }
 
-// Canonical name of a number type.
+// Canonical name of a number type. Accepts the spellings of PyTorch and DeepSpeed:
+// "torch.bfloat16", "half", "fp32".
 std::string short_type(const std::string& name) {
   if (name.empty()) {
     return name;
@@ -253,6 +272,8 @@ std::string short_type(const std::string& name) {
   return name.find("16") != std::string::npos || name == "half" ? "fp16" : "fp32";
 }
 
+// DeepSpeed rejects fp16 and bf16 together as well. The initial scale is 2 to initial_scale_power
+// and is computed as a float.
 void read_precision(const Reader& file, Config& config) {
   file.read("fp16.enabled", config.fp16);
   file.read("bf16.enabled", config.bf16);
@@ -282,7 +303,8 @@ void read_precision(const Reader& file, Config& config) {
   }
 }
 
-// Whether `section`.device or the older flag requests the CPU.
+// Whether `section`.device or the older flag requests the CPU. "cpu_offload": true is the older
+// form of "offload_optimizer": {"device": "cpu"}.
 bool read_offload(const Reader& file, std::string_view section, std::string_view old_flag) {
   const std::string path = fmt::format("zero_optimization.{}.device", section);
   std::string device = "none";
@@ -295,6 +317,9 @@ bool read_offload(const Reader& file, std::string_view section, std::string_view
   return device == "cpu" || is_old;
 }
 
+// Stage 1 to 3 include each other: 1 partitions the optimizer state, 2 also gradients, 3 also
+// parameters. Offloading moves a partitioned part to host memory, so it needs the stage that
+// partitions it.
 void read_zero(const Reader& file, Config& config) {
   ZeroConfig& zero = config.zero;
   if (file.find("zero_optimization") == nullptr) {
@@ -338,6 +363,8 @@ void read_zero(const Reader& file, Config& config) {
   }
 }
 
+// lockstep has one way to save activation memory, recomputation of blocks. Every key that asks
+// DeepSpeed for activation checkpointing in some form turns it on.
 void read_activations(const Reader& file, Config& config) {
   const char* const section = "activation_checkpointing";
   if (file.find(section) == nullptr) {
@@ -359,6 +386,7 @@ void read_activations(const Reader& file, Config& config) {
 
 }  // namespace
 
+// The example in parse_json() is shown if the text is not JSON at all.
 Config parse_config(std::string_view text, const std::string& source) {
   const TreeNode root = document::parse_json(text, source, R"({"train_batch_size": 32})");
   const Reader file(root, source);

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Decides the values that the file leaves open. Precedence for one value:
+//
+//   file has a value       the file; a flag with another value is an error, as both were written by
+//                          the user and neither can be preferred silently
+//   file has "auto"        the flag, else the option of the program, else DeepSpeed's default
+//   file has nothing       the flag, else DeepSpeed's default
+//
+// Only values that replace "auto" are reported as decisions.
 #include "training/deepspeed/resolve.h"
 
 #include <fmt/format.h>
@@ -15,7 +24,8 @@ std::string text_of(const T& value) {
   return fmt::format("{}", value);
 }
 
-// "--lr 0.1 conflicts with optimizer.params.lr 0.001 in ds_config.json:5".
+// "--lr 0.1 conflicts with optimizer.params.lr 0.001 in ds_config.json:5". The hint differs for
+// types, since "auto" is not allowed there.
 Error conflict(const Config& config,
                std::string_view flag,
                std::string_view key,
@@ -36,6 +46,8 @@ Error conflict(const Config& config,
                 : fmt::format("omit {}, or write \"auto\" in {}", name, config.source));
 }
 
+// `is_typed` distinguishes a flag from an option of the program: a program that sets a learning
+// rate for its default run must not conflict with every file.
 template <typename T>
 void require_agreement(const Config& config,
                        std::string_view key,
@@ -88,6 +100,8 @@ std::string arithmetic(int64_t train, int64_t micro, int64_t accumulation, int w
                      micro * accumulation * world);
 }
 
+// Shows all three factors and which of them were inferred, because the wrong one is usually not the
+// one that the user looks at.
 Error batch_does_not_fit(
     const Config& config, int64_t train, int64_t micro, int64_t accumulation, int world) {
   Error error(ExitCode::Usage,
@@ -117,6 +131,9 @@ struct Batch {
   std::string train_source;
 };
 
+// DeepSpeed's invariant: train = micro x accumulation x workers. Any two determine the third. Here
+// the known values are collected; a default of the program counts only if the file has neither
+// train nor micro.
 Batch read_batch(const Config& config, const Known& known) {
   Batch batch{.train = config.train_batch_size.value.value_or(0),
               .micro = config.micro_batch_size.value.value_or(0),
@@ -137,6 +154,9 @@ Batch read_batch(const Config& config, const Known& known) {
   return batch;
 }
 
+// The order: accumulation from train and micro, else the usual
+// one; then train; then micro. Integer division can leave a remainder, which resolve_batch()
+// detects by multiplying again.
 void infer(Batch& batch, const Known& known) {
   const int64_t usual = known.accumulate.value.value_or(1);
   const int world = known.world_size;
@@ -154,6 +174,7 @@ void infer(Batch& batch, const Known& known) {
   }
 }
 
+// --batch-size is per worker and includes accumulation, so that it is compared with the product.
 void require_batch_agreement(const Config& config, const Known& known, const Batch& batch) {
   require_agreement(config, "train_batch_size", config.train_batch_size, known.global_batch);
   require_agreement(
@@ -216,6 +237,7 @@ Decisions resolve_batch(Config& config, const Known& known) {
   return decisions;
 }
 
+// One flag (--precision) corresponds to two sections of the file; each is checked on its own.
 void settle_precision(const Settling& all,
                       const std::string& name,
                       Setting<bool>& setting,
@@ -295,6 +317,7 @@ Decisions resolve_optimizer(Config& config, const Known& known) {
   return decisions;
 }
 
+// total_num_steps is often "auto", and the length of a training is known only when the data set is.
 Decisions resolve_scheduler(Config& config, const Known& known) {
   Decisions decisions;
   if (!config.scheduler) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Checks a tree against the table of keys. For each entry, in this order:
+//
+//   known key, else: suggest the section it belongs to, a top-level key, or the closest name
+//   one spelling only, if the key has an alias
+//   parameter of the chosen optimizer or scheduler
+//   "auto" allowed, or type and range right
+//   refused feature off; or descend into a section
+//
+// Paths are dotted from the root ("zero_optimization.stage"). null counts as absent everywhere.
 #include "training/deepspeed/schema.h"
 
 #include <algorithm>
@@ -49,7 +59,8 @@ std::vector<std::string> names_below(std::string_view parent) {
   return names;
 }
 
-// The section of a key with this name, if there is exactly one below the top level.
+// The section of a key with this name, if there is exactly one below the top level. A frequent
+// mistake is a key at the wrong level, such as "stage" at the top.
 std::string find_home(std::string_view leaf) {
   std::string home;
   for (const Key& key : keys()) {
@@ -96,6 +107,7 @@ class Checker {
     }
   }
 
+  // Recursion depth is that of the table: unknown sections are rejected before descending.
   void check_level(const TreeNode& map, const std::string& parent) const {
     for (const TreeEntry& entry : map.entries) {
       const std::string path = join_path(parent, entry.key);
@@ -136,6 +148,8 @@ class Checker {
     throw Error(error);
   }
 
+  // An alias can also be in another section ("bfloat16.enabled"); both sections together are
+  // rejected at the level of the sections.
   void require_one_spelling(const TreeNode& map, const Key& key, const TreeEntry& entry) const {
     const std::string_view first = leaf_of(key.path);
     if (const TreeNode* other = map.find(first); other != nullptr &&
@@ -252,6 +266,8 @@ class Checker {
            });
   }
 
+  // A refused key whose value turns the feature off has no effect in DeepSpeed either; such entries
+  // are common in files that were generated from templates.
   static bool asks_for_nothing(const TreeNode& node, const Key& key) {
     switch (node.kind) {
       case TreeNode::Kind::Map: {
@@ -298,6 +314,7 @@ void require_schema(const TreeNode& root, const std::string& source) {
   Checker(root, source).check_level(root, "");
 }
 
+// The canonical path wins over the alias.
 const TreeNode* find(const TreeNode& root, std::string_view path) {
   const auto follow = [&root](std::string_view way) -> const TreeNode* {
     const TreeNode* node = &root;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The inverse of config.cpp. Only parameters of the chosen type are written, because the schema
+// rejects the others: the result can be parsed again. Values that were inferred are written like
+// given ones.
 #include <nlohmann/json.hpp>
 
 #include "training/deepspeed/config.h"
@@ -24,6 +28,7 @@ void put(Json& into, const char* key, const std::optional<T>& value) {
   }
 }
 
+// betas are one key with two settings, which are both given or both open.
 Json optimizer_json(const OptimizerConfig& optimizer) {
   Json params = Json::object();
   put(params, "lr", optimizer.lr);

@@ -5,6 +5,9 @@
 
 namespace lockstep::train {
 
+// Each event is one write() to a file of this worker, so that no lock and no other worker is
+// involved. A failure is reported once; later events are still attempted, since a full disk can be
+// cleared.
 void EventWriter::write(const contract::Event& event) {
   if (file_.append(contract::to_json(event) + '\n') || warned_) {
     return;

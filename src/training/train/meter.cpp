@@ -51,6 +51,8 @@ void Meter::add_scores(const torch::Tensor& scores, const torch::Tensor& target,
   }
 }
 
+// One collective for all sums. Counts are exact as float64 up to 2^53. Reading the sums waits for
+// the GPU, so this is called at the end of an epoch or an evaluation only.
 void Meter::all_reduce(Communicator& communicator) {
   torch::Tensor sums = torch::tensor({number(loss_sum_),
                                       number(correct_),
@@ -68,6 +70,7 @@ void Meter::all_reduce(Communicator& communicator) {
   scored5_ = sums[5].item<int64_t>();
 }
 
+// Stays on the device: merging does not wait for the GPU.
 void Meter::merge(const Meter& other) {
   const auto sum = [](const torch::Tensor& a, const torch::Tensor& b) {
     return a.defined() && b.defined() ? a + b : (a.defined() ? a : b);
@@ -84,6 +87,7 @@ double Meter::correct() const {
   return number(correct_);
 }
 
+// Layout: [loss sum, correct], float64. DelayedStatus copies it to the host without waiting.
 torch::Tensor Meter::sums() const {
   const torch::Tensor none = torch::zeros(
       {},
@@ -115,6 +119,8 @@ std::optional<double> Meter::top5() const {
   return correct5_.item<double>() / static_cast<double>(scored5_);
 }
 
+// The first call only starts the clock: the first step includes one-time costs (allocation,
+// selection of algorithms) and is not counted.
 void Throughput::add(int64_t samples, Clock::time_point now) {
   if (!begun_) {
     begun_ = now;

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From the data set to a batch on the device, ahead of the training step:
+//
+//   Loader threads     decode and collate, into pinned memory for a GPU
+//   arrival stream     copies the next batch while the compute stream still works on the last one
+//   compute stream     waits for the copy by an event, never by the host
 #include "training/train/loop/batch_feed.h"
 
 #include <utility>
@@ -30,12 +36,17 @@ Loader BatchFeed::make_loader(const DistributedSampler& sampler, int64_t first_s
            .pin_memory = session_.device.is_cuda()}};
 }
 
+// The loader of the next epoch may already exist: load_ahead() has created it with first step 0.
+// Only the first epoch after a resume begins within an epoch.
 Loader BatchFeed::load(int64_t first_step) {
   Loader loader = ahead_ ? std::move(*ahead_) : make_loader(sampler_, first_step);
   ahead_.reset();
   return loader;
 }
 
+// Without it, the pipeline would be empty at the beginning of each epoch, and the GPU would wait
+// for the first batches. The condition `left > threads + 2` starts the next loader when the current
+// one has nothing more to prefetch. Data sets on the device need no loading.
 void BatchFeed::load_ahead(const TrainingPosition& position) {
   const int64_t left = sampler_.steps() - position.step_in_epoch;
   const int64_t threads =
@@ -49,6 +60,8 @@ void BatchFeed::load_ahead(const TrainingPosition& position) {
   ahead_.emplace(make_loader(next, 0));
 }
 
+// The copy is asynchronous only from pinned memory, which the Loader provides. let_follow() makes
+// the compute stream wait for the copy; the host continues.
 Batch BatchFeed::to_device(const Batch& batch) {
   if (!arrival_ || batch.input.device() == session_.device) {
     return batch.to(session_.device, true);

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The life of one checkpoint as seen by the loop:
+//
+//   save()      step N: training stops while the state is copied (stall), then continues
+//               ... steps N+1, N+2, ... while a thread writes ...
+//   settle()    when all workers know from a status exchange that rank 0 has finished, or before
+//   the
+//               next save, or at the end: compare outcomes, report, call callbacks
+//
+// At most one save is in progress. settle() contains collectives, so that every worker must call it
+// after the same step.
 #include "training/train/loop/checkpoint_driver.h"
 
 namespace lockstep::train {
@@ -9,6 +20,7 @@ double seconds_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
+// The lowest test loss is the best checkpoint. Without a test data set there is no best one.
 Retention retention(const TrainerOptions& options, const DatasetPtr& test) {
   Retention keep{.keep_last = options.keep_checkpoints,
                  .keep_for = std::chrono::seconds(options.keep_checkpoints_for)};
@@ -60,6 +72,8 @@ void CheckpointDriver::save(const CheckpointState& checkpoint,
   }
 }
 
+// saving_ is cleared before the wait: if it throws, a second call must not wait again. The duration
+// counts until the writing thread has finished, not until this call.
 void CheckpointDriver::settle(bool failed_elsewhere) {
   if (!saving_) {
     return;

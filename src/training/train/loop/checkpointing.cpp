@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Decisions of rank 0 that all workers must follow (which directory, which checkpoint to resume)
+// are made inside tell_outcome() and broadcast. A decision can fail, for example on a full disk;
+// then all workers throw in the same place instead of waiting in the next collective. The rule of
+// this file: between two collectives, no worker may leave on a path that the others do not take.
 #include "training/train/loop/checkpointing.h"
 
 #include <ATen/Context.h>
@@ -27,11 +32,13 @@ torch::Tensor random_state(torch::Device device) {
   return at::globalContext().defaultGenerator(device).get_state().to(torch::kCPU);
 }
 
+// One generator state per rank and kind of device.
 std::string random_name(torch::Device device, int rank) {
   return fmt::format(
       "{}{}.rank-{}", checkpoint::kRandomPrefix, device.is_cuda() ? "cuda" : "cpu", rank);
 }
 
+// Distinguishes this attempt from leftovers of a killed one that has written the same step.
 std::string new_token() {
   std::random_device chance;
   return fmt::format("{:08x}", chance());
@@ -42,7 +49,8 @@ std::filesystem::path probe_file(const std::filesystem::path& root, const std::s
   return root / (".trash-probe-" + token);
 }
 
-// Called when no usable checkpoint was found: throws an Error if there are damaged ones.
+// Called when no usable checkpoint was found: throws an Error if there are damaged ones. Starting
+// from scratch would be the wrong reaction to damaged checkpoints: the user must decide.
 void require_none(const std::filesystem::path& root) {
   if (const size_t damaged = list_checkpoints(root).size(); damaged > 0) {
     throw Error(ExitCode::Io,
@@ -123,6 +131,7 @@ std::string reason_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
+// The multiplier is a prime, so that (seed, rank) pairs of small numbers do not coincide.
 void seed_worker(const SessionParts& session, uint64_t seed) {
   const uint64_t own = seed * 1000003 + static_cast<uint64_t>(session.communicator->rank()) + 1;
   if (session.replicas > 1 && session.device.is_cuda()) {
@@ -185,6 +194,8 @@ void Checkpointing::prepare() {
   }
 }
 
+// Without a shared directory, rank 0 alone writes, which is possible only if it holds all of the
+// state.
 int Checkpointing::writers() const {
   return is_shared_ ? session_.communicator->size() : 1;
 }
@@ -245,6 +256,8 @@ std::string Checkpointing::set_aside_later(const std::filesystem::path& chosen) 
   return aside.string();
 }
 
+// Order: all workers restore first, then rank 0 moves later checkpoints aside. If rank 0 fails to
+// restore, the checkpoints are still in their place.
 std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy) {
   is_sharded_ = strategy.pieces().has_value();
   if (is_sharded_ && !is_shared_) {
@@ -271,6 +284,9 @@ std::optional<Checkpointing::Restored> Checkpointing::restore(Strategy& strategy
   return restored;
 }
 
+// verified(): rank 0 has checked all checksums in find_directory(), and N workers need not read
+// every byte again. With a partitioned strategy each worker reads only its own ranges of the
+// tensors, so that the world size may differ from that of the checkpoint.
 Checkpointing::Restored Checkpointing::restore_from(const std::string& directory,
                                                     Strategy& strategy) {
   const auto reader = CheckpointReader::verified(directory);
@@ -307,6 +323,7 @@ void Checkpointing::restore_random(const CheckpointState& state, const PieceSour
   }
 }
 
+// Without a shared directory, rank 0 writes the generator states of all ranks.
 std::vector<TensorPiece> Checkpointing::random_pieces() const {
   const Communicator& comm = *session_.communicator;
   const torch::Tensor mine = random_state(session_.device);
@@ -321,6 +338,9 @@ std::vector<TensorPiece> Checkpointing::random_pieces() const {
   return as_pieces("", named);
 }
 
+// State that every worker holds is divided among the writers by size (share_of), so that a
+// checkpoint is written with the bandwidth of all nodes. Partitioned state is written by its
+// owners.
 std::vector<TensorPiece> Checkpointing::my_pieces(const Strategy& strategy,
                                                   const std::vector<TensorPiece>& averages) const {
   const int rank = session_.communicator->rank();
@@ -341,6 +361,8 @@ std::vector<TensorPiece> Checkpointing::my_pieces(const Strategy& strategy,
   return mine;
 }
 
+// The sum of all sizes is needed on rank 0, which checks the free space before anything is written.
+// Pruning of the previous save must have ended: it deletes directories in the same place.
 std::string Checkpointing::begin_draft(int64_t step) {
   Communicator& comm = *session_.communicator;
   all_bytes_ = 0;
@@ -362,6 +384,9 @@ std::string Checkpointing::begin_draft(int64_t step) {
   });
 }
 
+// The copy into the snapshot is the only part during which training stops. The thread then reads
+// only the snapshot, `save` (a copy), the atomic fields of patience_, and members that the training
+// thread does not touch until settle().
 void Checkpointing::save(const CheckpointState& state,
                          const Strategy& strategy,
                          const std::vector<TensorPiece>& averages) {
@@ -391,6 +416,8 @@ void Checkpointing::save(const CheckpointState& state,
   thread_ = std::jthread([this, save] { write(save); });
 }
 
+// Runs in the writing thread. No exception may leave it; settle() rethrows on the training thread.
+// done_ is set last: a thread that reads it as true also sees failure_ and finished_.
 void Checkpointing::write(const checkpoint::GangSave& save) {
   try {
     checkpoint::write_shard(save, snapshot_);
@@ -406,6 +433,8 @@ void Checkpointing::write(const checkpoint::GangSave& save) {
   done_ = true;
 }
 
+// give_up shortens the wait of rank 0 for a part that will never come. The worker that failed
+// throws its own Error, the others one that names its rank.
 std::filesystem::path Checkpointing::settle(bool failed_elsewhere) {
   patience_.give_up = failed_elsewhere;
   if (thread_.joinable()) {
@@ -427,6 +456,8 @@ std::filesystem::path Checkpointing::settle(bool failed_elsewhere) {
   return directory_;
 }
 
+// Deleting a large checkpoint on a parallel file system can take longer than writing one; it must
+// not delay the next step or the completion of this save.
 void Checkpointing::begin_pruning(const std::filesystem::path& root) {
   try {
     pruning_ = std::jthread([root, keep = options_.retention] { prune(root, keep); });
@@ -441,6 +472,7 @@ void Checkpointing::wait_for_pruning() {
   }
 }
 
+// best.pt is a copy, not a link: the checkpoint that it comes from can be pruned by a later run.
 void Checkpointing::publish_weights(const std::filesystem::path& directory) {
   if (session_.communicator->rank() != 0) {
     return;

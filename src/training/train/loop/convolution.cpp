@@ -49,6 +49,9 @@ double seconds_of_a_pass(torch::nn::Module& model, const LossFunction& loss, con
 
 }  // namespace
 
+// The times are summed over all workers, so that all select the same kernel: different kernels
+// round differently, and the weights of the workers would drift apart. Buffers (batch norm
+// statistics) and the random state are restored, so that the measurement leaves no trace.
 ConvolutionChoice choose_convolution(std::string_view wanted,
                                      torch::nn::Module& model,
                                      const LossFunction& loss,

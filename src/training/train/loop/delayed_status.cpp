@@ -7,6 +7,13 @@
 
 namespace lockstep::train {
 
+// Two exchanges overlap:
+//
+//   exchange k      send(k) starts a copy     reports the values of exchange k-1
+//   exchange k+1    receive(k): the copy has long finished, the wait returns at once
+//
+// At the end (`all`) nothing may remain in transit, and on a CPU there is no copy: the values are
+// then reported at once.
 WorkerStatus DelayedStatus::take(const Meter& recent,
                                  const LossWatch& watch,
                                  const torch::Tensor& norm,
@@ -28,6 +35,8 @@ WorkerStatus DelayedStatus::take(const Meter& recent,
   return status;
 }
 
+// All values are joined into one tensor: one copy instead of many small ones. Pinned memory is
+// needed for an asynchronous copy; it is kept alive by Sent until it was received.
 DelayedStatus::Sent DelayedStatus::send(const Meter& recent,
                                         const LossWatch& watch,
                                         const torch::Tensor& norm) {

@@ -9,6 +9,8 @@ namespace lockstep::train {
 namespace {
 
 // Finds a function in the CUDA runtime that libtorch has loaded; this file is built without one.
+// Looking the symbols up avoids CUDA headers and a link dependency in builds for the CPU. Both
+// functions return 0 (cudaSuccess) on success.
 template <typename Function>
 Function in_runtime(const char* name) {
   return reinterpret_cast<Function>(os::find_symbol(name));

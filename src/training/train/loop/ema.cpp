@@ -15,12 +15,15 @@
 namespace lockstep::train {
 namespace {
 
+// Identity of the memory, not of the tensor object: strategies return new views of their flat
+// buffers.
 bool is_same_memory(const torch::Tensor& one, const torch::Tensor& other) {
   return one.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
          one.storage_offset() == other.storage_offset() && one.numel() == other.numel();
 }
 
-// The tensors that the optimizer updates. A parameter that several modules share occurs once.
+// The tensors that the optimizer updates. A parameter that several modules share occurs once. A
+// partitioned strategy updates shards instead of the parameters, and the shards are averaged.
 std::vector<TensorPiece> weights_of(const torch::nn::Module& model, const Strategy& strategy) {
   if (const auto pieces = strategy.updated()) {
     return *pieces;
@@ -53,6 +56,7 @@ Ema::Ema(torch::nn::Module& model, Strategy& strategy, double decay)
   }
 }
 
+// lerp_: average + (1 - d) * (weight - average), one kernel per tensor.
 void Ema::update() {
   torch::NoGradGuard no_grad;
   ++updates_;
@@ -92,6 +96,7 @@ torch::Tensor Ema::find_average(const torch::Tensor& values) const {
   return {};
 }
 
+// Buffers and frozen parameters have no average; the model in the file gets their current values.
 std::vector<TensorPiece> Ema::pieces() const {
   std::vector<TensorPiece> all = model_pieces();
   for (TensorPiece& piece : all) {
@@ -117,6 +122,8 @@ void Ema::restore(const PieceSource& source, int64_t updates) {
   updates_ = updates;
 }
 
+// publish() lets a partitioned strategy copy the shards to the parameters of the model, a
+// collective.
 Ema::Scope::Scope(const Ema& ema) : ema_(ema) {
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < ema_.weights_.size(); ++i) {

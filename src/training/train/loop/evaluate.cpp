@@ -43,6 +43,9 @@ void count(Meter& meter, const Loss& result, const Batch& batch) {
 
 }  // namespace
 
+// Samples are divided among the workers without padding, so that no sample counts twice; the
+// workers can have different numbers of batches. Sums and counts are added at the end, in one
+// collective.
 Evaluation evaluate(SessionParts& session,
                     Strategy* strategy,
                     torch::nn::Module& model,

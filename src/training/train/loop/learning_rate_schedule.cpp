@@ -10,6 +10,7 @@
 namespace lockstep::train {
 namespace {
 
+// "step" divides the rate by ten after each third of the steps behind the warm-up.
 Schedule named_schedule(const TrainerOptions& options, int64_t total) {
   const int64_t rest = std::max<int64_t>(1, total - options.warmup_steps);
   Schedule schedule = Schedule::constant();
@@ -50,6 +51,8 @@ void LearningRateSchedule::select(int64_t total_steps) {
   }
 }
 
+// Computed from the base rates in each step, never from the current ones: a resumed run gets the
+// same numbers without any state. Different parameter groups keep their ratio.
 double LearningRateSchedule::apply(int64_t step, int64_t skipped) {
   // DeepSpeed's schedulers do not advance in a skipped step.
   const int64_t scheduled = step - (is_of_file() ? skipped : 0);

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One step and what follows it. Lines marked with * contain collectives:
+//
+//   loader.next() -> to_device() -> StepRunner::run() *   forward, backward, update
+//   after_step():
+//     callbacks, progress
+//     exchange_status() *     about four times per second, and at the end of an epoch
+//     stop() *                if an exchange has found a stop signal
+//     validate() *            every validate_every steps
+//     save() *                every checkpoint_every steps
+//   finish_epoch():           sums *, validate() *, callbacks, save() *
 #include "training/train/loop/loop.h"
 
 #include <cmath>
@@ -26,6 +37,9 @@ void require_samples_to_test(const Task& task) {
 
 }  // namespace
 
+// Members are initialized in the order of their declaration; later ones keep references to earlier
+// ones. warmup_epochs is converted to steps here, because only the sampler knows the length of an
+// epoch.
 Loop::Loop(SessionParts& session,
            const TrainerOptions& options,
            Task task,
@@ -110,6 +124,7 @@ void Loop::require_recompute_known() const {
   }
 }
 
+// set_phase() names what this worker is doing, for stall reports of other workers.
 void Loop::train_epoch() {
   feed_.set_epoch(position_.state.epoch);
   sync_.begin_epoch();
@@ -146,6 +161,8 @@ void Loop::train_step(const Batch& batch) {
   }
 }
 
+// Order: the exchange comes first, because stop, validation and saving rely on its result. At the
+// end of an epoch finish_epoch() validates and saves, so that both are skipped here.
 void Loop::after_step() {
   const int64_t samples = feed_.sampler().global_size(position_.step_in_epoch);
   position_.complete_step();
@@ -174,7 +191,9 @@ bool Loop::tells_norm() const {
   return position_.is_next_step_last() || sync_.is_due(position_.state.step + 1);
 }
 
-// The status exchange of all workers, and what follows from it.
+// The status exchange of all workers, and what follows from it. A save that has finished or failed
+// is settled now; with a bad loss or bad weights it is settled before the Error is thrown, so that
+// the last good checkpoint is complete.
 void Loop::exchange_status(bool checks_weights) {
   const StepSyncResult result = sync_.exchange(position_.state.step, checks_weights);
   if (result.save_done || result.save_failed || result.bad_loss || result.bad_weights) {
@@ -212,6 +231,8 @@ void Loop::require_finite(const StepSyncResult& result) const {
                         options_.precision == "fp32" ? "" : ", --precision fp32"));
 }
 
+// evaluated_step prevents a second evaluation of the same step at the end of an epoch.
+// wants_to_stop() must be the same on all workers: callbacks see the same results everywhere.
 void Loop::validate() {
   if (task_.test == nullptr || position_.evaluated_step == position_.state.step) {
     return;

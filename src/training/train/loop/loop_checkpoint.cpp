@@ -51,6 +51,9 @@ void Loop::change_batch(const CheckpointState& saved) {
   }
 }
 
+// The order matters: the seed determines the order of samples, the position refers to that order,
+// and the length of the training (total_steps) depends on the position. The averages are recreated
+// after the weights were restored.
 void Loop::resume() {
   const std::optional<Checkpointing::Restored> restored = checkpoints_.restore(*strategy_);
   if (!restored) {
@@ -104,6 +107,8 @@ void Loop::resume() {
   }
 }
 
+// Everything that is not a tensor. Notes are texts by name, so that older versions can ignore new
+// ones. Metrics are those of exactly this step, or absent.
 CheckpointState Loop::checkpoint_state() const {
   CheckpointState saved{.step = position_.state.step,
                         .epoch = position_.state.epoch,
@@ -138,6 +143,8 @@ CheckpointState Loop::checkpoint_state() const {
   return saved;
 }
 
+// The time of the status exchange and of settle() counts as part of the stall, hence the early
+// start.
 void Loop::save() {
   if (!checkpoints_.is_missing(position_.state.step)) {
     return;
@@ -159,6 +166,8 @@ void Loop::save() {
   runner_.timer().pause();
 }
 
+// save() and settle() make the checkpoint complete before the process ends. All workers get here
+// after the same step, because is_stop_agreed() is the result of an exchange.
 void Loop::stop() {
   save();
   checkpoints_.settle();

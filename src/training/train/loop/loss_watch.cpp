@@ -6,6 +6,8 @@
 
 namespace lockstep::train {
 
+// A reference to the tensor is kept, not a copy: CUDA graphs overwrite their output, which is why
+// StepRunner clones it before.
 void LossWatch::add(const torch::Tensor& loss, int64_t step) {
   // On the CPU the check is free, and finite losses do not need to be stored.
   if (loss.is_cpu() && std::isfinite(loss.item<double>())) {

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Fails before training instead of in the first backward pass, with the stage that would fit. The
+// estimate covers parameters, gradients, optimizer state, averages and exchange buffers, but not
+// activations, which depend on the batch. It is therefore a lower bound: a training that passes can
+// still run out of memory.
 #include "training/train/loop/memory_check.h"
 
 #include <algorithm>
@@ -22,6 +27,7 @@ std::string text_of(int64_t bytes) {
   return format_bytes(static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
 }
 
+// Lists the needs of higher stages up to the first that fits.
 [[noreturn]] void refuse(const std::array<MemoryNeed, 4>& by_stage,
                          int stage,
                          size_t rank,
@@ -71,6 +77,7 @@ std::string place_name(const SessionParts& session, MemoryPlace place) {
   return place == MemoryPlace::Node ? node : node + " " + device_name(session.device);
 }
 
+// Text "BYTES PLACE" of each worker. Workers with the same place share its memory.
 std::vector<WorkerMemory> gather(SessionParts& session, int64_t bytes, MemoryPlace place) {
   const std::vector<std::string> all = session.communicator->all_gather_bytes(
       fmt::format("{} {}", bytes, place_name(session, place)));
@@ -112,6 +119,8 @@ std::vector<std::string> compare_memory(const std::array<MemoryNeed, 4>& by_stag
   return lines;
 }
 
+// All stages are computed, for the hint. With offload, optimizer state and averages are moved to a
+// second comparison with the memory of the node.
 std::vector<std::string> check_memory(SessionParts& session,
                                       const torch::nn::Module& model,
                                       const torch::optim::Optimizer& optimizer,

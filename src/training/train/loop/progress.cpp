@@ -35,6 +35,8 @@ double share_done(const ProgressView& view) {
 
 }  // namespace
 
+// The bar takes what is left between text parts, 8 to 40 columns, or is left out. A line must never
+// reach the last column, where some terminals wrap.
 std::string format_bar(const ProgressView& view, int columns) {
   const std::string head = fmt::format("epoch {}/{} ", view.epoch, view.epochs);
   const std::string tail =
@@ -119,6 +121,9 @@ Progress::Progress(const SessionParts& session, double seconds_between_lines)
       next_line_(std::chrono::steady_clock::now() +
                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(interval_)) {}
 
+// Two cases with a terminal: this process draws itself and must erase the old line, or the agent
+// draws and recognizes the line by its carriage return. Without a terminal, lines are limited by
+// time, so that log files stay short.
 void Progress::update(const ProgressView& view) {
   if (!speaks_) {
     return;
@@ -135,6 +140,7 @@ void Progress::update(const ProgressView& view) {
   }
 }
 
+// A permanent line replaces the bar, which the next update draws again below it.
 void Progress::say(const std::string& line) {
   if (!speaks_) {
     return;

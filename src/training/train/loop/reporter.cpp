@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two kinds of output with different readers: lines for people, printed by rank 0, and events
+// (docs/events.md), written by every worker to its own file. Numbers in events are those of this
+// worker, except for loss and throughput, which concern all.
 #include "training/train/loop/reporter.h"
 
 #include <fmt/format.h>
@@ -30,6 +34,7 @@ Reporter::Reporter(SessionParts& session,
       position_(position),
       progress_(session, options.report_every) {}
 
+// begun_ is set last, so that the preparation does not count as training time.
 void Reporter::begin(const Introduction& introduction) {
   first_step_ = position_.state.step;
   const Communicator& comm = *session_.communicator;
@@ -76,6 +81,7 @@ void Reporter::begin_epoch() {
   }
 }
 
+// seconds_since_command is the start-up time that users see, from the command to the first step.
 void Reporter::count_step(int64_t samples) {
   throughput_.add(samples);
   epoch_throughput_.add(samples);
@@ -85,6 +91,7 @@ void Reporter::count_step(int64_t samples) {
   }
 }
 
+// Evaluations and checkpoints do not lower the reported throughput of training.
 void Reporter::pause(Clock::duration time) {
   throughput_.pause(time);
   epoch_throughput_.pause(time);
@@ -104,6 +111,7 @@ void Reporter::print_step(int64_t skipped, StepTimer& timer) {
                             options_.report_phases ? "; " + timer.take_text(every) : ""));
 }
 
+// The rate of the current epoch adapts to changes; the total rate fills in at its beginning.
 ProgressView Reporter::view(const StepSyncResult& result) const {
   const double rate = epoch_throughput_.rate() > 0 ? epoch_throughput_.rate() : throughput_.rate();
   const auto left =
@@ -118,6 +126,7 @@ ProgressView Reporter::view(const StepSyncResult& result) const {
           .seconds_left = rate > 0 ? left / rate : 0};
 }
 
+// take() resets the times, so that each event covers the time since the previous one.
 void Reporter::report_step(const StepSyncResult& result,
                            std::optional<double> gradient_norm,
                            StepTimer& timer,
@@ -161,6 +170,8 @@ void Reporter::report_evaluation() {
   session_.report("evaluation", std::move(fields));
 }
 
+// If the epoch is complete, position_ already points to the next one, whose number equals the count
+// of completed epochs.
 void Reporter::report_epoch(double train_loss, int64_t steps, bool is_complete) {
   const TrainState& state = position_.state;
   const EpochSummary summary{
@@ -183,6 +194,7 @@ void Reporter::report_epoch(double train_loss, int64_t steps, bool is_complete) 
   progress_.say(line + fmt::format("  {} samples/s", format_rate(summary.samples_per_second)));
 }
 
+// No summary means that the checkpoint was already at the end of the training.
 void Reporter::report_end(const LossScaler& scaler, const std::string& checkpoint) {
   const TrainState& state = position_.state;
   session_.communicator->set_phase("the final summary");
@@ -215,6 +227,7 @@ void Reporter::report_end(const LossScaler& scaler, const std::string& checkpoin
   }
 }
 
+// Values of the last evaluation, even if training continued after it.
 TrainResult Reporter::result(int64_t skipped) const {
   TrainResult result{.steps = position_.state.step,
                      .epochs = position_.state.epoch,

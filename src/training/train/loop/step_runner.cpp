@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How a step is executed:
+//
+//   steps 1 to 3          compute(): operators are queued one by one
+//   step 4, full batch    record_graph(), then replay()
+//   later steps           replay() for full batches, compute() for smaller ones
+//
+// If a graph is impossible (reason_against_graph) or recording fails, all steps use compute().
 #include "training/train/loop/step_runner.h"
 
 #include <fmt/format.h>
@@ -84,6 +92,7 @@ std::string StepRunner::reason_against_graph() const {
   return "";
 }
 
+// -1 means: do not try again.
 void StepRunner::record_graph(const Batch& batch) {
   std::string reason;
   const auto begun = StepTimer::Clock::now();
@@ -119,6 +128,8 @@ void StepRunner::choose_convolution_once(const Batch& batch) {
   }
 }
 
+// The learning rate is set before the step, in host memory; a graph reads it from GPU memory, to
+// which play() copies it.
 StepOutcome StepRunner::run(const Batch& batch, const StepPlan& plan) {
   StepOutcome outcome;
   choose_convolution_once(batch);
@@ -149,6 +160,10 @@ void StepRunner::replay(const Batch& batch, const StepPlan& plan, StepOutcome& o
   }
 }
 
+// weight: the strategies average over workers, and each loss is a mean over its own samples. With
+// `share` samples on this worker, share x workers / all makes the sum the mean over the global
+// batch, also if shares have different sizes. The norm is read at once on a CPU; on a GPU it stays
+// there until the next status exchange.
 void StepRunner::compute(const Batch& batch, const StepPlan& plan, StepOutcome& outcome) {
   const auto workers = static_cast<double>(session_.communicator->size());
   const auto all = static_cast<double>(plan.global_samples);
@@ -177,6 +192,8 @@ void StepRunner::compute(const Batch& batch, const StepPlan& plan, StepOutcome& 
   loss_scaler_.after_step(plan.step + 1, result.applied);
 }
 
+// The host queues steps faster than the GPU executes them. Without a limit it would hold the memory
+// of many batches, and a stop signal or a bad loss would be noticed late.
 void StepRunner::limit_run_ahead() {
   if (!run_ahead_) {
     return;

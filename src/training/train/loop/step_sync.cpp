@@ -22,6 +22,8 @@ StepSync::StepSync(const SessionParts& session,
       checkpoints_(checkpoints),
       exchange_(*session.communicator) {}
 
+// Values stay on the device; exchange() collects them. Scores are counted in every fourth step
+// only.
 void StepSync::add(const StepOutcome& outcome, int64_t step) {
   gradient_norm_ = outcome.norm ? outcome.norm : gradient_norm_;
   late_norm_ = outcome.late_norm.defined() ? outcome.late_norm : late_norm_;
@@ -38,6 +40,9 @@ void StepSync::add(const StepOutcome& outcome, int64_t step) {
   }
 }
 
+// Everything that only this worker knows enters the exchange here (signal, state of its writing
+// thread, its losses); everything that the loop decides comes from the result, which is the same
+// everywhere. The sums move from `recent_` to `epoch_` after the exchange.
 StepSyncResult StepSync::exchange(int64_t step, bool checks_weights) {
   if (session_.communicator->device()) {
     // Reading a value from the GPU waits for all queued collectives and thus for the other workers,

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The row of one worker in the all-gather, all float64:
+//
+//   0 loss sum      3 scored           6 bad weights       9 value of the bad loss
+//   1 samples       4 stop             7 has a bad loss   10 save done
+//   2 correct       5 steps to next    8 its step         11 save failed
+//
+// An all-gather instead of a sum: the first bad loss must be found together with its rank, and some
+// words count from rank 0 only. Steps and counts are exact in float64 up to 2^53.
 #include "training/train/loop/step_sync_exchange.h"
 
 #include <algorithm>
@@ -37,6 +46,7 @@ StepSyncResult StepSyncExchange::run(int64_t step, const WorkerStatus& mine) {
                         .bad_weights = sum(6) > 0,
                         .save_done = all[0][10].item<double>() > 0,
                         .save_failed = sum(11) > 0};
+  // The earliest step wins, and among equal steps the lowest rank: the same choice on every worker.
   for (int rank = 0; rank < communicator_.size(); ++rank) {
     const auto word = [&all, rank](int64_t i) {
       return all[rank][i].item<double>();

@@ -7,6 +7,7 @@
 
 namespace lockstep::train {
 
+// Collectives on a GPU stream measure their own waiting time and add it to the current part.
 void StepTimer::set_waits_part(comm::StreamWaits::Part part) const {
   if (const auto& waits = communicator_.call_record()->stream_waits()) {
     waits->set_part(part);
@@ -17,6 +18,8 @@ StepTimer::Clock::duration StepTimer::waited() const {
   return communicator_.call_record()->waited();
 }
 
+// waited() is the total time that this worker has waited in collectives on the host. Differences of
+// it are subtracted from a phase and counted as exchange.
 void StepTimer::begin_step() {
   if (stream_times_) {
     stream_times_->begin_step();

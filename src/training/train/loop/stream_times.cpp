@@ -30,6 +30,8 @@ void StreamTimes::begin_update() {
   }
 }
 
+// If the next step will be marked, the idle time before it begins at the end of this step: at its
+// end mark, or at an additional mark if this step has none.
 void StreamTimes::end_step() {
   MarkPtr end;
   if (is_marked_) {
@@ -53,6 +55,7 @@ StreamTimes::Seconds StreamTimes::seconds_of(const Step& step) {
           .update = step.ended->seconds_since(computed)};
 }
 
+// Steps complete in order, so the loop stops at the first mark that the GPU has not passed.
 StreamTimes::Seconds StreamTimes::take(bool are_all_done) {
   Seconds sum;
   const auto add = [&](int64_t steps) {

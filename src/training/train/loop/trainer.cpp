@@ -58,6 +58,8 @@ int threads_by_cores(const train::SessionParts& session) {
 
 }  // namespace
 
+// options_ are resolved against flags and file once; `options` (unresolved) is passed to
+// tell_of_file(), which repeats the resolution to describe its decisions.
 Trainer::Trainer(Session& session, const TrainerOptions& options)
     : session_(session), options_(train::resolve(options, session.flags(), session.world_size())) {
   if (options_.loader_threads < 0) {
@@ -79,6 +81,7 @@ void Trainer::set_schedule(const Schedule& schedule) {
   schedule_ = schedule;
 }
 
+// Under --verify-strategies, verify_any() does not return: it ends the program with Verified.
 TrainResult Trainer::fit_any(torch::nn::Module& model,
                              torch::optim::Optimizer& optimizer,
                              const DatasetPtr& train,

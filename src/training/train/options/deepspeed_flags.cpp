@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where ds_config.json enters the options of a training:
+//
+//   settle_deepspeed_flags()   right after parsing: strategy, conflicts, precision, recomputation
+//   lay_file_over()            options of program  <-  file          (then the command line on top)
+//   find_file_schedule()       when the number of steps is known
+//
+// The file was parsed and checked by deepspeed/; values that it leaves open are resolved here,
+// because only here flags and program are known.
 #include "training/train/options/deepspeed_flags.h"
 
 #include <cmath>
@@ -17,7 +26,8 @@ using deepspeed::Decisions;
 using deepspeed::Known;
 using deepspeed::Said;
 
-// The value of the option if it was given, otherwise that of the program.
+// The value of the option if it was given, otherwise that of the program. A value of the program is
+// used for "auto" only; one from the command line also contradicts the file.
 template <typename T>
 Said<T> said(const std::optional<T>& flag, const char* name, const T& own) {
   return {.value = flag.value_or(own),
@@ -45,7 +55,8 @@ void require_deepspeed(const Flags& flags, const std::string& flag) {
 }
 
 // Applies the precision of the file, and checks it against the command line. "auto" is resolved
-// later, when the options of the program are known.
+// later, when the options of the program are known. resolve_precision() is called for its check;
+// the result of the trial is dropped.
 void settle_precision(Flags& flags) {
   Config trial = *flags.file;
   deepspeed::resolve_precision(
@@ -76,6 +87,7 @@ void require_stage_agreement(const Flags& flags) {
       .hint("omit --zero-stage");
 }
 
+// betas of the program apply to "auto" only if its own optimizer has them.
 Known known_of(const OptimizerOptions& own, const Flags& flags) {
   Known known{.optimizer = said(flags.optimizer, "--optimizer", own.name),
               .lr = said(flags.lr, "--lr", own.lr),
@@ -105,6 +117,7 @@ Known known_of(const TrainerOptions& own, const Flags& flags, int world_size) {
   return known;
 }
 
+// loss_scale 0 means dynamic, as in DeepSpeed.
 void lay_loss_scale(TrainerOptions& options, const deepspeed::LossScaleConfig& file) {
   options.loss_scale = file.fixed > 0 ? fmt::format("{}", file.fixed) : "dynamic";
   options.loss_scaling = {.first = std::ldexp(1.0, static_cast<int>(file.initial_scale_power)),
@@ -224,6 +237,7 @@ void lay_file_over(TrainerOptions& options, const Flags& flags, int world_size) 
   options.report_phases = options.report_phases || config.wall_clock_breakdown;
 }
 
+// The optimizer of the file replaces that of the program completely; only open values come from it.
 Decisions lay_file_over(OptimizerOptions& options, const Flags& flags) {
   if (!flags.file || !flags.file->optimizer) {
     return {};

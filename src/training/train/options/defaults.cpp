@@ -33,7 +33,8 @@ void set_blas_threads(int threads) {
 }
 
 // "generic" in libtorch's configuration means the libblas.so.3 of the system. Several BLAS
-// libraries can be loaded; the one that defines sgemm_ is in use.
+// libraries can be loaded; the one that defines sgemm_ is in use. BLAS_INFO is in the build
+// configuration of libtorch: "BLAS_INFO=mkl, ...". The position 10 is its length.
 void find_blas(Defaults& defaults) {
   const std::string config = torch::show_config();
   const size_t start = config.find("BLAS_INFO=");
@@ -53,6 +54,7 @@ void find_blas(Defaults& defaults) {
   }
 }
 
+// Another allocator (jemalloc, tcmalloc) ignores mallopt and has its own settings.
 bool user_sets_malloc(const os::Environment& environment) {
   return std::any_of(environment.begin(), environment.end(), [](const auto& variable) {
     return variable.first.starts_with("MALLOC_") || variable.first == "GLIBC_TUNABLES" ||
@@ -69,6 +71,8 @@ std::string Defaults::text() const {
                      keeps_memory ? ", freed memory is reused" : "");
 }
 
+// Memory first: the setting applies to blocks that are allocated after it. libtorch's default of
+// one thread per core would start cores x workers threads on a node.
 Defaults set_defaults(const os::Environment& environment, int local_world_size) {
   Defaults defaults;
   defaults.keeps_memory = !user_sets_malloc(environment) && os::keep_freed_memory();

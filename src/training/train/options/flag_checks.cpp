@@ -20,6 +20,7 @@ void require_choice(const std::string& flag,
       .hint(fmt::format("{} {}", flag, find_closest(value, choices).value_or(choices.front())));
 }
 
+// The hint is never below the minimum.
 void require_count(const std::string& flag, int64_t value, int64_t least, int64_t example) {
   if (value >= least && value <= kMostOfACount) {
     return;

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The options of every training program, by group. An absent option stays std::nullopt: resolve()
+// distinguishes "not given" from any value, because options of the program and ds_config.json come
+// before defaults. Checks in three places: type and choices here, numbers in strategy_flags.cpp,
+// combinations with the options of the program in resolve_flags.cpp.
 #include "training/train/options/flags.h"
 
 #include <cerrno>
@@ -125,6 +130,8 @@ void add_numerics(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+// Help texts name the strategies by their properties, not literally: a new strategy appears in the
+// help of every option that it supports.
 void add_exchange(CLI::App& app, Flags& flags) {
   const char* group = "Gradient exchange";
   const std::string replicated = strategies_with(&strategy::Properties::has_replicas_in_process);
@@ -180,6 +187,7 @@ void add_exchange(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+// Names are those of horovodrun, so that scripts can be reused.
 void add_horovod(CLI::App& app, HorovodFlags& flags) {
   const char* group = "Horovod (override HOROVOD_... variables)";
   const std::string owner = strategies_with(&strategy::Properties::has_horovod_options);
@@ -221,6 +229,7 @@ void add_horovod(CLI::App& app, HorovodFlags& flags) {
       ->group(group);
 }
 
+// Python programs of DeepSpeed add the same two options with deepspeed.add_config_arguments().
 void add_deepspeed(CLI::App& app, Flags& flags) {
   const char* group = "DeepSpeed";
   const std::string owner = strategies_with(&strategy::Properties::has_deepspeed_config);
@@ -259,6 +268,7 @@ void add_optimizer(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+// --checkpoint-async and its opposite set one optional value, so that "not given" stays distinct.
 void add_files(CLI::App& app, Flags& flags) {
   const char* group = "Files";
   app.add_option(
@@ -351,6 +361,7 @@ void add_machine(CLI::App& app, Flags& flags) {
       ->group(group);
 }
 
+// A default of "no" declares a flag; every other default an option with a value.
 void add_program(CLI::App& app, Flags& flags, const Program& program) {
   for (const ProgramOption& option : program.options) {
     std::string& value = flags.program[option.name];
@@ -381,6 +392,7 @@ std::string clamp_to_int64(std::string word) {
                                               : std::numeric_limits<int64_t>::max());
 }
 
+// Options are recognized by their placeholder, which is the same for all integers.
 void clamp_integers(CLI::App& app) {
   for (CLI::Option* option : app.get_options([](const CLI::Option* each) {
          return each->get_type_name() == "COUNT" || each->get_type_name() == "STEPS";
@@ -406,6 +418,8 @@ void clamp_integers(CLI::App& app) {
 
 }  // namespace
 
+// Order after parsing: choices first, since later checks compare their texts; then the file, which
+// can set strategy and precision; then checks that depend on the strategy.
 std::optional<Flags> parse_flags(int argc,
                                  const char* const* argv,
                                  const Program& program,

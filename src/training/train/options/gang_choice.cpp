@@ -31,6 +31,8 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
   return std::nullopt;
 }
 
+// Command line, then variables, then defaults. An interface of the launcher precedes that of
+// Horovod.
 void heed_horovod(const Flags& flags, const os::Environment& environment, GangChoice& choice) {
   const auto transport = find_horovod_transport(environment);
   // lockstep's launcher sets HOROVOD_CONTROLLER=gloo for Python programs; it is not a user choice.
@@ -50,6 +52,7 @@ void heed_horovod(const Flags& flags, const os::Environment& environment, GangCh
   }
 }
 
+// `!(x >= 0)` also rejects NaN.
 comm::StallOptions choose_stall(const Flags& flags, const os::Environment& environment) {
   comm::StallOptions stall;
   const auto check =

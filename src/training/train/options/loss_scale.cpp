@@ -14,6 +14,7 @@ namespace {
 
 // A single bad batch must not end a training; this many overflows in a row are not a coincidence.
 constexpr int64_t kMostAtFloor = 4;
+// A fixed scale cannot adapt, so that more overflows in a row are tolerated.
 constexpr int64_t kMostFixed = 20;
 
 }  // namespace
@@ -39,6 +40,13 @@ LossScaler::LossScaler(const std::string& text,
   }
 }
 
+// One step with a dynamic scale:
+//
+//   finite      good_steps + 1; at scaling.good_steps: scale x 2
+//   overflow    step skipped; hysteresis left: use one; else scale / 2, not below `least`
+//               at `least`: count; kMostAtFloor in a row end the training
+//
+// All workers see the same `applied`, because the gradients are reduced before they are checked.
 void LossScaler::after_step(int64_t step, bool applied) {
   if (!is_on()) {
     return;

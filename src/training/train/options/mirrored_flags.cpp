@@ -43,6 +43,7 @@ void settle_collective(Flags& flags) {
 
 }  // namespace
 
+// 0 replicas means "not given"; choose_replicas() decides then.
 void settle_mirrored_flags(Flags& flags) {
   if (flags.replicas < 0) {
     throw Error(ExitCode::Usage, fmt::format("--replicas {} is out of range", flags.replicas))

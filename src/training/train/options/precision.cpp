@@ -93,6 +93,8 @@ std::string precision_source(const Flags& flags) {
   return is_of_file ? flags.file->source : "";
 }
 
+// The scores are widened as well: metrics in 16 bits would lose digits. float64 results stay as
+// they are.
 LossFunction in_precision(const LossFunction& loss,
                           const std::string& precision,
                           torch::Device device,

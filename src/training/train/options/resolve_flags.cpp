@@ -14,6 +14,8 @@
 namespace lockstep::train {
 namespace {
 
+// Flags without a value can only switch a feature on (or overlap off): they never undo a choice of
+// the program.
 void resolve_exchange(StrategyOptions& options, const Flags& flags) {
   options.sync_batchnorm = options.sync_batchnorm || flags.sync_batchnorm;
   options.find_unused_parameters = options.find_unused_parameters || flags.find_unused;
@@ -66,6 +68,8 @@ void resolve_parameter_type(ZeroOptions& zero, const std::string& precision) {
   }
 }
 
+// --bucket-mb becomes a number of bytes in resolve_exchange() and of float32 elements here: 2^20 /
+// 4 = 2^18.
 void resolve_zero(StrategyOptions& options, const Flags& flags) {
   ZeroOptions& zero = options.zero;
   const bool has_stages = strategy::has(flags.strategy, &strategy::Properties::has_zero_stages);
@@ -163,6 +167,7 @@ void resolve_horovod(StrategyOptions& options, const Flags& flags, const os::Env
 
 }  // namespace
 
+// From weak to strong: program, file, environment variables of Horovod, command line.
 StrategyOptions resolve(StrategyOptions options,
                         const Flags& flags,
                         const os::Environment& environment) {
@@ -174,6 +179,8 @@ StrategyOptions resolve(StrategyOptions options,
   return options;
 }
 
+// Checks run on the final values, whatever their source, so that a program with invalid options
+// fails in the same way as a command line.
 TrainerOptions resolve(TrainerOptions options,
                        const Flags& flags,
                        int world_size,

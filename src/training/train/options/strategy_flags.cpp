@@ -52,6 +52,8 @@ const char* reason(const std::string& strategy, const std::string& asked) {
 
 }  // namespace
 
+// An option without effect is an error, not ignored: the user would measure something else than
+// intended.
 void require_strategy_flags(const Flags& flags) {
   if (!flags.strategy) {
     return;

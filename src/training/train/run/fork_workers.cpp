@@ -46,6 +46,8 @@ Descriptors parse_descriptors(const std::string& text) {
   return {os::Fd(static_cast<int>(*offer)), os::Fd(static_cast<int>(*answer))};
 }
 
+// A process group of its own, so that the agent can signal the worker with all its descendants. The
+// variables are set before any library reads them: no thread exists yet.
 void become_worker(const contract::ForkedWorker& worker, int agent_pid) {
   os::lead_own_group();
   os::redirect(worker.stdout_fd, 1);
@@ -68,6 +70,10 @@ void become_worker(const contract::ForkedWorker& worker, int agent_pid) {
 
 }  // namespace
 
+// The fork server has no threads and has not used libtorch yet: only the dynamic linker and static
+// initializers have run, whose work the children share as copy-on-write pages. It leaves with
+// _exit(), so that no destructor runs twice. A child closes the streams of the others: otherwise
+// their pipes would stay open after their end, and the agent would not notice it.
 void accept_fork_offer(const os::Environment& environment) {
   const auto text = os::find_variable(environment, contract::kForkOffer);
   if (!text) {

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Threads instead of processes: each replica runs the whole body of the program on its own thread
+// with its own Session. They share one process, one CUDA context and one default random generator.
+//
+//   replica 0   wait_for_turn | create weights | first collective (waits) .............
+//   replica 1                 (blocked)        | create weights | first collective ....
+//   replica 2                                                   | create weights | ...
+//
+// The turns make the weights of all replicas identical without a broadcast: each one seeds the
+// shared generator and draws from it undisturbed.
 #include "training/train/run/replicas.h"
 
 #include <atomic>
@@ -16,9 +26,11 @@
 namespace lockstep::train {
 namespace {
 
+// Replicas that fail together end within milliseconds of each other.
 constexpr std::chrono::seconds kPatience{3};
 
-// Starts the replicas one after the other and records how they ended.
+// Starts the replicas one after the other and records how they ended. The lock is never held while
+// the code of a replica runs.
 class Turns {
  public:
   explicit Turns(int count) : count_(count) {}
@@ -72,7 +84,8 @@ class Turns {
 };
 
 // Forwards each call to `comm`. The first call after arm() lets the next replica start, because
-// this one is about to wait for it.
+// this one is about to wait for it. `armed_` is atomic because a strategy may communicate from
+// another thread than the replica's.
 class Gate final : public Communicator {
  public:
   Gate(Communicator& comm, std::function<void()> at_first_call)
@@ -133,6 +146,7 @@ cluster::Placement place_of(cluster::Placement placement, int number, int count)
   return placement;
 }
 
+// Only replica 0 talks to other processes; the hierarchical communicator combines both levels.
 void run_one(Communicator& inner,
              const cluster::Placement& process,
              Communicator* outer,
@@ -168,6 +182,7 @@ int choose_replicas(const Flags& flags, const contract::WorkerPlace& place) {
              : 1;
 }
 
+// `watch` ends first: its jthread requests a stop and joins before `turns` is destroyed.
 void run_replicas(int count,
                   const cluster::Placement& placement,
                   Communicator* outer,

@@ -49,6 +49,8 @@ log::Level parse_level(const os::Environment& environment) {
   return name == "error" ? log::Level::Error : log::Level::Info;
 }
 
+// Modulo: more workers than visible GPUs share them; and if the launcher has set
+// CUDA_VISIBLE_DEVICES to one GPU for each worker, every local rank maps to index 0.
 torch::Device choose_device(const std::string& wanted, int local_rank) {
   const bool has_gpu = torch::cuda::is_available();
   if (wanted == "cuda" && !has_gpu) {
@@ -64,7 +66,7 @@ torch::Device choose_device(const std::string& wanted, int local_rank) {
 }
 
 // --run-dir, otherwise the directory of the launcher, otherwise a new one that rank 0 selects for
-// all workers.
+// all workers. The random part separates programs that start in the same second.
 std::filesystem::path choose_run_dir(const SessionParts& parts, const std::string& program) {
   std::string directory = parts.flags.run_dir.value_or(parts.placement.place.run_directory);
   if (directory.empty() && parts.communicator->rank() == 0) {
@@ -293,6 +295,9 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
 
 }  // namespace
 
+// Order at start: fork before any thread; then the signal mask, which threads inherit; then
+// everything else. `stop` and `watch` are declared outside the try block, because finish() uses the
+// watch to explain a failure of a session that has been destroyed by then.
 int run(int argc, char** argv, const Program& program, const std::function<void(Session&)>& body) {
   cluster::Placement placement;
   std::optional<train::StopRequest> stop;

@@ -32,6 +32,7 @@ void require_not_in_file(const deepspeed::Config& file) {
 
 }  // namespace
 
+// --resume auto is rejected as well: a custom loop restores by itself.
 void require_no_trainer_flags(const Flags& flags) {
   const std::vector<std::pair<const char*, bool>> given = {
       {"--epochs", flags.epochs.has_value()},
@@ -63,6 +64,8 @@ void require_no_trainer_flags(const Flags& flags) {
   }
 }
 
+// Precision and recomputation cannot be enforced from outside the program; whether it asked for
+// them is recorded in the session.
 void warn_of_unused_flags(const SessionParts& session) {
   if (session.has_fitted || session.communicator->rank() != 0) {
     return;

@@ -73,6 +73,7 @@ const std::filesystem::path& Session::run_dir() const {
   return parts_->run_dir.root();
 }
 
+// A name that the program has not declared is a bug in the program, not a user error.
 const std::string& Session::option(std::string_view name) const {
   const auto found = parts_->flags.program.find(name);
   LOCKSTEP_CHECK(found != parts_->flags.program.end());
@@ -108,6 +109,7 @@ std::string describe_range(Number least, Number most) {
 
 }  // namespace
 
+// Checked at the time of use: options of the program are texts until then.
 double Session::number(std::string_view name, double least, double most) const {
   const std::optional<double> value = find_finite(option(name));
   if (!value || *value < least || *value > most) {
@@ -126,7 +128,9 @@ int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most
 
 namespace {
 
-// Returns the options of the program, overridden by ds_config.json and the command line.
+// Returns the options of the program, overridden by ds_config.json and the command line. Order:
+// program, file, command line, then scaling by the number of workers, which applies to the final
+// rate.
 OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
   const train::Flags& flags = session.flags();
   const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
@@ -176,6 +180,7 @@ bool Session::wants_verification() const {
   return parts_->flags.verify_strategies;
 }
 
+// Called by programs with a custom loop only; Trainer creates its strategy itself.
 std::unique_ptr<Strategy> Session::make_strategy(const StrategyOptions& options) const {
   if (wants_verification()) {
     train::throw_not_verified();

@@ -21,6 +21,7 @@ Sharding choose_sharding(const std::string& policy,
 
 }  // namespace
 
+// The same seed on all workers: they compute the same permutation and take disjoint parts of it.
 SamplerOptions sampler_options(const SessionParts& session,
                                const TrainerOptions& options,
                                const DatasetPtr& train) {

@@ -8,12 +8,16 @@
 
 namespace lockstep::train {
 
+// The members are initialized in this order: the signals are blocked before the thread starts,
+// which inherits the mask, and the thread starts last, when all that it uses exists.
 StopRequest::StopRequest()
     : signals_({SIGTERM, SIGINT}),
       older_threads_({SIGTERM, SIGINT}),
       end_(os::make_pipe()),
       thread_([this] { watch(); }) {}
 
+// Closing the writing end wakes the thread, whose jthread is then joined. older_threads_ is
+// restored before the mask is.
 StopRequest::~StopRequest() {
   end_.in.close();
 }
@@ -23,6 +27,9 @@ std::optional<int> StopRequest::find_signal() const {
   return signal == 0 ? std::nullopt : std::optional(signal);
 }
 
+// The signal is stored before patience_ is read. A Patience that begins at the same moment either
+// makes this thread record the signal only, or comes too late and the process ends, as without
+// training.
 void StopRequest::watch() {
   for (;;) {
     std::array<os::Watch, 2> watches = {os::Watch{.fd = signals_.fd()},

@@ -23,6 +23,8 @@ double largest_of(const torch::Tensor& tensor) {
 
 }  // namespace
 
+// A gradient of exactly 0 is fine: it is 0 under every strategy. Only tiny values that differ from
+// 0 are rounding errors of sums that cancel, such as a bias in front of a batch norm.
 Comparable find_comparable(const std::vector<Moved>& moved,
                            const std::vector<torch::Tensor>& gradients) {
   double most = 0;
@@ -47,6 +49,7 @@ Comparable find_comparable(const std::vector<Moved>& moved,
   return result;
 }
 
+// NaN counts as infinitely different; argmax returns the position of a NaN.
 TrialResult compare(const std::vector<Moved>& moved,
                     const std::vector<torch::Tensor>& wanted,
                     const std::vector<torch::Tensor>& comparable) {
@@ -78,6 +81,8 @@ TrialResult compare(const std::vector<Moved>& moved,
   return result;
 }
 
+// The number of collectives must not depend on what is found: every parameter is broadcast, and the
+// results are gathered at the end.
 std::string find_difference(const std::vector<Moved>& moved, Communicator& gang) {
   int64_t mine = -1;
   for (size_t i = 0; i < moved.size() && gang.size() > 1; ++i) {

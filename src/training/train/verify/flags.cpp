@@ -7,6 +7,8 @@
 
 namespace lockstep::train {
 
+// The comparison requires that the strategies compute the same numbers up to rounding; options that
+// round or change the training, and those that the verification varies itself, are rejected.
 void require_exact_flags(const Flags& flags) {
   const auto refuse = [](bool given, const std::string& flag, const char* why) {
     if (given) {

@@ -27,6 +27,7 @@ std::string describe(const VerifiedRow& row, size_t type, size_t variant) {
 }
 
 // Returns a table of the types [first, first + 2) with all rows that have them; empty if none has.
+// Two types per table: wider tables would exceed 120 columns.
 std::string format_table(const VerifyReport& report, size_t first) {
   std::string lines;
   const size_t end = first + 2;
@@ -83,7 +84,8 @@ std::string format_faults(const VerifyReport& report) {
   return text;
 }
 
-// Returns the largest difference of a type, or nothing if the type was not tested.
+// Returns the largest difference of a type, or nothing if the type was not tested. Shown next to
+// the bound, so that a shrinking margin is noticed before it is exceeded.
 std::optional<double> largest(const VerifyReport& report, size_t type) {
   std::optional<double> most;
   for (const VerifiedRow& row : report.rows) {
@@ -100,6 +102,7 @@ bool is_within_bounds(const TrialResult& result, size_t type) {
   return result.identical && result.drift <= kDriftBounds.at(type);
 }
 
+// Decides the exit code: 0 only if every trial is within bounds and all workers hold equal weights.
 bool agrees(const VerifyReport& report) {
   return std::all_of(report.rows.begin(), report.rows.end(), [](const VerifiedRow& row) {
     for (size_t type = 0; type < row.types; ++type) {

@@ -31,6 +31,7 @@ bool is_batch_norm(torch::nn::Module& module) {
 
 }  // namespace
 
+// The state of the optimizer is moved away, not copied: the trials start with an empty one.
 TrialState::TrialState(torch::nn::Module& model, torch::optim::Optimizer& optimizer)
     : optimizer_(optimizer), rates_(learning_rates(optimizer)) {
   std::unordered_set<const void*> seen;
@@ -54,6 +55,8 @@ TrialState::~TrialState() {
   optimizer_.state() = std::move(optimizer_state_);
 }
 
+// Learning rates are restored as well. Adagrad
+// creates its state at construction and not in the first step, so that it must be created again.
 void TrialState::begin(torch::ScalarType type, double offset) {
   put_back(type, offset);
   optimizer_.state().clear();
@@ -83,6 +86,8 @@ void TrialState::put_back(std::optional<torch::ScalarType> type, double offset) 
   set_learning_rates(optimizer_, rates_);
 }
 
+// Random masks depend on the order of samples within a worker, so that results could not be
+// compared.
 QuietDropout::QuietDropout(torch::nn::Module& model) {
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
     if (is_dropout(*item.value()) && item.value()->is_training()) {

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Proves that every strategy trains like one process. The plan:
+//
+//   reference   one process, global batch at once: float64 and float32, with and without clipping
+//   for workers = 1 .. all
+//     for each strategy (deepspeed: each stage)
+//       for each type, each variant (plain, accumulate, clip, both)
+//         reset weights, different on each rank -> train N steps -> compare with the reference
+//
+// All ranks run the same loops. Ranks beyond `workers` take part in barriers only, one per step, so
+// that no rank waits for longer than a step and the stall watch stays silent.
 #include "training/train/verify/verify.h"
 
 #include <algorithm>
@@ -58,6 +69,7 @@ struct Composition {
   int parts = 1;
 };
 
+// References are computed when first needed and kept: many trials share one.
 class Verification {
  public:
   Verification(SessionParts& session, const TrainerOptions& options, const Task& task)
@@ -170,6 +182,7 @@ StrategyOptions Verification::options_for(const Tried& tried, size_t type) const
   return options;
 }
 
+// Deterministic kernels on a GPU: TF32 and algorithm selection would hide or cause differences.
 void Verification::prepare() {
   const int64_t least = int64_t{world_.size()} * kVariants.back().accumulate;
   if (options_.global_batch < least) {
@@ -375,6 +388,7 @@ const Reference& Verification::stage_zero(Communicator* gang,
   return stage_zero_.emplace(key, std::move(result)).first->second;
 }
 
+// On the CPU, because the references of all trials together can exceed the memory of a GPU.
 std::vector<torch::Tensor> Verification::values_now() const {
   std::vector<torch::Tensor> values;
   for (const Moved& each : moved_) {
@@ -383,6 +397,8 @@ std::vector<torch::Tensor> Verification::values_now() const {
   return values;
 }
 
+// Only rank 0 has references and results; find_difference() is a collective of the ranks that took
+// part.
 TrialResult Verification::try_out(
     const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant) {
   const Variant& how = kVariants.at(variant);
