@@ -241,7 +241,7 @@ TEST(OptimizerState, OfUnknownKindsIsRefused) {
   EXPECT_EQ(
       error_of([&] { collect_optimizer(rms, collect_model(*net)); }),
       "64 cannot save or load the state of this optimizer\n  supported: SGD, Adam, AdamW, Lamb, "
-      "Adagrad");
+      "Adagrad, Muon");
 }
 
 }  // namespace
