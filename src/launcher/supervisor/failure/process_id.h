@@ -18,7 +18,8 @@ struct ProcessId {
 
   constexpr bool is_worker() const { return kind == Kind::Worker; }
 
-  auto operator<=>(const ProcessId&) const = default;
+  // clang-tidy 14 takes the comparison with 0 that the compiler generates for ours.
+  auto operator<=>(const ProcessId&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 }  // namespace lockstep::supervisor
