@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One table for the YAML keys, the options of `lockstep submit`, their help and their defaults.
-// Fields of an entry: name, type, group in --help, placeholder, help text, default. An empty
+// Fields of an entry: name, type, group in --help, type name, help text, default. An empty
 // default means "not set". Defaults can refer to other keys. The order within a group is the order
 // of --help.
 #include "launcher/slurm/keys.h"

@@ -21,9 +21,10 @@ namespace lockstep::supervisor {
 // the prefix "[3]: " (none if there is one worker), identical lines of several ranks as one
 // ("[0-7]: "), and on a terminal the newest status line below them.
 //
-// Never blocks; Outlet describes what happens with a slow reader. If the reader has closed the
-// pipe, the text is dropped and the run continues; the log files are complete. Not thread-safe. The
-// caller calls write_some() in every turn of its event loop, at the latest after time_to_next().
+// Never blocks; OutputBuffer describes what happens with a slow reader. If the reader has closed
+// the pipe, the text is dropped and the run continues; the log files are complete. Not thread-safe.
+// The caller calls write_some() in every turn of its event loop, at the latest after
+// time_to_next().
 class Display : public LineSink {
  public:
   struct Target {

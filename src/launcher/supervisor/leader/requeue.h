@@ -69,7 +69,8 @@ class Requeue {
   explicit Requeue(const plan::LaunchPlan& plan);
 
   // The time limit is near. Returns the grace period of the workers in seconds. Runs squeue, for at
-  // most five seconds, if the environment does not contain the end time of the job.
+  // most five seconds, if the environment does not contain the end time of the job, or if that time
+  // has passed.
   double take_limit();
 
   // A request to stop. It cancels the requeue, unless it arrives at the time limit: Slurm sends

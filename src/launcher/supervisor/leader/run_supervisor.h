@@ -29,8 +29,8 @@ namespace lockstep::supervisor {
 
 // The event loop of the process that leads a run. It owns everything around the Leader: signals,
 // the control plane, the agent of this node, the starter of other agents, the display and the run
-// directory. One thread. It waits only in the reactor, except for squeue at the time limit
-// (Requeue).
+// directory. One thread. It waits in the reactor, with three exceptions: squeue and scontrol of
+// a requeue (Requeue), and kill_all_children() at the end of an attempt, up to 5 s.
 //
 //   signals, lockstep cancel ----------------+
 //   NodeAgent of this node --> reports_ -----+--> Leader --> act(): messages to agents, lines for

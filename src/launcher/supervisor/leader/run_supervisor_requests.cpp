@@ -9,7 +9,7 @@
 
 namespace lockstep::supervisor {
 
-// SIGCHLD only wakes the reactor up: exits are read from pidfds. `Told` is noted before the signal
+// SIGCHLD only wakes the reactor up: exits are read from pidfds. Direct is noted before the signal
 // is handled, so that the Stop which follows does not signal the workers again.
 void RunSupervisor::take_signals() {
   while (const auto arrival = signals_.find_arrival()) {
@@ -17,8 +17,8 @@ void RunSupervisor::take_signals() {
       continue;
     }
     const SignalClassifier::Meaning meaning = signal_classifier_.read(*arrival, Clock::now());
-    if (meaning == SignalClassifier::Meaning::Told && local_) {
-      local_->note_told(arrival->number);
+    if (meaning == SignalClassifier::Meaning::Direct && local_) {
+      local_->note_signalled(arrival->number);
     }
     if (meaning != SignalClassifier::Meaning::Again) {
       take_signal(arrival->number, meaning != SignalClassifier::Meaning::Ask);

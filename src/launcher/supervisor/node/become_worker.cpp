@@ -75,10 +75,11 @@ plan::NodeSpec wait_for_spec(const plan::LaunchPlan& plan, const os::Environment
     }
     std::this_thread::sleep_for(kLookAgain);
   }
-  throw Error(ExitCode::Unavailable,
-              fmt::format("rank {} timed out waiting for its order from local rank 0 on {}",
-                          plan.rendezvous.rank,
-                          os::host_name()))
+  throw Error(
+      ExitCode::Unavailable,
+      fmt::format("rank {} timed out waiting for its launch instructions from local rank 0 on {}",
+                  plan.rendezvous.rank,
+                  os::host_name()))
       .fact("looked for", file.string())
       .fact("waited", fmt::format("{} s", plan.start_timeout_seconds.value));
 }

@@ -238,8 +238,8 @@ void Follower::take_signals() {
       continue;
     }
     const SignalClassifier::Meaning meaning = signal_classifier_.read(*arrival, Clock::now());
-    if (meaning == SignalClassifier::Meaning::Told) {
-      agent_.note_told(signal);
+    if (meaning == SignalClassifier::Meaning::Direct) {
+      agent_.note_signalled(signal);
     }
     if (meaning == SignalClassifier::Meaning::Again) {
       continue;

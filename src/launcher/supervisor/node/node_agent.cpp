@@ -189,13 +189,13 @@ void NodeAgent::stop_sampling() {
   }
 }
 
-void NodeAgent::note_told(int signal) {
-  told_[signal] = Clock::now();
+void NodeAgent::note_signalled(int signal) {
+  signalled_[signal] = Clock::now();
 }
 
-bool NodeAgent::was_told(int signal) const {
-  const auto told = told_.find(signal);
-  return told != told_.end() && Clock::now() - told->second < kSameCall;
+bool NodeAgent::was_signalled(int signal) const {
+  const auto found = signalled_.find(signal);
+  return found != signalled_.end() && Clock::now() - found->second < kSameCall;
 }
 
 // When an allocation ends, Slurm may signal the workers of all nodes itself, on this node a moment
@@ -205,11 +205,11 @@ void NodeAgent::on(const Stop& stop) {
   if (!group_) {
     return;
   }
-  if (stop.is_asked && options_.environment.contains("SLURM_JOB_ID") && !was_told(SIGTERM)) {
+  if (stop.is_asked && options_.environment.contains("SLURM_JOB_ID") && !was_signalled(SIGTERM)) {
     stop_at_ = Clock::now() + kSlurmsTurn;
     grace_seconds_ = stop.grace_seconds;
   } else {
-    group_->stop(stop.grace_seconds, !was_told(SIGTERM));
+    group_->stop(stop.grace_seconds, !was_signalled(SIGTERM));
   }
 }
 
@@ -220,7 +220,7 @@ void NodeAgent::on(const Kill& /*kill*/) {
 }
 
 void NodeAgent::on(const Pass& pass) {
-  if (group_ && !was_told(pass.signal)) {
+  if (group_ && !was_signalled(pass.signal)) {
     group_->pass(pass.signal);
   }
 }
@@ -277,9 +277,9 @@ void NodeAgent::take_news() {
   if (listener_) {
     listener_->take();
   }
-  if (group_ && stop_at_ && (Clock::now() >= *stop_at_ || was_told(SIGTERM))) {
+  if (group_ && stop_at_ && (Clock::now() >= *stop_at_ || was_signalled(SIGTERM))) {
     stop_at_.reset();
-    group_->stop(grace_seconds_, !was_told(SIGTERM));
+    group_->stop(grace_seconds_, !was_signalled(SIGTERM));
   }
   if (group_) {
     group_->take_news();

@@ -49,7 +49,7 @@ class NodeAgent {
   void execute(const Command& command);
 
   // The workers of this node have just received this signal from Slurm directly.
-  void note_told(int signal);
+  void note_signalled(int signal);
 
   // The leader is lost: kills the workers.
   void abandon();
@@ -74,7 +74,7 @@ class NodeAgent {
   void on(const Credit& credit);
   void on(const Release& release);
   void on(const Ask& ask);
-  bool was_told(int signal) const;
+  bool was_signalled(int signal) const;
   void watch_node();
   void take_samples();
   void stop_sampling();
@@ -95,7 +95,7 @@ class NodeAgent {
   std::optional<plan::NodeSpec> spec_;
   std::optional<Release> release_;
   std::optional<Clock::time_point> give_up_;  // end of the wait for killed processes
-  std::map<int, Clock::time_point> told_;
+  std::map<int, Clock::time_point> signalled_;
   std::optional<Clock::time_point> stop_at_;
   double grace_seconds_ = 0;
 };

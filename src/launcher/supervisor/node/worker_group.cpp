@@ -402,8 +402,8 @@ void WorkerGroup::pass(int signal) {
 }
 
 // Ends the attempt when no worker runs: kills the background processes of workers, which may hold
-// the pipes open, and reads the output to its end. kDrainTime limits the wait for a pipe that a
-// process outside of this tree holds open.
+// the pipes open, and reads the output to its end. kDrainTime limits the silence of a pipe that a
+// process outside of this tree holds open: each read extends the wait.
 void WorkerGroup::end_when_empty() {
   if (is_over_ || workers_.empty() || is_running()) {
     return;

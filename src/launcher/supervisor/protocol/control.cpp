@@ -215,7 +215,7 @@ class ControlServer::Wire {
     std::string address;
   };
 
-  // Three sources, read in an order that keeps two promises:
+  // Three sources, read in an order that keeps three promises:
   //
   // 1. Closed follows the last message of its peer. The I/O thread queues a message before it
   //    reports the end of the connection. All messages of a connection whose end is read here are
@@ -224,15 +224,31 @@ class ControlServer::Wire {
   // 2. An end is attributed to the right peer. Events name connections by file descriptor, and the
   //    kernel may have given the number to a new connection already. The peer is therefore looked
   //    up while the events are read in their order, when peers_ still describes the old connection.
+  // 3. A rejection names the address. The address is known only while the connection is open, and
+  //    ZeroMQ closes it as soon as the gate (ZAP) rejects its key. One I/O thread queues the
+  //    acceptance of a connection before its request to the gate: the events that precede a request
+  //    are therefore read before it is answered.
   //
-  // The gate (ZAP) comes first, because no handshake completes without its answer.
+  // The gate comes first, because no handshake completes without its answer.
   void pump() {
-    while (answer_gate()) {
-    }
     std::vector<End> ends;
+    while (const auto request = find_gate_request()) {
+      read_events(ends);
+      answer_gate(*request);
+    }
+    read_events(ends);
+    while (take_message(ends)) {
+    }
+    for (const End& end : ends) {
+      take_end(end);
+    }
+  }
+
+  void read_events(std::vector<End>& ends) {
     while (const auto event = monitor_->find()) {
       const int fd = event->value;
       if (event->kind == ZMQ_EVENT_ACCEPTED) {
+        // A stranger that disconnects without a handshake may be gone already.
         addresses_[fd] = os::find_peer_address(fd).value_or("an unknown address");
         peers_.erase(fd);
       } else if (event->kind == ZMQ_EVENT_DISCONNECTED) {
@@ -241,38 +257,36 @@ class ControlServer::Wire {
         addresses_.erase(fd);
       }
     }
-    while (take_message(ends)) {
-    }
-    for (const End& end : ends) {
-      take_end(end);
-    }
   }
 
-  // Answers one authentication request of ZeroMQ (ZAP, https://rfc.zeromq.org/spec/27). CURVE has
-  // verified that the client owns the secret key of the public key in the request; here that public
-  // key must be the one of the run.
-  //   request: version, request id, domain, address, identity, mechanism "CURVE", client key (32 B)
-  //   reply:   version, request id, status code, status text, user id, metadata
-  bool answer_gate() {
+  // An authentication request of ZeroMQ (ZAP, https://rfc.zeromq.org/spec/27):
+  //   version, request id, domain, address, identity, mechanism "CURVE", client key (32 B)
+  std::optional<std::vector<zmq::message_t>> find_gate_request() {
     std::vector<zmq::message_t> frames;
     for (bool more = true; more;) {
       zmq::message_t frame;
       if (!gate_.recv(frame, zmq::recv_flags::dontwait)) {
-        return false;
+        return std::nullopt;
       }
       more = frame.more();
       frames.push_back(std::move(frame));
     }
-    const bool is_curve = frames.size() == 7 && frames[5].to_string() == "CURVE";
-    const bool is_ours = is_curve && frames[6].to_string() == client_key_;
-    const std::string request = frames.size() > 1 ? frames[1].to_string() : "";
+    return frames;
+  }
+
+  // CURVE has verified that the client owns the secret key of the public key in the request; here
+  // that public key must be the one of the run.
+  //   reply: version, request id, status code, status text, user id, metadata
+  void answer_gate(const std::vector<zmq::message_t>& request) {
+    const bool is_curve = request.size() == 7 && request[5].to_string() == "CURVE";
+    const bool is_ours = is_curve && request[6].to_string() == client_key_;
+    const std::string id = request.size() > 1 ? request[1].to_string() : "";
     const std::array<std::string, 6> answer = {
-        "1.0", request, is_ours ? "200" : "400", is_ours ? "" : "not of this run", "", ""};
+        "1.0", id, is_ours ? "200" : "400", is_ours ? "" : "not of this run", "", ""};
     for (size_t i = 0; i < answer.size(); ++i) {
       gate_.send(zmq::buffer(answer.at(i)),
                  i + 1 < answer.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
     }
-    return true;
   }
 
   bool take_message(const std::vector<End>& ends) {

@@ -21,17 +21,17 @@ bool is_from_slurm(const os::SignalFd::Arrival& arrival) {
 // The sequences for one signal of Slurm, as an agent sees them:
 //
 //   proctrack/cgroup      guard only:           forwarded copy             -> OnlyHere
-//   proctrack/linuxproc   all processes:        direct, then forwarded     -> `Told`, Again
+//   proctrack/linuxproc   all processes:        direct, then forwarded     -> Direct, Again
 SignalClassifier::Meaning SignalClassifier::read(const os::SignalFd::Arrival& arrival,
                                                  Clock::time_point now) {
-  const auto told = told_.find(arrival.number);
-  const bool was_told = told != told_.end() && now - told->second < kSameCall;
+  const auto found = received_.find(arrival.number);
+  const bool is_copy = found != received_.end() && now - found->second < kSameCall;
   if (arrival.word == kFromSlurm) {
-    return was_told ? Meaning::Again : Meaning::OnlyHere;
+    return is_copy ? Meaning::Again : Meaning::OnlyHere;
   }
   if (is_from_slurm(arrival)) {
-    told_[arrival.number] = now;
-    return Meaning::Told;
+    received_[arrival.number] = now;
+    return Meaning::Direct;
   }
   return Meaning::Ask;
 }

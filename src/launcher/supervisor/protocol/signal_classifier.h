@@ -26,14 +26,14 @@ class SignalClassifier {
   enum class Meaning {
     Ask,       // a request to the whole run, from a user or a program
     OnlyHere,  // from Slurm, which signals every node: for the workers of this node
-    Told,      // from Slurm, and the workers of this node have received it directly
-    Again,     // the forwarded copy of a signal that was `Told`
+    Direct,    // from Slurm, and the workers of this node have received it directly
+    Again,     // the forwarded copy of a signal that was `Direct`
   };
 
   Meaning read(const os::SignalFd::Arrival& arrival, Clock::time_point now);
 
  private:
-  std::map<int, Clock::time_point> told_;
+  std::map<int, Clock::time_point> received_;
 };
 
 }  // namespace lockstep::supervisor

@@ -392,7 +392,7 @@ std::string clamp_to_int64(std::string word) {
                                               : std::numeric_limits<int64_t>::max());
 }
 
-// Options are recognized by their placeholder, which is the same for all integers.
+// Options are recognized by the type name in --help, which is the same for all integers.
 void clamp_integers(CLI::App& app) {
   for (CLI::Option* option : app.get_options([](const CLI::Option* each) {
          return each->get_type_name() == "COUNT" || each->get_type_name() == "STEPS";
