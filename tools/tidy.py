@@ -8,8 +8,8 @@ A clean file is not checked again until it, one of its own headers, .clang-tidy 
 changes; DIR/tidy-cache records the clean files.
 
 clang-tidy spends nearly all its time in third-party headers. The sources of a folder are therefore
-checked together, as one file that includes them. If they cannot be compiled together, because two
-unnamed namespaces share a name, they are checked in several groups.
+checked together, as one file that includes them. Sources whose unnamed namespaces share a name are
+put in different groups. A group that does not compile is checked again file by file.
 """
 
 import argparse
@@ -26,7 +26,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 BATCH = 8
-ONE_CHEAP_CHECK = "-*,misc-throw-by-value-catch-by-reference"  # does it compile?
+COMPILER_ERROR = "[clang-diagnostic-error]"
+# At the beginning of a line in an unnamed namespace: a type, a constant, a variable or a function.
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
+LOCAL_NAME = re.compile(
+    r"^(?:template <.*>\s+)?(?:struct|class|enum class|enum|using) (\w+)\b(?!::)"
+    r"|^(?!namespace|using)\w[^()={;]*?(\w+)(?=\s*[({=;\[])",
+    re.MULTILINE)
 NO_FALSE_ALARM = "-bugprone-suspicious-include"  # sources are included on purpose here
 
 
@@ -68,26 +74,10 @@ class Tidy:
 
     def run(self, entries):
         """Findings of these entries, as text; empty if all are clean."""
-        findings = ""
-        for group in self.groups_of(entries):
-            findings += self.conclude(group, self.call_together(group, NO_FALSE_ALARM))
-        return findings
-
-    def groups_of(self, entries):
-        """The smallest number of groups whose sources can be compiled together."""
-        if self.can_be_read(entries):
-            return [entries]
-        groups = []
-        for entry in entries:
-            home = next((group for group in groups if self.can_be_read([*group, entry])), None)
-            if home is None:
-                groups.append([entry])
-            else:
-                home.append(entry)
-        return groups
-
-    def can_be_read(self, entries):
-        return len(entries) == 1 or self.call_together(entries, ONE_CHEAP_CHECK).returncode == 0
+        done = self.call_together(entries)
+        if len(entries) > 1 and COMPILER_ERROR in done.stdout:
+            return "".join(self.run([entry]) for entry in entries)
+        return self.conclude(entries, done)
 
     def conclude(self, entries, done):
         if done.returncode != 0:
@@ -96,14 +86,14 @@ class Tidy:
             self.mark_of(entry).touch()
         return ""
 
-    def call_together(self, entries, checks):
+    def call_together(self, entries):
         if len(entries) == 1:
-            return self.call(entries[0]["file"], flags_of(entries[0]), checks)
+            return self.call(entries[0]["file"], flags_of(entries[0]), NO_FALSE_ALARM)
         name = hashlib.sha256(" ".join(entry["file"] for entry in entries).encode()).hexdigest()
         source = self.build / f"tidy-{name[:16]}.cpp"
         source.write_text("".join(f'#include "{entry["file"]}"\n' for entry in entries))
         try:
-            return self.call(source, flags_of(entries[0]), checks)
+            return self.call(source, flags_of(entries[0]), NO_FALSE_ALARM)
         finally:
             source.unlink()
 
@@ -123,15 +113,31 @@ def module_of(source):
     return str(folder)
 
 
+def local_names(path):
+    """The names that a source defines in unnamed namespaces."""
+    names = set()
+    for block in UNNAMED.findall(path.read_text()):
+        names.update(name for pair in LOCAL_NAME.findall(block) for name in pair if name)
+    return names
+
+
 def batches_of(entries):
-    """Entries of one module with the same flags, in small groups."""
+    """Entries of one module with the same flags, in small groups that share no local name."""
     def kind(entry):
         return module_of(pathlib.Path(entry["file"])), flags_of(entry)
 
-    for _, group in itertools.groupby(sorted(entries, key=kind), key=kind):
-        group = list(group)
-        for start in range(0, len(group), BATCH):
-            yield group[start:start + BATCH]
+    for _, same_kind in itertools.groupby(sorted(entries, key=kind), key=kind):
+        groups = []  # (entries, their local names)
+        for entry in same_kind:
+            names = local_names(pathlib.Path(entry["file"]))
+            for group, taken in groups:
+                if len(group) < BATCH and not taken & names:
+                    group.append(entry)
+                    taken |= names
+                    break
+            else:
+                groups.append(([entry], names))
+        yield from (group for group, _ in groups)
 
 
 def main():
