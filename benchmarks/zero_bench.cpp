@@ -18,6 +18,7 @@
 #include "training/comm/solo.h"
 #include "training/strategy/zero/memory.h"
 #include "training/train/options/flags.h"
+#include "training/train/session/session_parts.h"
 
 namespace lockstep {
 namespace {
@@ -72,7 +73,8 @@ void measure(Session& session) {
   torch::manual_seed(1);
   Stack model(layers, width);
   torch::optim::AdamW adam(model.parameters(), torch::optim::AdamWOptions(1e-3));
-  const StrategyOptions options = train::resolve(StrategyOptions(), session.flags());
+  const StrategyOptions options =
+      train::resolve(StrategyOptions(), SessionAccess::parts(session).flags);
   const auto need =
       strategy::zero::memory_need(model, adam, options.zero, session.world_size(), accumulate > 1);
   const auto strategy = session.make_strategy();

@@ -29,6 +29,11 @@ MODULE_CALL = re.compile(r"lockstep_module\s*\(([^)]*)\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|gloo)/")
 TORCH_NAME = re.compile(r"(?<![\w:])(torch|c10|c10d|at)\s*::")
+PRIVATE_NAMESPACE = re.compile(r"^\s*namespace\s+lockstep::(\w+)", re.MULTILINE)
+NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)")
+QUALIFIER = re.compile(r"(?<![\w:])(?:::\s*)?(?:lockstep\s*::\s*)?(\w+)\s*::")
+FORWARD_DECLARATION = re.compile(r"^(?:class|struct)\s+(\w+)\s*;")
+DEFINITION = re.compile(r"^(?:class|struct)\s+(\w+)\b[^;{]*\{", re.MULTILINE)
 ENVIRONMENT_CALL = re.compile(r"\b(getenv|secure_getenv|setenv|unsetenv|putenv)\s*\(")
 SYSTEM_HEADER = re.compile(
     r"^((sys|net|netinet|arpa|linux|asm)/.*"
@@ -186,6 +191,8 @@ class TreeCheck:
         self.report = report
         self.files = 0
         self.includes = 0
+        self.private_namespaces = self.find_all(PRIVATE_NAMESPACE, "src")
+        self.public_types = self.find_all(DEFINITION, "include")
 
     def run(self):
         for path in self.sources("src"):
@@ -209,6 +216,10 @@ class TreeCheck:
         found = (path for path in (self.root / folder).rglob("*")
                  if path.suffix in SOURCE_SUFFIXES and SHIM_FOLDER not in path.parts)
         return sorted(found)
+
+    def find_all(self, pattern, folder):
+        texts = (path.read_text(encoding="utf-8", errors="replace") for path in self.sources(folder))
+        return {name for text in texts for name in pattern.findall(text)}
 
     def name(self, path):
         return path.relative_to(self.root)
@@ -235,7 +246,10 @@ class TreeCheck:
         self.includes += len(headers)
         if path.suffix == ".cpp" and home in self.layers.towers:
             self.check_own_header(path, home, headers)
-        self.check_words(path, home, without_comments_and_strings(text))
+        code = without_comments_and_strings(text)
+        self.check_words(path, home, code)
+        if is_public:
+            self.check_public(path, code)
 
     def check_include(self, path, number, home, is_public, bracket, header):
         def offend(sentence):
@@ -264,6 +278,10 @@ class TreeCheck:
                 self.check_edge(offend, home, target, header)
         elif bracket == '"' and home not in OUTER_RINGS:
             offend(f'"{header}" is not a path from the root of src/ or include/')
+        elif is_public and not header.startswith("torch/") and re.search(r"[/.]", header):
+            # Headers of the standard library have neither a slash nor a suffix.
+            offend(f"a public header must not include <{header}>; allowed: public headers, the standard library "
+                   "and <torch/...>")
         elif bracket == "<":
             self.check_foreign(offend, path, home, header)
 
@@ -314,6 +332,22 @@ class TreeCheck:
             if match and home not in FREE_RINGS and str(self.name(path)) != GETENV_HOME:
                 self.report.add(self.name(path), number,
                                 f"{match.group(1)} is allowed in {GETENV_HOME} only")
+
+    def check_public(self, path, code):
+        """A public header names no type of src/, so a client needs no knowledge of it."""
+        for number, line in enumerate(code.splitlines(), 1):
+            def offend(sentence, at=number):
+                self.report.add(self.name(path), at, f"a public header must not {sentence}")
+
+            match = NAMESPACE.search(line)
+            if match and match.group(1) != "lockstep":
+                offend(f"declare the namespace {match.group(1)}")
+            for name in QUALIFIER.findall(line):
+                if name in self.private_namespaces:
+                    offend(f"name {name}::, a namespace of src/")
+            match = FORWARD_DECLARATION.match(line)
+            if match and match.group(1) not in self.public_types:
+                offend(f"declare {match.group(1)}, which no public header defines")
 
     def check_modules(self):
         """Each module's CMakeLists.txt against the table, and entries of the table without a file."""

@@ -8,9 +8,17 @@
 #include <string>
 #include <vector>
 
+// Hooks into a training, and the values that they receive.
+//
+//   class PrintLoss final : public lockstep::Callback {
+//     void on_epoch(const lockstep::TrainState& state) override {
+//       std::printf("epoch %ld: loss %f\n", long(state.epoch), state.loss);
+//     }
+//   };
+//   trainer.add(std::make_unique<PrintLoss>());
 namespace lockstep {
 
-// The result of the evaluation of a model on a data set.
+// The result of the evaluation of a model on a data set; the same on every worker.
 struct Evaluation {
   double loss = 0;                  // mean over all evaluated samples
   std::optional<double> accuracy;   // absent if the loss function returns no scores
@@ -29,13 +37,6 @@ struct TrainState {
 };
 
 // Hooks into Trainer::fit. Override the hooks that you need; each does nothing by default.
-//
-//   class PrintLoss final : public lockstep::Callback {
-//     void on_epoch(const lockstep::TrainState& state) override {
-//       std::printf("epoch %ld: loss %f\n", long(state.epoch), state.loss);
-//     }
-//   };
-//   trainer.add(std::make_unique<PrintLoss>());
 //
 // Every worker calls the hooks with the same state, in the same order. A callback that decides on
 // this state alone therefore decides identically on every worker. A hook that communicates must
@@ -82,6 +83,7 @@ class Callback {
 // A checkpoint keeps the best loss and the number of evaluations since then.
 class EarlyStop final : public Callback {
  public:
+  // `patience` must be at least 1.
   explicit EarlyStop(int patience) : patience_(patience) {}
 
   void on_evaluation(const TrainState& state) override;

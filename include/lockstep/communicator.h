@@ -8,12 +8,17 @@
 #include <torch/types.h>
 #include <vector>
 
+// The collectives of a process group: operations that all workers perform together.
+//
+//   Communicator& comm = session.communicator();
+//   torch::Tensor sum = torch::tensor({local_count}, torch::kFloat64);
+//   comm.all_reduce(sum);                      // the total, on every worker
+//   comm.broadcast(model.buffers());           // rank 0's buffers, on every worker
 namespace lockstep {
 
-namespace comm {
-class CallRecord;
-}
+class Communicator;
 
+// How all_reduce() combines the tensors of the workers, element by element.
 enum class Reduction { Sum, Max, Min };
 
 // Marks an operation that all workers perform together and that consists of several collectives,
@@ -25,25 +30,23 @@ enum class Reduction { Sum, Max, Min };
 //     ...
 //   }
 //
-// Create and destroy a scope on the same thread. A scope inside another one has no effect.
+// Communicator::enter() creates it. Create and destroy a scope on the same thread, and before the
+// Communicator is destroyed. A scope inside another one has no effect.
 class CallScope {
  public:
-  explicit CallScope(comm::CallRecord* record);
   CallScope(CallScope&& other) noexcept;
   CallScope& operator=(CallScope&&) = delete;
   ~CallScope();
 
  private:
-  comm::CallRecord* record_;  // null: this scope is nested or moved from
+  friend class Communicator;
+  explicit CallScope(Communicator* communicator);
+
+  Communicator* communicator_;  // null: this scope is nested or moved from
   int exceptions_;
 };
 
-// The collectives of a process group over one backend.
-//
-//   Communicator& comm = session.communicator();
-//   torch::Tensor sum = torch::tensor({local_count}, torch::kFloat64);
-//   comm.all_reduce(sum);                      // the total, on every worker
-//   comm.broadcast(model.buffers());           // rank 0's buffers, on every worker
+// A process group over one backend. Session::communicator() is the one of all workers.
 //
 // Every worker must make the same calls in the same order, with tensors of the same shape and
 // type. A call returns when the result of this worker is available. For tensors on device(), it
@@ -62,8 +65,10 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator();
 
-  virtual int rank() const = 0;  // 0 <= rank() < size()
-  virtual int size() const = 0;  // world size
+  // The rank of this worker, 0 <= rank() < size(), and the number of workers. Any thread can call
+  // them, as well as kind(), device(), accepts() and overlaps().
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
 
   // The backend: "solo", "threads", "shared-memory", "gloo", "node-first", "mpi" or "nccl".
   virtual std::string_view kind() const = 0;
@@ -75,7 +80,8 @@ class Communicator {
   // host memory.
   virtual bool accepts(torch::Device where) const { return where.is_cpu() || where == device(); }
 
-  // Replaces `tensor` on every worker by the reduction over all workers.
+  // Replaces `tensor` on every worker by the reduction over all workers. `tensor` must be dense.
+  // It can have any type, device and memory format.
   void all_reduce(torch::Tensor& tensor, Reduction reduction = Reduction::Sum);
 
   // Replaces `tensor` by the tensor of rank `root`. Requires 0 <= root < size().
@@ -92,7 +98,7 @@ class Communicator {
   void all_gather_into(torch::Tensor& output, const torch::Tensor& input);
 
   // Returns slice rank() of the sum over all workers. `tensor` must have size() slices along its
-  // first dimension.
+  // first dimension; throws an Error (Bug) otherwise.
   torch::Tensor reduce_scatter(const torch::Tensor& tensor);
 
   // Returns when all workers have called it. `what` appears in messages. It must have static
@@ -105,12 +111,8 @@ class Communicator {
   [[nodiscard]] CallScope enter(const char* what, std::string_view detail = {});
 
   // Names the activity of this worker between calls: "forward", "evaluation". Stall warnings show
-  // it. `phase` must have static lifetime.
+  // it. `phase` must have static lifetime. Call it from the thread that trains.
   void set_phase(const char* phase);
-
-  // The current position of this worker in its sequence of calls. Any thread can read it, even
-  // after this Communicator has been destroyed.
-  const std::shared_ptr<comm::CallRecord>& call_record() const { return calls_; }
 
   // Returns a process group of the first `count` workers, or null on the other workers. All workers
   // must call it. The calls of the result are independent of this Communicator and can run
@@ -132,9 +134,10 @@ class Communicator {
   std::vector<std::string> all_gather_bytes(const std::string& bytes);
 
  protected:
-  // The implementation of a backend. All tensors are dense and contiguous. The tensors of a call
-  // are all on one device that accepts() names. do_all_reduce() and do_reduce_scatter() receive
-  // only float, double, half, bfloat16, int32, int64 or uint8. `output` is one-dimensional.
+  // The implementation of a backend, for subclasses. Each call returns or throws as described for
+  // the class. All tensors are dense and contiguous. The tensors of a call are all on one device
+  // that accepts() names. do_all_reduce() and do_reduce_scatter() receive only float, double, half,
+  // bfloat16, int32, int64 or uint8. `output` is one-dimensional.
   virtual void do_all_reduce(torch::Tensor& tensor, Reduction reduction) = 0;
   virtual void do_broadcast(torch::Tensor& tensor, int root) = 0;
   virtual void do_all_gather(torch::Tensor& output, const torch::Tensor& input) = 0;
@@ -148,9 +151,13 @@ class Communicator {
   virtual bool notices_different_calls() const { return true; }
 
  private:
+  struct Calls;
+  friend class CallScope;
+  friend struct CommunicatorAccess;  // for stall warnings; not part of the public interface
+
   void compare_calls();
 
-  std::shared_ptr<comm::CallRecord> calls_;
+  std::shared_ptr<Calls> calls_;  // the position of this worker in its sequence of calls
 };
 
 }  // namespace lockstep

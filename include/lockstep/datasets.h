@@ -35,6 +35,9 @@ DatasetPair mnist(const std::filesystem::path& data_dir);
 // samples differ. Throws an Error if a count is below 1.
 DatasetPair generated_digits(int64_t train_count, int64_t test_count, uint64_t seed);
 
+// How tiny_imagenet() and imagenet() prepare images. All options concern behaviour.
+//
+//   const auto images = lockstep::imagenet(session.data_dir(), {.size = 160, .corrupt = "skip"});
 struct ImageOptions {
   int64_t size = 0;      // width and height in pixels; 0: 64 for TinyImageNet, 224 for ImageNet
   uint64_t seed = 1;     // of the random crops and flips, together with epoch and sample index

@@ -20,13 +20,14 @@ namespace lockstep {
 // Options of WarmupLR and WarmupDecayLR. Learning rates are absolute: the base learning rate of the
 // optimizer has no effect.
 struct WarmupOptions {
-  double min_lr = 0;
-  double max_lr = 1e-3;
+  double min_lr = 0;            // the learning rate before the warm-up
+  double max_lr = 1e-3;         // the learning rate after the warm-up
   int64_t warmup_steps = 1000;  // values below 2 count as 2
   bool is_linear = false;       // false: logarithmic
 };
 
-// WarmupLR: rises from min_lr to max_lr, then stays at max_lr.
+// WarmupLR: rises from min_lr to max_lr, then stays at max_lr. Like all functions here, it returns
+// a Schedule that has no state and can be used by any thread.
 Schedule warmup_lr(const WarmupOptions& options);
 
 // WarmupDecayLR: rises like warmup_lr(), then decays linearly to min_lr at step `total_steps`.
@@ -36,7 +37,7 @@ Schedule warmup_decay_lr(const WarmupOptions& options, int64_t total_steps);
 // The factor rises from warmup_min_ratio to 1 over warmup_steps, then falls to cos_min_ratio at
 // total_steps.
 struct WarmupCosineOptions {
-  int64_t total_steps = 0;
+  int64_t total_steps = 0;  // of the training; must exceed warmup_steps
   int64_t warmup_steps = 1000;
   double warmup_min_ratio = 0;
   double cos_min_ratio = 1e-4;
@@ -70,6 +71,8 @@ Schedule one_cycle(const OneCycleOptions& options);
 
 // Options of LRRangeTest. The learning rate is min_lr * (1 + step_rate * n), where n is the number
 // of steps divided by step_size; with is_staircase, n is rounded down.
+//
+//   trainer.set_schedule(lockstep::lr_range_test({.min_lr = 1e-4, .step_size = 100}));
 struct RangeTestOptions {
   double min_lr = 1e-3;
   int64_t step_size = 2000;

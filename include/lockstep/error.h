@@ -6,6 +6,11 @@
 #include <string_view>
 #include <vector>
 
+// The errors and exit codes of lockstep.
+//
+//   throw Error(ExitCode::Usage, "cannot train on a GPU: libtorch finds none")
+//       .fact("asked", "--device cuda", "command line")
+//       .hint("--device cpu");
 namespace lockstep {
 
 // Exit codes of lockstep and of training programs. Worker, agent and user rely on them: only
@@ -23,13 +28,8 @@ enum class ExitCode {
 };
 
 // The error of a command, an attempt or a training step. Every error that lockstep reports to a
-// user is an Error: one sentence, facts with their source, and hints that can be typed.
-//
-//   throw Error(ExitCode::Usage, "cannot train on a GPU: libtorch finds none")
-//       .fact("asked", "--device cuda", "command line")
-//       .hint("--device cpu");
-//
-// prints
+// user is an Error: one sentence, facts with their source, and hints that can be typed. The
+// example above prints
 //
 //   cannot train on a GPU: libtorch finds none
 //     asked: --device cuda  (command line)
@@ -51,6 +51,7 @@ class Error : public std::exception {
   Error& hint(std::string_view text) &;
   Error&& hint(std::string_view text) &&;
 
+  // The arguments of the constructor.
   ExitCode code() const { return code_; }
   const std::string& sentence() const { return sentence_; }
 

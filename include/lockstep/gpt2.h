@@ -3,13 +3,19 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <torch/nn.h>
 #include <torch/types.h>
 #include <utility>
 #include <vector>
 
+// GPT-2: the model, its published sizes and the generation of text.
+//
+//   auto options = gpt2_options("124M");
+//   options.recompute = session.recompute();
+//   auto net = std::make_shared<Gpt2>(options);
+//   trainer.fit(*net, *adamw, data.train, data.test, lockstep::NextToken());
+//   const auto tokens = generate(*net, {tokenizer.end_of_text()}, {.count = 20});
 namespace lockstep {
 
 // The size of a GPT-2 model and how it computes. The defaults are the 124M model.
@@ -31,25 +37,15 @@ Gpt2Options gpt2_options(const std::string& name);
 // The names that gpt2_options() accepts.
 std::vector<std::string> gpt2_names();
 
-class Gpt2Block;
-
-namespace models {
-class FusedEngine;
-}
-
 // GPT-2 with the parameter names of Hugging Face's GPT2LMHeadModel. Projection weights have the
 // shape [in, out]. The token embedding is also the output projection (tied weights).
-//
-//   auto options = gpt2_options("124M");
-//   options.recompute = session.recompute();
-//   auto net = std::make_shared<Gpt2>(options);
-//   trainer.fit(*net, *adamw, data.train, data.test, lockstep::NextToken());
 //
 // The constructor initializes the weights from libtorch's global random generator; run() seeds it
 // identically on all workers. Thread safety is that of a torch::nn::Module: use a model from one
 // thread.
 class Gpt2 : public torch::nn::Module {
  public:
+  // Throws an Error unless options.width is a multiple of options.heads.
   explicit Gpt2(const Gpt2Options& options);
 
   // Returns the scores [N, T, vocabulary] of the next token after each of `tokens`, int64 [N, T].
@@ -67,18 +63,20 @@ class Gpt2 : public torch::nn::Module {
   // kernels compute the entire loss and never store the scores.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
 
+  // The options of the constructor.
   const Gpt2Options& options() const { return options_; }
 
  private:
-  std::shared_ptr<models::FusedEngine> find_engine();
+  class Block;
+  struct Engine;
+  std::shared_ptr<Engine> find_engine();
 
   Gpt2Options options_;
-  std::shared_ptr<models::FusedEngine> engine_;  // for the GPU that last held the weights
-  std::optional<torch::Device> engine_device_;
+  std::shared_ptr<Engine> engine_;  // fused kernels, for the device that last held the weights
   torch::nn::Embedding token_ = nullptr;
   torch::nn::Embedding position_ = nullptr;
   torch::nn::Dropout dropout_ = nullptr;
-  std::vector<std::shared_ptr<Gpt2Block>> blocks_;
+  std::vector<std::shared_ptr<Block>> blocks_;
   torch::nn::LayerNorm norm_ = nullptr;
 };
 
@@ -98,8 +96,9 @@ struct GenerateOptions {
   int64_t stop = -1;  // end after this token, for example Tokenizer::end_of_text(); -1: none
 };
 
-// Returns `prompt`, which must contain at least one token, followed by the tokens that the model
-// generates. Only the last Gpt2Options::context tokens influence the next one. The result depends
+// Returns `prompt` followed by the tokens that the model generates. Throws an Error if `prompt` is
+// empty. The model computes in evaluation mode, without gradients, and is in its previous mode
+// afterwards. Only the last Gpt2Options::context tokens influence the next one. The result depends
 // only on the model, the prompt and the options; the global random generator is not used.
 std::vector<int64_t> generate(Gpt2& model,
                               std::vector<int64_t> prompt,

@@ -8,6 +8,11 @@
 #include <utility>
 #include <vector>
 
+// LAMB, an Adam whose step is scaled for each parameter, for training with large batches.
+//
+//   Lamb lamb(model.parameters(), LambOptions(1e-3).weight_decay(0.01));
+//
+// Session::make_optimizer() creates it for {.name = "lamb"} and for --optimizer lamb.
 namespace lockstep {
 
 // Options of Lamb, with the names and defaults of DeepSpeed's FusedLamb.
@@ -18,13 +23,16 @@ struct LambOptions : public torch::optim::OptimizerCloneableOptions<LambOptions>
   LambOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT(google-explicit-constructor)
 
   TORCH_ARG(double, lr) = 1e-3;
+  // Decay of the two moments of the gradient.
   TORCH_ARG(Betas, betas) = std::make_tuple(0.9, 0.999);
+  // Added to the denominator, so that it is not zero.
   TORCH_ARG(double, eps) = 1e-8;
   // Decoupled from the moments: added to the update, not to the gradient.
   TORCH_ARG(double, weight_decay) = 0;
   // Maximum and minimum of the trust ratio.
   TORCH_ARG(double, max_coeff) = 10;
   TORCH_ARG(double, min_coeff) = 0.01;
+  // Compensates for the moments' start at zero: c in the formula of Lamb.
   TORCH_ARG(bool, bias_correction) = true;
   // Whether the denominator is sqrt(v + eps) or sqrt(v) + eps.
   TORCH_ARG(bool, eps_inside_sqrt) = false;
@@ -51,8 +59,6 @@ struct LambParamState : public torch::optim::OptimizerCloneableParamState<LambPa
 //
 // The norms are those of entire parameters, even if each worker holds only shards of them: see
 // add_up_with().
-//
-//   Lamb lamb(model.parameters(), LambOptions(1e-3).weight_decay(0.01));
 //
 // Like every libtorch optimizer, it holds the parameters and must be used from one thread.
 class Lamb : public torch::optim::Optimizer {

@@ -11,8 +11,15 @@
 #include "lockstep/dataset.h"
 #include "lockstep/sampler.h"
 
+// Prepares batches on threads of its own while the model computes.
+//
+//   lockstep::Loader loader(train, sampler, {.threads = 4});
+//   while (const auto batch = loader.next()) {
+//     ...
+//   }
 namespace lockstep {
 
+// How a Loader prepares batches.
 struct LoaderOptions {
   // ---- behaviour
 
@@ -36,12 +43,7 @@ struct LoaderOptions {
 // Returns the samples of a step. Called concurrently on the threads of the Loader.
 using IndexSource = std::function<std::vector<int64_t>(int64_t step)>;
 
-// Prepares the batches of one pass over a data set in advance, on threads of its own.
-//
-//   lockstep::Loader loader(train, sampler, {.threads = 4});
-//   while (const auto batch = loader.next()) {
-//     ...
-//   }
+// Prepares the batches of one pass over a data set in advance.
 //
 // Batches arrive in the order of the steps. Their content does not depend on the number of
 // threads. Call next() from one thread. The Loader shares ownership of the data set. Its

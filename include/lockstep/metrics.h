@@ -44,6 +44,7 @@ class Meter {
   // Resets all sums to zero.
   void reset();
 
+  // The counts of this worker, or of all workers after all_reduce().
   int64_t samples() const { return samples_; }  // counted by add()
   int64_t scored() const { return scored_; }    // counted by add_scores()
   double correct() const;                       // of the scored samples

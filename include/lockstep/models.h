@@ -31,6 +31,7 @@ class ImageClassifier : public torch::nn::Module {
                                                                   double smoothing);
 };
 
+// How digit_net() computes.
 struct DigitNetOptions {
   // Recomputes the activations between the layers in backward to save memory.
   bool recompute = false;
@@ -49,12 +50,20 @@ std::shared_ptr<ImageClassifier> digit_net(const std::string& name,
 // The names that digit_net() accepts.
 std::vector<std::string> digit_net_names();
 
+// The size of a ResNet and how it computes.
+//
+//   resnet("resnet18", {.classes = 200, .small_images = true});  // TinyImageNet
 struct ResNetOptions {
+  // ---- behaviour
+
   int64_t classes = 1000;
   // For images up to 64x64: a 3x3 stem without pooling.
   bool small_images = false;
   // Initializes the last batch norm of each block with zero, so that each block starts as identity.
   bool zero_last_gamma = false;
+
+  // ---- performance
+
   // Recomputes the activations of the blocks in backward to save memory.
   bool recompute = false;
 };

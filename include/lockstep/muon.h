@@ -7,6 +7,17 @@
 #include <utility>
 #include <vector>
 
+// Muon, an optimizer that makes the update of each matrix orthogonal.
+//
+//   auto muon = session.make_optimizer(*net, {.name = "muon", .lr = 0.02});
+//
+// This creates three parameter groups: the matrices, and two groups that AdamW updates. A program
+// that creates the groups itself calls the constructor below:
+//
+//   const auto adamw = MuonOptions(3e-4).is_matrix(false);
+//   Muon muon({OptimizerParamGroup(matrices),
+//              OptimizerParamGroup(others, std::make_unique<MuonOptions>(adamw))},
+//             MuonOptions(0.02));
 namespace lockstep {
 
 // Options of one parameter group of Muon.
@@ -17,6 +28,7 @@ struct MuonOptions : public torch::optim::OptimizerCloneableOptions<MuonOptions>
   MuonOptions(double lr = 0.02) : lr_(lr) {}  // NOLINT(google-explicit-constructor)
 
   TORCH_ARG(double, lr) = 0.02;
+  // Decoupled from the momentum, as in AdamW.
   TORCH_ARG(double, weight_decay) = 0;
   // Whether the parameters of the group are matrices, which Muon updates. AdamW updates the others.
   TORCH_ARG(bool, is_matrix) = true;

@@ -9,6 +9,14 @@
 #include <torch/types.h>
 #include <vector>
 
+// Optimizers by name, and what a training loop needs around them.
+//
+//   auto adam = lockstep::make_optimizer(net->parameters(), {.name = "adam", .lr = 1e-3});
+//   ...
+//   lockstep::clip_gradients(net->parameters(), 1.0);
+//   adam->step();
+//
+// The functions keep no state. Use an optimizer and its parameters from one thread.
 namespace lockstep {
 
 // The type of an optimizer and its hyperparameters. Options of other optimizers are ignored.
@@ -51,8 +59,6 @@ struct OptimizerOptions {
 // parameter. Throws an Error that lists the names if options.name is not one of them. muon needs
 // options.matrices here, because a list does not tell the roles of its parameters.
 //
-//   auto adam = lockstep::make_optimizer(net->parameters(), {.name = "adam", .lr = 1e-3});
-//
 // A training program normally calls Session::make_optimizer() instead, which applies the options
 // of the command line.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
@@ -72,10 +78,12 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model
 std::vector<torch::Tensor> hidden_matrices(torch::nn::Module& model);
 
 // Scales all gradients by the same factor so that their total norm is at most `max_norm`. Returns
-// the norm before scaling. Parameters without a gradient are ignored.
+// the norm before scaling, and 0 if there are no gradients. Parameters without a gradient are
+// ignored. Waits for the GPU.
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
 
-// Get and set the learning rate of each parameter group, in the order of the groups.
+// Get and set the learning rate of each parameter group, in the order of the groups. `rates` must
+// have one element per group; throws an Error (Bug) otherwise.
 std::vector<double> learning_rates(torch::optim::Optimizer& optimizer);
 void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<double>& rates);
 

@@ -7,10 +7,20 @@
 #include <type_traits>
 #include <vector>
 
+// Activations that are not stored for backward but recomputed there. This trades time for memory;
+// PyTorch calls it activation checkpointing. In the forward() of a model:
+//
+//   for (auto& block : blocks) {
+//     x = options.recompute ? lockstep::recompute(block, x) : block->forward(x);
+//   }
+//
+// Set options.recompute from Session::recompute(), so that --recompute selects it.
 namespace lockstep {
 
-// A part of a model whose activations are not stored for backward but recomputed there. This trades
-// time for memory; PyTorch calls it activation checkpointing.
+// A part of a model that is recomputed in backward, for parts that are not a module.
+//
+//   const RecomputedBlock block{.forward = [&](const torch::Tensor& x) { return head(norm(x)); },
+//                               .parameters = parameters_of_head_and_norm};
 struct RecomputedBlock {
   std::function<torch::Tensor(const torch::Tensor&)> forward;
   std::vector<torch::Tensor> parameters;    // all trained parameters that `forward` uses
@@ -28,9 +38,8 @@ struct RecomputedBlock {
 // because the dropout of the two computations would differ.
 torch::Tensor recompute(const RecomputedBlock& block, const torch::Tensor& input);
 
-// Recomputes a module, or the holder of a module, whose forward() maps a tensor to a tensor:
-//
-//   x = options.recompute ? lockstep::recompute(block, x) : block->forward(x);
+// Recomputes a module, or the holder of a module, whose forward() maps a tensor to a tensor, as in
+// the example at the top. Returns module.forward(input).
 //
 // The module must exist until backward has completed. Under -s ddp, all of its parameters count as
 // used, even those that forward() does not use.

@@ -5,6 +5,18 @@
 #include <memory>
 #include <vector>
 
+// Which samples each worker reads.
+//
+//   DistributedSampler sampler({.dataset_size = train->size(),
+//                               .global_batch = 256,
+//                               .rank = session.rank(),
+//                               .world_size = session.world_size(),
+//                               .tail = Tail::Drop});
+//   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+//     sampler.set_epoch(epoch);
+//     Loader loader(train, sampler);
+//     ...
+//   }
 namespace lockstep {
 
 // What happens to the samples that do not fill the last global batch of an epoch. There is no
@@ -21,6 +33,7 @@ enum class Sharding {
   Off,   // every worker reads all samples in an order of its own
 };
 
+// The options of a DistributedSampler. Fields without a default must be set.
 struct SamplerOptions {
   int64_t dataset_size;
   int64_t global_batch;  // samples of all workers in one step
@@ -33,18 +46,7 @@ struct SamplerOptions {
   std::vector<int64_t> files = {};  // Dataset::files(); needed for Sharding::File
 };
 
-// Selects the samples of this worker in each step of an epoch.
-//
-//   DistributedSampler sampler({.dataset_size = train->size(),
-//                               .global_batch = 256,
-//                               .rank = session.rank(),
-//                               .world_size = session.world_size(),
-//                               .tail = Tail::Drop});
-//   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-//     sampler.set_epoch(epoch);
-//     Loader loader(train, sampler);
-//     ...
-//   }
+// Selects the samples of this worker in each step of an epoch, for training.
 //
 // The order of an epoch depends only on seed, epoch and data set size. It is the same for every
 // rank, world size, platform and version of libtorch. With a global batch of G samples and W
@@ -70,6 +72,7 @@ class DistributedSampler {
   // if `epoch` is negative.
   void set_epoch(int64_t epoch);
 
+  // The epoch of the last set_epoch(), or 0.
   int64_t epoch() const { return epoch_; }
 
   Sharding sharding() const { return options_.sharding; }
@@ -91,6 +94,7 @@ class DistributedSampler {
   std::shared_ptr<const std::vector<int64_t>> order_;  // null: original order
 };
 
+// The options of an EvaluationSampler. All fields must be set.
 struct EvaluationOptions {
   int64_t dataset_size;
   int64_t batch;  // maximum number of samples of this worker in one step
@@ -110,6 +114,8 @@ struct EvaluationOptions {
 //   Meter meter;
 //   while (const auto batch = loader.next()) { meter.add(...); }
 //   meter.all_reduce(communicator);
+//
+// An immutable value; concurrent calls are safe.
 class EvaluationSampler {
  public:
   // Throws an Error if the rank is outside the world size, if there are no samples, or if the batch

@@ -54,7 +54,8 @@ class Schedule {
     double second = 0;
   };
 
-  // Returns this schedule with the additional betas `betas(step)`.
+  // Returns this schedule with the additional betas `betas(step)`, which apply to adam, adamw and
+  // lamb.
   Schedule with_betas(std::function<Betas(int64_t)> betas) const;
 
   // Returns the factor of `step`, counted from 0; for a schedule of rates, the rate.

@@ -15,12 +15,16 @@
 #include "lockstep/optimizer.h"
 #include "lockstep/strategy.h"
 
+// What a training program describes and receives: its own options, and the view of one worker.
+//
+//   const lockstep::Program program{
+//       .about = "Trains a digit classifier",
+//       .options = {{.name = "--net", .value = "cnn", .help = "Network"}}};
+//   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
+//     const auto net = lockstep::digit_net(session.option("--net"));
+//     ...
+//   });
 namespace lockstep {
-
-namespace train {
-struct Flags;
-struct SessionParts;
-}  // namespace train
 
 // An option of one training program, in addition to the options that every program has. `help` is
 // a phrase for --help; the default is appended to it.
@@ -50,12 +54,15 @@ struct Program {
 //   }
 //
 // run() creates the Session, joins the process group, calls the program's body and leaves the
-// process group afterwards. A Session exists until the body returns. Use it from one thread.
+// process group afterwards. A Session exists until the body returns, and so do the references that
+// its methods return. Use it from one thread.
 class Session {
  public:
-  explicit Session(std::unique_ptr<train::SessionParts> parts);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
   ~Session();
 
+  // The rank of this worker, 0 <= rank() < world_size(), and the number of workers of the run.
   int rank() const { return communicator().rank(); }
   int world_size() const { return communicator().size(); }
 
@@ -125,12 +132,13 @@ class Session {
   // Outside of fit, a signal ends the process.
   bool stop_requested() const;
 
-  // Internal; for the Trainer.
-  const train::Flags& flags() const;
-  train::SessionParts& parts() const { return *parts_; }
-
  private:
-  std::unique_ptr<train::SessionParts> parts_;
+  struct Parts;
+  friend struct SessionAccess;  // for run() and the Trainer; not part of the public interface
+
+  explicit Session(std::unique_ptr<Parts> parts);
+
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace lockstep

@@ -15,7 +15,24 @@
 #include "lockstep/batch.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/communicator.h"
+#include "lockstep/compression.h"
+#include "lockstep/horovod_options.h"
+#include "lockstep/zero_options.h"
 
+// Loss functions, and the strategies that combine the gradients of all workers. A program that uses
+// the Trainer needs only a loss function:
+//
+//   trainer.fit(*net, *sgd, train, test, lockstep::CrossEntropy{.label_smoothing = 0.1});
+//
+// A custom training loop uses a Strategy directly:
+//
+//   const auto strategy = session.make_strategy();  // the one that -s selects
+//   strategy->adopt(*net, *adam);
+//   for (...) {
+//     const Loss loss = strategy->accumulate(loss_function, batch, {.weight = weight});
+//     strategy->step();
+//   }
+//   strategy->leave();
 namespace lockstep {
 
 // The result of a loss function: the mean loss over its batch and, optionally, one score per sample
@@ -63,9 +80,8 @@ inline torch::Tensor mean_cross_entropy(const torch::Tensor& scores,
 }
 
 // The cross entropy of the scores of a classifier, for Trainer::fit. If the model has a method
-// loss_and_scores(), as ImageClassifier does, this method computes it.
-//
-//   trainer.fit(*net, *sgd, train, test, CrossEntropy{.label_smoothing = 0.1});
+// loss_and_scores(), as ImageClassifier does, this method computes it. Without state: any thread
+// can call it.
 struct CrossEntropy {
   // Probability that is distributed evenly over all classes during training. Evaluation always uses
   // the plain cross entropy.
@@ -118,6 +134,9 @@ struct MicroBatch {
   bool last = true;
 };
 
+// What Strategy::step() does in addition to the update; the same on every worker.
+//
+//   const StepResult result = strategy->step({.clip_norm = 1.0, .wants_norm = true});
 struct StepOptions {
   // Maximum norm of the entire gradient; 0: no clipping.
   double clip_norm = 0;
@@ -141,15 +160,8 @@ struct StepResult {
 };
 
 // How workers combine their batches into one optimizer step: single, ddp, horovod, deepspeed or
-// mirrored (docs/strategies.md). All strategies give the same result up to rounding.
-//
-//   const auto strategy = session.make_strategy();  // the one that -s selects
-//   strategy->adopt(*net, *adam);
-//   for (...) {
-//     const Loss loss = strategy->accumulate(loss_function, batch, {.weight = weight});
-//     strategy->step();
-//   }
-//   strategy->leave();
+// mirrored (docs/strategies.md). All strategies give the same result up to rounding. The example at
+// the top shows the order of the calls.
 //
 // Programs select a strategy by name and never branch on it. All workers must make the same calls
 // in the same order. Use a Strategy from one thread. Unless stated otherwise, a method throws an
@@ -177,6 +189,7 @@ class Strategy {
   // Requires a call of accumulate() with MicroBatch::last since the previous step.
   virtual StepResult step(const StepOptions& options) = 0;
 
+  // step() without clipping, loss scale or norm.
   StepResult step() { return step(StepOptions{}); }
 
   // Declares that this worker has no more batches (uneven inputs). It takes part in the steps of
@@ -218,83 +231,12 @@ class Strategy {
   virtual void restore(const PieceSource& source);
 };
 
-// Compression of gradients during the exchange.
-enum class Compression { None, Fp16, Bf16, PowerSgd };
-
-// Convert to and from "none", "fp16", "bf16" and "powersgd". parse_compression() throws an Error
-// for other names.
-Compression parse_compression(std::string_view name);
-std::string_view name_of(Compression compression);
-
-// Options of -s horovod. docs/strategies.md lists the corresponding HOROVOD_ variables.
-struct HorovodOptions {
-  // ---- behaviour
-
-  // average, sum or adasum.
-  std::string reduction = "average";
-
-  // ---- performance
-
-  // Size of the fusion buffer; 0: every tensor is sent separately.
-  int64_t fusion_bytes = int64_t{128} << 20;
-  // Cycle time: interval between two rounds of negotiation.
-  double cycle_ms = 1;
-  // Capacity of the response cache in tensors; 0: no cache.
-  int64_t cache_capacity = 1024;
-  // Gradients are divided by this factor before the sum and by the remainder after it.
-  double predivide_factor = 1;
-
-  // ---- diagnostics
-
-  // File of a Chrome trace of all tensors; empty: none. mark_cycles adds a mark for each cycle.
-  std::string timeline = {};
-  bool mark_cycles = false;
-  // Seconds until a stall is reported, and until it ends the run; 0: never.
-  double stall_warning = 10;
-  double stall_shutdown = 0;
-
-  // ---- autotuning of fusion_bytes and cycle_ms with a Gaussian process
-
-  bool autotune = false;
-  std::string autotune_log = {};  // file; empty: none
-  int autotune_warmup_samples = 3;
-  int autotune_steps_per_sample = 10;
-  int autotune_most_samples = 20;
-  double autotune_noise = 0.8;
-};
-
-// Options of -s deepspeed. docs/deepspeed.md lists the keys of ds_config.json.
-struct ZeroOptions {
-  // ---- behaviour
-
-  // ZeRO stage. 0: every worker holds everything. 1: each worker updates a shard of the parameters
-  // and holds the optimizer state of this shard. 2: it also holds only the gradients of its shard.
-  // 3: it also holds only its shard of the parameters, which are gathered when they are used.
-  int stage = 0;
-  // Type of the parameters. For 16-bit types, the optimizer updates float32 master weights. Float:
-  // the parameters keep their type.
-  torch::ScalarType parameter_type = torch::kFloat32;
-  // Type of the gradients during the exchange. Undefined: half for half, otherwise at least
-  // float32.
-  torch::ScalarType communication_type = torch::ScalarType::Undefined;
-
-  // ---- performance
-
-  // Elements of a gradient bucket, stages 0 to 2.
-  int64_t bucket_elements = int64_t{25} << 18;
-  // Stage 3: parameters with fewer elements are not partitioned.
-  int64_t persistence_threshold = 100'000;
-  // Stage 3: number of elements that are gathered before they are used; 0: no prefetch.
-  int64_t prefetch_elements = 50'000'000;
-  // Stage 3: maximum number of gathered elements; 0: those in use and those prefetched.
-  int64_t max_live_elements = 0;
-  // Keeps the optimizer state and the master weights in host memory.
-  bool offload_optimizer = false;
-};
-
 // Options of all strategies.
 //
 //   session.make_strategy({.find_unused_parameters = true, .bucket_bytes = int64_t{50} << 20});
+//
+// The values here are those of the program; the command line overrides them. A strategy ignores the
+// options that do not concern it, and throws an Error for those that it cannot honour.
 struct StrategyOptions {
   // ---- behaviour
 
@@ -322,12 +264,16 @@ struct StrategyOptions {
   bool uneven = false;
   // Computes batch norm statistics over the global batch.
   bool sync_batchnorm = false;
+  // Compression of gradients during the exchange (compression.h).
   Compression compression = Compression::None;
   // PowerSGD: rank of the matrices, and number of uncompressed steps before it starts.
   int powersgd_rank = 1;
   int64_t powersgd_start = 10;
-  HorovodOptions horovod = {};
-  ZeroOptions zero = {};
+
+  // ---- options of one strategy
+
+  HorovodOptions horovod = {};  // -s horovod: horovod_options.h
+  ZeroOptions zero = {};        // -s deepspeed: zero_options.h
 };
 
 // Creates the strategy with the name `name`. `communicator` must outlive it. Throws an Error that

@@ -37,7 +37,7 @@ class Tokenizer {
   // encode(). Throws an Error for a token outside the vocabulary.
   std::string decode(const std::vector<int32_t>& tokens) const;
 
-  // Number of tokens in the vocabulary.
+  // Number of tokens in the vocabulary; tokens are 0 to vocabulary_size() - 1.
   int32_t vocabulary_size() const;
 
   // The token that separates two texts: "<|endoftext|>".

@@ -42,7 +42,7 @@ struct TrainerOptions {
 
   // Maximum norm of the gradient (--clip); 0: no clipping.
   double clip_norm = 0;
-  // Precision of the computation: fp32, bf16 or fp16.
+  // Precision of the computation: fp32, bf16, fp16, or fp8 for GPT-2 on a GPU.
   std::string precision = "fp32";
   // none, dynamic or a number; empty: dynamic for fp16, otherwise none.
   std::string loss_scale = "";

@@ -108,6 +108,34 @@ class CheckLayers(unittest.TestCase):
                          "include/lockstep/run.h:1: "
                          "a public header must not include training/comm/comm.h of src/")
 
+    def test_a_public_header_includes_no_other_library(self):
+        self.assert_only({"include/lockstep/run.h": "#include <cstdint>\n#include <fmt/format.h>\n"},
+                         "include/lockstep/run.h:2: a public header must not include <fmt/format.h>; "
+                         "allowed: public headers, the standard library and <torch/...>")
+
+    def test_a_public_header_declares_no_namespace_of_its_own(self):
+        self.assert_only({"include/lockstep/run.h": "namespace lockstep {\nnamespace extra {\nclass Part;\n}\n}\n"
+                                                    "namespace lockstep {\nclass Part {};\n}\n"},
+                         "include/lockstep/run.h:2: a public header must not declare the namespace extra")
+
+    def test_a_public_header_names_no_namespace_of_src(self):
+        for name in ("comm::Record", "lockstep::comm::Record", "::lockstep::comm::Record"):
+            self.assert_only({"src/training/comm/comm.h": "namespace lockstep::comm {\nclass Record;\n}\n",
+                              "include/lockstep/run.h": f"// comm::Record\nvoid f({name}&);\n"},
+                             "include/lockstep/run.h:2: a public header must not name comm::, a namespace of src/")
+
+    def test_a_public_header_can_name_a_library_with_the_name_of_a_namespace_of_src(self):
+        self.assertEqual(offences_of({"src/training/comm/comm.h": "namespace lockstep::optim {\n}\n",
+                                      "include/lockstep/run.h": "void f(torch::optim::Optimizer&);\n"}), [])
+
+    def test_a_public_header_declares_only_public_types(self):
+        self.assert_only({"include/lockstep/run.h": "class Part;\n"},
+                         "include/lockstep/run.h:1: "
+                         "a public header must not declare Part, which no public header defines")
+        self.assertEqual(offences_of({"include/lockstep/error.h": "class Part final : public Base {\n};\n",
+                                      "include/lockstep/run.h": "class Part;\nclass Run {\n  struct State;\n};\n"}),
+                         [])
+
     def test_a_public_header_has_an_owner(self):
         self.assert_only({"include/lockstep/extra.h": "#pragma once\n"},
                          "include/lockstep/extra.h:1: "

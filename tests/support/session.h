@@ -21,7 +21,7 @@ inline Session make_session(Communicator& comm,
   parts->device = device;
   parts->run_dir = contract::RunDirectory(run_dir);
   parts->events.emplace(parts->run_dir.events(comm.rank()));
-  return Session(std::move(parts));
+  return SessionAccess::open(std::move(parts));
 }
 
 }  // namespace lockstep

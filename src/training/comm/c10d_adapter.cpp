@@ -130,12 +130,12 @@ class C10dAdapter final : public compat::Transport {
     auto work =
         c10::make_intrusive<CallWork>(communicator_.rank(), type, std::move(tensors), side_);
     if (side_) {
-      communicator_.call_record()->hand_over();
+      CommunicatorAccess::calls(communicator_).hand_over();
       side_->follow();
       const c10::StreamGuard guard = side_->enter();
       work->run(call);
     } else if (queue_ != nullptr) {
-      communicator_.call_record()->hand_over();
+      CommunicatorAccess::calls(communicator_).hand_over();
       queue_->push([work, call = std::move(call)] { work->run(call); });
     } else {
       work->run(call);

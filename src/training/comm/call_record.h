@@ -14,7 +14,11 @@
 
 #include "training/comm/stream_waits.h"
 
-namespace lockstep::comm {
+namespace lockstep {
+
+class Communicator;
+
+namespace comm {
 
 // Name of the barrier at the end of run(). A worker in this barrier makes no further call.
 inline constexpr const char* kEndOfProgram = "the end of the program";
@@ -195,4 +199,16 @@ class Waiting {
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace lockstep::comm
+}  // namespace comm
+
+// Access to the record that a Communicator keeps of its calls, so that the public header names no
+// type of this module.
+struct CommunicatorAccess {
+  // Valid as long as the Communicator.
+  static comm::CallRecord& calls(const Communicator& communicator);
+
+  // Can outlive the Communicator.
+  static std::shared_ptr<comm::CallRecord> share_calls(const Communicator& communicator);
+};
+
+}  // namespace lockstep

@@ -82,24 +82,35 @@ comm::CallWords words_for(const char* what, const torch::Tensor& tensor, int roo
 
 }  // namespace
 
-CallScope::CallScope(comm::CallRecord* record)
-    : record_(record), exceptions_(std::uncaught_exceptions()) {}
+struct Communicator::Calls : comm::CallRecord {};
+
+std::shared_ptr<comm::CallRecord> CommunicatorAccess::share_calls(
+    const Communicator& communicator) {
+  return communicator.calls_;
+}
+
+comm::CallRecord& CommunicatorAccess::calls(const Communicator& communicator) {
+  return *communicator.calls_;
+}
+
+CallScope::CallScope(Communicator* communicator)
+    : communicator_(communicator), exceptions_(std::uncaught_exceptions()) {}
 
 CallScope::CallScope(CallScope&& other) noexcept
-    : record_(std::exchange(other.record_, nullptr)), exceptions_(other.exceptions_) {}
+    : communicator_(std::exchange(other.communicator_, nullptr)), exceptions_(other.exceptions_) {}
 
 CallScope::~CallScope() {
-  if (record_ != nullptr) {
-    record_->leave(std::uncaught_exceptions() > exceptions_);
+  if (communicator_ != nullptr) {
+    communicator_->calls_->leave(std::uncaught_exceptions() > exceptions_);
   }
 }
 
-Communicator::Communicator() : calls_(std::make_shared<comm::CallRecord>()) {}
+Communicator::Communicator() : calls_(std::make_shared<Calls>()) {}
 
 Communicator::~Communicator() = default;
 
 CallScope Communicator::enter(const char* what, std::string_view detail) {
-  return CallScope(calls_->enter(what, detail) ? calls_.get() : nullptr);
+  return CallScope(calls_->enter(what, detail) ? this : nullptr);
 }
 
 void Communicator::set_phase(const char* phase) {

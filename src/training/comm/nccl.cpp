@@ -203,7 +203,7 @@ class NcclRank final : public Communicator {
            torch::Device device,
            std::shared_ptr<StreamWaits> waits)
       : host_(std::move(host)), device_(device) {
-    call_record()->set_stream_waits(std::move(waits));
+    CommunicatorAccess::calls(*this).set_stream_waits(std::move(waits));
   }
 
   int rank() const override { return host_->rank(); }
@@ -217,12 +217,12 @@ class NcclRank final : public Communicator {
   // Each of these calls delays the compute stream: work queued later waits for it. Calls through
   // the host also block the thread that fills the stream. Both are counted as waiting.
   void do_barrier() override {
-    const StreamWaiting waiting(*call_record());
+    const StreamWaiting waiting(CommunicatorAccess::calls(*this));
     host_->barrier();
   }
 
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
-    const StreamWaiting waiting(*call_record());
+    const StreamWaiting waiting(CommunicatorAccess::calls(*this));
     if (!tensor.is_cuda()) {
       host_->all_reduce(tensor, reduction);
       return;
@@ -240,7 +240,7 @@ class NcclRank final : public Communicator {
   }
 
   void do_broadcast(torch::Tensor& tensor, int root) override {
-    const StreamWaiting waiting(*call_record());
+    const StreamWaiting waiting(CommunicatorAccess::calls(*this));
     if (!tensor.is_cuda()) {
       host_->broadcast(tensor, root);
       return;
@@ -253,7 +253,7 @@ class NcclRank final : public Communicator {
   }
 
   void do_all_gather(torch::Tensor& output, const torch::Tensor& input) override {
-    const StreamWaiting waiting(*call_record());
+    const StreamWaiting waiting(CommunicatorAccess::calls(*this));
     if (!output.is_cuda()) {
       host_->all_gather_into(output, input);
       return;
@@ -267,7 +267,7 @@ class NcclRank final : public Communicator {
   }
 
   void do_reduce_scatter(torch::Tensor& output, const torch::Tensor& input) override {
-    const StreamWaiting waiting(*call_record());
+    const StreamWaiting waiting(CommunicatorAccess::calls(*this));
     if (!output.is_cuda()) {
       output.copy_(host_->reduce_scatter(input.view({size(), -1})).view({-1}));
       return;
@@ -287,9 +287,10 @@ class NcclRank final : public Communicator {
 
   std::unique_ptr<Communicator> do_subset(int count) override {
     std::unique_ptr<Communicator> part = host_->subset(count);
-    return part == nullptr ? nullptr
-                           : std::make_unique<NcclRank>(
-                                 std::move(part), device_, call_record()->stream_waits());
+    return part == nullptr
+               ? nullptr
+               : std::make_unique<NcclRank>(
+                     std::move(part), device_, CommunicatorAccess::calls(*this).stream_waits());
   }
 
  private:

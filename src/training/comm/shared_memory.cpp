@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/text.h"
 #include "lockstep/error.h"
+#include "training/comm/call_record.h"
 #include "training/comm/shared_collectives.h"
 #include "training/comm/shared_memory_slots.h"
 
@@ -34,7 +35,9 @@ class SharedMemoryRank final : public Communicator {
   std::string_view kind() const override { return "shared-memory"; }
 
  protected:
-  void do_barrier() override { comm::barrier(slots_, barrier_signature(*call_record())); }
+  void do_barrier() override {
+    comm::barrier(slots_, barrier_signature(CommunicatorAccess::calls(*this)));
+  }
 
   void do_all_reduce(torch::Tensor& tensor, Reduction reduction) override {
     comm::all_reduce(slots_, tensor, reduction);

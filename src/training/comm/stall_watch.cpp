@@ -458,7 +458,7 @@ std::unique_ptr<StallWatch> watch_for_stalls(Communicator& communicator,
     return nullptr;
   }
   return std::make_unique<ThreadedWatch>(std::make_shared<Watcher>(
-      communicator.call_record(), served, std::move(meeting), place, options));
+      CommunicatorAccess::share_calls(communicator), served, std::move(meeting), place, options));
 }
 
 }  // namespace lockstep::comm

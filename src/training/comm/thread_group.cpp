@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/error.h"
+#include "training/comm/call_record.h"
 #include "training/comm/call_signature.h"
 #include "training/comm/reduce.h"
 
@@ -138,7 +139,9 @@ class ThreadRank final : public Communicator {
   std::string_view kind() const override { return "threads"; }
 
  protected:
-  void do_barrier() override { group_.publish(rank_, barrier_signature(*call_record())); }
+  void do_barrier() override {
+    group_.publish(rank_, barrier_signature(CommunicatorAccess::calls(*this)));
+  }
 
   // Each rank reduces one part in the order of ranks and writes it into the tensors of all ranks.
   // Parts do not overlap, so no lock is needed between publish() and finish().

@@ -189,9 +189,9 @@ int64_t draw(const torch::Tensor& scores,
 
 }  // namespace
 
-class Gpt2Block : public nn::Module {
+class Gpt2::Block : public nn::Module {
  public:
-  explicit Gpt2Block(const Gpt2Options& options)
+  explicit Block(const Gpt2Options& options)
       : first_(register_module("ln_1", nn::LayerNorm(nn::LayerNormOptions({options.width})))),
         attention_(register_module("attn", std::make_shared<Attention>(options))),
         second_(register_module("ln_2", nn::LayerNorm(nn::LayerNormOptions({options.width})))),
@@ -232,6 +232,11 @@ class Gpt2Block : public nn::Module {
   int64_t index_ = 0;
 };
 
+struct Gpt2::Engine {
+  torch::Device device;          // of the weights for which `fused` was created
+  models::FusedEnginePtr fused;  // null: there are no fused kernels for these weights
+};
+
 Gpt2Options gpt2_options(const std::string& name) {
   static const std::map<std::string, std::string> others = {
       {"gpt2", "124M"}, {"gpt2-medium", "355M"}, {"gpt2-large", "774M"}, {"gpt2-xl", "1.5B"}};
@@ -262,8 +267,7 @@ Gpt2::Gpt2(const Gpt2Options& options) : options_(options) {
   position_ = body->register_module("wpe", nn::Embedding(options.context, options.width));
   const auto list = body->register_module("h", std::make_shared<nn::Module>());
   for (int64_t i = 0; i < options.layers; ++i) {
-    blocks_.push_back(
-        list->register_module(std::to_string(i), std::make_shared<Gpt2Block>(options)));
+    blocks_.push_back(list->register_module(std::to_string(i), std::make_shared<Block>(options)));
   }
   norm_ = body->register_module("ln_f", nn::LayerNorm(nn::LayerNormOptions({options.width})));
   dropout_ = nn::Dropout(options.dropout);
@@ -279,7 +283,8 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
     throw Error(ExitCode::Usage, fmt::format("cannot look at {} tokens at a time", length))
         .fact("the model's context", std::to_string(options_.context));
   }
-  const models::FusedEnginePtr engine = find_engine();
+  const std::shared_ptr<Engine> found = find_engine();
+  const models::FusedEnginePtr engine = found == nullptr ? nullptr : found->fused;
   torch::Tensor values;
   if (engine != nullptr) {
     models::begin_pass(engine,
@@ -304,7 +309,7 @@ torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
 
 // The fused kernels for this pass; null if they do not apply: with dropout, in another precision,
 // or on another device. The engine is created again if the model has moved to another device.
-models::FusedEnginePtr Gpt2::find_engine() {
+std::shared_ptr<Gpt2::Engine> Gpt2::find_engine() {
   const bool drops = options_.dropout > 0 && is_training();
   if (models::fp8_is_on()) {
     models::note_fp8_is_used();
@@ -313,17 +318,19 @@ models::FusedEnginePtr Gpt2::find_engine() {
   if (drops || !models::computes_in_bf16(token_->weight)) {
     return nullptr;
   }
-  if (engine_device_ != token_->weight.device()) {
-    engine_device_ = token_->weight.device();
-    engine_ = models::make_fused_engine(token_->weight, options_.width, options_.heads);
+  const torch::Tensor& weight = token_->weight;
+  if (engine_ == nullptr || engine_->device != weight.device()) {
+    engine_ = std::make_shared<Engine>(
+        Engine{.device = weight.device(),
+               .fused = models::make_fused_engine(weight, options_.width, options_.heads)});
   }
-  return engine_;
+  return engine_->fused == nullptr ? nullptr : engine_;
 }
 
 torch::Tensor Gpt2::loss(const torch::Tensor& tokens, const torch::Tensor& targets) {
   const torch::Tensor seen = hidden(tokens);
-  if (const models::FusedEnginePtr engine = find_engine()) {
-    return models::fused_token_loss(engine, seen, token_->weight, targets);
+  if (const auto engine = find_engine()) {
+    return models::fused_token_loss(engine->fused, seen, token_->weight, targets);
   }
   const torch::Tensor given = scores(seen).flatten(0, 1);
   // 16-bit types have too few digits for log-sum-exp over 50257 classes.

@@ -29,7 +29,7 @@ TEST(CallRecord, KnowsTheCallThatAWorkerIsIn) {
 
 TEST(CallRecord, KeepsTheOuterOfTwoStretchesAndAsMuchDetailAsItHasRoomFor) {
   Solo solo;
-  const CallRecord& record = *solo.call_record();
+  const CallRecord& record = CommunicatorAccess::calls(solo);
   {
     const CallScope outer = solo.enter("the exchange of gradients", std::string(500, 'x'));
     const CallScope inner = solo.enter("something inside");
@@ -50,15 +50,15 @@ TEST(CallRecord, RemembersTheCallThatAnExceptionLeft) {
     const CallScope scope = solo.enter("the exchange of gradients");
     throw std::runtime_error("lost");
   } catch (const std::runtime_error&) {
-    EXPECT_TRUE(solo.call_record()->read().failed);
-    EXPECT_EQ(solo.call_record()->read().scope, "the exchange of gradients");
+    EXPECT_TRUE(CommunicatorAccess::calls(solo).read().failed);
+    EXPECT_EQ(CommunicatorAccess::calls(solo).read().scope, "the exchange of gradients");
   }
   {
     const CallScope again = solo.enter("the next one");
-    EXPECT_FALSE(solo.call_record()->read().failed);
-    EXPECT_EQ(solo.call_record()->read().scope, "the next one");
+    EXPECT_FALSE(CommunicatorAccess::calls(solo).read().failed);
+    EXPECT_EQ(CommunicatorAccess::calls(solo).read().scope, "the next one");
   }
-  EXPECT_FALSE(solo.call_record()->read().is_inside());
+  EXPECT_FALSE(CommunicatorAccess::calls(solo).read().is_inside());
 }
 
 // Two kinds of calls alternate, each with its own number of elements. A reader that saw half of one

@@ -226,7 +226,7 @@ TEST(LoaderThreads, AreTheCoresOfAWorkerButOne) {
 
   EXPECT_EQ(Trainer(session, {.loader_threads = -1}).options().loader_threads,
             std::max(1, cores - 1));
-  session.parts().replicas = 1000;
+  SessionAccess::parts(session).replicas = 1000;
   EXPECT_EQ(Trainer(session, {.loader_threads = -1}).options().loader_threads, 1);
   EXPECT_EQ(Trainer(session, {.loader_threads = 3}).options().loader_threads, 3);
 }

@@ -31,8 +31,8 @@ struct SyncedWorker {
         optimizer(net.parameters(), 0.1),
         task{.model = net, .optimizer = optimizer, .train = nullptr, .test = nullptr, .loss = {}},
         strategy(make_strategy(comm.size() == 1 ? "single" : "ddp", comm)),
-        checkpoints(session.parts(), options, task, callbacks),
-        sync(session.parts(), *strategy, net, checkpoints) {}
+        checkpoints(SessionAccess::parts(session), options, task, callbacks),
+        sync(SessionAccess::parts(session), *strategy, net, checkpoints) {}
 
   SmallNet net;
   Session session;

@@ -158,7 +158,7 @@ class Ddp final : public Strategy {
     }
     ++exchanges_;
     // After the last bucket was started, nothing is left to compute.
-    communicator_.call_record()->wait_since_hand_over();
+    CommunicatorAccess::calls(communicator_).wait_since_hand_over();
     settle();
   }
 

@@ -192,7 +192,7 @@ class Horovod final : public Strategy {
   }
 
   std::set<std::string> await_engine() {
-    const comm::Waiting waiting(*communicator_.call_record());
+    const comm::Waiting waiting(CommunicatorAccess::calls(communicator_));
     return engine_->wait();
   }
 

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <fmt/format.h>
+#include <string>
+#include <vector>
 
 #include "common/base/text.h"
 #include "lockstep/error.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <torch/types.h>
 
-#include "lockstep/strategy.h"
+#include "lockstep/compression.h"
 
 namespace lockstep::strategy {
 

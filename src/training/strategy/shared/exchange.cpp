@@ -94,7 +94,7 @@ Exchange::Future Exchange::start(Task task) {
     return future;
   }
   if (runs_beside()) {
-    communicator_.call_record()->hand_over();
+    CommunicatorAccess::calls(communicator_).hand_over();
   }
   if (queue_ != nullptr) {
     queue_->push(std::move(call));
@@ -105,7 +105,7 @@ Exchange::Future Exchange::start(Task task) {
 }
 
 void Exchange::wait(const Future& future) {
-  const comm::Waiting waiting(*communicator_.call_record());
+  const comm::Waiting waiting(CommunicatorAccess::calls(communicator_));
   future->wait();
 }
 
@@ -129,7 +129,7 @@ void Exchange::release() {
 
 void Exchange::run(const std::function<void()>& call) {
   if (queue_ == nullptr) {
-    const comm::StreamWaiting waiting(*communicator_.call_record());
+    const comm::StreamWaiting waiting(CommunicatorAccess::calls(communicator_));
     run_here(call);
     if (side_) {
       side_->let_follow();
@@ -140,7 +140,7 @@ void Exchange::run(const std::function<void()>& call) {
   std::packaged_task<void()> task(call);
   std::future<void> done = task.get_future();
   queue_->push([&task] { task(); });
-  const comm::Waiting waiting(*communicator_.call_record());
+  const comm::Waiting waiting(CommunicatorAccess::calls(communicator_));
   done.get();
 }
 

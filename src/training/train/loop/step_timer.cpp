@@ -9,13 +9,13 @@ namespace lockstep::train {
 
 // Collectives on a GPU stream measure their own waiting time and add it to the current part.
 void StepTimer::set_waits_part(comm::StreamWaits::Part part) const {
-  if (const auto& waits = communicator_.call_record()->stream_waits()) {
+  if (const auto& waits = CommunicatorAccess::calls(communicator_).stream_waits()) {
     waits->set_part(part);
   }
 }
 
 StepTimer::Clock::duration StepTimer::waited() const {
-  return communicator_.call_record()->waited();
+  return CommunicatorAccess::calls(communicator_).waited();
 }
 
 // waited() is the total time that this worker has waited in collectives on the host. Differences of
@@ -78,7 +78,7 @@ TimeSplit StepTimer::take(bool are_all_done) {
   split.data = std::min(split.data, times.idle);
   split.compute = times.compute;
   split.update = times.update;
-  if (const auto& waits = communicator_.call_record()->stream_waits()) {
+  if (const auto& waits = CommunicatorAccess::calls(communicator_).stream_waits()) {
     const comm::StreamWaits::Seconds waited = waits->take();
     split.compute = std::max(0.0, split.compute - waited[comm::StreamWaits::Gradients]);
     split.update = std::max(0.0, split.update - waited[comm::StreamWaits::Update]);

@@ -22,7 +22,7 @@ namespace {
 
 // Logs the remarks about ds_config.json and the decisions for values that it leaves open.
 void tell_of_file(const Session& session, const TrainerOptions& options) {
-  const train::Flags& flags = session.flags();
+  const train::Flags& flags = SessionAccess::parts(session).flags;
   if (!flags.file) {
     return;
   }
@@ -61,13 +61,15 @@ int threads_by_cores(const train::SessionParts& session) {
 // options_ are resolved against flags and file once; `options` (unresolved) is passed to
 // tell_of_file(), which repeats the resolution to describe its decisions.
 Trainer::Trainer(Session& session, const TrainerOptions& options)
-    : session_(session), options_(train::resolve(options, session.flags(), session.world_size())) {
+    : session_(session),
+      options_(train::resolve(options, SessionAccess::parts(session).flags, session.world_size())) {
   if (options_.loader_threads < 0) {
-    options_.loader_threads = threads_by_cores(session.parts());
+    options_.loader_threads = threads_by_cores(SessionAccess::parts(session));
   }
   tell_of_file(session, options);
-  if (session.flags().early_stop) {
-    add(std::make_unique<EarlyStop>(static_cast<int>(*session.flags().early_stop)));
+  if (SessionAccess::parts(session).flags.early_stop) {
+    add(std::make_unique<EarlyStop>(
+        static_cast<int>(*SessionAccess::parts(session).flags.early_stop)));
   }
 }
 
@@ -90,8 +92,8 @@ TrainResult Trainer::fit_any(torch::nn::Module& model,
   if (session_.wants_verification()) {
     verify_any(session_, model, optimizer, train, loss, options_);
   }
-  session_.parts().has_fitted = true;
-  train::Loop loop(session_.parts(),
+  SessionAccess::parts(session_).has_fitted = true;
+  train::Loop loop(SessionAccess::parts(session_),
                    options_,
                    {.model = model,
                     .optimizer = optimizer,
@@ -107,12 +109,14 @@ Evaluation Trainer::evaluate_any(torch::nn::Module& model,
                                  const DatasetPtr& test,
                                  const LossFunction& loss) {
   return train::evaluate(
-      session_.parts(),
+      SessionAccess::parts(session_),
       nullptr,
       model,
       test,
-      train::in_precision(
-          loss, options_.precision, session_.device(), train::precision_source(session_.flags())),
+      train::in_precision(loss,
+                          options_.precision,
+                          session_.device(),
+                          train::precision_source(SessionAccess::parts(session_).flags)),
       {.batch = options_.evaluation_batch, .loader_threads = options_.loader_threads});
 }
 

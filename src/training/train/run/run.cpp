@@ -242,7 +242,7 @@ void run_body(Session& session, const std::function<void(Session&)>& body) {
   if (session.wants_verification()) {
     train::throw_not_verified();
   }
-  train::warn_of_unused_flags(session.parts());
+  train::warn_of_unused_flags(SessionAccess::parts(session));
   // Rank 0 hosts the store, which other ranks may still read.
   session.communicator().barrier(comm::kEndOfProgram);
   std::fflush(stdout);
@@ -275,7 +275,8 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
       placement,
       outer.get(),
       [&](const train::Replica& replica) {
-        Session session(open_session(start, replica.placement, &replica.communicator));
+        Session session =
+            SessionAccess::open(open_session(start, replica.placement, &replica.communicator));
         replica.wait_for_turn();
         torch::manual_seed(start.flags.seed.value_or(1));
         try {
@@ -329,7 +330,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       run_replicas(std::move(start), body);
       return 0;
     }
-    Session session(open_session(start, start.gang.placement));
+    Session session = SessionAccess::open(open_session(start, start.gang.placement));
     run_body(session, body);
     return 0;
   } catch (const train::Verified& news) {

@@ -21,28 +21,21 @@
 #include "training/train/session/session_parts.h"
 
 namespace lockstep {
-namespace train {
 
-std::string SessionParts::strategy() const {
+std::string Session::Parts::strategy() const {
   return flags.strategy.value_or(strategy::default_name(communicator->size()));
 }
 
-std::optional<int> SessionParts::find_stop_signal() const {
+std::optional<int> Session::Parts::find_stop_signal() const {
   return stop == nullptr ? std::nullopt : stop->find_signal();
 }
 
-std::optional<double> SessionParts::seconds_since_command() const {
+std::optional<double> Session::Parts::seconds_since_command() const {
   return command_time ? std::optional(wall_time() - *command_time) : std::nullopt;
 }
 
-void throw_not_verified() {
-  throw Error(ExitCode::Usage, "cannot verify strategies: this program does not use Trainer::fit")
-      .fact("asked", "--verify-strategies", "command line")
-      .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
-}
-
-void SessionParts::report(const std::string& kind,
-                          std::vector<std::pair<std::string, contract::Event::Value>> fields) {
+void Session::Parts::report(const std::string& kind,
+                            std::vector<std::pair<std::string, contract::Event::Value>> fields) {
   if (events) {
     events->write({.kind = kind,
                    .time = wall_time(),
@@ -51,9 +44,13 @@ void SessionParts::report(const std::string& kind,
   }
 }
 
-}  // namespace train
+void train::throw_not_verified() {
+  throw Error(ExitCode::Usage, "cannot verify strategies: this program does not use Trainer::fit")
+      .fact("asked", "--verify-strategies", "command line")
+      .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
+}
 
-Session::Session(std::unique_ptr<train::SessionParts> parts) : parts_(std::move(parts)) {}
+Session::Session(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Session::~Session() = default;
 
@@ -132,7 +129,7 @@ namespace {
 // program, file, command line, then scaling by the number of workers, which applies to the final
 // rate.
 OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
-  const train::Flags& flags = session.flags();
+  const train::Flags& flags = SessionAccess::parts(session).flags;
   const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
   if (session.rank() == 0) {
     for (const std::string& decision : decisions) {
@@ -212,10 +209,6 @@ void Session::say(const std::string& line) const {
 
 bool Session::stop_requested() const {
   return parts_->find_stop_signal().has_value();
-}
-
-const train::Flags& Session::flags() const {
-  return parts_->flags;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/cluster/place.h"
 #include "common/contract/run_directory.h"
@@ -12,13 +15,13 @@
 #include "training/train/options/flags.h"
 #include "training/train/session/stop_request.h"
 
-namespace lockstep::train {
+namespace lockstep {
 
-// The data of a Session.
-struct SessionParts {
-  Flags flags;
+// The data of a Session. The code of this module calls it train::SessionParts.
+struct Session::Parts {
+  train::Flags flags;
   cluster::Placement placement;
-  StopRequest* stop = nullptr;  // owned by run(); null in tests
+  train::StopRequest* stop = nullptr;  // owned by run(); null in tests
   std::unique_ptr<Communicator> owned_communicator;
   int replicas = 1;              // in this process, including this one
   bool asked_recompute = false;  // the program queried --recompute
@@ -28,7 +31,7 @@ struct SessionParts {
   torch::Device device = torch::kCPU;
   std::filesystem::path data_dir;
   contract::RunDirectory run_dir = contract::RunDirectory("");
-  std::optional<EventWriter> events;
+  std::optional<train::EventWriter> events;
   std::optional<int> terminal_columns;  // of the terminal that shows the output; absent: none
   bool is_terminal_ours = false;        // false: the agent writes to the terminal
   std::optional<double> command_time;   // seconds since the epoch
@@ -46,7 +49,23 @@ struct SessionParts {
               std::vector<std::pair<std::string, contract::Event::Value>> fields);
 };
 
+// Access to the data of a Session for this module, so that the public header names none of its
+// types.
+struct SessionAccess {
+  using Parts = Session::Parts;
+
+  static Session open(std::unique_ptr<Parts> parts) { return Session(std::move(parts)); }
+
+  // A Session is a handle: its data can change while the Session itself is const.
+  static Parts& parts(const Session& session) { return *session.parts_; }
+};
+
+namespace train {
+
+using SessionParts = SessionAccess::Parts;
+
 // Reports that --verify-strategies was given to a program that does not support it.
 [[noreturn]] void throw_not_verified();
 
-}  // namespace lockstep::train
+}  // namespace train
+}  // namespace lockstep

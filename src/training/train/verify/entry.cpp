@@ -14,10 +14,10 @@ void verify_any(Session& session,
                 const DatasetPtr& train,
                 const LossFunction& loss,
                 const TrainerOptions& options) {
-  train::SessionParts& parts = session.parts();
+  train::SessionParts& parts = SessionAccess::parts(session);
   const train::VerifyReport report = train::verify(
       parts,
-      train::resolve(options, session.flags(), session.world_size()),
+      train::resolve(options, parts.flags, session.world_size()),
       {.model = model, .optimizer = optimizer, .train = train, .test = nullptr, .loss = loss});
   torch::Tensor agree = torch::ones({1}, torch::kInt64);
   if (session.rank() == 0) {
