@@ -25,7 +25,7 @@ LOCKSTEP  = $(BUILD)/bin/lockstep
 help:
 	@echo 'make demo                 install what is missing, build, and train MNIST with two workers'
 	@echo 'make test                 build everything and run every test that this machine can run'
-	@echo 'make test-core            build everything and run the tests of the launcher and of training only'
+	@echo 'make test-core            build and run the most important tests of launcher and training only'
 	@echo 'make test-distributions   run demo and test on Debian 12, 13 and sid (root; about 50 min each)'
 	@echo 'make bench                compare the training speed of lockstep and Python'
 	@echo 'make build                build into $(BUILD)/'
@@ -54,7 +54,10 @@ test: build
 	@tools/run_tests.sh $(BUILD) $(TEST_JOBS) $(TEST_FLAGS)
 
 # Needs neither Slurm nor a browser nor data from the network.
-test-core: build
+test-core:
+	@tools/setup.sh launcher training test
+	@$(CONFIGURE)
+	@$(NINJA) --target lockstep_core_tests
 	@tools/run_tests.sh $(BUILD) $(TEST_JOBS) -L 'unit|gang' $(TEST_FLAGS)
 
 test-distributions:

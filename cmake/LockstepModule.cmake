@@ -4,7 +4,11 @@
 # source for a header, and would warn of classes with members that only one source knows.
 function(lockstep_compile_together name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
-  if(NOT LOCKSTEP_UNITY)
+  if("${LOCKSTEP_UNITY}" STREQUAL "LAUNCHER")
+    if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/src/training/")
+      return()
+    endif()
+  elseif(NOT LOCKSTEP_UNITY)
     return()
   endif()
   set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
