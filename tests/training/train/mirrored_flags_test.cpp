@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/train/options/mirrored_flags.h"
-
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
+#include "training/train/options/flags.h"
 
 namespace lockstep::train {
 namespace {

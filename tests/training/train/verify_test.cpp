@@ -27,11 +27,11 @@ TEST(Verify, RefusesFlagsThatAreNotExact) {
   all[0].sentence = "-s single with --verify-strategies: it is the reference of the comparison";
   all[1].flags.compression = "bf16";
   all[1].sentence = "--compression bf16 with --verify-strategies: it rounds gradients";
-  all[2].flags.horovod.fp16_allreduce = true;
+  all[2].flags.fp16_allreduce = true;
   all[2].sentence = "--fp16-allreduce with --verify-strategies: it rounds gradients";
-  all[3].flags.horovod.reduction = "sum";
+  all[3].flags.reduction = "sum";
   all[3].sentence = "--reduction sum with --verify-strategies: it changes the training";
-  all[4].flags.horovod.use_adasum = true;
+  all[4].flags.use_adasum = true;
   all[4].sentence = "--use-adasum with --verify-strategies: it changes the training";
   all[5].flags.precision = "bf16";
   all[5].sentence = "--precision bf16 with --verify-strategies: the types are fixed";

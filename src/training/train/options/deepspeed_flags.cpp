@@ -16,7 +16,7 @@
 #include "common/base/text.h"
 #include "lockstep/deepspeed_schedule.h"
 #include "lockstep/error.h"
-#include "training/strategy/properties.h"
+#include "training/train/options/strategy_flags.h"
 
 namespace lockstep::train {
 namespace {
@@ -43,15 +43,6 @@ torch::ScalarType type_of(const std::string& name) {
     return torch::kFloat32;
   }
   return name == "fp16" ? torch::kHalf : torch::kBFloat16;
-}
-
-void require_deepspeed(const Flags& flags, const std::string& flag) {
-  if (flags.strategy &&
-      !strategy::has(flags.strategy, &strategy::Properties::has_deepspeed_config)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot use {} with -s {}", flag, *flags.strategy))
-        .fact("asked", fmt::format("-s {} and {}", *flags.strategy, flag), "command line")
-        .hint("-s " + strategy::name_with(&strategy::Properties::has_deepspeed_config));
-  }
 }
 
 // Applies the precision of the file, and checks it against the command line. "auto" is resolved
@@ -166,15 +157,10 @@ Schedule make_schedule(const deepspeed::SchedulerConfig& file) {
 }  // namespace
 
 void settle_deepspeed_flags(Flags& flags) {
-  if (flags.deepspeed) {
-    require_deepspeed(flags, "--deepspeed");
-    flags.strategy = strategy::name_with(&strategy::Properties::has_deepspeed_config);
-  }
+  select_strategy(flags);
   if (!flags.deepspeed_config) {
     return;
   }
-  require_deepspeed(flags, "--deepspeed_config");
-  flags.strategy = strategy::name_with(&strategy::Properties::has_deepspeed_config);
   flags.file = deepspeed::read_config(*flags.deepspeed_config);
   require_stage_agreement(flags);
   settle_precision(flags);

@@ -13,19 +13,6 @@
 
 namespace lockstep::train {
 
-// Options of -s horovod, with the names of horovodrun and of Horovod's example programs.
-struct HorovodFlags {
-  std::optional<std::string> reduction;
-  bool fp16_allreduce = false;
-  bool use_adasum = false;
-  std::optional<double> fusion_threshold_mb;
-  std::optional<double> cycle_time_ms;
-  std::optional<int64_t> cache_capacity;
-  std::optional<double> predivide_factor;
-  std::optional<std::string> timeline;
-  bool autotune = false;
-};
-
 // The command line of a training program. An absent value leaves the choice to the program.
 struct Flags {
   std::optional<std::string> strategy;
@@ -54,7 +41,16 @@ struct Flags {
   std::optional<int64_t> powersgd_start;
   std::optional<double> bucket_mb;
   bool no_overlap = false;
-  HorovodFlags horovod;
+  // Options of -s horovod.
+  std::optional<std::string> reduction;
+  bool fp16_allreduce = false;
+  bool use_adasum = false;
+  std::optional<double> fusion_threshold_mb;
+  std::optional<double> cycle_time_ms;
+  std::optional<int64_t> cache_capacity;
+  std::optional<double> predivide_factor;
+  std::optional<std::string> timeline;
+  bool autotune = false;
   int replicas = 0;  // of -s mirrored in one process; 0: one per GPU, or one without GPUs
   std::string auto_shard = "data";
   std::string collective = "auto";
@@ -101,7 +97,8 @@ std::optional<Flags> parse_flags(int argc,
                                  std::string& help);
 
 // Returns the options of the program, overridden by ds_config.json and the command line. Converts
-// --batch-size to the global batch. Throws an Error if a number is out of range.
+// --batch-size to the global batch. Throws an Error if a number is out of range, or if the strategy
+// does not support an option.
 TrainerOptions resolve(TrainerOptions options,
                        const Flags& flags,
                        int world_size,

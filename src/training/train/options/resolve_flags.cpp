@@ -10,6 +10,7 @@
 #include "training/train/options/flag_checks.h"
 #include "training/train/options/flags.h"
 #include "training/train/options/loss_scale.h"
+#include "training/train/options/strategy_flags.h"
 
 namespace lockstep::train {
 namespace {
@@ -40,26 +41,6 @@ void resolve_exchange(StrategyOptions& options, const Flags& flags) {
   }
 }
 
-// Returns the first given option that only -s horovod supports.
-std::optional<std::string> find_horovod_flag(const HorovodFlags& flags) {
-  const std::pair<bool, const char*> given[] = {
-      {flags.reduction.has_value(), "--reduction"},
-      {flags.fp16_allreduce, "--fp16-allreduce"},
-      {flags.use_adasum, "--use-adasum"},
-      {flags.fusion_threshold_mb.has_value(), "--fusion-threshold-mb"},
-      {flags.cycle_time_ms.has_value(), "--cycle-time-ms"},
-      {flags.cache_capacity.has_value(), "--cache-capacity"},
-      {flags.predivide_factor.has_value(), "--gradient-predivide-factor"},
-      {flags.timeline.has_value(), "--timeline-filename"},
-      {flags.autotune, "--autotune"}};
-  for (const auto& [is_given, name] : given) {
-    if (is_given) {
-      return name;
-    }
-  }
-  return std::nullopt;
-}
-
 // Under -s deepspeed, the parameters themselves have the 16-bit type, and the optimizer keeps
 // float32 master weights. With fp8 the parameters are bf16; the kernels round them to fp8.
 void resolve_parameter_type(ZeroOptions& zero, const std::string& precision) {
@@ -72,15 +53,6 @@ void resolve_parameter_type(ZeroOptions& zero, const std::string& precision) {
 // 4 = 2^18.
 void resolve_zero(StrategyOptions& options, const Flags& flags) {
   ZeroOptions& zero = options.zero;
-  const bool has_stages = strategy::has(flags.strategy, &strategy::Properties::has_zero_stages);
-  if (flags.zero_stage && !has_stages && !flags.verify_strategies) {
-    const std::string name = strategy::name_with(&strategy::Properties::has_zero_stages);
-    throw Error(ExitCode::Usage, fmt::format("cannot use --zero-stage without -s {}", name))
-        .fact("asked",
-              flags.strategy ? fmt::format("-s {}", *flags.strategy) : "-s not given",
-              "command line")
-        .hint(fmt::format("-s {}, or omit --zero-stage", name));
-  }
   zero.stage = flags.zero_stage.value_or(zero.stage);
   if (zero.stage < 0 || zero.stage > 3) {
     throw Error(ExitCode::Usage, fmt::format("--zero-stage {} is out of range", zero.stage))
@@ -129,40 +101,31 @@ void refuse_both(const char* one, const std::string& other) {
 
 // Applies Horovod's variables, then the command line.
 void resolve_horovod(StrategyOptions& options, const Flags& flags, const os::Environment& given) {
-  const HorovodFlags& horovod = flags.horovod;
-  // --verify-strategies without -s includes horovod.
-  const bool tries_all = flags.verify_strategies && !flags.strategy;
-  if (!strategy::has(flags.strategy, &strategy::Properties::has_horovod_options) && !tries_all) {
-    if (const auto flag = find_horovod_flag(horovod)) {
-      const std::string name = strategy::name_with(&strategy::Properties::has_horovod_options);
-      throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", *flag, name))
-          .fact("asked",
-                flags.strategy ? fmt::format("-s {}", *flags.strategy) : "-s not given",
-                "command line")
-          .hint(fmt::format("-s {}, or omit {}", name, *flag));
-    }
+  // --verify-strategies without -s runs all strategies.
+  if (!strategy::has(flags.strategy, &strategy::Properties::has_horovod_options) &&
+      (flags.strategy || !flags.verify_strategies)) {
     return;
   }
   HorovodOptions& into = options.horovod;
   into = strategy::horovod::with_environment(into, given);
-  if (horovod.use_adasum && horovod.reduction.value_or("adasum") != "adasum") {
-    refuse_both("--use-adasum", fmt::format("--reduction {}", *horovod.reduction));
+  if (flags.use_adasum && flags.reduction.value_or("adasum") != "adasum") {
+    refuse_both("--use-adasum", fmt::format("--reduction {}", *flags.reduction));
   }
-  if (horovod.fp16_allreduce && flags.compression.value_or("fp16") != "fp16") {
+  if (flags.fp16_allreduce && flags.compression.value_or("fp16") != "fp16") {
     refuse_both("--fp16-allreduce", fmt::format("--compression {}", *flags.compression));
   }
-  into.reduction = horovod.use_adasum ? "adasum" : horovod.reduction.value_or(into.reduction);
-  if (horovod.fp16_allreduce) {
+  into.reduction = flags.use_adasum ? "adasum" : flags.reduction.value_or(into.reduction);
+  if (flags.fp16_allreduce) {
     options.compression = Compression::Fp16;
   }
-  if (horovod.fusion_threshold_mb) {
-    into.fusion_bytes = static_cast<int64_t>(*horovod.fusion_threshold_mb * (1 << 20));
+  if (flags.fusion_threshold_mb) {
+    into.fusion_bytes = static_cast<int64_t>(*flags.fusion_threshold_mb * (1 << 20));
   }
-  into.cycle_ms = horovod.cycle_time_ms.value_or(into.cycle_ms);
-  into.cache_capacity = horovod.cache_capacity.value_or(into.cache_capacity);
-  into.predivide_factor = horovod.predivide_factor.value_or(into.predivide_factor);
-  into.timeline = horovod.timeline.value_or(into.timeline);
-  into.autotune = into.autotune || horovod.autotune;
+  into.cycle_ms = flags.cycle_time_ms.value_or(into.cycle_ms);
+  into.cache_capacity = flags.cache_capacity.value_or(into.cache_capacity);
+  into.predivide_factor = flags.predivide_factor.value_or(into.predivide_factor);
+  into.timeline = flags.timeline.value_or(into.timeline);
+  into.autotune = into.autotune || flags.autotune;
 }
 
 }  // namespace
@@ -173,6 +136,7 @@ StrategyOptions resolve(StrategyOptions options,
                         const os::Environment& environment) {
   lay_file_over(options, flags);
   resolve_exchange(options, flags);
+  require_support(flags, Scope::Own);
   resolve_horovod(options, flags, environment);
   resolve_zero(options, flags);
   options.horovod.stall_warning = flags.stall_warning.value_or(options.horovod.stall_warning);

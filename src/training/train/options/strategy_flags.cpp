@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Errors for options that the strategy does not support, derived from the table of options.
 #include "training/train/options/strategy_flags.h"
 
 #include <fmt/format.h>
-#include <vector>
 
 #include "common/base/text.h"
 #include "lockstep/error.h"
-#include "training/strategy/properties.h"
 #include "training/train/options/flag_checks.h"
 
 namespace lockstep::train {
@@ -14,67 +14,122 @@ namespace {
 
 using strategy::Properties;
 
-// An option that only some strategies support.
-struct Limited {
-  bool is_given;
-  std::string asked;            // as given on the command line
-  strategy::Property property;  // of the strategies that support it
-  std::string instead;          // the equivalent option of the selected strategy; empty: none
-};
-
-std::vector<Limited> limited_flags(const Flags& flags) {
-  const std::string compression = flags.compression.value_or("none");
-  const bool has_fusion_buffer = strategy::has(flags.strategy, &Properties::has_horovod_options);
-  const std::string bucket = fmt::format("{:g}", flags.bucket_mb.value_or(0));
-  return {{compression != "none", "--compression " + compression, &Properties::has_compression, ""},
-          {flags.bucket_mb.has_value(),
-           "--bucket-mb " + bucket,
-           &Properties::has_buckets,
-           has_fusion_buffer ? "--fusion-threshold-mb " + bucket : ""},
-          {flags.no_overlap, "--no-overlap", &Properties::has_overlap, ""},
-          {flags.find_unused, "--find-unused-parameters", &Properties::has_find_unused, ""},
-          {flags.static_graph, "--static-graph", &Properties::has_static_graph, ""}};
+template <typename T>
+std::string text_of(const T& value) {
+  if constexpr (requires { value.has_value(); }) {
+    return text_of(*value);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "";
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return fmt::format("{:g}", value);
+  } else {
+    return fmt::format("{}", value);
+  }
 }
 
-const char* reason(const std::string& strategy, const std::string& asked) {
-  if (strategy::has(strategy, &Properties::is_for_one_worker)) {
-    return "a single worker does not exchange gradients";
+// Returns the value of an option that was given; empty for a flag. Returns nothing for the default,
+// which is the same as no option, and for the neutral value.
+std::optional<std::string> find_value(const Option& option, const Flags& flags) {
+  return std::visit(
+      [&](auto field) -> std::optional<std::string> {
+        if (flags.*field == Flags().*field) {
+          return std::nullopt;
+        }
+        std::string value = text_of(flags.*field);
+        const bool is_neutral = !value.empty() && value == option.support.neutral;
+        return is_neutral ? std::nullopt : std::optional(std::move(value));
+      },
+      option.syntax.field);
+}
+
+bool is_for_one_worker(const Flags& flags) {
+  return strategy::has(flags.strategy, &Properties::is_for_one_worker);
+}
+
+bool is_accepted(const Support& support, const Flags& flags) {
+  if (support.property == nullptr || strategy::has(flags.strategy, support.property)) {
+    return true;
   }
-  if (asked.starts_with("--compression")) {
-    return "\"communication_data_type\" in ds_config.json selects the type of gradients";
+  switch (support.scope) {
+    case Scope::Every:
+      return true;
+    case Scope::Shared:
+      // The strategy for one worker with --verify-strategies has its own message.
+      return !flags.strategy || (flags.verify_strategies && is_for_one_worker(flags));
+    case Scope::Own:
+    case Scope::OwnSetup:
+      return flags.verify_strategies &&
+             (support.verify == Verify::Always ||
+              (support.verify == Verify::WithoutStrategy && !flags.strategy));
+    case Scope::Selects:
+      return !flags.strategy;
   }
-  if (asked == "--no-overlap") {
-    return "it never exchanges gradients during backward";
+  return true;
+}
+
+// An option without effect is an error, not ignored: the user would measure something else than
+// intended.
+[[noreturn]] void throw_unsupported(const Option& option,
+                                    const std::string& value,
+                                    const Flags& flags) {
+  const Support& support = option.support;
+  const std::string flag = option.name();
+  const std::string typed = value.empty() ? flag : flag + " " + value;
+  const std::string used = flags.strategy.value_or("not given");
+  const std::vector<std::string> names = strategy::names_with(support.property);
+  const std::string owner = join(names, ", ");
+  const std::string instead = fmt::format(fmt::runtime(support.instead),
+                                          fmt::arg("value", value),
+                                          fmt::arg("strategies", owner),
+                                          fmt::arg("transport", value == "ring" ? "gloo" : "auto"));
+  switch (support.scope) {
+    case Scope::Shared: {
+      const bool is_one = is_for_one_worker(flags);
+      throw Error(
+          ExitCode::Usage,
+          fmt::format("cannot use {} with -s {}: {}",
+                      flag,
+                      used,
+                      is_one ? "a single worker does not exchange gradients" : support.reason))
+          .fact("asked", fmt::format("-s {} {}", used, typed), "command line")
+          .fact("supported by", "-s " + join(names, ", -s "))
+          .hint(is_one || instead.empty() ? "omit " + flag : instead);
+    }
+    case Scope::Selects:
+      throw Error(ExitCode::Usage, fmt::format("cannot use {} with -s {}", flag, used))
+          .fact("asked", fmt::format("-s {} and {}", used, flag), "command line")
+          .hint("-s " + owner);
+    case Scope::OwnSetup:
+      throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", typed, owner))
+          .fact("asked", typed, "command line")
+          .fact("strategy", used, "command line")
+          .hint(instead);
+    default:
+      throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", flag, owner))
+          .fact("asked", "-s " + used, "command line")
+          .hint(fmt::format("-s {}, or omit {}", owner, flag));
   }
-  return asked.starts_with("--bucket-mb") ? "it uses a fusion buffer"
-                                          : "it detects unused parameters in every step";
 }
 
 }  // namespace
 
-// An option without effect is an error, not ignored: the user would measure something else than
-// intended.
-void require_strategy_flags(const Flags& flags) {
-  if (!flags.strategy) {
-    return;
-  }
-  // The strategy for one worker with --verify-strategies has its own message.
-  if (flags.verify_strategies && strategy::has(flags.strategy, &Properties::is_for_one_worker)) {
-    return;
-  }
-  for (const Limited& each : limited_flags(flags)) {
-    if (!each.is_given || strategy::has(flags.strategy, each.property)) {
+void require_support(const Flags& flags, Scope scope) {
+  for (const Option& option : option_table()) {
+    if (option.support.scope != scope || is_accepted(option.support, flags)) {
       continue;
     }
-    const std::string bare = each.asked.substr(0, each.asked.find(' '));
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot use {} with -s {}: {}",
-                            bare,
-                            *flags.strategy,
-                            reason(*flags.strategy, each.asked)))
-        .fact("asked", fmt::format("-s {} {}", *flags.strategy, each.asked), "command line")
-        .fact("supported by", "-s " + join(strategy::names_with(each.property), ", -s "))
-        .hint(each.instead.empty() ? fmt::format("omit {}", bare) : each.instead);
+    if (const auto value = find_value(option, flags)) {
+      throw_unsupported(option, *value, flags);
+    }
+  }
+}
+
+void select_strategy(Flags& flags) {
+  require_support(flags, Scope::Selects);
+  for (const Option& option : option_table()) {
+    if (option.support.scope == Scope::Selects && find_value(option, flags)) {
+      flags.strategy = strategy::name_with(option.support.property);
+    }
   }
 }
 
@@ -85,7 +140,7 @@ void require_numbers(const Flags& flags) {
   require_number(
       "--bucket-mb", flags.bucket_mb, {.above = true, .most = kMostMebibytes, .example = "25"});
   require_number("--fusion-threshold-mb",
-                 flags.horovod.fusion_threshold_mb,
+                 flags.fusion_threshold_mb,
                  {.most = kMostMebibytes, .example = "128"});
   require_number("--lr", flags.lr, {.example = "0.01"});
   require_number("--momentum", flags.momentum, {.most = 1, .example = "0.9"});
@@ -96,6 +151,32 @@ void require_numbers(const Flags& flags) {
   require_count("--powersgd-rank", flags.powersgd_rank.value_or(1), 1, 1);
   require_count("--powersgd-start", flags.powersgd_start.value_or(0), 0, 10);
   require_count("--early-stop", flags.early_stop.value_or(1), 1, 3);
+  // 0 replicas means "not given"; choose_replicas() decides then.
+  if (flags.replicas < 0) {
+    throw Error(ExitCode::Usage, fmt::format("--replicas {} is out of range", flags.replicas))
+        .fact("expected", "an integer of at least 1")
+        .hint("--replicas 2");
+  }
+}
+
+void settle_collective(Flags& flags) {
+  if (flags.collective == "auto") {
+    return;
+  }
+  const bool is_ring = flags.collective == "ring";
+  const std::string transport = is_ring ? "gloo" : "nccl";
+  if (flags.transport != "auto" && flags.transport != transport) {
+    throw Error(
+        ExitCode::Usage,
+        fmt::format(
+            "--collective {} conflicts with --transport {}", flags.collective, flags.transport))
+        .fact("--collective " + flags.collective,
+              is_ring ? "selects gloo, a ring over TCP" : "selects NCCL, between GPUs",
+              "command line")
+        .fact("--transport", flags.transport, "command line")
+        .hint(fmt::format("--transport {}", flags.transport));
+  }
+  flags.transport = transport;
 }
 
 }  // namespace lockstep::train

@@ -18,17 +18,16 @@ void require_exact_flags(const Flags& flags) {
           .hint(fmt::format("omit {}", flag));
     }
   };
-  const HorovodFlags& horovod = flags.horovod;
   const std::string compression = flags.compression.value_or("none");
   const std::string precision = flags.precision.value_or("fp32");
-  const std::string reduction = flags.horovod.reduction.value_or("average");
+  const std::string reduction = flags.reduction.value_or("average");
   refuse(strategy::has(flags.strategy, &strategy::Properties::is_for_one_worker),
          "-s " + flags.strategy.value_or(""),
          "it is the reference of the comparison");
   refuse(compression != "none", "--compression " + compression, "it rounds gradients");
-  refuse(horovod.fp16_allreduce, "--fp16-allreduce", "it rounds gradients");
+  refuse(flags.fp16_allreduce, "--fp16-allreduce", "it rounds gradients");
   refuse(reduction != "average", "--reduction " + reduction, "it changes the training");
-  refuse(horovod.use_adasum, "--use-adasum", "it changes the training");
+  refuse(flags.use_adasum, "--use-adasum", "it changes the training");
   refuse(precision != "fp32", "--precision " + precision, "the types are fixed");
   refuse(flags.loss_scale.has_value(), "--loss-scale", "the types are fixed");
   refuse(flags.ema.has_value(), "--ema", "only trained weights are compared");
