@@ -125,8 +125,13 @@ function(lockstep_test name)
   if(arg_TOGETHER OR (arg_TORCH AND NOT arg_SEPARATE))
     add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"
                                   "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
+    # ctest knows a whole program as a test even if it was not built; `make test-core` leaves it out.
+    set(labels ${arg_LABEL})
+    if(NOT name IN_LIST LOCKSTEP_CORE_TESTS)
+      list(APPEND labels beyond-core)
+    endif()
     # Ranks that are threads of one process must not each have a thread per core.
-    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
                                             ENVIRONMENT OMP_NUM_THREADS=1)
   else()
     gtest_discover_tests(
