@@ -67,9 +67,8 @@ Trainer::Trainer(Session& session, const TrainerOptions& options)
     options_.loader_threads = threads_by_cores(SessionAccess::parts(session));
   }
   tell_of_file(session, options);
-  if (SessionAccess::parts(session).flags.early_stop) {
-    add(std::make_unique<EarlyStop>(
-        static_cast<int>(*SessionAccess::parts(session).flags.early_stop)));
+  if (const auto patience = SessionAccess::parts(session).flags.early_stop) {
+    add(std::make_unique<EarlyStop>(static_cast<int>(*patience)));
   }
 }
 
