@@ -108,10 +108,11 @@ configure_tree() {
   fi
 }
 
-# Brings the copy up to date. Modification times are kept, so only what changed is compiled again;
-# files that are gone here are removed there.
+# Brings the copy up to date: files that differ get the current time, because a file that was merged
+# here can be older than the object that was compiled there meanwhile. Files that are gone here are
+# removed there.
 copy_checkout() {
-  local copy=$tree/lockstep list
+  local copy=$tree/lockstep list file
   list=$(mktemp)
   mkdir -p "$copy"
   git ls-files -z --cached --others --exclude-standard | sort -zu |
@@ -126,7 +127,12 @@ copy_checkout() {
         xargs -0r rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || : # gone with an earlier one
     )
   fi
-  tar --create --null --files-from "$list" | tar --extract --directory "$copy" --no-same-owner
+  while IFS= read -rd '' file; do
+    if [[ -L $file || ! -f $copy/$file || -x $file && ! -x $copy/$file ]] || ! cmp -s "$file" "$copy/$file"; then
+      rm -f "$copy/$file"
+      cp --parents --no-dereference "$file" "$copy"
+    fi
+  done <"$list"
   mv "$list" "$copy/.copied"
 }
 
