@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests failures between workers, each of which must be reported in exactly one message.
+#include <csignal>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <regex>
@@ -17,6 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
+const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/gang/scripts";
 const std::string kWorker = LOCKSTEP_TEST_DIR "/faults_worker";
 
 int count(const std::string& text, const std::string& part) {
@@ -169,6 +171,70 @@ TEST_P(Faults, TellWhoEndedBeforeTheOthers) {
                     HasSubstr("rank 0: "),
                     HasSubstr("StrategyOptions::uneven"),
                     HasSubstr("Strategy::join()")));
+}
+
+// The others lose their peer and end without a message.
+TEST_P(Faults, TellOnceWhichWorkerFailed) {
+  for (const int workers : {2, 4}) {
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(fmt::format("rank {} of {}", rank, workers));
+      const os::CommandResult result = start(workers, fmt::format("--do fail --rank {}", rank));
+
+      EXPECT_EQ(result.status.code, 74) << result.output;
+      EXPECT_EQ(count_errors(result.output), 1) << result.output;
+      EXPECT_THAT(result.output, HasSubstr("lockstep: error: cannot read batch 2"));
+      if (GetParam() != "mpi") {
+        EXPECT_THAT(result.output, HasSubstr(fmt::format("+-- rank {} failed", rank)));
+      }
+    }
+  }
+}
+
+TEST_P(Faults, TellOnceWhatFailedOnAllWorkers) {
+  for (const int workers : {2, 4}) {
+    SCOPED_TRACE(workers);
+    const os::CommandResult result = start(workers, "--do fail --rank -1");
+
+    EXPECT_EQ(result.status.code, 74) << result.output;
+    EXPECT_EQ(count_errors(result.output), 1) << result.output;
+    if (GetParam() != "mpi") {  // the box names any of them
+      EXPECT_THAT(result.output, HasSubstr("|   lockstep: error: cannot read batch 2"));
+    }
+  }
+}
+
+// No worker can report this: the launcher does.
+TEST_P(Faults, LeaveAKilledWorkerToTheLauncher) {
+  for (const int workers : {2, 4}) {
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(fmt::format("rank {} of {}", rank, workers));
+      const os::CommandResult result = start(workers, fmt::format("--do die --rank {}", rank));
+
+      EXPECT_EQ(result.status.code, 128 + SIGKILL) << result.output;
+      EXPECT_EQ(count_errors(result.output), 0) << result.output;
+      EXPECT_THAT(result.output,
+                  HasSubstr(GetParam() == "mpi" ? fmt::format("rank {} with PID", rank)
+                                                : fmt::format("+-- rank {} failed", rank)));
+    }
+  }
+}
+
+// Started by hand: no launcher stops the survivor or reports the lost worker, which may be rank 0,
+// the server of the store.
+TEST_P(Faults, TellALostWorkerThatNoLauncherReports) {
+  if (GetParam() == "mpi") {
+    GTEST_SKIP() << "only mpirun can start it";
+  }
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(rank);
+    const int port = (GetParam() == "gloo" ? 29831 : 29841) + rank;
+    const os::CommandResult result = sh(fmt::format(
+        "{}/lose_a_worker.sh {} {} {} --transport {}", kScripts, rank, port, kWorker, GetParam()));
+
+    EXPECT_EQ(result.status.code, 75) << result.errors;
+    EXPECT_EQ(count_errors(result.errors), 1) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("cannot finish"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Over,

@@ -2,6 +2,7 @@
 //
 // A worker that makes mistakes on purpose; faults_test.cpp starts several of them.
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <lockstep/lockstep.h>
 #include <thread>
@@ -66,6 +67,25 @@ void stay_away(Session& session, double seconds) {
   });
 }
 
+// Worker `rank`, or all if it is -1, fails between two steps while the others wait in a call.
+void fail(Session& session, int rank) {
+  train(session, [&](int step) {
+    if (step == 2 && (rank == -1 || session.rank() == rank)) {
+      throw Error(ExitCode::Io, "cannot read batch 2").fact("file", "digits");
+    }
+    return step < 3;
+  });
+}
+
+void die(Session& session, int rank) {
+  train(session, [&](int step) {
+    if (step == 2 && session.rank() == rank) {
+      std::raise(SIGKILL);
+    }
+    return step < 3;
+  });
+}
+
 // The calls that all workers make before the mistake.
 void make_same_calls(Session& session, int count) {
   torch::Tensor sum = torch::ones({4});
@@ -78,10 +98,12 @@ void make_same_calls(Session& session, int count) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{.about = "A worker that makes mistakes",
-                                  .options = {{"--do", "late", "late, shape, call, early, away"},
-                                              {"--after", "0", "So many calls that all make"},
-                                              {"--seconds", "5", "How late"}}};
+  const lockstep::Program program{
+      .about = "A worker that makes mistakes",
+      .options = {{"--do", "late", "late, shape, call, early, away, fail, die"},
+                  {"--rank", "1", "Which worker fails; -1: all"},
+                  {"--after", "0", "So many calls that all make"},
+                  {"--seconds", "5", "How late"}}};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const std::string& task = session.option("--do");
     const double seconds = std::stod(session.option("--seconds"));
@@ -94,6 +116,10 @@ int main(int argc, char** argv) {
       lockstep::make_another_call(session);
     } else if (task == "away") {
       lockstep::stay_away(session, seconds);
+    } else if (task == "fail") {
+      lockstep::fail(session, std::stoi(session.option("--rank")));
+    } else if (task == "die") {
+      lockstep::die(session, std::stoi(session.option("--rank")));
     } else {
       lockstep::end_early(session);
     }

@@ -15,7 +15,7 @@ namespace lockstep::contract {
 //   RUN/cancel                       request to stop
 //   RUN/requeue.json                 number of requeues, contract/requeue_record.h
 //   RUN/logs/attempt-0/rank-3.log    output of a worker (stdout and stderr)
-//   RUN/logs/attempt-0/rank-3.error  exception of a Python worker that reports one, as JSON
+//   RUN/logs/attempt-0/rank-3.error  exception of a Python worker, or unprinted_error.h, as JSON
 //   RUN/events/rank-3.jsonl          events of a worker, one JSON line each
 //   RUN/events/output-3.jsonl        metrics that --metric found in the output of a worker
 //   RUN/events/node-1.jsonl          samples of a node, one JSON line each

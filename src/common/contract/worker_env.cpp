@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.h"
+#include "common/contract/run_directory.h"
 #include "lockstep/error.h"
 
 namespace lockstep::contract {
@@ -38,6 +39,7 @@ constexpr std::string_view kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 constexpr std::string_view kRunDirectory = "LOCKSTEP_RUN_DIR";
 constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
+constexpr std::string_view kErrorFile = "TORCHELASTIC_ERROR_FILE";
 // A bound against nonsense, far above any real run; sums of two such numbers stay within int.
 constexpr int kMostWorkers = 1 << 20;
 // execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
@@ -98,7 +100,7 @@ void tell_torch(const WorkerPlace& place, const Setter& set) {
   set(kMaxRestarts, place.max_restarts);
   // Workers create their own store on MASTER_ADDR:MASTER_PORT; the agent does not provide one.
   set(kAgentStore, place.has_agent_store ? "True" : "False");
-  set.if_any("TORCHELASTIC_ERROR_FILE", place.error_file);
+  set.if_any(kErrorFile, place.error_file);
 }
 
 void tell_horovod(const WorkerPlace& place, const Setter& set) {
@@ -255,6 +257,13 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment) {
       find_number(environment, kAttempt, 0, std::numeric_limits<int>::max()).value_or(0);
   place.max_restarts =
       find_number(environment, kMaxRestarts, 0, std::numeric_limits<int>::max()).value_or(0);
+  // torchrun sets this variable, too, but does not know the format of lockstep. It may have started
+  // `lockstep run`, so the file must be the one that an agent of this run reads.
+  const std::string error_file = text_or(environment, kErrorFile, "");
+  if (!place.run_directory.empty() &&
+      error_file == RunDirectory(place.run_directory).error(place.attempt, place.rank).string()) {
+    place.error_file = error_file;
+  }
   require_below(kRank, place.rank, kWorldSize, place.world_size);
   require_below(kLocalRank, place.local_rank, kLocalWorldSize, place.local_world_size);
   return place;

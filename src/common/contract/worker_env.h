@@ -34,8 +34,10 @@ struct WorkerPlace {
   // Rank and number of nodes among those that have a worker with this local rank.
   int cross_rank = 0;
   int cross_size = 1;
-  std::string node;        // host name
-  std::string error_file;  // file for the exception of a Python worker; empty: none
+  std::string node;  // host name
+  // File for the exception of a Python worker, or for an error that a worker does not print. Empty:
+  // none, or no agent of lockstep reads it.
+  std::string error_file;
   // Address of Horovod's rendezvous, and host:port of all workers for TensorFlow; empty: not set.
   std::string horovod_addr;
   int horovod_port = 0;

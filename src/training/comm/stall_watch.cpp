@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fmt/format.h>
@@ -21,6 +20,7 @@
 #include "common/os/socket.h"
 #include "training/comm/call_record.h"
 #include "training/comm/crash_note.h"
+#include "training/comm/error_report.h"
 #include "training/comm/stall_report.h"
 #include "training/comm/store.h"
 
@@ -40,8 +40,10 @@ constexpr auto kLong = std::chrono::seconds(1);
 constexpr auto kStoreTimeout = std::chrono::seconds(10);
 // Maximum time to wait for the watch thread, which may be blocked on a store that does not respond.
 constexpr auto kPatience = std::chrono::seconds(2);
-// Maximum time that rank 0 keeps the store for the last publication of the others.
+// Maximum time that rank 0 keeps the store for the last publication and the claims of the others.
 constexpr auto kStay = std::chrono::seconds(1);
+// Patience of explain() in a process that is being terminated by a library.
+constexpr auto kPatienceOfCrash = milliseconds(4500);
 // If all workers are inside the same call, it may simply be slow, so a hang is reported later than
 // a missing rank.
 constexpr double kHangFactor = 6;
@@ -114,14 +116,14 @@ class Watcher {
   }
 
   // Must be called only after the thread is done.
-  std::optional<Explanation> explain(milliseconds patience) {
+  std::optional<Error> explain(milliseconds patience) {
     const CallView view = record_->read();
     if (!store_ || !(view.failed || view.is_inside())) {
       return std::nullopt;
     }
     publish(look());
     const WorkerViews first = read_all();
-    for (const auto start = Clock::now(); Clock::now() - start < patience;) {
+    for (const auto start = Clock::now();;) {
       WorkerViews views = read_all();
       for (size_t rank = 0; rank < views.size(); ++rank) {
         // Only current positions count. A position is current if its beat has grown since the first
@@ -134,11 +136,51 @@ class Watcher {
         views[rank] = is_true ? views[rank] : std::nullopt;
       }
       if (const auto mistake = find_mistake(views)) {
-        return Explanation{to_error(*mistake), claim_mistake()};
+        return to_error(*mistake);
+      }
+      if (Clock::now() - start >= patience) {
+        return std::nullopt;
       }
       std::this_thread::sleep_for(kTick);
     }
-    return std::nullopt;
+  }
+
+  // Must be called only after the thread is done, or by the thread.
+  std::optional<bool> claim_report(Ending ending) noexcept {
+    try {
+      return store_ ? std::optional(is_first(ending)) : std::nullopt;
+    } catch (const std::exception& fault) {
+      // The store was served by rank 0, which has exited.
+      log::debug("cannot ask the other workers: {}", fault.what());
+      return std::nullopt;
+    }
+  }
+
+  void stay_for_claims() noexcept {
+    const bool is_server = place_.rank == 0 && !place_.has_agent_store;
+    if (!is_server || !store_ || !place_.error_file.empty()) {
+      return;
+    }
+    try {
+      for (const auto start = Clock::now();
+           Clock::now() - start < kStay && store_->add("ended", 0) < place_.world_size;) {
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    } catch (const std::exception& fault) {
+      log::debug("cannot wait for the other workers: {}", fault.what());
+    }
+  }
+
+  // Reports a mistake and exits at once, even if another worker is elected to print it.
+  [[noreturn]] void end(const Error& error) noexcept {
+    const bool has_agent = !place_.error_file.empty();
+    if (claim_report(Ending::Mistake).value_or(!has_agent)) {
+      print_error(error.what());
+    } else {
+      keep_error(error, place_);
+    }
+    stay_for_claims();
+    std::_Exit(static_cast<int>(error.code()));
   }
 
  private:
@@ -264,7 +306,13 @@ class Watcher {
     return store_->compareSet("word", to_bytes(last), to_bytes(mine)) == to_bytes(mine);
   }
 
-  bool claim_mistake() { return store_->add("mistake", 1) == 1; }
+  bool is_first(Ending ending) {
+    const bool is_elected = ending == Ending::LostPeer
+                                ? !store_->check({"report"}) && store_->add("lost", 1) == 1
+                                : store_->add("report", 1) == 1;
+    store_->add("ended", 1);
+    return is_elected;
+  }
 
   void speak_up(const CallView& view) {
     publish(view);
@@ -297,26 +345,6 @@ class Watcher {
     }
   }
 
-  // The calling thread is blocked in a library that cannot be interrupted by an exception, so this
-  // thread ends the process.
-  [[noreturn]] void end(const Error& error) { end({error, claim_mistake()}); }
-
- public:
-  // The elected worker prints the error. The others wait, so that its output comes first and the
-  // launcher can stop them.
-  [[noreturn]] static void end(const Explanation& known) {
-    const Error& error = known.error;
-    if (known.speaks) {
-      std::fflush(stdout);
-      fmt::print(stderr, "lockstep: error: {}\n", error.what());
-      std::fflush(stderr);
-    } else {
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-    }
-    std::_Exit(static_cast<int>(error.code()));
-  }
-
- private:
   std::shared_ptr<CallRecord> record_;
   compat::StorePtr served_;  // keeps the server alive on rank 0
   Meeting meeting_;
@@ -353,7 +381,19 @@ class ThreadedWatch final : public StallWatch, private CrashReporter {
     stop();
   }
 
-  std::optional<Explanation> explain() override { return stop() ? ask() : std::nullopt; }
+  std::optional<Error> explain(milliseconds patience) override {
+    return stop() ? ask(patience) : std::nullopt;
+  }
+
+  std::optional<bool> claim_report(Ending ending) override {
+    return stop() ? watcher_->claim_report(ending) : std::nullopt;
+  }
+
+  void stay_for_claims() override {
+    if (stop()) {
+      watcher_->stay_for_claims();
+    }
+  }
 
  private:
   // Called on any thread. Only requests the watch thread to stop.
@@ -362,14 +402,14 @@ class ThreadedWatch final : public StallWatch, private CrashReporter {
     if (!watcher_->wait_until_done(kPatience)) {
       return;
     }
-    if (const auto known = ask()) {
-      Watcher::end(*known);
+    if (const auto error = ask(kPatienceOfCrash)) {
+      watcher_->end(*error);
     }
   }
 
-  std::optional<Explanation> ask() noexcept {
+  std::optional<Error> ask(milliseconds patience) noexcept {
     try {
-      return watcher_->explain(milliseconds(4500));
+      return watcher_->explain(patience);
     } catch (const std::exception& fault) {
       // The store was served by rank 0, which has exited. Nothing more can be found out.
       log::debug("cannot ask the other workers: {}", fault.what());

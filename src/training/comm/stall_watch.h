@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +20,11 @@ struct StallOptions {
   double shutdown = 0;
 };
 
-// Why the calls of the process group failed, derived from the positions of all workers.
-struct Explanation {
-  Error error;
-  bool speaks = false;  // this worker is elected to print the error
+// What a worker has to report when it ends.
+enum class Ending {
+  Mistake,     // the workers made different calls, or one is missing: all find the same error
+  OwnFailure,  // an error of this worker
+  LostPeer,    // a consequence of the end of another worker
 };
 
 // Watches, on a thread of its own, how long this worker stays inside one call.
@@ -33,7 +35,9 @@ struct Explanation {
 //   RANK     that rank          its position (encode() in stall_report.h), when it has changed, at
 //                               most every two seconds; while it waits in a call, repeatedly
 //   word     compareSet         time and rank of the last warning; elects one rank per period
-//   mistake  add                counter; the rank that gets 1 prints the error
+//   report   add                counter; the rank that gets 1 prints its mistake or failure
+//   lost     add                counter; the rank that gets 1 prints that it lost a peer
+//   ended    add                number of workers that have claimed a report
 //
 // A worker reads the positions of the others only after it has waited for longer than the limit. In
 // normal operation the store therefore sees one small write per worker every two seconds and no
@@ -44,10 +48,21 @@ class StallWatch {
  public:
   virtual ~StallWatch() = default;
 
-  // To be called after an exception. Stops the watch and asks the others for a few seconds whether
-  // the workers made different calls. Returns nullopt if they did not, or if this worker failed
-  // outside a call.
-  virtual std::optional<Explanation> explain() = 0;
+  // To be called after an exception. Stops the watch and asks the others, at least once and for at
+  // most `patience`, whether the workers made different calls. Returns nullopt if they did not, or
+  // if this worker failed outside a call.
+  virtual std::optional<Error> explain(std::chrono::milliseconds patience) = 0;
+
+  // Elects the worker that reports the end of the process group: one failure usually ends all
+  // workers, and the user should see one message. Returns true if this worker is elected, and
+  // nullopt if the others cannot be asked. A mistake or failure takes precedence over a lost peer.
+  // Stops the watch.
+  virtual std::optional<bool> claim_report(Ending ending) = 0;
+
+  // To be called after the report, before this worker exits. Rank 0 may serve the store: it waits
+  // until all others have claimed, at most one second. Returns at once under an agent, which needs
+  // no election.
+  virtual void stay_for_claims() = 0;
 };
 
 // Returns null for a single worker and if `options` disable the watch. `store` is the store of the

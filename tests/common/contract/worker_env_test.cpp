@@ -55,6 +55,19 @@ TEST(WorkerEnv, TellsAPlaceThatIsReadBack) {
   EXPECT_EQ(find_place(to_environment({})), WorkerPlace{});
 }
 
+// A file of torchrun, which may have started `lockstep run`, is not read by an agent of lockstep.
+TEST(WorkerEnv, ReadsTheErrorFileOfThisRunOnly) {
+  WorkerPlace place = place_on_second_node();
+  place.error_file = "/runs/mnist-1/logs/attempt-2/rank-4.error";
+  os::Environment environment = to_environment(place);
+  EXPECT_EQ(find_place(environment), place);
+
+  environment.insert_or_assign("TORCHELASTIC_ERROR_FILE", "/tmp/torchelastic/0/error.json");
+  EXPECT_EQ(find_place(environment)->error_file, "");
+  environment.erase("LOCKSTEP_RUN_DIR");
+  EXPECT_EQ(find_place(environment)->error_file, "");
+}
+
 TEST(WorkerEnv, TellsEveryLaunchersVariables) {
   const os::Environment expected = {
       // torchrun; torch.distributed.launch

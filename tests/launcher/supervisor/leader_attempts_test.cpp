@@ -51,6 +51,77 @@ TEST_F(LeaderOfAgents, BlamesTheFirstFailureOfAllNodes) {
   EXPECT_THAT(said, Contains(HasSubstr("rank 3 exited with code 7; stopping 3 workers")));
 }
 
+// Code 75 often means a lost peer, whose exit is reported a moment later.
+TEST_F(LeaderOfAgents, WaitsForTheExitThatExplainsALostPeer) {
+  start_two();
+  exit(1, 0, code(75));
+  pass_time(1);
+  exit(1, 1, code(75));
+  EXPECT_EQ(count<Stop>(1) + count<Stop>(2), 0);
+  EXPECT_EQ(leader().phase(), Phase::Running);
+
+  exit(2, 3, code(1));
+
+  EXPECT_EQ(count<Stop>(2), 1) << "no further wait";
+  EXPECT_THAT(said.back(), HasSubstr("rank 3 exited with code 1; stopping 1 worker"));
+  stopped(1);
+  exit(2, 2, code(75), SIGTERM);
+  stopped(2);
+  explain(2, 3, code(1), "x");
+  expect_end(1);
+  ASSERT_EQ(blamed.size(), 1U);
+  EXPECT_EQ(blamed.at(0).rank, 3);
+  EXPECT_EQ(blamed.at(0).seconds, 0) << "the first exit is the time of the failure";
+}
+
+TEST_F(LeaderOfAgents, StopsTheOthersIfNoExitExplainsALostPeer) {
+  start_two();
+  exit(2, 2, code(75));
+  ASSERT_TRUE(leader().deadline());
+  EXPECT_LE(*leader().deadline(), now + std::chrono::seconds(2));
+
+  pass_time(2);
+
+  EXPECT_EQ(count<Stop>(1), 1);
+  EXPECT_EQ(count<Stop>(2), 1);
+  EXPECT_THAT(said.back(),
+              HasSubstr("rank 2 exited with code 75 (requests a restart); stopping 3 workers"));
+  report_stop(1, 0);
+  exit(2, 3, death(SIGTERM), SIGTERM);
+  stopped(2);
+  explain(2, 2, code(75), "x");
+  expect_end(75);
+  EXPECT_EQ(blamed.at(0).rank, 2);
+}
+
+TEST_F(LeaderOfAgents, WaitsForNoExitIfAllWorkersHaveEnded) {
+  start_two();
+  for (int rank = 0; rank < 4; ++rank) {
+    exit(rank < 2 ? 1 : 2, rank, code(75));
+  }
+  stopped(1);
+
+  stopped(2);
+
+  EXPECT_EQ(leader().phase(), Phase::Explaining);
+  EXPECT_EQ(count<Stop>(1) + count<Stop>(2), 0);
+  explain(1, 0, code(75), "x");
+  expect_end(75);
+}
+
+TEST_F(LeaderOfAgents, DoesNotWaitForACauseWhenANodeIsLost) {
+  start_two();
+  exit(1, 0, code(75));
+
+  lose(2);
+
+  EXPECT_EQ(count<Stop>(1), 1);
+  exit(1, 1, death(SIGTERM), SIGTERM);
+  stopped(1);
+  expect_end(75);
+  EXPECT_EQ(blamed.at(0).who, "node n2");
+}
+
 TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenNobodyExplains) {
   start_two();
   exit(2, 3, code(7));

@@ -82,6 +82,34 @@ TEST_F(LeaderOfAgents, KeepsTheVerdictWhenCtrlCHastensTheStop) {
   EXPECT_EQ(begun.size(), 1U);
 }
 
+TEST_F(LeaderOfAgents, KeepsTheVerdictOfALostPeerWhenASignalComesWhileItWaitsForTheCause) {
+  plan.max_restarts.value = 3;
+  start_two();
+  exit(1, 0, code(75));
+
+  signal(SIGTERM);
+
+  EXPECT_EQ(count<Stop>(1), 1);
+  exit(1, 1, death(SIGTERM), SIGTERM);
+  stopped(1);
+  report_stop(2, 2);
+  explain(1, 0, code(75), "x");
+  expect_end(75);
+  EXPECT_EQ(blamed.size(), 1U);
+  EXPECT_EQ(begun.size(), 1U);
+}
+
+TEST_F(LeaderOfAgents, KillsAtOnceWhileItWaitsForTheCause) {
+  start_two();
+  exit(1, 0, code(75));
+
+  leader().kill("lockstep cancel");
+  pass_time(3);
+
+  EXPECT_EQ(count<Kill>(2), 1);
+  EXPECT_EQ(count<Stop>(2), 0);
+}
+
 TEST_F(LeaderOfAgents, KeepsTheBlameOfALostNodeWhenCtrlCHastensTheStop) {
   start_two();
   lose(2);

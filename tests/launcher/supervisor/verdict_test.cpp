@@ -68,6 +68,20 @@ TEST(Verdict, BlamesADeathRatherThanThePeerThatNoticedIt) {
   EXPECT_THAT(crashed.cause(), Optional(rank(1)));
 }
 
+TEST(Verdict, KnowsThatALostPeerHasAnotherCause) {
+  Verdict verdict;
+  EXPECT_FALSE(verdict.may_have_another_cause());
+  verdict.record_exit(rank(0), code(75), kUnasked);
+  EXPECT_TRUE(verdict.may_have_another_cause());
+  verdict.record_exit(rank(1), code(0), kUnasked);
+  EXPECT_TRUE(verdict.may_have_another_cause());
+
+  verdict.record_exit(rank(2), code(1), kUnasked);
+
+  EXPECT_FALSE(verdict.may_have_another_cause());
+  EXPECT_THAT(verdict.cause(), Optional(rank(2)));
+}
+
 TEST(Verdict, DoesNotBlameWhoCrashedOnBeingStopped) {
   Verdict verdict;
   verdict.record_exit(rank(0), code(1), kUnasked);

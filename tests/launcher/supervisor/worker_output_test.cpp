@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <utility>
 
+#include "common/contract/unprinted_error.h"
 #include "common/os/files.h"
 #include "common/os/pipe.h"
 #include "launcher/supervisor/node/worker.h"
@@ -86,6 +87,26 @@ TEST_F(WorkerOutput, IsCompleteToTheLastByteOfTheDead) {
   EXPECT_EQ(testing::read_text(worker.log()), much.substr(0, 60000) + "last words");
   EXPECT_FALSE(worker.has_open_streams());
   EXPECT_EQ(worker.stream_fd(Stream::Out), -1);
+}
+
+// The console shows it in the failure report.
+TEST_F(WorkerOutput, EndsInTheLogWithTheErrorThatWasNotPrinted) {
+  contract::WorkerPlace at = place();
+  at.error_file = (directory.path() / "rank-3.error").string();
+  LogFiles logs = files();
+  logs.streams[1].torchrun = directory.path() / "stderr.log";
+  Worker worker(at, logs, tell());
+  worker.open_logs();
+  os::write_all(worker.stdout_fd(), "step 1");
+  ASSERT_TRUE(contract::write_unprinted_error(at, "lost rank 1\n  reason: x"));
+
+  worker.finish_streams(ear);
+
+  EXPECT_EQ(ear.heard, "3o<step 1>");
+  EXPECT_EQ(testing::read_text(worker.log()),
+            "step 1\nlockstep: error: lost rank 1\n  reason: x\n");
+  EXPECT_EQ(testing::read_text(directory.path() / "stderr.log"),
+            "lockstep: error: lost rank 1\n  reason: x\n");
 }
 
 TEST_F(WorkerOutput, EndsWithTheProcess) {

@@ -63,6 +63,10 @@ void Verdict::record_stop(int signal) {
   }
 }
 
+bool Verdict::may_have_another_cause() const {
+  return cause_ && weight(statuses_.at(*cause_)) == 0;
+}
+
 // Exit code 75 of any worker wins: it has saved a checkpoint and asks to be started again. SIGHUP
 // and SIGTERM are the same request, and have one exit code.
 int Verdict::exit_code() const {

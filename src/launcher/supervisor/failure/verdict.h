@@ -31,6 +31,10 @@ class Verdict {
   // The process that failed first, if one did.
   std::optional<ProcessId> cause() const { return cause_; }
 
+  // Whether the cause is an exit with code 75. It often follows from another exit, which may still
+  // be reported.
+  bool may_have_another_cause() const;
+
   // Whether the workers must be stopped.
   bool is_over() const { return cause_.has_value() || stop_ != 0; }
 

@@ -46,6 +46,9 @@ class AttemptOutcome {
   bool is_node_lost() const { return lost_.has_value(); }
   // The process that failed first, if one did.
   std::optional<ProcessId> cause() const { return verdict_.cause(); }
+  // Whether the exit that explains the failure may still be reported: so far, a worker has only
+  // exited with code 75, as one that lost a peer does.
+  bool may_have_another_cause() const { return !lost_ && verdict_.may_have_another_cause(); }
   int exit_code() const { return verdict_.exit_code(); }
   // Number of workers that have ended.
   int ended_workers() const;

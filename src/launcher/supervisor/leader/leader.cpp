@@ -37,6 +37,9 @@ constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 constexpr int kUsage = static_cast<int>(ExitCode::Usage);
 constexpr int kTimedOut = 124;  // the exit code of timeout(1)
 constexpr seconds kExplainTime(3);
+// Maximum time between the exit of a worker that lost a peer and that of the peer. Both happen at
+// once; a process with a CUDA context takes a second to exit.
+constexpr seconds kCauseTime(2);
 // Time that an agent needs in addition to the grace period, to send SIGKILL, to reap processes and
 // to send the rest of the output.
 constexpr seconds kStopTime(15);
@@ -331,18 +334,27 @@ void Leader::on(int agent, const Exited& exited, Time now) {
   outcome_.record_exit(process, exited.status, exited.sent);
   if (!was_over && outcome_.is_over()) {
     outcome_.set_failed_at(now);
-    const Failure failure = failure_without_report(process);
-    stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
-                 plan_.grace_seconds.value,
-                 stop_.is_requested);
-    deadlines_.phase = now + to_duration(plan_.grace_seconds.value) + kStopTime;
+    deadlines_.cause = now + kCauseTime;
   }
+  if (deadlines_.cause && !outcome_.may_have_another_cause()) {
+    stop_after_failure(now);
+  }
+}
+
+// The message names the cause that is known now. Nothing is left to stop if all workers have ended.
+void Leader::stop_after_failure(Time now) {
+  const Failure failure = failure_without_report(*outcome_.cause());
+  stop_workers(fmt::format("{} {}", failure.who, describe_death(failure)),
+               plan_.grace_seconds.value,
+               stop_.is_requested);
+  deadlines_.phase = now + to_duration(plan_.grace_seconds.value) + kStopTime;
 }
 
 // `is_asked`: the reason is a request from outside. Slurm may have signalled the workers as well,
 // and the agents must not send a second SIGTERM then (NodeAgent::on(Stop)).
 void Leader::stop_workers(const std::string& why, double grace_seconds, bool is_asked) {
   phase_ = Phase::Stopping;
+  deadlines_.cause.reset();
   const int running = roster_.world_size() - outcome_.ended_workers();
   if (!why.empty() && running > 0) {
     say(fmt::format("{}; stopping {} (at most {} s, Ctrl-C kills at once)",
@@ -436,9 +448,11 @@ void Leader::lose_idle(const Agent& gone, const std::string& why) {
   }
 }
 
-// No worker of the attempt is left. Called a second time, in Explaining, if the agent that was
-// asked for the failure report is lost or does not answer in time.
+// No worker of the attempt is left, so no exit can be waited for. Called a second time, in
+// Explaining, if the agent that was asked for the failure report is lost or does not answer in
+// time.
 void Leader::end_attempt(Time now) {
+  deadlines_.cause.reset();
   if (stop_.is_requested) {
     finish_stopped();
     return;
@@ -591,6 +605,9 @@ void Leader::stop(int signal, const std::string& why, Time now) {
       now - kSameEvent) {
     return;  // the same event as the report of an agent; see on(Interrupted)
   }
+  if (deadlines_.cause) {
+    stop_after_failure(now);  // the failure comes first
+  }
   stop_.last = now;
   outcome_.record_stop(signal);
   if (phase_ == Phase::Stopping || phase_ == Phase::Explaining) {
@@ -610,6 +627,9 @@ void Leader::stop(int signal, const std::string& why, Time now) {
 void Leader::stop_at_limit(double grace_seconds, const std::string& why, Time now) {
   if (phase_ == Phase::Over) {
     return;
+  }
+  if (deadlines_.cause) {
+    stop_after_failure(now);
   }
   stop_.last = now;
   outcome_.record_stop(SIGTERM);
@@ -637,6 +657,7 @@ void Leader::kill(const std::string& why) {
   if (phase_ == Phase::Running || phase_ == Phase::Stopping) {
     say(why);
     phase_ = Phase::Stopping;
+    deadlines_.cause.reset();
     stop_.is_requested = stop_.is_requested || !outcome_.has_failed();
     send_to_slots(Kill{});
   }
@@ -656,6 +677,7 @@ std::optional<Leader::Time> Leader::deadline() const {
   return earliest({deadlines_.phase,
                    deadlines_.last_call,
                    deadlines_.reminder,
+                   deadlines_.cause,
                    has_timeout ? std::optional(timeout) : std::nullopt});
 }
 
@@ -677,6 +699,10 @@ void Leader::tick(Time now) {
   }
   if (deadlines_.reminder && now >= *deadlines_.reminder) {
     remind(now);
+  }
+  if (deadlines_.cause && now >= *deadlines_.cause) {
+    stop_after_failure(now);
+    return;
   }
   if (deadlines_.phase && now >= *deadlines_.phase) {
     deadlines_.phase.reset();

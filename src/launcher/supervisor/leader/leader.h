@@ -57,7 +57,9 @@ using Action = std::variant<Send, Say, Blame, Begin>;
 //   Probing     agents try to reach each other on every common network; skipped on one node, and
 //               in an attempt with the same agents as the one before
 //   Preparing   agents reserve ports
-//   Running     the workers run; without a failure the run goes from here to Over
+//   Running     the workers run; without a failure the run goes from here to Over.
+//               A worker that lost a peer exits with code 75, often before the exit of that peer
+//               is reported. The Leader then waits a moment for an exit that explains more.
 //   Stopping    after the first failure, a signal or the loss of a node: waits for every Stopped
 //   Explaining  the agent of the failed worker is asked for the failure report
 //
@@ -130,6 +132,7 @@ class Leader {
     std::optional<Time> phase;
     std::optional<Time> last_call;
     std::optional<Time> reminder;
+    std::optional<Time> cause;  // of the wait for the exit that explains a failure
   };
 
   void on(int agent, const Join& join, Time now);
@@ -152,6 +155,7 @@ class Leader {
   void choose(Time now);
   void prepare();
   void start(Time now);
+  void stop_after_failure(Time now);
   void stop_workers(const std::string& why, double grace_seconds, bool is_asked);
   void stop_running(const std::string& why, double grace_seconds, bool is_asked, Time now);
   void end_attempt(Time now);

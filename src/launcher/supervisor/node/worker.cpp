@@ -20,6 +20,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/contract/unprinted_error.h"
 #include "common/os/files.h"
 #include "common/os/pipe.h"
 
@@ -63,9 +64,6 @@ Worker::Worker(contract::WorkerPlace place,
 // report from quoting the output of an earlier run.
 void Worker::open_logs() {
   log_ = open_log(files_.log);
-  // The file of an earlier run in the same directory has another exception.
-  std::error_code gone;
-  std::filesystem::remove(place_.error_file, gone);
   for (size_t i = 0; i < channels_.size(); ++i) {
     const LogFiles::OfStream& further = files_.streams.at(i);
     for (const auto& path : {further.torchrun, further.horovod}) {
@@ -122,6 +120,7 @@ void Worker::append(Log& log, std::string_view lines) const {
   const int file = log.file.number();
   if ((!log.has_gap || os::write_all(file, kGap)) && os::write_all(file, lines)) {
     log.has_gap = false;
+    log.is_line_open = !lines.ends_with('\n');
     return;
   }
   log.has_gap = true;
@@ -181,6 +180,18 @@ void Worker::finish_streams(LineSink& sink) {
     }
     take(stream, from.splitter.finish(), sink);
     from.outer.close();
+  }
+  log_unprinted_error();
+}
+
+void Worker::log_unprinted_error() {
+  if (const auto error = contract::find_unprinted_error(place_.error_file)) {
+    const std::string lines = fmt::format("\nlockstep: error: {}\n", *error);
+    const auto add = [&](Log& log) {
+      append(log, lines.substr(log.is_line_open ? 0 : 1));
+    };
+    add(log_);
+    std::for_each(channel(Stream::Err).further.begin(), channel(Stream::Err).further.end(), add);
   }
 }
 

@@ -59,7 +59,8 @@ class Worker {
   // nothing was available.
   bool read(Stream stream, LineSink& sink);
 
-  // Reads the rest of both streams, including a last line without '\n', and closes them.
+  // Reads the rest of both streams, including a last line without '\n', and closes them. Adds an
+  // error that the worker did not print to the logs: the console shows the failure report instead.
   void finish_streams(LineSink& sink);
 
   // The exit status of the process, returned once, when the exit is noticed.
@@ -87,8 +88,9 @@ class Worker {
   struct Log {
     std::filesystem::path path;
     os::Fd file;
-    int64_t begin = 0;     // size of the file when it was opened
-    bool has_gap = false;  // lines are missing at the end
+    int64_t begin = 0;          // size of the file when it was opened
+    bool has_gap = false;       // lines are missing at the end
+    bool is_line_open = false;  // the last line has no '\n' yet
   };
   struct Channel {
     os::Fd outer;  // read end, of the agent
@@ -102,6 +104,7 @@ class Worker {
   const Channel& channel(Stream stream) const { return channels_[stream == Stream::Out ? 0 : 1]; }
   Channel& channel(Stream stream) { return channels_[stream == Stream::Out ? 0 : 1]; }
   void append(Log& log, std::string_view lines) const;
+  void log_unprinted_error();
   void take(Stream stream, std::string_view lines, LineSink& sink);
 
   contract::WorkerPlace place_;

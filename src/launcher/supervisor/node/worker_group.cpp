@@ -20,7 +20,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fmt/format.h>
+#include <system_error>
 #include <utility>
 
 #include "common/base/text.h"
@@ -110,6 +112,10 @@ void WorkerGroup::start() {
       !is_bound && spec.workers > 1 && program_takes_fork_offer(executable_);
   for (contract::WorkerPlace place : spec.places()) {
     place.error_file = run.error(spec.first.attempt, place.rank).string();
+    // An earlier run in the same directory may have left a file. Removed before the worker starts,
+    // which may write its own at once.
+    std::error_code gone;
+    std::filesystem::remove(place.error_file, gone);
     place.roce_gid_index = gid_index;
     workers_.emplace_back(
         place, log_files(spec.output, place), [this](const std::string& sentence) {

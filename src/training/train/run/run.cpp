@@ -2,13 +2,11 @@
 #include "lockstep/run.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <chrono>
 #include <cstdio>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <mutex>
 #include <random>
-#include <thread>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
@@ -27,6 +25,7 @@
 #include "training/train/options/gang_choice.h"
 #include "training/train/run/fork_workers.h"
 #include "training/train/run/replicas.h"
+#include "training/train/run/report_failure.h"
 #include "training/train/session/own_loop.h"
 #include "training/train/session/session_parts.h"
 #include "training/train/session/stopped.h"
@@ -168,75 +167,6 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
   return parts;
 }
 
-// Returns an explanation of a failure if the calls of this worker did not match those of the
-// others.
-std::optional<comm::Explanation> explain(const std::unique_ptr<comm::StallWatch>& watch) {
-  return watch == nullptr ? std::nullopt : watch->explain();
-}
-
-int finish(const comm::Explanation& known) {
-  if (known.speaks) {
-    std::fflush(stdout);
-    fmt::print(stderr, "lockstep: error: {}\n", known.error.what());
-    std::fflush(stderr);
-  } else {
-    // Another worker reports the failure. Waiting gives the launcher time to stop this worker, so
-    // that only one message appears.
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-  }
-  return static_cast<int>(known.error.code());
-}
-
-// Reports why this worker ends. Under a launcher, one failure usually ends all workers, and the
-// user should see one message. Rank 0 reports a failure that is its own immediately. All others,
-// and those that lost a peer (TryAgain), wait first: the launcher normally stops them in this time.
-// They report the failure only if it does not.
-void report(const Error& fault, const cluster::Placement& placement) {
-  const bool is_watched = placement.launched_by != cluster::LaunchedBy::Alone;
-  const bool speaks_first = placement.place.rank == 0 && fault.code() != ExitCode::TryAgain;
-  if (is_watched && !speaks_first) {
-    // mpirun and srun need more time to stop the other workers.
-    const bool is_ours = placement.launched_by == cluster::LaunchedBy::Launcher;
-    std::this_thread::sleep_for(std::chrono::milliseconds(is_ours ? 1500 : 5000));
-  }
-  std::fflush(stdout);
-  fmt::print(stderr, "lockstep: error: {}\n", fault.what());
-  std::fflush(stderr);
-}
-
-int finish(const train::Stopped& news, const cluster::Placement& placement) {
-  if (placement.place.rank == 0) {
-    log::info("{}", news.sentence());
-  }
-  return static_cast<int>(news.code());
-}
-
-// Reports the exception that ended this process and returns the exit code.
-int finish(const std::exception_ptr& failure,
-           const cluster::Placement& placement,
-           const std::unique_ptr<comm::StallWatch>& watch) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const train::Stopped& news) {
-    return finish(news, placement);
-  } catch (const Error& fault) {
-    if (const auto known = explain(watch)) {
-      return finish(*known);
-    }
-    report(fault, placement);
-    return static_cast<int>(fault.code());
-  } catch (const std::exception& fault) {
-    if (const auto known = explain(watch)) {
-      return finish(*known);
-    }
-    const std::string text = fault.what();
-    const Error wrapped = Error(ExitCode::Bug, "uncaught exception in the program")
-                              .fact("reason", text.substr(0, text.find('\n')));
-    report(wrapped, placement);
-    return static_cast<int>(ExitCode::Bug);
-  }
-}
-
 void run_body(Session& session, const std::function<void(Session&)>& body) {
   body(session);
   if (session.wants_verification()) {
@@ -287,7 +217,8 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
         }
       },
       [&](const std::exception_ptr& failure) {
-        os::leave(finish(failure, placement, start.watch));
+        os::leave(train::report_failure(
+            failure, {.place = placement.place, .watch = start.watch.get(), .stop = &start.stop}));
       });
   if (stopped != nullptr) {
     std::rethrow_exception(stopped);
@@ -297,8 +228,8 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
 }  // namespace
 
 // Order at start: fork before any thread; then the signal mask, which threads inherit; then
-// everything else. `stop` and `watch` are declared outside the try block, because finish() uses the
-// watch to explain a failure of a session that has been destroyed by then.
+// everything else. `stop` and `watch` are declared outside the try block, because report_failure()
+// uses them to explain a failure of a session that has been destroyed by then.
 int run(int argc, char** argv, const Program& program, const std::function<void(Session&)>& body) {
   cluster::Placement placement;
   std::optional<train::StopRequest> stop;
@@ -336,7 +267,9 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
   } catch (const train::Verified& news) {
     return news.exit_code();
   } catch (...) {
-    return finish(std::current_exception(), placement, watch);
+    return train::report_failure(
+        std::current_exception(),
+        {.place = placement.place, .watch = watch.get(), .stop = stop ? &*stop : nullptr});
   }
 }
 

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/comm/error_report.h"
+
+#include <cstdio>
+#include <fmt/format.h>
+
+#include "common/contract/unprinted_error.h"
+
+namespace lockstep::comm {
+
+void print_error(std::string_view text) {
+  std::fflush(stdout);
+  fmt::print(stderr, "lockstep: error: {}\n", text);
+  std::fflush(stderr);
+}
+
+void keep_error(const Error& error, const contract::WorkerPlace& place) {
+  const bool has_agent = !place.error_file.empty();
+  if (has_agent && !contract::write_unprinted_error(place, error.what())) {
+    print_error(error.what());
+  }
+}
+
+}  // namespace lockstep::comm
