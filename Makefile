@@ -3,14 +3,14 @@
 #   BUILD            build directory                            [build]
 #   JOBS             number of compilers that run in parallel   [all cores]
 #   CONFIGURE_FLAGS  extra options for cmake                    [none]
-#   TEST_JOBS        number of tests that run in parallel       [2]
+#   TEST_JOBS        number of tests that run in parallel       [all cores and one: many tests wait]
 #   TEST_FLAGS       extra options for ctest, such as -L unit   [none]
 #   PREFIX           where `make install` installs              [/usr/local]
 #   RELEASES         for `make test-distributions`              [bookworm trixie sid]
 
 BUILD     ?= build
 JOBS      ?= $(shell nproc)
-TEST_JOBS ?= 2
+TEST_JOBS ?= $(shell expr $$(nproc) + 1)
 PREFIX    ?= /usr/local
 
 RELEASES  ?= bookworm trixie sid
