@@ -170,7 +170,9 @@ void measure(const Bench& bench, const Case& one) {
     place.world_size = bench.workers;
     place.local_world_size = bench.workers;
     place.run_directory = one.has_log ? (bench.directory / "logs").string() : "";
-    workers.emplace_back(place, supervisor::log_files({}, place));
+    workers.emplace_back(place, supervisor::log_files({}, place), [](const std::string& sentence) {
+      fmt::print(stderr, "{}\n", sentence);
+    });
   }
   const double before = own_seconds();
   const auto begin = Clock::now();

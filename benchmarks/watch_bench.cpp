@@ -128,7 +128,9 @@ int bench(int ranks, int64_t events, const fs::path& directory) {
     monitor::render_screen(snapshot, loss, {}, {.columns = 120, .rows = 50}, kStart);
   });
   size_t size = 0;
-  measure("Prometheus page", [&] { size = prometheus_text(snapshot, kStart).size(); });
+  measure("Prometheus page", [&] {
+    size = monitor::prometheus_text({&snapshot, 1}, kStart).size();
+  });
   fmt::print("size of the page: {}\n", format_bytes(size));
   return 0;
 }

@@ -75,8 +75,8 @@ void measure(Session& session) {
   torch::optim::AdamW adam(model.parameters(), torch::optim::AdamWOptions(1e-3));
   const StrategyOptions options =
       train::resolve(StrategyOptions(), SessionAccess::parts(session).flags);
-  const auto need =
-      strategy::zero::memory_need(model, adam, options.zero, session.world_size(), accumulate > 1);
+  const auto need = strategy::zero::memory_need(
+      model, adam, options.zero, session.world_size(), {.accumulates = accumulate > 1});
   const auto strategy = session.make_strategy();
   strategy->adopt(model, adam);
   train(*strategy, share, width, accumulate);
