@@ -60,7 +60,7 @@ struct Syntax {
 
 struct Option {
   Syntax syntax;
-  std::string_view text;  // in --help; can contain the placeholders of help_text()
+  std::string_view text;  // in --help; {names} are replaced by help_text()
   Support support = {};
 
   // The name in messages: "--clip".
