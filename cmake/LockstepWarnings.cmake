@@ -3,5 +3,5 @@ add_library(lockstep_warnings INTERFACE)
 add_library(lockstep::warnings ALIAS lockstep_warnings)
 target_compile_options(
   lockstep_warnings
-  INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>"
+  INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wundef>"
             "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>")

@@ -2,6 +2,7 @@
 #include "tools/bench/timing.h"
 
 #include <torch/cuda.h>
+#include <torch/version.h>
 
 #include "common/os/memory.h"
 

@@ -4,6 +4,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
+#include <torch/version.h>
 
 namespace lockstep::comm {
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <torch/nn.h>
 #include <torch/utils.h>
+#include <torch/version.h>
 
 #include "lockstep/error.h"
 #include "lockstep/recompute.h"
