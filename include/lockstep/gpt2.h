@@ -80,8 +80,9 @@ class Gpt2 : public torch::nn::Module {
   torch::nn::LayerNorm norm_ = nullptr;
 };
 
-// Converts weights of other programs to the names of Gpt2: removes the prefix "transformer.",
-// tensors that are not weights ("attn.bias") and duplicates of tied weights ("lm_head.weight").
+// Converts weights of other programs to the names of Gpt2: adds the prefix "transformer." where it
+// is missing, and removes tensors that are not weights ("attn.bias") and duplicates of tied weights
+// ("lm_head.weight").
 //
 //   apply_model(*net, as_gpt2_weights(load_weights(file)), file);
 std::vector<std::pair<std::string, torch::Tensor>> as_gpt2_weights(

@@ -4,7 +4,8 @@
     gpt2_hugging_face.py FOLDER HEADS LAYERS
 
 Reads FOLDER/weights.pt and FOLDER/batch.pt, writes FOLDER/expected.pt: scores, loss, gradients, all
-in float32. Exits with 77 where there is no PyTorch or no transformers.
+in float32; and the model as published models are: FOLDER/lm/model.safetensors with the output layer,
+FOLDER/base/model.safetensors without it. Exits with 77 where there is no PyTorch or no transformers.
 """
 import sys
 
@@ -29,6 +30,8 @@ def main():
     assert not missing.unexpected_keys, missing.unexpected_keys
     assert set(missing.missing_keys) <= {"lm_head.weight"}, missing.missing_keys
     model.tie_weights()
+    model.save_pretrained(f"{folder}/lm")
+    model.transformer.save_pretrained(f"{folder}/base")
     scores = model(batch["input"]).logits
     loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), batch["target"].flatten())
     loss.backward()

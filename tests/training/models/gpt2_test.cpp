@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/gpt2.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <optional>
 
 #include "common/os/command.h"
 #include "common/os/files.h"
@@ -95,24 +97,36 @@ TEST(Gpt2, TakesWeightsOfBothSpellings) {
                           Pair("transformer.ln_f.bias", ::testing::_)));
 }
 
-// A GPT-2 of somebody else, in Python: scores, loss and all gradients within `bound`.
+// Runs `script`, another implementation of GPT-2 in Python, on the weights of `net`. Its results
+// are files in `folder`. Returns why it could not run, or nothing.
+std::optional<std::string> run_reference(const std::string& script,
+                                         const Gpt2& net,
+                                         const Batch& batch,
+                                         const std::filesystem::path& folder) {
+  save_weights(folder / "weights.pt", collect_model(net));
+  save_weights(folder / "batch.pt", {{"input", batch.input}, {"target", batch.target}});
+  const os::CommandResult python =
+      os::run_command({LOCKSTEP_PYTHON,
+                       LOCKSTEP_SOURCE_DIR "/tests/training/models/" + script,
+                       folder.string(),
+                       "3",
+                       "2"});
+  if (python.status.code == kNoTorch) {
+    return fmt::format("{} lacks a package: {}", LOCKSTEP_PYTHON, python.output);
+  }
+  EXPECT_EQ(python.status.code, 0) << python.errors;
+  return std::nullopt;
+}
+
+// Compares scores, loss and all gradients with those of `script`; they may differ by `bound`.
 void expect_equal_to(const std::string& script, double bound) {
   const os::TemporaryDirectory folder;
   Gpt2 net(small());
   spread(net);
   const Batch batch = some_tokens(3, 11);
-  save_weights(folder.path() / "weights.pt", collect_model(net));
-  save_weights(folder.path() / "batch.pt", {{"input", batch.input}, {"target", batch.target}});
-  const os::CommandResult python =
-      os::run_command({LOCKSTEP_PYTHON,
-                       LOCKSTEP_SOURCE_DIR "/tests/training/models/" + script,
-                       folder.path().string(),
-                       "3",
-                       "2"});
-  if (python.status.code == kNoTorch) {
-    GTEST_SKIP() << LOCKSTEP_PYTHON << " lacks a package: " << python.output;
+  if (const auto reason = run_reference(script, net, batch, folder.path())) {
+    GTEST_SKIP() << *reason;
   }
-  ASSERT_EQ(python.status.code, 0) << python.errors;
 
   const torch::Tensor scores = net.forward(batch.input);
   const Loss loss = NextToken()(net, batch);
@@ -141,6 +155,25 @@ TEST(Gpt2, EqualsADescriptionOfItInPython) {
 
 TEST(Gpt2, EqualsThatOfHuggingFace) {
   expect_equal_to("gpt2_hugging_face.py", 1e-4);
+}
+
+TEST(Gpt2, LoadsFilesThatTransformersWrites) {
+  const os::TemporaryDirectory folder;
+  Gpt2 net(small());
+  spread(net);
+  if (const auto reason =
+          run_reference("gpt2_hugging_face.py", net, some_tokens(1, 2), folder.path())) {
+    GTEST_SKIP() << *reason;
+  }
+  for (const char* const variant : {"lm", "base"}) {
+    const std::filesystem::path file = folder.path() / variant / "model.safetensors";
+    Gpt2 loaded(small());
+    apply_model(loaded, as_gpt2_weights(load_weights(file)), file.string());
+    for (const auto& item : net.named_parameters()) {
+      EXPECT_TRUE(loaded.named_parameters()[item.key()].equal(item.value()))
+          << variant << ": " << item.key();
+    }
+  }
 }
 
 TEST(Gpt2, SeesNothingThatComesLater) {
