@@ -8,8 +8,9 @@ A clean file is not checked again until it, one of its own headers, .clang-tidy 
 changes; DIR/tidy-cache records the clean files.
 
 clang-tidy spends nearly all its time in third-party headers. The sources of a folder are therefore
-checked together, as one file that includes them. Sources whose unnamed namespaces share a name are
-put in different groups. A group that does not compile is checked again file by file.
+checked together, as one file that includes them. A name in unnamed namespaces of several of these
+sources is replaced by a macro in all but one. A group that does not compile is checked again file by
+file.
 """
 
 import argparse
@@ -25,7 +26,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-BATCH = 8
+BATCH = 16
 COMPILER_ERROR = "[clang-diagnostic-error]"
 # At the beginning of a line in an unnamed namespace: a type, a constant, a variable or a function.
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
@@ -91,7 +92,7 @@ class Tidy:
             return self.call(entries[0]["file"], flags_of(entries[0]), NO_FALSE_ALARM)
         name = hashlib.sha256(" ".join(entry["file"] for entry in entries).encode()).hexdigest()
         source = self.build / f"tidy-{name[:16]}.cpp"
-        source.write_text("".join(f'#include "{entry["file"]}"\n' for entry in entries))
+        source.write_text(joined([entry["file"] for entry in entries]))
         try:
             return self.call(source, flags_of(entries[0]), NO_FALSE_ALARM)
         finally:
@@ -121,23 +122,29 @@ def local_names(path):
     return names
 
 
+def joined(sources):
+    """A source that includes all of these, in which no two define the same local name."""
+    lines = []
+    taken = set()
+    for number, source in enumerate(sources):
+        names = local_names(pathlib.Path(source))
+        repeated = sorted(names & taken)
+        taken |= names
+        lines += [f"#define {name} {name}{number}  // NOLINT" for name in repeated]
+        lines.append(f'#include "{source}"')
+        lines += [f"#undef {name}" for name in repeated]
+    return "\n".join(lines) + "\n"
+
+
 def batches_of(entries):
-    """Entries of one module with the same flags, in small groups that share no local name."""
+    """Entries of one module with the same flags, in groups of about the same size."""
     def kind(entry):
         return module_of(pathlib.Path(entry["file"])), flags_of(entry)
 
     for _, same_kind in itertools.groupby(sorted(entries, key=kind), key=kind):
-        groups = []  # (entries, their local names)
-        for entry in same_kind:
-            names = local_names(pathlib.Path(entry["file"]))
-            for group, taken in groups:
-                if len(group) < BATCH and not taken & names:
-                    group.append(entry)
-                    taken |= names
-                    break
-            else:
-                groups.append(([entry], names))
-        yield from (group for group, _ in groups)
+        same_kind = list(same_kind)
+        groups = -(-len(same_kind) // BATCH)
+        yield from (same_kind[first::groups] for first in range(groups))
 
 
 def main():

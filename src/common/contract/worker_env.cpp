@@ -42,6 +42,10 @@ constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 constexpr std::string_view kErrorFile = "TORCHELASTIC_ERROR_FILE";
 // A bound against nonsense, far above any real run; sums of two such numbers stay within int.
 constexpr int kMostWorkers = 1 << 20;
+// PyTorch 2.4 and newer serve the rendezvous with libuv by default, and init_process_group() throws
+// in a build without it, such as Debian's. Their older server polls all connections; the default of
+// all earlier versions, it is fast enough for this many.
+constexpr int kMaxWorkersWithoutLibuv = 1024;
 // execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
 constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
 
@@ -195,6 +199,9 @@ os::Environment gentle_environment(const WorkerPlace& place) {
   const Setter set(variables);
   // A failed collective ends its worker instead of blocking it forever, as in torchrun.
   set("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
+  if (place.world_size <= kMaxWorkersWithoutLibuv) {
+    set("USE_LIBUV", 0);
+  }
   if (!place.interface.empty()) {
     // NCCL treats a name without "=" as a prefix: "ib0" would also match "ib0.8001".
     set("NCCL_SOCKET_IFNAME", "=" + place.interface);

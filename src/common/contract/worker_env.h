@@ -54,9 +54,9 @@ struct WorkerPlace {
 os::Environment to_environment(const WorkerPlace& place);
 
 // Settings that a worker gets only if they are not set already: the network interface, the
-// transport of Horovod, the error handling of NCCL. They are equal for all workers, and a user or a
-// site that sets such a variable has a reason. The caller adds them with
-// `environment.merge(gentle_environment(place))`, which keeps existing values.
+// transport of Horovod, the error handling of NCCL, the server of PyTorch's store. They are equal
+// for all workers, and a user or a site that sets such a variable has a reason. The caller adds
+// them with `environment.merge(gentle_environment(place))`, which keeps existing values.
 os::Environment gentle_environment(const WorkerPlace& place);
 
 // The rank from the variables of torchrun (set by lockstep or torchrun); nothing if both RANK and

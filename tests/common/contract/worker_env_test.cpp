@@ -171,13 +171,18 @@ TEST(WorkerEnv, AdvisesGently) {
       {"TP_SOCKET_IFNAME", "ib0"},
       {"NCCL_IB_GID_INDEX", "3"},
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"USE_LIBUV", "0"},
       {"HOROVOD_CONTROLLER", "gloo"},
       {"HOROVOD_CPU_OPERATIONS", "gloo"},
       {"HOROVOD_GLOO_IFACE", "ib0"},
   };
   EXPECT_EQ(gentle_environment(place_for_everybody()), expected);
 
-  EXPECT_EQ(gentle_environment({}), (os::Environment{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}}));
+  EXPECT_EQ(gentle_environment({}),
+            (os::Environment{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}, {"USE_LIBUV", "0"}}));
+  WorkerPlace large;
+  large.world_size = 1025;
+  EXPECT_FALSE(gentle_environment(large).contains("USE_LIBUV"));
 }
 
 TEST(WorkerEnv, LetsHorovodMeetOnTheLoopbackOfOneNode) {
