@@ -35,6 +35,9 @@ TEST_F(NetworkCommand, LetsTorchrunMeetOverIt) {
   if (lab().on("n1", {"/usr/bin/python3", "-c", "import torch"}).status.code != 0) {
     GTEST_SKIP() << "/usr/bin/python3 has no torch";
   }
+  if (const auto fault = find_torchrun_fault(lab())) {
+    GTEST_SKIP() << *fault;
+  }
   lab().write("sum.py",
               "import torch, torch.distributed as d\n"
               "d.init_process_group('gloo')\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep submit` on a real Slurm: submissions, rejections, and the jobs of examples/jobs.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <regex>
 #include <thread>
@@ -177,7 +178,9 @@ TEST_F(JobFiles, OfTheExamplesRun) {
   const std::regex foreign(
       "^(account|constraint|gpu_type|modules|python_venv|conda_\\w+|container_\\w+|environment|mpi|"
       "partition|cpus_per_task|memory|gpus_per_node|time|training_cmd|std_out|err_out|job_name):");
+  const auto torchrun_fault = find_torchrun_fault(lab());
   std::vector<std::pair<std::string, std::string>> jobs;
+  std::vector<std::string> left_out;
   for (const auto& entry :
        fs::directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / "examples/jobs")) {
     const std::string name = entry.path().stem().string();
@@ -193,6 +196,10 @@ TEST_F(JobFiles, OfTheExamplesRun) {
         "job_name: " +
         name + "\nstd_out: logs/" + name + ".log\nerr_out: logs/" + name + ".log\n";
     if (yaml.find("torchrun") != std::string::npos || yaml.find("loop") != std::string::npos) {
+      if (torchrun_fault) {
+        left_out.push_back(name);
+        continue;
+      }
       yaml += "launcher_args: [-r, '9:1', -t, '9:1']\n";  // required by torchrun 1.13 of Debian
     }
     lab().write(name + ".yaml", yaml);
@@ -200,12 +207,15 @@ TEST_F(JobFiles, OfTheExamplesRun) {
     EXPECT_EQ(result.status.code, 0) << name << ": " << result.errors;
     jobs.emplace_back(name, id_in(result.errors));
   }
-  EXPECT_GT(jobs.size(), 10U);
+  EXPECT_GT(jobs.size() + left_out.size(), 10U);
   for (const auto& [name, id] : jobs) {
     const JobEnd end = lab().wait_for_job(id, seconds(240));
     const std::string log = read_text(lab().path("logs/" + name + "-" + id + ".log"));
     EXPECT_EQ(end.state, "COMPLETED") << name << ": " << log;
     EXPECT_THAT(log, HasSubstr("rank 1 of ")) << name;
+  }
+  if (torchrun_fault) {
+    GTEST_SKIP() << fmt::format("{} were left out: {}", fmt::join(left_out, ", "), *torchrun_fault);
   }
 }
 
@@ -330,8 +340,12 @@ TEST_F(JobsInContainers, TrainThere) {
               "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
               "one = torch.ones(1)\ndist.all_reduce(one)\n"
               "print('sum', int(one), 'in', open('/image').read().strip(), flush=True)\n");
+  const auto torchrun_fault = find_torchrun_fault(lab());
   for (const char* launcher : {"lockstep", "srun", "torchrun"}) {
     SCOPED_TRACE(launcher);
+    if (torchrun_fault && std::string(launcher) == "torchrun") {
+      continue;
+    }
     lab().write(
         "job.yaml",
         std::string(kSmall) + "num_nodes: 2\nworkers_per_node: 2\njob_name: " + launcher +
@@ -348,6 +362,9 @@ TEST_F(JobsInContainers, TrainThere) {
         lab().path("logs/" + std::string(launcher) + "-" + id_in(result.errors) + ".log"));
     EXPECT_EQ(result.status.code, 0) << result.errors << log;
     EXPECT_THAT(log, HasSubstr("sum 4 in made by make-image.sh"));
+  }
+  if (torchrun_fault) {
+    GTEST_SKIP() << "torchrun was left out: " << *torchrun_fault;
   }
 }
 

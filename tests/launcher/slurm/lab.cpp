@@ -219,6 +219,19 @@ bool Lab::is_quiet(seconds limit) const {
   });
 }
 
+// Debian's PyTorch 2 is built without libuv, and the store of its torchrun insists on it.
+std::optional<std::string> find_torchrun_fault(const Lab& lab) {
+  const Result result = lab.on("n1",
+                               {"/usr/bin/python3",
+                                "-c",
+                                "import torch.distributed as d\n"
+                                "d.TCPStore('127.0.0.1', 0, 1, True)"});
+  if (result.errors.find("without libuv") == std::string::npos) {
+    return std::nullopt;
+  }
+  return "torchrun needs libuv, and PyTorch of /usr/bin/python3 is built without it";
+}
+
 Lab& shared_lab() {
   static Lab lab({"--nodes", "4", "--gpus", "2", "--ssh"});
   return lab;

@@ -113,6 +113,10 @@ class Lab {
   int count_ = 3;
 };
 
+// Why torchrun of /usr/bin/python3 cannot start workers; nothing if it can, or if there is no
+// PyTorch.
+std::optional<std::string> find_torchrun_fault(const Lab& lab);
+
 // The lab shared by all tests of this process: four nodes with two GPUs each, mgmt0 blocked, ssh.
 Lab& shared_lab();
 
