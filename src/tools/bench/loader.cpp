@@ -78,6 +78,8 @@ double measure_rate(const DatasetPtr& dataset,
   };
   std::vector<double> rates;
   for (int round = 0; round < kRounds; ++round) {
+    // So many steps that the loader never ends, and (step + 1) * batch in indices() cannot
+    // overflow.
     Loader loader(dataset,
                   std::numeric_limits<int64_t>::max() / options.batch,
                   indices,

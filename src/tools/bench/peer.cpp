@@ -63,6 +63,7 @@ std::string run_to_end(const std::vector<std::string>& command) {
 }
 
 // Only the last line counts: libraries print notices before it.
+// The parse must not throw: its exception would be reported as a bug without the line.
 nlohmann::json run_peer(const std::string& python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments) {

@@ -141,6 +141,7 @@ Listed look_at(const CheckpointEntry& entry) {
 void inspect(const InspectOptions& options) {
   const Opened opened = open(options.path, Look::AtHeaders, options.entry);
   if (options.json) {
+    // Names of tensors come from files and need not be UTF-8, for which dump() would throw.
     fmt::print("{}\n", to_json(opened).dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
@@ -239,6 +240,8 @@ void verify(const std::filesystem::path& path) {
 
 // The link "best" is relative and names the directory of the checkpoint. Checkpoints that are kept
 // for their age (--keep-for) are not known here and can be deleted.
+// A training that runs meanwhile only adds checkpoints that are newer than the list, which are
+// never deleted here.
 void prune(const PruneOptions& options) {
   const std::filesystem::path root = find_root(options.root);
   std::vector<CheckpointEntry> entries = list_checkpoints(root);

@@ -15,6 +15,8 @@ CheckpointReader read(const std::filesystem::path& directory, Look look) {
 }
 
 // The directory itself, or the newest checkpoint below it.
+// COMPLETE is looked for first: a checkpoint that was copied or renamed is still one.
+// list_checkpoints() would find it only under its original name.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
   std::error_code unknown;
   if (std::filesystem::exists(path / "COMPLETE", unknown)) {
@@ -48,6 +50,8 @@ std::filesystem::path find_root(const std::filesystem::path& path) {
   return std::filesystem::is_directory(below, unknown) ? below : path;
 }
 
+// A file is taken for safetensors by its name only. torch.save has no usual extension (.pt, .pth,
+// .bin, .ckpt), so every other file is read as such, and load_weights() explains what is wrong.
 Opened open(const std::filesystem::path& path, Look look, const std::string& entry) {
   std::error_code unknown;
   const bool is_directory = std::filesystem::is_directory(path, unknown);
