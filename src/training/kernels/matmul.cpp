@@ -380,6 +380,8 @@ struct Matmul::Parts {
     void* output = call.output;
     if (call.accumulate) {
       const auto bytes = static_cast<size_t>(call.m * call.n) * sizeof(float);
+      // Without memory for the test the best guess stays, and is_timed prevents another try in each
+      // step.
       if (!scratch.take(bytes)) {
         return;
       }
