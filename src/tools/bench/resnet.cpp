@@ -138,6 +138,7 @@ double measure_trainer(Session& session, const ResnetBenchOptions& options, cons
   for (int block = 0; block < kBlocks; ++block) {
     StepTimer timer(session.device(), options.warmup, options.steps);
     Trainer trainer(session,
+                    // More epochs than needed; the number of steps ends the training.
                     {.epochs = steps / kBatches + 1,
                      .steps = steps,
                      .global_batch = options.batch,

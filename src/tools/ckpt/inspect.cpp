@@ -27,6 +27,7 @@ uint64_t bytes_of(const PieceSource& tensors, const std::string& name) {
   return bytes;
 }
 
+// A parameter that two modules share is saved under both names and counts twice.
 uint64_t bytes_of(const PieceSource& tensors) {
   uint64_t bytes = 0;
   for (const std::string& name : tensors.names()) {
