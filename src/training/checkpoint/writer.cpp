@@ -26,8 +26,8 @@ void CheckpointWriter::add_text(std::string_view part, std::string_view text) {
   add(part, std::string(text));
 }
 
-// Parts are serialized here and not in commit(), so that the caller can change the tensors
-// afterwards.
+// Parts are kept as bytes: tensors are serialized when they are added and not in commit(), so that
+// the caller can change them afterwards.
 void CheckpointWriter::add(std::string_view part, std::string bytes) {
   const bool known =
       std::ranges::any_of(parts_, [&](const auto& other) { return other.first == part; });

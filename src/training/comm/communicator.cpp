@@ -60,9 +60,8 @@ std::string tensor_to_bytes(const torch::Tensor& tensor, int64_t count) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<size_t>(count)};
 }
 
-// The number of exceptions is compared with that at construction: a call in a destructor during
-// stack unwinding has not failed itself.
-// RAII: records one call from begin to end.
+// RAII: records one call from begin to end. The number of exceptions is compared with that at
+// construction: a call in a destructor during stack unwinding has not failed itself.
 class Call {
  public:
   Call(comm::CallRecord& record, const comm::CallWords& words)

@@ -252,7 +252,7 @@ void run_thread_group(int size, const std::function<void(Communicator&)>& body) 
       });
     }
   }
-  // The threads are joined above; only therefore can the failure be read without the mutex.
+  // The threads are joined above, so the failure can be read without the mutex.
   group->rethrow_failure();
 }
 

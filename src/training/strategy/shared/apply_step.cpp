@@ -31,8 +31,8 @@ double norm_of(const std::vector<torch::Tensor>& gradients) {
   return std::sqrt(squares);
 }
 
-// Undefined unless the gradients are on a GPU.
-// The norm stays a tensor on the GPU: reading it here would make the host wait for backward.
+// Undefined unless the gradients are on a GPU, where the norm stays: reading it here would make the
+// host wait for backward.
 torch::Tensor late_norm_of(const std::vector<torch::Tensor>& gradients) {
   if (gradients.empty() || !gradients.front().is_cuda()) {
     return {};
