@@ -14,7 +14,6 @@ std::optional<std::string> find_local_address_towards(const std::string& host);
 // The names of the network interfaces of this machine.
 std::vector<std::string> interface_names();
 
-// An address of an interface.
 struct InterfaceAddress {
   std::string interface;
   std::string text;  // "10.12.0.1", "fd00::1"

@@ -32,7 +32,6 @@ Finding advised(Finding finding, std::string advice) {
   return finding;
 }
 
-// Variables of the job.
 class JobVariables {
  public:
   explicit JobVariables(const SlurmFacts& slurm) : variables_(slurm.variables) {}

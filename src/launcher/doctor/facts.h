@@ -124,7 +124,6 @@ struct PlaceFacts {
   std::optional<bool> sees_directory;  // likewise in the working directory
 };
 
-// Facts of one node.
 struct NodeFacts {
   std::string name;
   std::vector<InterfaceFact> interfaces;

@@ -2,8 +2,7 @@
 //
 // Settings are kept as YAML nodes with their positions and are resolved when they are read:
 //
-//   site profile  <  job file  <  command line        lay(), set(): later layers replace earlier
-//   ones
+//   site profile  <  job file  <  command line        lay(), set(): later layers have precedence
 //                      |
 //   "runs/${job_name}" |  resolve(): ${key} looks up the final value of the other key
 //                      v

@@ -90,6 +90,7 @@ void add_sweep(CLI::App& command, Gpt2BenchOptions& options) {
       ->needs(sweep);
 }
 
+// --lr excludes --peer, whose learning rate is fixed in its source: the loss curves would differ.
 void add_gpt2(CLI::App& app, int& code) {
   const auto options = std::make_shared<Gpt2BenchOptions>();
   CLI::App* command = app.add_subcommand("gpt2", "Measure the training throughput of GPT-2");
@@ -153,6 +154,7 @@ void add_gpt2(CLI::App& app, int& code) {
 }
 
 // --until is the same number as --accuracy, but selects the role of the child process.
+// StepTimer starts its clock after the last warm-up step, so there must be at least one.
 void add_mnist(CLI::App& app, int& code) {
   const auto options = std::make_shared<MnistBenchOptions>();
   CLI::App* command = app.add_subcommand(
@@ -193,6 +195,9 @@ void add_mnist(CLI::App& app, int& code) {
   });
 }
 
+// The network divides width and height by 32. With an image of 32 pixels, the last batch norm sees
+// one pixel per image, and its variance needs two values: hence the minimum of two images.
+// StepTimer starts its clock after the last warm-up step, so there must be one.
 void add_resnet(CLI::App& app, int& code) {
   const auto options = std::make_shared<ResnetBenchOptions>();
   CLI::App* command = app.add_subcommand("resnet50", "Measure the training throughput of a ResNet");
@@ -225,6 +230,7 @@ void add_resnet(CLI::App& app, int& code) {
   command->callback([options, &code] { code = measure_resnet(*options); });
 }
 
+// Zero threads means that batches are made in the thread that asks for them.
 void add_loader(CLI::App& app, int& code) {
   const auto options = std::make_shared<LoaderBenchOptions>();
   CLI::App* command =
@@ -269,6 +275,7 @@ void add_loader(CLI::App& app, int& code) {
   command->callback([options, &code] { code = measure_loader(*options); });
 }
 
+// Without --workers this process is itself a worker, alone or under a launcher.
 void add_allreduce(CLI::App& app, int& code) {
   const auto options = std::make_shared<AllreduceBenchOptions>();
   CLI::App* command = app.add_subcommand("allreduce", "Measure time and bandwidth of all-reduce");

@@ -41,6 +41,7 @@ void write_curve(const std::filesystem::path& path,
   os::write_file(path, text);
 }
 
+// The first losses must agree (same weights, same data); the last show whether the gradients do.
 std::vector<Row> loss_rows(const nlohmann::json& ours, const nlohmann::json& theirs) {
   Row first{"first loss", std::nullopt, std::nullopt, 4};
   Row last{"last loss", std::nullopt, std::nullopt, 4};

@@ -61,6 +61,8 @@ void require_possible(const Gpt2BenchOptions& options, const Gpt2Options& model)
   }
 }
 
+// int64 in host byte order, [batches, N, T + 1], without a header: torch.from_file() of the peer
+// reads it.
 void write_tokens(const std::filesystem::path& path, const torch::Tensor& tokens) {
   const torch::Tensor flat = tokens.contiguous();
   os::write_file(path, {static_cast<const char*>(flat.data_ptr()), flat.nbytes()});
@@ -96,6 +98,8 @@ Figures measure(Session& session, const Gpt2BenchOptions& options) {
     figures.losses = training.losses();
   }
   release_memory(session.device());
+  // fp8 is compared with the matrix rate of bf16, since libtorch's mm() has no fp8. A result above
+  // 100 % is therefore possible.
   figures.ceilings = measure_ceilings(
       session.device(), options.precision == "fp32" ? torch::kFloat32 : torch::kBFloat16);
   release_memory(session.device());
@@ -128,6 +132,8 @@ nlohmann::json run_gpt2_peer(const Gpt2BenchOptions& options,
 }
 
 // The results as JSON.
+// Operations are those of the model: --recompute makes a step slower but does not increase them
+// (model FLOPs utilization, Chowdhery et al. 2022).
 nlohmann::json figures_of(const Gpt2BenchOptions& options, const Figures& figures) {
   const Gpt2Options model = gpt2_options(options.size);
   const auto tokens = static_cast<double>(options.batch * options.context);
@@ -162,6 +168,8 @@ std::optional<double> times(const std::optional<double>& value, double factor) {
   return value ? std::optional(*value * factor) : std::nullopt;
 }
 
+// The training as a whole is compared with the matrix rate, which limits it, and the optimizer with
+// the copy bandwidth, because it makes few operations per byte.
 void print(const Gpt2BenchOptions& options, const Ceilings& ceilings, const nlohmann::json& json) {
   const nlohmann::json& ours = json.at("lockstep");
   const nlohmann::json theirs = json.value("peer", nlohmann::json::object());

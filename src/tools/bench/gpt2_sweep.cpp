@@ -119,6 +119,7 @@ std::vector<Outcome> sweep_batches(Session& session,
         train(session, options, {.precision = precision, .recompute = recompute, .batch = batch}));
     print(outcomes.back());
     const std::optional<double> rate = outcomes.back().tokens_per_second;
+    // Larger batches need more memory and would fail as well.
     if (!rate) {
       break;
     }

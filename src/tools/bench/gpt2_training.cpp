@@ -41,6 +41,9 @@ torch::Tensor draw_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
   return chance.mul(reach).exp().floor().sub(1).clamp(0, vocabulary - 1).to(torch::kInt64);
 }
 
+// The file of write_tokens() in gpt2.cpp: int64 in host byte order, [batches, N, T + 1], no header.
+// Its size is the only check that --batch and --context are those with which it was written; other
+// values whose product fits give other sequences, but valid ones.
 torch::Tensor read_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
   const os::InputFile file(options.tokens);
   const auto batch_bytes =
@@ -68,6 +71,9 @@ torch::Tensor read_tokens(const Gpt2BenchOptions& options, int64_t vocabulary) {
   return tokens;
 }
 
+// Weight decay and betas are those of GPT-3 (Brown et al. 2020, appendix B), as in nanoGPT and
+// llm.c, and the same as in benchmarks/peers/gpt2.py. The initial weights are saved before the
+// model moves to the device, so that the peer can load them without it.
 TimedTraining make_training(Session& session,
                             const Gpt2BenchOptions& options,
                             const torch::Tensor& tokens,

@@ -78,6 +78,8 @@ double measure_rate(const DatasetPtr& dataset,
   };
   std::vector<double> rates;
   for (int round = 0; round < kRounds; ++round) {
+    // So many steps that the loader never ends, and (step + 1) * batch in indices() cannot
+    // overflow.
     Loader loader(dataset,
                   std::numeric_limits<int64_t>::max() / options.batch,
                   indices,
@@ -110,6 +112,7 @@ Parts measure_parts(const image::Store& store,
   int64_t images = 0;
   const auto begin = Clock::now();
   std::vector<int64_t> indices(static_cast<size_t>(options.batch));
+  // At least one batch, however short --seconds is.
   while (images == 0 || seconds_since(begin) < options.seconds) {
     for (int64_t i = 0; i < options.batch; ++i) {
       const int64_t index = (images + i) % store.size();

@@ -36,6 +36,7 @@ class Sparse : public image::Store {
   const std::vector<image::ClassName>& classes() const override { return all_->classes(); }
 
  private:
+  // Multiplied before it is divided: a rounded stride would never reach the last classes.
   int64_t theirs(int64_t index) const { return index * all_->size() / count_; }
 
   image::StorePtr all_;
@@ -64,7 +65,8 @@ LoaderImages find_images(const LoaderBenchOptions& options, const fs::path& scra
   }
   const image::Sets sets = options.is_tiny ? image::find_tiny_imagenet(options.data_dir)
                                            : image::find_imagenet(options.data_dir);
-  // Packs have precedence over folders, as in training.
+  // Packs have precedence over folders, as in training. The name of an image in a pack is
+  // PACK:NAME, which is not a path.
   const bool is_packed = !fs::exists(sets.train->name(0));
   return {.store = std::make_shared<Sparse>(sets.train, options.images),
           .origin = sets.origin,
@@ -93,6 +95,7 @@ LoaderImages copy_images(const LoaderImages& images, const fs::path& scratch) {
   return {.store = std::move(files), .origin = images.origin, .is_packed = false};
 }
 
+// LABEL, tab, absolute path, one image per line: the peer reads the same files in the same order.
 void write_list(const image::Store& store, const fs::path& file) {
   std::string lines;
   for (int64_t i = 0; i < store.size(); ++i) {

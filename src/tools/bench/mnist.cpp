@@ -46,6 +46,7 @@ DatasetPtr make_digits(const MnistBenchOptions& options, int64_t steps, torch::D
   std::vector<int64_t> all(static_cast<size_t>(kDigits));
   std::iota(all.begin(), all.end(), 0);
   const Batch ready = drawn->batch(all);
+  // Rounded up; take() cuts off what exceeds the epoch.
   const int64_t copies = (steps * options.batch + kDigits - 1) / kDigits;
   return on_device(take(tensors(ready.input.repeat({copies, 1, 1, 1}), ready.target.repeat(copies)),
                         steps * options.batch),
@@ -86,6 +87,8 @@ double time_bare_loop(Session& session,
   return timer.microseconds_per_step();
 }
 
+// The same seed as in the bare loop, hence the same weights. A negative checkpoint_every disables
+// checkpoints, whose writing would be part of the measured steps.
 double time_trainer(Session& session, const MnistBenchOptions& options, const DatasetPtr& digits) {
   torch::manual_seed(1);
   const auto net = digit_net(options.net);

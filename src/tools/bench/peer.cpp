@@ -51,6 +51,7 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
 
 // The output is captured and not shown; after a failure the last line is part of the error.
 std::string run_to_end(const std::vector<std::string>& command) {
+  // Python prints exceptions to stderr, which therefore has precedence over stdout in the error.
   const os::CommandResult result = os::run_command(command);
   if (!result.status.is_success()) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot measure: {} failed", command.front()))
@@ -63,6 +64,7 @@ std::string run_to_end(const std::vector<std::string>& command) {
 }
 
 // Only the last line counts: libraries print notices before it.
+// The parse must not throw: its exception would be reported as a bug without the line.
 nlohmann::json run_peer(const std::string& python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments) {

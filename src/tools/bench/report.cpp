@@ -10,6 +10,8 @@
 namespace lockstep::bench {
 namespace {
 
+// A result that is missing or not finite is shown as "-", never as 0: a part that was not measured
+// must not look fast.
 std::string format_figure(const std::optional<double>& figure, int digits) {
   if (!figure || !std::isfinite(*figure)) {
     return "-";

@@ -30,6 +30,7 @@ namespace lockstep::bench {
 namespace {
 
 constexpr int64_t kBatches = 8;
+// The median of three blocks: one disturbance does not change the result.
 constexpr int kBlocks = 3;
 constexpr int kPartSteps = 3;
 constexpr int64_t kClasses = 1000;
@@ -80,11 +81,14 @@ Batch draw_images(const ResnetBenchOptions& options, torch::Device device) {
   return {torch::cat(parts).contiguous(torch::MemoryFormat::ChannelsLast), targets};
 }
 
+// The seed is fixed: the custom loop and the Trainer start from the same weights, and the peer
+// loads those of the loop.
 std::shared_ptr<ImageClassifier> make_net(const ResnetBenchOptions& options) {
   torch::manual_seed(2);
   return resnet(options.net, {.classes = kClasses});
 }
 
+// The same values as in benchmarks/peers/resnet.py; otherwise the loss curves would differ.
 OptimizerOptions optimizer_options() {
   return {.name = "sgd", .lr = 0.02, .momentum = 0.9, .weight_decay = 5e-5};
 }
@@ -134,6 +138,7 @@ double measure_trainer(Session& session, const ResnetBenchOptions& options, cons
   for (int block = 0; block < kBlocks; ++block) {
     StepTimer timer(session.device(), options.warmup, options.steps);
     Trainer trainer(session,
+                    // More epochs than needed; the number of steps ends the training.
                     {.epochs = steps / kBatches + 1,
                      .steps = steps,
                      .global_batch = options.batch,
@@ -146,6 +151,8 @@ double measure_trainer(Session& session, const ResnetBenchOptions& options, cons
   return median(blocks);
 }
 
+// Everything of one measurement is freed before the next one, in which it would take memory: the
+// loop before the Trainer, the images before the limits, all before the peer in another process.
 Figures measure(Session& session, const ResnetBenchOptions& options) {
   Figures figures;
   figures.device = session.device().str();

@@ -10,6 +10,8 @@
 
 namespace lockstep::bench {
 
+// Under a launcher, all workers must use its run directory. Alone, the run directory is temporary,
+// so that a benchmark leaves nothing behind; `scratch` outlives the run.
 // run() expects the argument vector of main(), with a final null pointer.
 int in_session(std::vector<std::string> flags, const std::function<void(Session&)>& body) {
   std::optional<os::TemporaryDirectory> scratch;

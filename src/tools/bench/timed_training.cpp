@@ -24,6 +24,8 @@ TimedTraining::TimedTraining(Session& session,
 }
 
 // Losses are copied within the device: reading one would wait for the GPU in every step.
+// step_ counts the steps of run_by_parts() as well. All calls of run() must therefore come first;
+// otherwise the index exceeds losses_.
 void TimedTraining::run(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     const Loss loss = strategy_->accumulate(loss_, next(), {});
@@ -33,6 +35,9 @@ void TimedTraining::run(int64_t steps) {
 }
 
 // Forward is timed inside the loss function, backward is the remainder of accumulate().
+// The sum of the parts exceeds the time of a step of run(): after each synchronization the device
+// is idle until the host has queued new work. With several workers, the exchange of gradients
+// counts as backward if it overlaps with backward, otherwise as update.
 Parts TimedTraining::run_by_parts() {
   Parts parts;
   const LossFunction timed = [&](torch::nn::Module& model, const Batch& batch) {

@@ -66,6 +66,7 @@ void add_looks(CLI::App& app) {
   verify_app->callback([verified] { verify(*verified); });
 }
 
+// Choices are checked here and not with CLI::IsMember, whose message has no hint.
 void add_convert(CLI::App& app) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command =

@@ -90,6 +90,8 @@ void convert(const ConvertOptions& options) {
     }
     ++count;
   }
+  // Both write to a temporary name and rename it at the end: an existing file is replaced only by a
+  // complete one.
   if (format == Format::Safetensors) {
     write_safetensors(options.to, *opened.tensors, items, show_progress());
   } else {

@@ -27,6 +27,7 @@ uint64_t bytes_of(const PieceSource& tensors, const std::string& name) {
   return bytes;
 }
 
+// A parameter that two modules share is saved under both names and counts twice.
 uint64_t bytes_of(const PieceSource& tensors) {
   uint64_t bytes = 0;
   for (const std::string& name : tensors.names()) {
@@ -141,6 +142,7 @@ Listed look_at(const CheckpointEntry& entry) {
 void inspect(const InspectOptions& options) {
   const Opened opened = open(options.path, Look::AtHeaders, options.entry);
   if (options.json) {
+    // Names of tensors come from files and need not be UTF-8, for which dump() would throw.
     fmt::print("{}\n", to_json(opened).dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
@@ -239,6 +241,8 @@ void verify(const std::filesystem::path& path) {
 
 // The link "best" is relative and names the directory of the checkpoint. Checkpoints that are kept
 // for their age (--keep-for) are not known here and can be deleted.
+// A training that runs meanwhile only adds checkpoints that are newer than the list, which are
+// never deleted here.
 void prune(const PruneOptions& options) {
   const std::filesystem::path root = find_root(options.root);
   std::vector<CheckpointEntry> entries = list_checkpoints(root);

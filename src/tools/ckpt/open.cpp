@@ -9,12 +9,16 @@
 namespace lockstep::ckpt {
 namespace {
 
+// verified() trusts the files and computes no checksums: `inspect` must be fast on large
+// checkpoints, and shows no values that a damaged byte could change.
 CheckpointReader read(const std::filesystem::path& directory, Look look) {
   return look == Look::AtAllBytes ? CheckpointReader(directory)
                                   : CheckpointReader::verified(directory);
 }
 
 // The directory itself, or the newest checkpoint below it.
+// COMPLETE is looked for first: a checkpoint that was copied or renamed is still one.
+// list_checkpoints() would find it only under its original name.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
   std::error_code unknown;
   if (std::filesystem::exists(path / "COMPLETE", unknown)) {
@@ -48,6 +52,8 @@ std::filesystem::path find_root(const std::filesystem::path& path) {
   return std::filesystem::is_directory(below, unknown) ? below : path;
 }
 
+// A file is taken for safetensors by its name only. torch.save has no usual extension (.pt, .pth,
+// .bin, .ckpt), so every other file is read as such, and load_weights() explains what is wrong.
 Opened open(const std::filesystem::path& path, Look look, const std::string& entry) {
   std::error_code unknown;
   const bool is_directory = std::filesystem::is_directory(path, unknown);

@@ -34,6 +34,7 @@ void read_lines(const std::filesystem::path& file,
           .fact("line", std::to_string(number))
           .fact("expected", R"({"text": "..."})");
     }
+    // The text is valid only during the call: the value belongs to this line.
     take(value["text"].get_ref<const std::string&>());
   }
   if (in.bad()) {

@@ -97,6 +97,7 @@ void require_no_files(const std::string& output) {
   }
 }
 
+// The tokenizer knows only the text; the error needs the file, since there can be many.
 std::vector<int32_t> encode(Tokenizer& tokenizer,
                             std::string_view document,
                             const std::filesystem::path& file) {

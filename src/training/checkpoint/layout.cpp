@@ -16,6 +16,8 @@ constexpr std::string_view kPartialPrefix = ".step-";
 constexpr std::string_view kPartialSuffix = ".partial";
 constexpr std::string_view kTrashPrefix = ".trash-";
 
+// Collected before anything is changed: whether a directory iterator shows entries that are renamed
+// or removed meanwhile is unspecified (POSIX readdir).
 std::vector<std::filesystem::path> children(const std::filesystem::path& root) {
   std::vector<std::filesystem::path> paths;
   std::error_code error;

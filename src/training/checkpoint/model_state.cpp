@@ -103,6 +103,8 @@ void apply_model(torch::nn::Module& model, const NamedTensors& weights, std::str
   });
   checkpoint::require_same(
       checkpoint::describe_all(weights), checkpoint::describe_all(targets), source);
+  // Everything was compared above: a model is loaded completely or not changed. copy_() keeps the
+  // storage, so that optimizers and gradient buckets which refer to it stay valid.
   const torch::NoGradGuard no_grad;
   for (auto& [name, target] : targets) {
     target.copy_(*by_name.at(name));

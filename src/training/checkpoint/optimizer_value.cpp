@@ -118,6 +118,8 @@ NamedTensors state_tensors(const c10::IValue& value) {
           "{}{}.{}", kOptimizerPrefix, parameter.key().toStringRef(), item.key().toStringRef());
       if (item.value().isTensor()) {
         tensors.emplace_back(name, item.value().toTensor());
+        // The step counter. 64 bits: a float32 counter, as in newer versions of PyTorch, would stop
+        // at 2^24.
       } else if (item.value().isInt()) {
         tensors.emplace_back(name, torch::scalar_tensor(item.value().toInt(), torch::kInt64));
       }
@@ -126,6 +128,7 @@ NamedTensors state_tensors(const c10::IValue& value) {
   return tensors;
 }
 
+// Version 2 has the description in state.json, version 1 the whole optimizer in a part.
 std::string find_description(const CheckpointReader& reader) {
   if (!reader.state().optimizer.empty() || !reader.has(kOptimizerPart)) {
     return reader.state().optimizer;

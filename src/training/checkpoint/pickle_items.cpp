@@ -10,6 +10,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
+// Destruction of a nested value recurses: a small file with deep lists would overflow the stack.
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxDimensions = 64;
 

@@ -113,6 +113,7 @@ class Shards final : public KnownTensors {
                  int64_t offset,
                  torch::Tensor& flat) const override {
     const int64_t end = offset + flat.numel();
+    // Stretches are sorted and do not overlap (require_covered), so every element is read once.
     for (const Stretch& stretch : entry.stretches) {
       const int64_t from = std::max(offset, stretch.offset);
       const int64_t to = std::min(end, stretch.offset + stretch.count);

@@ -5,6 +5,8 @@
 
 namespace lockstep {
 
+// Whole tensors as pieces that begin at element 0. detach() shares the memory: nothing is copied
+// before the shard is written.
 std::vector<TensorPiece> as_pieces(std::string_view prefix, const NamedTensors& tensors) {
   std::vector<TensorPiece> pieces;
   pieces.reserve(tensors.size());

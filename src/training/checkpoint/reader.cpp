@@ -78,6 +78,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path directory, bool verify)
   state_ = checkpoint::parse_state(os::read_file(state_file), state_file);
 }
 
+// Only version 2 has a table of tensors in its manifest.
 std::unique_ptr<PieceSource> CheckpointReader::pieces() const {
   const std::filesystem::path file = directory_ / checkpoint::kManifestFile;
   checkpoint::TensorTable tensors = checkpoint::parse_tensors(os::read_file(file), file);
@@ -113,6 +114,7 @@ std::string CheckpointReader::text(std::string_view part) const {
 std::optional<CheckpointReader> find_latest_checkpoint(const std::filesystem::path& root,
                                                        const DamageReport& on_damaged) {
   std::vector<CheckpointEntry> entries = list_checkpoints(root);
+  // From the newest on. Entries without COMPLETE are not in the list.
   for (; !entries.empty(); entries.pop_back()) {
     try {
       return CheckpointReader(entries.back().directory);

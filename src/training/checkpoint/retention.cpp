@@ -28,6 +28,8 @@ std::optional<double> find_metric(const CheckpointEntry& entry, const std::strin
   return std::nullopt;
 }
 
+// Of equal values the oldest stays the best, so that the link does not move on a plateau. A metric
+// that is NaN or missing never is the best.
 std::optional<CheckpointEntry> find_best(const std::vector<CheckpointEntry>& entries,
                                          const Retention& retention) {
   std::optional<CheckpointEntry> best;

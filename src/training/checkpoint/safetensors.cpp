@@ -46,6 +46,7 @@ std::string read_header_text(const os::InputFile& file) {
   for (size_t i = kLengthBytes; i > 0; --i) {
     length = length << 8U | little[i - 1];
   }
+  // Both limits precede the allocation: the length comes from the file, which can be damaged.
   if (length > kMaxHeaderBytes) {
     throw unreadable(file, "it is not a safetensors file: its header would be too long")
         .fact("header", fmt::format("{} bytes", length), "first eight bytes")

@@ -19,6 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The names of safetensors. They are part of the format of checkpoints.
 constexpr std::array<std::pair<torch::ScalarType, std::string_view>, 12> kTypes = {{
     {torch::kFloat32, "F32"},
     {torch::kFloat64, "F64"},

@@ -151,6 +151,8 @@ void write_pt(const std::filesystem::path& file,
   for (size_t i = 0; i < items.size(); ++i) {
     check();
     const std::string_view bytes = tensors.read(items[i]);
+    // The pickler numbers storages in the order in which it meets them, and each tensor has its
+    // own.
     archive.writeRecord(fmt::format("data/{}", i), bytes.data(), bytes.size());
   }
   archive.writeEndOfFile();

@@ -26,6 +26,8 @@ void CheckpointWriter::add_text(std::string_view part, std::string_view text) {
   add(part, std::string(text));
 }
 
+// Parts are kept as bytes: tensors are serialized when they are added and not in commit(), so that
+// the caller can change them afterwards.
 void CheckpointWriter::add(std::string_view part, std::string bytes) {
   const bool known =
       std::ranges::any_of(parts_, [&](const auto& other) { return other.first == part; });
@@ -53,6 +55,7 @@ std::filesystem::path CheckpointWriter::commit() {
   const std::string state = checkpoint::to_json(state_);
   try {
     os::make_directories(root_);
+    // Before the new draft, so that leftovers of a killed writer do not fill the disk.
     checkpoint::remove_leftovers(root_);
     checkpoint::Draft draft(root_, state_.step);
     const auto write = [&](std::string_view name, std::string_view bytes) {

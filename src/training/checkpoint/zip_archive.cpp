@@ -116,6 +116,9 @@ ZipArchive::ZipArchive(const std::filesystem::path& file) : file_(file) {
   read_directory(find_directory());
 }
 
+// Offsets in the end record (4.3.16): 10 number of entries, 12 size and 16 offset of the central
+// directory, 20 length of the comment. In the zip64 end record (4.3.14) they are 32, 40 and 48; its
+// locator (4.3.15) has the offset of this record at 8. All numbers are little-endian.
 ZipArchive::Directory ZipArchive::find_directory() const {
   const uint64_t tail_bytes = std::min<uint64_t>(file_.size(), kEndBytes + kMaxCommentBytes);
   // The end record is the last thing in the file, but its comment may contain the same signature.
@@ -183,6 +186,9 @@ void ZipArchive::read_directory(const Directory& directory) {
   }
 }
 
+// Offsets in an entry (4.3.12): 8 flags, 10 compression method (0: stored), 16 CRC-32, 20 stored
+// size, 24 size, 28 length of the name, 30 of the extra field, 32 of the comment, 42 offset of the
+// local header. Returns the length of the entry.
 size_t ZipArchive::read_entry(std::string_view bytes, uint64_t offset) {
   if (bytes.size() < kEntryBytes || !bytes.starts_with(kEntry)) {
     refuse_at(path(), offset, "its zip directory is damaged");
@@ -217,6 +223,7 @@ size_t ZipArchive::read_entry(std::string_view bytes, uint64_t offset) {
   return entry_bytes;
 }
 
+// Offsets in a local header (4.3.7): 26 length of the name, 28 of the extra field.
 uint64_t ZipArchive::data_offset(const std::string& name, uint64_t header_offset) const {
   const uint64_t header_bytes = kLocalHeaderBytes + name.size();
   if (header_offset > directory_offset_ || directory_offset_ - header_offset < header_bytes) {

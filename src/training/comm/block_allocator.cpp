@@ -5,6 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <cstring>
 
+#include "common/base/check.h"
 #include "common/os/memory.h"
 
 namespace lockstep::comm {
@@ -73,6 +74,8 @@ void* Blocks::take(size_t bytes) {
     used_bytes_ += wanted;
     peak_used_ = std::max(peak_used_, used_bytes_);
   }
+  LOCKSTEP_CHECK(used_bytes_ + kept_bytes_ <= peak_used_ + peak_used_ / 16);  // invariant 4
+  LOCKSTEP_CHECK(by_size_.size() == kept_.size());                            // invariant 2
   return block;
 }
 

@@ -120,8 +120,7 @@ class C10dAdapter final : public compat::Transport {
  private:
   // Three ways to execute a call:
   // - The communicator queues work on a GPU: on a stream of its own, which first waits for the
-  // current
-  //   stream. The call returns at once; Work::wait() makes the current stream wait.
+  //   current stream. The call returns at once; Work::wait() makes the current stream wait.
   // - The communicator mostly waits for a network: on a thread of its own, in order.
   // - Otherwise here. The work is complete when it is returned.
   c10::intrusive_ptr<c10d::Work> start(c10d::OpType type,

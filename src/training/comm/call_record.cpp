@@ -116,6 +116,8 @@ void CallRecord::end(bool failed) {
   });
 }
 
+// After a failure the scope is still recorded, because leave(failed) keeps it for the report; a new
+// scope replaces it. Words of detail beyond detail_bytes keep old content, which no reader uses.
 bool CallRecord::enter(const char* what, std::string_view detail) {
   if (stretch_.what.load(std::memory_order_relaxed) != nullptr &&
       !failed_.load(std::memory_order_relaxed)) {
@@ -191,6 +193,10 @@ void CallRecord::read_stretch(CallView& view) const {
   }
 }
 
+// The two sequence locks are read one after the other, so a view can combine a call and a scope
+// that did not exist at the same time. `since` is the later of both times, and such a scope has
+// changed after the call was read: the view is recent and never looks like a long wait. phase_ and
+// failed_ are single words and need no lock.
 CallView CallRecord::read() const {
   CallView view;
   read_last(view);

@@ -60,7 +60,8 @@ std::string tensor_to_bytes(const torch::Tensor& tensor, int64_t count) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<size_t>(count)};
 }
 
-// RAII: records one call from begin to end.
+// RAII: records one call from begin to end. The number of exceptions is compared with that at
+// construction: a call in a destructor during stack unwinding has not failed itself.
 class Call {
  public:
   Call(comm::CallRecord& record, const comm::CallWords& words)
@@ -134,6 +135,7 @@ void Communicator::compare_calls() {
   mine.is_end = view.call == comm::kEndOfProgram;
   mine.scope = view.scope.substr(0, kBytes / 3);
   std::string text = comm::encode(mine);
+  LOCKSTEP_CHECK(text.size() <= kBytes);  // a truncated text would not be decoded, nor compared
   text.resize(kBytes, '\n');
   torch::Tensor all = torch::empty({static_cast<int64_t>(kBytes) * size()}, torch::kUInt8);
   do_all_gather(all, bytes_to_tensor(text));
@@ -179,7 +181,7 @@ void Communicator::broadcast(torch::Tensor& tensor, int root) {
 
 // Tensors of one type and device are sent as one message: a model has hundreds of small tensors,
 // and a message costs more than their bytes. The map orders the messages by kind, equally on all
-// workers.
+// workers. The index of a GPU is not part of the kind, because it differs between workers.
 void Communicator::broadcast(std::vector<torch::Tensor> tensors, int root) {
   if (size() == 1) {
     return;
@@ -264,6 +266,8 @@ std::unique_ptr<Communicator> Communicator::subset(int count) {
   return do_subset(count);
 }
 
+// The length goes first: a broadcast needs a tensor of equal size on every worker. An empty text
+// makes only one call, because a broadcast without elements makes none.
 std::string Communicator::broadcast_bytes(std::string bytes, int root) {
   if (size() == 1) {
     return bytes;

@@ -47,6 +47,9 @@ std::optional<Error> find_reason() {
 
 }  // namespace
 
+// The text is an assertion of gloo/transport/tcp/pair.cc: the preamble of a message announces more
+// bytes than the receiver has posted. TCP delivers messages in order, so the two ends are in
+// different calls.
 std::optional<Error> find_different_calls(const std::exception& fault) {
   const std::string text = fault.what();
   if (text.find("op.preamble.length <= op.nbytes") == std::string::npos) {
@@ -56,6 +59,8 @@ std::optional<Error> find_different_calls(const std::exception& fault) {
 }
 
 void install_crash_note() {
+  // A static initializer runs once, also with several threads. A second set_terminate() would make
+  // this handler its own predecessor, and it would recurse.
   [[maybe_unused]] static const bool is_set = [] {
     previous_handler = std::set_terminate(report_and_terminate);
     return true;

@@ -9,6 +9,8 @@
 namespace lockstep::comm {
 
 void print_error(std::string_view text) {
+  // stdout is buffered if it is a pipe: without the flush, the last output of the program would
+  // appear after the error, or not at all if the process ends with _Exit().
   std::fflush(stdout);
   fmt::print(stderr, "lockstep: error: {}\n", text);
   std::fflush(stderr);

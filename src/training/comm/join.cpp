@@ -36,6 +36,8 @@ void leave_together(const compat::StorePtr& store, const contract::WorkerPlace& 
   }
 }
 
+// Order of "auto": node-first between several nodes, shared memory on one node, Gloo otherwise.
+// Every step back is taken by all workers together: a join that fails returns null on all of them.
 std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
                                                  const contract::WorkerPlace& place,
                                                  const JoinOptions& options) {

@@ -10,6 +10,10 @@
 namespace lockstep::comm {
 namespace {
 
+// Parts of messages of Gloo's TCP transport and of libtorch's sockets and TCPStore. Neither library
+// has an exception type for a lost peer in all versions from 1.13 on. A message that is missing
+// here counts as a failure of this worker (Ending::OwnFailure) and can take the report from the
+// worker that failed first.
 constexpr std::array<std::string_view, 8> kSigns = {"Connection reset by peer",
                                                     "Connection closed by peer",
                                                     "Connection refused",

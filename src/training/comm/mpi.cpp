@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 
 #include "common/base/check.h"
 #include "lockstep/error.h"
@@ -23,6 +24,7 @@ namespace {
 
 // MPI uses int for counts, so longer tensors are sent in pieces.
 constexpr int64_t kMaxElements = 1 << 30;
+static_assert(kMaxElements <= std::numeric_limits<int>::max());
 
 void check(int status, std::string_view call) {
   if (status == MPI_SUCCESS) {
@@ -106,6 +108,8 @@ class MpiRank final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view kind() const override { return "mpi"; }
+  // Overlapped calls move to another thread, one at a time: MPI must accept calls of several
+  // threads, but not concurrent ones.
   bool overlaps() const override { return threads_ >= MPI_THREAD_SERIALIZED; }
 
  protected:
@@ -199,6 +203,8 @@ class MpiRank final : public Communicator {
     return {
         .all_to_all =
             [this](torch::Tensor& output, torch::Tensor& input) {
+              // Fits an int: the callers pass at most kMaxElements 16-bit values for at least two
+              // workers, or parts of at most kMaxElements bytes.
               const auto bytes = static_cast<int>(static_cast<int64_t>(input.nbytes()) / size_);
               check(
                   MPI_Alltoall(

@@ -123,6 +123,8 @@ class Connection {
     }
   }
 
+  // Mutex and condition variable are local: no other thread notifies, only the stop token ends the
+  // pause early.
   void watch(const std::stop_token& stop) {
     constexpr auto kPause = std::chrono::milliseconds(100);
     std::mutex mutex;
@@ -239,6 +241,7 @@ class NcclRank final : public Communicator {
     });
   }
 
+  // As bytes, as in do_all_gather(): these calls compute nothing, so any type can be sent.
   void do_broadcast(torch::Tensor& tensor, int root) override {
     const StreamWaiting waiting(CommunicatorAccess::calls(*this));
     if (!tensor.is_cuda()) {
@@ -286,6 +289,8 @@ class NcclRank final : public Communicator {
   }
 
   std::unique_ptr<Communicator> do_subset(int count) override {
+    // The subset gets an NCCL communicator of its own on its first GPU call, with its own
+    // ncclUniqueId. ncclCommSplit() would need NCCL 2.18 and a call on all ranks of this one.
     std::unique_ptr<Communicator> part = host_->subset(count);
     return part == nullptr
                ? nullptr
@@ -303,6 +308,8 @@ class NcclRank final : public Communicator {
   }
 
   // Created on first use: many process groups exchange only small CPU messages and never need NCCL.
+  // The constructor makes collective calls on host_. They match, because the first call with a GPU
+  // tensor is the same collective on all workers.
   Connection& connection() {
     if (connection_ == nullptr) {
       connection_ = std::make_unique<Connection>(*host_, device_);

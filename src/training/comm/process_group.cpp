@@ -150,7 +150,7 @@ class ProcessGroupRank final : public Communicator {
   }
 
   compat::ProcessGroupPtr group_;
-  compat::StorePtr store_;
+  compat::StorePtr store_;  // for the rendezvous of subsets
   contract::WorkerPlace place_;
   std::chrono::milliseconds timeout_;
   int rank_;

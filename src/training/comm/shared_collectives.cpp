@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "common/base/check.h"
 #include "training/comm/reduce.h"
 
 namespace lockstep::comm {
@@ -90,6 +91,7 @@ void all_reduce_of_two(SharedMemorySlots& slots, const Elements& all) {
 // costs W reads per element but only one wait.
 void all_reduce_in_one_round(SharedMemorySlots& slots, const Elements& all) {
   Sources sources(slots);
+  LOCKSTEP_CHECK(all.count * all.width <= slots.chunk_bytes());
   const uint64_t chunk = slots.open_chunk();
   std::memcpy(slots.slot(slots.rank(), chunk), all.bytes, all.count * all.width);
   slots.publish(chunk);
@@ -229,6 +231,8 @@ void broadcast(SharedMemorySlots& slots, torch::Tensor& tensor, int root) {
   slots.check_later();
 }
 
+// A worker finishes with chunk c before it opens chunk c + 1: its slots are free again earlier than
+// kAhead requires. The same holds for reduce_scatter(), barrier() and broadcast().
 void all_gather(SharedMemorySlots& slots, torch::Tensor& output, const torch::Tensor& input) {
   slots.begin_call({.kind = Kind::AllGather, .type = input.scalar_type(), .count = input.numel()});
   const size_t total = input.nbytes();

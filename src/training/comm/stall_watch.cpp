@@ -42,8 +42,11 @@ constexpr auto kStoreTimeout = std::chrono::seconds(10);
 constexpr auto kPatience = std::chrono::seconds(2);
 // Maximum time that rank 0 keeps the store for the last publication and the claims of the others.
 constexpr auto kStay = std::chrono::seconds(1);
-// Patience of explain() in a process that is being terminated by a library.
+// Patience of explain() in a process that is being terminated by a library. explain() trusts a
+// position only after its beat has grown, so it must see at least one more publication of every
+// worker that waits in a call: twice the longest interval between two publications.
 constexpr auto kPatienceOfCrash = milliseconds(4500);
+static_assert(kPatienceOfCrash >= 2 * (std::chrono::duration<double>(kPublishEvery) + kTick));
 // If all workers are inside the same call, it may simply be slow, so a hang is reported later than
 // a missing rank.
 constexpr double kHangFactor = 6;
@@ -56,6 +59,8 @@ std::vector<uint8_t> to_bytes(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
+// No key of the watch is ever deleted, so get() after a successful check() returns at once. Without
+// the check, get() would block until the key exists.
 std::string find_text(c10d::Store& store, const std::string& key) {
   if (!store.check({key})) {
     return "";
@@ -306,6 +311,9 @@ class Watcher {
     return store_->compareSet("word", to_bytes(last), to_bytes(mine)) == to_bytes(mine);
   }
 
+  // The counters elect without a leader: add() is atomic in the store, and exactly one rank gets 1.
+  // "ended" is counted last: rank 0, which may serve the store, stays until every rank has its
+  // answer (stay_for_claims).
   bool is_first(Ending ending) {
     const bool is_elected = ending == Ending::LostPeer
                                 ? !store_->check({"report"}) && store_->add("lost", 1) == 1

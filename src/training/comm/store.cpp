@@ -83,6 +83,9 @@ compat::StorePtr join_store(const contract::WorkerPlace& place, std::chrono::mil
   }
 }
 
+// Keys, all below "attempt-N/": here-RANK is set by each worker and serves only to name the missing
+// ones; count is incremented by each; all-here is set by the worker that completes count. Every
+// worker waits for this one key, instead of world_size keys.
 void await_all(const compat::StorePtr& store,
                const contract::WorkerPlace& place,
                std::chrono::milliseconds timeout) {
@@ -100,6 +103,8 @@ void await_all(const compat::StorePtr& store,
     reason = fault.what();
     reason.resize(std::min(reason.find('\n'), reason.size()));
   }
+  // libtorch throws after a timeout and after a lost connection; types and texts differ between its
+  // versions. The elapsed time distinguishes the two.
   if (std::chrono::steady_clock::now() - begun < timeout * 9 / 10) {
     throw Error(ExitCode::Unavailable, "rendezvous failed: lost the connection to the store")
         .fact("reason", reason, "libtorch's TCPStore")

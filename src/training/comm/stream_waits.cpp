@@ -22,6 +22,10 @@ void StreamWaits::set_part(Part part) {
   part_ = part;
 }
 
+// A call in another stream or on another thread delays the compute stream only when the compute
+// stream waits for it. This wait is measured where it happens, so the call itself must not be
+// counted. begin() and end() of one pair are in the same part and stream, because the training
+// thread changes the part only between the phases of a step.
 bool StreamWaits::counts() const {
   return kHasStreamTimes && part_ != Elsewhere && home_ && *home_ == current(device_);
 }
@@ -54,6 +58,9 @@ void StreamWaits::wait_since_hand_over() {
   }
 }
 
+// Ends are recorded in the order of waits_ and in one stream, so the GPU passes them in this order:
+// the first end that it has not passed stops the loop. is_passed() queries the event and does not
+// block.
 StreamWaits::Seconds StreamWaits::take() {
   const std::lock_guard lock(mutex_);
   Seconds seconds{};

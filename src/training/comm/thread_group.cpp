@@ -37,6 +37,8 @@ class ThreadGroup {
     arrive(lock);
   }
 
+  // No lock: offers change only in publish(), and no rank gets there before all ranks have arrived
+  // at finish().
   const torch::Tensor& offer(int rank) const { return offers_[static_cast<size_t>(rank)]; }
 
   // Waits until all ranks have finished reading the offered tensors.
@@ -45,6 +47,7 @@ class ThreadGroup {
     arrive(lock);
   }
 
+  // Locks a parent before its children, and no method locks in the other direction.
   void fail(std::exception_ptr failure) {
     const std::lock_guard lock(mutex_);
     if (first_failure_ == nullptr) {
@@ -67,6 +70,8 @@ class ThreadGroup {
   }
 
   // The shared state of the first `count` ranks. All ranks of this one call it.
+  // The barrier of publish() orders the write of newest_child_ by rank 0 before the reads of the
+  // others. finish() keeps rank 0 from replacing it in its next split() before all have read it.
   std::shared_ptr<ThreadGroup> split(int rank, int count) {
     if (rank == 0) {
       const std::lock_guard lock(mutex_);
@@ -139,6 +144,7 @@ class ThreadRank final : public Communicator {
   std::string_view kind() const override { return "threads"; }
 
  protected:
+  // Without finish(): there is nothing to read, so one barrier is enough.
   void do_barrier() override {
     group_.publish(rank_, barrier_signature(CommunicatorAccess::calls(*this)));
   }
@@ -246,6 +252,7 @@ void run_thread_group(int size, const std::function<void(Communicator&)>& body) 
       });
     }
   }
+  // The threads are joined above, so the failure can be read without the mutex.
   group->rethrow_failure();
 }
 

@@ -17,6 +17,7 @@ Batch Batch::slice(int64_t begin, int64_t end) const {
     throw Error(ExitCode::Usage,
                 fmt::format("invalid range {} to {} in a batch of {} samples", begin, end, size()));
   }
+  // Views: the slices share the memory of the batch.
   return {input.narrow(0, begin, end - begin), target.narrow(0, begin, end - begin)};
 }
 

@@ -33,6 +33,7 @@ class Unpacker {
  public:
   Unpacker(std::span<const uint8_t> packed, const std::filesystem::path& path)
       : packed_(packed), path_(path) {
+    // Added to the window size, it selects the gzip format (inflateInit2() in zlib.h).
     constexpr int kGzipOnly = 16;
     LOCKSTEP_CHECK(inflateInit2(&stream_, kGzipOnly + MAX_WBITS) == Z_OK);
   }
@@ -61,7 +62,9 @@ class Unpacker {
   }
 
  private:
-  // A gzip file ends with its unpacked size. One more byte lets zlib reach the end in one call.
+  // A gzip member (RFC 1952) ends with CRC32 and ISIZE, its unpacked size modulo 2^32, as 32-bit
+  // little-endian numbers. It is only a guess: there can be several members, and the file can be
+  // damaged. One more byte lets zlib reach the end in one call.
   size_t first_guess() const {
     constexpr size_t kSmall = size_t{1} << 16;
     constexpr size_t kBestRatio = 1032;  // maximum compression ratio of deflate

@@ -106,6 +106,7 @@ class ConcatDataset : public Dataset {
     }
   };
 
+  // No part is empty (concat() checks it), so begins_ has no equal elements and the part is unique.
   size_t part_of(int64_t index) const {
     data::check_index(index, size_);
     const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);

@@ -48,6 +48,7 @@ class TensorDataset : public Dataset {
     for (const int64_t index : indices) {
       data::check_index(index, size());
     }
+    // index_select() on a GPU does not check its indices on the host, hence the loop above.
     const torch::Tensor rows =
         torch::tensor(c10::ArrayRef<int64_t>(indices.data(), indices.size()), torch::kInt64)
             .to(input_.device(), /*non_blocking=*/true);
@@ -298,6 +299,8 @@ DatasetPtr shard(DatasetPtr dataset, int64_t index, int64_t count) {
 }
 
 DatasetPtr shuffle(DatasetPtr dataset, uint64_t seed) {
+  // Shared by the copies for each epoch: the order is drawn once and does not change between
+  // epochs.
   auto order = std::make_shared<const std::vector<int64_t>>(
       permutation(dataset->size(), Random(seed, kShuffleStream)));
   return std::make_shared<ShuffledDataset>(std::move(dataset), std::move(order));

@@ -187,6 +187,8 @@ uint8_t draw_digit(std::span<uint8_t> pixels, Random random) {
 LabelledImages draw_digits(int64_t count, uint64_t seed, uint64_t stream) {
   std::vector<uint8_t> pixels(static_cast<size_t>(count * kImagePixels));
   std::vector<uint8_t> labels(static_cast<size_t>(count));
+  // Each image has a random stream of its own, so that image i is the same in data sets of any
+  // size.
   const uint64_t first = Random(seed, stream).next();
   for (size_t i = 0; i < labels.size(); ++i) {
     const auto image = std::span(pixels).subspan(i * kImagePixels, kImagePixels);

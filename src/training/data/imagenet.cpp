@@ -23,6 +23,8 @@ void check(const ImageOptions& options) {
   }
 }
 
+// A damaged image of the training set is replaced, so that all workers keep the same number of
+// batches. One of the test set is left out, since a replacement would count twice in the accuracy.
 // `training` is the recipe of augmented training images, `plain` of all others.
 DatasetPair make_pair(const image::Sets& sets,
                       const ImageOptions& options,
@@ -67,6 +69,8 @@ DatasetPair imagenet(const std::filesystem::path& data_dir, const ImageOptions& 
   check(options);
   image::Recipe plain;
   plain.size = options.size > 0 ? static_cast<int>(options.size) : 224;
+  // The usual 256 for 224, in proportion and rounded: the centre crop keeps 7/8 of the shorter
+  // side.
   plain.resize = (plain.size * 256 + 112) / 224;
   return make_pair(image::find_imagenet(data_dir), options, plain, plain);
 }

@@ -130,6 +130,8 @@ class Loader::Pipeline {
     mine.is_ready = false;
     Batch batch = std::move(mine.batch);
     ++taken_;
+    // The batch leaves the ring before its place counts as free; a loader thread can claim the
+    // place only after `taken_` has grown, under the same lock.
     const int64_t free_places = capacity() - (claimed_ - taken_);
     const bool wakes_makers = claimed_ < steps_ && 2 * free_places >= capacity();
     lock.unlock();

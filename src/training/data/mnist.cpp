@@ -58,6 +58,7 @@ std::string describe(const Shelf& shelf, const fs::path& directory) {
 
 DatasetPair mnist(const fs::path& data_dir) {
   Error nowhere(ExitCode::Io, fmt::format("cannot find MNIST in {}", data_dir.string()));
+  // MNIST/raw is where torchvision.datasets.MNIST stores the files.
   for (const auto& directory : {data_dir / "mnist", data_dir, data_dir / "MNIST" / "raw"}) {
     const Shelf shelf = look_in(directory);
     if (shelf.missing.empty()) {

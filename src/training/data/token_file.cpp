@@ -52,6 +52,7 @@ uint32_t number_at(std::span<const uint8_t> bytes, size_t index) {
 
 }  // namespace
 
+// Checked before anything is written: the count has 32 bits in the header, a token 16 bits.
 void write_tokens(const std::filesystem::path& path, std::span<const int32_t> tokens) {
   if (tokens.size() > std::numeric_limits<uint32_t>::max()) {
     throw Error(ExitCode::Usage, "too many tokens for one file")

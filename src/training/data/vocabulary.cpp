@@ -116,6 +116,8 @@ std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path&
     }
     const auto token = number.get<int32_t>();
     seen[static_cast<size_t>(token)] = true;
+    // Not in the encoding of bytes, and not in `numbers`: the text "<|endoftext|>" in a document
+    // must not become this token.
     if (word == kEndOfText) {
       vocabulary.end_of_text = token;
       vocabulary.bytes[static_cast<size_t>(token)] = word;
@@ -131,6 +133,8 @@ std::unordered_map<std::string, int32_t> read_words(const std::filesystem::path&
   if (vocabulary.end_of_text < 0) {
     refuse(file, fmt::format("it has no {}", kEndOfText), fmt::format("{} tokens", words.size()));
   }
+  // Every byte must have a token of its own: merges start from single bytes, so that any text can
+  // be encoded without an unknown token.
   for (size_t byte = 0; byte < vocabulary.of_byte.size(); ++byte) {
     const auto found = numbers.find(std::string(1, static_cast<char>(byte)));
     if (found == numbers.end()) {

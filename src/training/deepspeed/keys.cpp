@@ -4,9 +4,8 @@
 //
 //   Used (default)   has an effect in lockstep
 //   Harmless         tunes the implementation of DeepSpeed; ignored without a message
-//   Refused          changes the result or needs a feature that lockstep lacks: an error, unless
-//   the
-//                    value is `off`, which disables the feature
+//   Refused          changes the result or needs a feature that lockstep lacks: an error,
+//                    unless the value is `off`, which disables the feature
 //
 // A key that is not in the table is an error with the closest known key. DeepSpeed ignores most
 // unknown keys, which hides misspellings. A new version of DeepSpeed can require new entries here.

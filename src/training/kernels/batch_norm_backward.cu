@@ -40,6 +40,7 @@ struct ReluGradient {
 template <ReluMask kMask, bool kShortcut>
 __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward call) {
   constexpr int kSums = kShortcut ? 3 : 2;
+  // Two rows are loaded before either is used, so that both loads are in flight.
   constexpr int kAtOnce = 2;
   const int64_t packs = call.channels / kPack;
   const int64_t pack = norm_pack();

@@ -4,6 +4,7 @@
 namespace lockstep::kernels {
 namespace {
 
+// Rows that a thread loads before it adds the first of them: their loads are in flight together.
 constexpr int kUnroll = 4;
 
 __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatistics call) {
@@ -62,6 +63,8 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   call.values.scale[channel] = scale;
   call.values.shift[channel] = call.bias[channel] - static_cast<float>(mean) * scale;
   if (call.running_mean != nullptr) {
+    // As in PyTorch: the batch is normalized with the biased variance, and the running average
+    // takes the unbiased one.
     const double unbiased = variance * row_count / fmax(row_count - 1, 1.0);
     float& running_mean = call.running_mean[channel];
     float& running_variance = call.running_variance[channel];
@@ -88,6 +91,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) forward_kernel(NormForward ca
   Floats addend_scale = {};
   if constexpr (kAddend == Addend::Normed) {
     addend_scale = load_floats(call.addend_values.scale, pack);
+    // Both shifts are constants of the channel and are added once.
     add_to(shift, load_floats(call.addend_values.shift, pack));
   }
   for (int64_t first = rows.first; first < call.rows; first += kAtOnce * rows.step) {

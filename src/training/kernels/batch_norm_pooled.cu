@@ -24,6 +24,8 @@ struct Quad {
       for (unsigned x = 0; x < 2; ++x) {
         // The last window has no next one.
         const bool is_there = a + y < height && b + x < width;
+        // A window that does not exist is replaced by window (a, b), so that the loads stay inside
+        // of the tensor; its gradient is 0, and the choice has no effect.
         const unsigned window = quad + (is_there ? y * width + x : 0);
         const int64_t from = static_cast<int64_t>(window) * packs + pack;
         gradient[y][x] = is_there ? load_pack(call.gradient, from) : make_uint4(0, 0, 0, 0);
@@ -37,6 +39,9 @@ struct Quad {
 
   // The gradient of a pixel behind ReLU and pooling: of each window in which it was the one
   // chosen, which a pixel that ReLU stopped never was.
+  // Along each axis, an even pixel is the middle of window a. An odd pixel is the last of window a
+  // and the first of window a + 1. `position` counts the nine places of a window by rows, as
+  // pool_kernel() does.
   template <int kY, int kX>
   __device__ __forceinline__ Floats pixel_gradient() const {
     Floats sum = {};
@@ -72,6 +77,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) pooled_reduce_kernel(NormBack
   const NormRows rows = norm_rows();
   const Floats mean = load_floats(call.main.values.mean, pack);
   Floats sums[2] = {};
+  // From the last quad back, for the L2 cache (NormRows).
   for (int64_t quad = call.rows / 4 - 1 - rows.first; quad >= 0; quad -= rows.step) {
     Quad at;
     at.load(call, static_cast<unsigned>(quad), pack);

@@ -33,6 +33,7 @@ __global__ __launch_bounds__(kWarp* kSlices) void add_partials_kernel(ColumnSums
   for (int slice = 0; slice < kSlices; ++slice) {
     total += by_slice[slice][threadIdx.x];
   }
+  // A row of partials has up to three parts next to each other, each of sums.columns columns.
   const int64_t part = column / sums.columns;
   float* place = part == 0 ? sums.parts[0] : part == 1 ? sums.parts[1] : sums.parts[2];
   if (place != nullptr) {

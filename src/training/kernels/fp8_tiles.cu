@@ -132,9 +132,9 @@ struct TransposeWork {
 };
 
 // rows[i] contains 4 columns of row i; the result columns[i] contains 4 rows of column i. A
-// selector of
-// __byte_perm names the source byte of each result byte, from the lowest digit on: 0 to 3 are bytes
-// of the first word, 4 to 7 of the second. 0x5140 interleaves the low halves, 0x7362 the high ones.
+// selector of __byte_perm names the source byte of each result byte, from the lowest digit on: 0 to
+// 3 are bytes of the first word, 4 to 7 of the second. 0x5140 interleaves the low halves, 0x7362
+// the high ones.
 __device__ __forceinline__ void transpose_bytes(uint32_t* columns, const uint32_t (&rows)[4]) {
   const uint32_t low01 = __byte_perm(rows[0], rows[1], 0x5140);
   const uint32_t low23 = __byte_perm(rows[2], rows[3], 0x5140);
@@ -263,6 +263,8 @@ __global__ __launch_bounds__(kThreads, Work::kBlocks) void by_tile(
       transpose_bytes(words + 4, high);
       store_columns(tile, across, part * kDown + down, words);
     }
+    // The first barrier: all words of the tile are stored. The second: all are read, before the
+    // next tile overwrites them. All threads of a block take this branch or none does.
     if (output.transposed != nullptr) {
       __syncthreads();
       write_transposed(tile,
@@ -282,6 +284,7 @@ __global__ __launch_bounds__(kThreads, Work::kBlocks) void by_tile(
   }
   if constexpr (kSums) {
     __syncthreads();
+    // The tile is no longer needed, and its memory holds the sums of all threads.
     auto* by_thread = reinterpret_cast<float*>(tile);  // [kDown, kTile]
     static_assert(kDown <= kColumnStride);
     store_floats(by_thread, down * kAcross + across, sum);

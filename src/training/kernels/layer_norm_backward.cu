@@ -74,6 +74,7 @@ __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
   const float inv_columns = 1.0F / static_cast<float>(packs * kPack);
   __shared__ __align__(16) float by_warp[kWarps][kPacks * kWarp * kPack];
   __shared__ __align__(16) float weights[kPacks * kWarp * kPack];
+  static_assert(sizeof(by_warp) + sizeof(weights) <= 48 * 1024, "static shared memory of a block");
 
   for (int pack = static_cast<int>(threadIdx.y * kWarp) + lane; pack < packs;
        pack += kWarps * kWarp) {
@@ -171,6 +172,8 @@ __global__ __launch_bounds__(kWarp* kBackwardWarps<kPacks>,
 constexpr int kMaxBackwardThreads = 512;
 constexpr int64_t kMaxBackwardColumns = 2 * kMaxBackwardThreads * kPack;
 constexpr int64_t kMaxColumnsOfWarp = 4 * kWarp * kPack;
+static_assert(kMaxBackwardColumns == 8192, "the error message of layer_norm_backward()");
+static_assert(kMaxBackwardThreads / kWarp <= kWarp, "a warp adds up one sum per warp of the block");
 
 // A block per row, for rows that no warp can hold; a thread has the same columns of all rows.
 template <int kPacks>

@@ -108,6 +108,8 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+// During the capture of a CUDA graph nothing may be timed: events cannot be synchronized, and a
+// failing call would invalidate the capture.
 bool is_capturing(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
@@ -248,6 +250,8 @@ void describe(Plan& plan, const MatmulCall& call) {
   make_layout(plan.output, call.float_output ? CUDA_R_32F : CUDA_R_16BF, call.n, call.m);
 }
 
+// Before each launch: the plan is shared by all calls of its shape, and the attributes are read
+// when the product is queued.
 void set_pointers(Plan& plan, const MatmulCall& call) {
   if (call.epilogue == Epilogue::Bias || call.epilogue == Epilogue::BiasGelu) {
     set(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
@@ -255,6 +259,7 @@ void set_pointers(Plan& plan, const MatmulCall& call) {
   if (call.epilogue == Epilogue::BiasGelu || call.epilogue == Epilogue::GeluBackward) {
     set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux);
   }
+  // Both operands are fp8 or neither is: cuBLASLt has no product of fp8 and bf16.
   if (call.right_type != OperandType::Bf16) {
     set(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.right_inverse);
     set(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.left_inverse);
@@ -375,6 +380,8 @@ struct Matmul::Parts {
     void* output = call.output;
     if (call.accumulate) {
       const auto bytes = static_cast<size_t>(call.m * call.n) * sizeof(float);
+      // Without memory for the test the best guess stays, and is_timed prevents another try in each
+      // step.
       if (!scratch.take(bytes)) {
         return;
       }

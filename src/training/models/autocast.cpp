@@ -75,6 +75,8 @@ AutocastScope::AutocastScope(torch::DeviceType device, std::optional<torch::Scal
   at::autocast::increment_nesting();
 }
 
+// The cache holds 16-bit copies of parameters. It must be empty at the end of the outermost scope,
+// because the optimizer changes the parameters afterwards.
 AutocastScope::~AutocastScope() {
   if (at::autocast::decrement_nesting() == 0) {
     at::autocast::clear_cache();

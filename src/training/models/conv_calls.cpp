@@ -73,6 +73,7 @@ Tensor convolve(ConvEngine& engine, const Tensor& input, const Tensor& weight, c
   return output;
 }
 
+// One gradient per call: the flags at the end keep cuDNN from computing the others.
 Tensor convolution_gradient(const Tensor& gradient,
                             const Tensor& input,
                             const Tensor& weight,
@@ -92,6 +93,8 @@ Tensor convolution_gradient(const Tensor& gradient,
   return of_input ? std::get<0>(both).contiguous(kPixelByPixel) : std::get<1>(both);
 }
 
+// For a product Y [pixels, out] = X [pixels, in] W^T, the gradients are dW = dY^T X and dX = dY W.
+// dW is a sum over all pixels of the batch and is therefore kept in float32.
 Tensor weight_gradient(ConvEngine& engine,
                        const Tensor& gradient,
                        const Tensor& input,
@@ -142,6 +145,7 @@ Tensor new_norm_workspace(const Tensor& like) {
   return workspace;
 }
 
+// `rows` is [4, channels]: mean, rstd, scale = weight * rstd, shift = bias - mean * scale.
 kernels::NormValues values_of(const Tensor& rows) {
   const int64_t channels = rows.size(1);
   float* first = f32(rows);
@@ -180,6 +184,8 @@ Tensor new_like(const Tensor& features) {
   return new_features(features, features.size(1), features.size(2), features.size(3));
 }
 
+// A copy, for the reason at copy_bf16(). In NHWC the weight of a 1 x 1 convolution is the matrix
+// [out, in].
 Tensor as_weight(const Tensor& parameter) {
   return parameter.detach().to(
       torch::kBFloat16, /*non_blocking=*/false, /*copy=*/true, kPixelByPixel);

@@ -102,6 +102,7 @@ class Attention : public nn::Module {
   nn::Dropout dropout_;
 };
 
+// GPT-2 uses the tanh approximation of gelu; weights trained with it need it for exact results.
 class FeedForward : public nn::Module {
  public:
   explicit FeedForward(const Gpt2Options& options)
@@ -190,6 +191,8 @@ int64_t draw(const torch::Tensor& scores,
 
 }  // namespace
 
+// A block with layer norm in front of each part (Radford et al. 2019): x + attention(norm(x)), then
+// x + feed_forward(norm(x)). The stream x itself is never normalized before the last layer.
 class Gpt2::Block : public nn::Module {
  public:
   explicit Block(const Gpt2Options& options)
@@ -336,6 +339,8 @@ torch::Tensor Gpt2::loss(const torch::Tensor& tokens, const torch::Tensor& targe
   const torch::Tensor given = scores(seen).flatten(0, 1);
   // 16-bit types have too few digits for log-sum-exp over 50257 classes.
   const torch::Tensor exact = given.element_size() < 4 ? given.to(torch::kFloat32) : given;
+  // Every negative target means "no target", as in the fused kernel; ignore_index is one value
+  // only.
   return nn::functional::cross_entropy(exact,
                                        targets.flatten().clamp_min(-1),
                                        nn::functional::CrossEntropyFuncOptions().ignore_index(-1));
@@ -377,6 +382,7 @@ std::vector<int64_t> generate(Gpt2& model,
   const torch::NoGradGuard no_grad;
   const Evaluating evaluating(model);
   const torch::Device device = model.parameters().front().device();
+  // On the CPU: generators of GPUs give other numbers for the same seed.
   torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(options.seed);
   for (int64_t i = 0; i < options.count; ++i) {
     const auto length = static_cast<int64_t>(prompt.size());

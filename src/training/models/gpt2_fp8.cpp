@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The blocks of GPT-2 with all matrix products in fp8: activations and weights in e4m3, gradients
-// in e5m2, sums in float32. The residual stream, attention, norms and weight gradients have the
-// same types as in bfloat16 training.
+// in e5m2, sums in float32 (Micikevicius et al. 2022, "FP8 formats for deep learning"). The
+// residual stream, attention, norms and weight gradients have the same types as in bfloat16
+// training.
 #include <torch/autograd.h>
 
+#include "common/base/check.h"
 #include "training/models/attention_calls.h"
 #include "training/models/fp8_calls.h"
 #include "training/models/fused_engine.h"
@@ -110,6 +112,7 @@ class Fp8BlockFunction : public torch::autograd::Function<Fp8BlockFunction> {
     const Fp8Scales& scales = held_by<Fp8Scales>(context, "scales");
     const BlockSlots slots(context->saved_data["block"].toInt());
     const variable_list saved = context->get_saved_variables();
+    LOCKSTEP_CHECK(saved.size() == 23);  // the indices below are positions in the list of forward()
     const Tensor& input = saved[0];
     const AttentionShape shape{input.size(0), input.size(1), context->saved_data["heads"].toInt()};
     const int64_t rows = shape.count * shape.length;

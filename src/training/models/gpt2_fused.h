@@ -54,7 +54,6 @@ struct FusedBlock {
   int64_t index = 0;  // position in the model; selects the fp8 scales
 };
 
-// One block.
 torch::Tensor fused_block(const FusedEnginePtr& engine,
                           const torch::Tensor& input,
                           const FusedBlock& block,

@@ -13,6 +13,7 @@ using kernels::Bf16;
 using kernels::Epilogue;
 using torch::Tensor;
 
+// Of layer norm, as in GPT-2 and as the default of PyTorch.
 constexpr float kEpsilon = 1e-5F;
 
 }  // namespace
@@ -37,6 +38,8 @@ Tensor new_f32(const Tensor& like, at::IntArrayRef shape) {
   return torch::empty(shape, like.options().dtype(torch::kFloat32).requires_grad(false));
 }
 
+// Freed when the caller returns, while the kernel may still run: the caching allocator gives the
+// memory only to later work of the same stream.
 Tensor new_workspace(const Tensor& like, int64_t bytes) {
   return torch::empty({bytes}, like.options().dtype(torch::kUInt8).requires_grad(false));
 }

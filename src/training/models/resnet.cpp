@@ -42,6 +42,8 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
+// He et al. 2016, in the variant of torchvision: the 3x3 convolution of a bottleneck has the stride
+// ("ResNet v1.5"). Names of modules are those of torchvision, so that its weights can be loaded.
 class ResNet final : public ImageClassifier {
  public:
   ResNet(const Shape& shape, const ResNetOptions& options)
@@ -57,6 +59,7 @@ class ResNet final : public ImageClassifier {
                                .stride = stage > 0 && i == 0 ? 2 : 1,
                                .is_bottleneck = shape.is_bottleneck});
         if (options.zero_last_gamma) {
+          // Every block then begins as the identity (Goyal et al. 2017).
           block->zero_last_gamma();
         }
         from = block->out();

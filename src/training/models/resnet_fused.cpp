@@ -14,14 +14,15 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of `path` and then of `shortcut`: weight of the convolution, weight and bias of the norm.
 struct BlockCall {
   ConvEnginePtr engine;
   std::vector<Layer> path;
   std::optional<Layer> shortcut;
 };
 
-constexpr size_t kNumbers = 3;  // parameters of a part
+// Parameters of a part: weight of the convolution, weight and bias of the norm. The list has those
+// of `path` and then those of `shortcut`.
+constexpr size_t kNumbers = 3;
 
 // A residual block as one autograd node, with features pixel by pixel (NHWC):
 //
@@ -32,6 +33,13 @@ constexpr size_t kNumbers = 3;  // parameters of a part
 //
 // Kept for backward: the outputs of convolutions (before their norm), x_i, and for the last ReLU
 // one bit per element. The inner ReLUs need none: their sign follows from the norm.
+//
+// Order of the saved tensors, which Saved reads back:
+//
+//   input | weight, features, values, x_i      for i = 1 .. n-1
+//         | weight, features, values           of part n
+//         | weight, features, values           of the shortcut, if it has parameters
+//         | mask
 class BlockFunction : public torch::autograd::Function<BlockFunction> {
  public:
   static Tensor forward(AutogradContext* context,

@@ -66,6 +66,9 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
                             .classes = scores.size(1),
                             .smoothing = static_cast<float>(smoothing)},
                            stream());
+    // With p = exp(score - log_sum_exp), the gradient is factor * share * (p - target), with a
+    // smoothed one-hot target. Probabilities are computed again instead of stored: one float per
+    // row and not one per class.
     context->save_for_backward({scores, targets, log_sum_exp, share});
     context->saved_data["smoothing"] = smoothing;
     return loss;
@@ -74,6 +77,7 @@ class EntropyFunction : public torch::autograd::Function<EntropyFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Tensor& scores = saved[0];
+    // The factor stays on the GPU: its value, such as the loss scale, is never read by the host.
     const Tensor factor = gradients[0].contiguous();
     const Tensor gradient = new_bf16(scores, scores.sizes());
     kernels::class_entropy_backward(

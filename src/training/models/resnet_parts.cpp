@@ -51,6 +51,8 @@ nn::Conv2d convolution(int64_t from, int64_t to, int64_t size, int64_t stride) {
 }
 
 // A norm may have been frozen by itself.
+// The kernels update the running averages with a fixed momentum. Without one, PyTorch uses a
+// cumulative average.
 bool can_fuse(const ConvNorm& part) {
   return part.norm->is_training() && part.norm->options.track_running_stats() &&
          part.norm->options.momentum().has_value();
@@ -66,6 +68,8 @@ Stem::Stem(nn::Module& owner, bool small_images)
       norm_(owner.register_module("bn1", nn::BatchNorm2d(kStemWidth))) {}
 
 torch::Tensor Stem::forward(const torch::Tensor& images, const ConvEnginePtr& engine) {
+  // Multiples of 4: the stem halves the size twice, and its kernels work on pairs of rows and
+  // columns both times.
   const bool fits = images.dim() == 4 && images.size(1) == 3 && images.size(2) % 4 == 0 &&
                     images.size(3) % 4 == 0 && images.device() == conv_->weight.device();
   if (engine != nullptr && !is_small_ && fits && can_fuse({conv_, norm_})) {

@@ -9,6 +9,7 @@ void begin_adagrad(torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<torch::optim::Adagrad*>(&optimizer) == nullptr) {
     return;
   }
+  // The keys of old entries are parameters that may no longer exist.
   optimizer.state().clear();
   for (const auto& group : optimizer.param_groups()) {
     const auto& options = dynamic_cast<const torch::optim::AdagradOptions&>(group.options());

@@ -15,9 +15,12 @@ constexpr int64_t kMinShare = 1 << 15;  // minimum elements per thread; fewer wo
 // Adam (Kingma, Ba 2015) and AdamW on flat arrays, one pass over memory: four arrays are read and
 // three written, and nothing else is touched. The formulas are those of torch.optim; with t = step:
 //
-//   g = gradient / loss_scale + penalty * p      penalty: weight decay of Adam; AdamW shrinks p
-//   instead m = beta1 * m + (1 - beta1) * g v = beta2 * v + (1 - beta2) * g^2 p = p * shrink - lr /
-//   (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//   g = gradient / loss_scale + penalty * p      penalty: weight decay of Adam, else 0
+//   m = beta1 * m + (1 - beta1) * g
+//   v = beta2 * v + (1 - beta2) * g^2
+//   p = p * shrink - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//
+// shrink is 1 - lr * weight decay in AdamW (Loshchilov, Hutter 2019), else 1.
 //
 // 16-bit gradients are widened in blocks that stay in the L1 cache. Coefficients are computed once
 // per step in float64.

@@ -114,6 +114,8 @@ struct SgdKind {
     return kFirst;
   }
 
+  // The fields of Adam serve SGD as well: beta1 is the momentum, beta2 the dampening, and
+  // correction1 is 0 in the first step, in which libtorch does not dampen the gradient.
   static Rates rates(const Options& options, int64_t age) {
     return {.lr = static_cast<float>(options.lr()),
             .beta1 = static_cast<float>(options.momentum()),
@@ -171,6 +173,8 @@ class Fused final : public Base, public FusedOptimizer {
     return {};
   }
 
+  // All gradients or none: a step that is half fused would count the steps of some parameters
+  // twice. Asked in every step, because layout and device of gradients can change.
   bool is_fused() const override {
     std::optional<torch::Device> device;
     const auto& first =

@@ -87,6 +87,7 @@ void update_pieces(const std::vector<Move>& moves, const Lamb::AddUp& add_up) {
   for (const Move& move : moves) {
     take_in_gradient(move);
     const auto row = static_cast<int64_t>(pieces.size());
+    // The squares of norms, not the norms, can be added over pieces.
     squares[row][0] = move.parameter.norm().to(torch::kFloat64).square();
     squares[row][1] = change_of(move).norm().to(torch::kFloat64).square();
     pieces.push_back(move.parameter);

@@ -13,6 +13,9 @@
 namespace lockstep {
 namespace {
 
+// Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon). Iterations, coefficients,
+// the epsilon and the factor sqrt(max(1, rows / columns)) are those of the reference
+// implementation.
 constexpr int kNewtonSchulzIterations = 5;
 constexpr double kNormEpsilon = 1e-7;
 
@@ -31,8 +34,10 @@ MuonParamState& muon_state(const torch::Tensor& parameter,
   return dynamic_cast<MuonParamState&>(*slot);
 }
 
-// The polynomial a x + b x^3 + c x^5 moves singular values between 0 and 1 close to 1. The
-// coefficients are those of the authors, with the steepest slope at 0.
+// X = U S V^T becomes about U V^T. With P = X X^T, one iteration is X <- (a I + b P + c P^2) X,
+// which applies a x + b x^3 + c x^5 to every singular value x. The Frobenius norm is at least the
+// largest of them, so all begin between 0 and 1. The coefficients have the steepest slope at 0 and
+// do not converge: the values end between about 0.7 and 1.3, which is close enough for an update.
 torch::Tensor orthogonalize(const torch::Tensor& matrix) {
   constexpr double kA = 3.4445;
   constexpr double kB = -4.7750;
@@ -50,6 +55,8 @@ torch::Tensor orthogonalize(const torch::Tensor& matrix) {
   return (is_tall ? x.t() : x).to(matrix.scalar_type());
 }
 
+// Nesterov momentum, then the orthogonal update. Convolutions are matrices [out, in * kernel]. All
+// singular values of the update are about 1, whatever the size of the gradient.
 void update_matrix(torch::Tensor parameter, MuonParamState& state, const MuonOptions& options) {
   const torch::Tensor& gradient = parameter.grad();
   state.exp_avg().mul_(options.momentum()).add_(gradient);
@@ -99,6 +106,8 @@ torch::Tensor Muon::step(LossClosure closure) {
   return loss;
 }
 
+// Embeddings and the last layer are excluded, as the authors recommend. The last layer is the last
+// module with parameters of its own, in the order of registration.
 std::vector<torch::Tensor> hidden_matrices(torch::nn::Module& model) {
   std::unordered_set<const void*> excluded;
   const auto exclude = [&excluded](const std::vector<torch::Tensor>& parameters) {

@@ -217,7 +217,7 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_n
     return 0;
   }
   const auto norm = torch::stack(norms).norm().item<double>();
-  // As torch.nn.utils.clip_grad_norm_.
+  // As torch.nn.utils.clip_grad_norm_, which also adds 1e-6 to avoid a division by zero.
   const double factor = max_norm / (norm + 1e-6);
   if (factor < 1) {
     for (const torch::Tensor& parameter : parameters) {
@@ -244,6 +244,7 @@ void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<do
   }
 }
 
+// Optimizers without betas (SGD, Adagrad) are left as they are.
 void set_betas(torch::optim::Optimizer& optimizer, double beta1, double beta2) {
   const auto both = std::make_tuple(beta1, beta2);
   for (auto& group : optimizer.param_groups()) {
@@ -271,6 +272,8 @@ LrScaling parse_lr_scaling(std::string_view name) {
   throw_unknown("learning-rate scaling", "--scale-lr", name, {"none", "linear", "sqrt"});
 }
 
+// Linear: Goyal et al. 2017 ("Accurate, Large Minibatch SGD"), for SGD. Square root: Krizhevsky
+// 2014, usual for Adam.
 double lr_factor(LrScaling scaling, int workers) {
   switch (scaling) {
     case LrScaling::Linear:

@@ -71,6 +71,7 @@ Schedule Schedule::with_betas(std::function<Betas(int64_t)> betas) const {
 
 Schedule Schedule::then(int64_t steps, const Schedule& next) const {
   require_steps(steps, "composed");
+  // By value: the composed schedule can outlive both parts.
   return {[first = factor_, second = next.factor_, steps](int64_t step) {
             return step < steps ? first(step) : second(step - steps);
           },

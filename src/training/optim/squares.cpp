@@ -37,6 +37,8 @@ double add_up(const T* __restrict values, int64_t begin, int64_t end) {
 template <typename T>
 double on_cpu(const torch::Tensor& values) {
   const T* data = values.data_ptr<T>();
+  // The division into parts depends on the number of threads, and with it the last digits of the
+  // sum.
   return at::parallel_reduce(
       0,
       values.numel(),

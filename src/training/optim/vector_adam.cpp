@@ -22,6 +22,8 @@ bool is_ours(const torch::Tensor& parameter) {
   return is_plain(parameter) && is_plain(gradient) && parameter.strides() == gradient.strides();
 }
 
+// The state has the strides of its parameter: zeros_like() keeps them, and so does the restore from
+// a checkpoint (empty_like() in optimizer_state.cpp).
 template <typename State, typename Options>
 void update(const torch::Tensor& parameter,
             StateMap& states,

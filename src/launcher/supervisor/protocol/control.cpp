@@ -33,8 +33,10 @@ constexpr int kLingerMs = 2000;       // time for queued messages when a socket 
 constexpr int kSpareLingerMs = 1000;  // see keep_only()
 constexpr int64_t kLongestMessage = int64_t{64} << 20;
 constexpr const char* kHello = "hello";
+// Z85 (https://rfc.zeromq.org/spec/32) encodes four bytes as five characters.
 constexpr size_t kKeyText = 40;
 constexpr size_t kKeyBytes = 32;
+static_assert(kKeyText == kKeyBytes / 4 * 5);
 
 std::pair<std::string, std::string> make_pair() {
   std::array<char, kKeyText + 1> open{};
@@ -48,6 +50,7 @@ std::pair<std::string, std::string> make_pair() {
 std::pair<std::string, std::string> derive_pair(const std::string& secret,
                                                 const std::string& what) {
   const SecretKey bytes = derive_key(secret, what);
+  static_assert(sizeof(SecretKey) == kKeyBytes);
   std::array<char, kKeyText + 1> text{};
   zmq_z85_encode(text.data(), bytes.data(), bytes.size());
   std::array<char, kKeyText + 1> open{};
@@ -452,6 +455,9 @@ class ControlClient::Wire {
     lines_.push_back(std::move(line));
   }
 
+  // The monitor is read before the socket, so that a message which arrives before the end of the
+  // connection is delivered before Closed. The events of a connection attempt are ignored until the
+  // leader has answered: ZeroMQ reconnects by itself.
   void pump() {
     for (size_t i = 0; i < lines_.size(); ++i) {
       Line& line = *lines_[i];

@@ -28,6 +28,8 @@ class LossWrapper : public torch::autograd::Function<LossWrapper> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    // queue_callback() defers the call to the end of the whole backward. backward() of the loss
+    // itself runs first, before any gradient exists.
     const auto found = context->saved_data.find("call");
     if (found != context->saved_data.end()) {
       torch::autograd::Engine::get_default_engine().queue_callback(

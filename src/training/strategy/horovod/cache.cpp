@@ -14,6 +14,7 @@ void ResponseCache::insert(const Signature& tensor) {
   if (capacity_ == 0) {
     return;
   }
+  // Places are below capacity_, which therefore stands for "not found".
   const size_t place = find(tensor.name).value_or(capacity_);
   if (place < capacity_) {
     slots_[place].tensor = tensor;
@@ -33,6 +34,9 @@ void ResponseCache::erase(size_t place) {
   }
 }
 
+// The choice depends on the sequence of calls only, so all workers choose the same place. clock_
+// grows with every use: no two tensors have an equal `used`, and the least recently used one is
+// unique. After the response cache of Horovod (horovod/common/response_cache.cc).
 size_t ResponseCache::free_place() {
   const auto free =
       std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.tensor; });

@@ -51,6 +51,7 @@ std::vector<Response> Coordinator::take(const std::vector<std::vector<Request>>&
   for (int rank = 0; rank < workers_; ++rank) {
     for (const Request& request : requests[static_cast<size_t>(rank)]) {
       if (request.kind == Request::Kind::Join) {
+        // Of ranks that join in the same round, the highest counts as the last.
         joined_.insert(rank);
         last_joined_ = rank;
         someone_joined = true;
@@ -163,6 +164,9 @@ std::optional<std::string> Coordinator::find_stall(Clock::time_point now) {
   return "stalled: some workers wait for tensors that others have not announced" + report;
 }
 
+// Called twice per cycle with the same time: Engine::vote() asks whether a negotiation is needed,
+// and negotiate() sends the Fault. The second answer is sent: the requests in between may have
+// completed the tensor.
 std::optional<Response> Coordinator::find_shutdown(Clock::time_point now) const {
   if (stall_shutdown_ <= 0) {
     return std::nullopt;

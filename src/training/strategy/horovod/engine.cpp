@@ -284,6 +284,7 @@ std::vector<uint8_t> Engine::vote(const News& news) {
     }
   }
   if (coordinator_ != nullptr) {
+    // A stall beyond the limit is news too: only a negotiation can carry the Fault to all workers.
     has_news = has_news || coordinator_->find_shutdown(last_cycle_).has_value();
   }
   votes[kNoNews] = has_news ? 0 : 1;

@@ -58,6 +58,8 @@ void FusionBuffer::reduce(std::vector<Share>& shares) {
   begin(shares, "ALLREDUCE");
   const Signature& first = shares.front().tensor;
   const torch::Tensor& value = shares.front().value;
+  // Each worker decides alone, since its own value decides (undefined after join). Both ways make
+  // one all-reduce of the same type and number of elements, so they match.
   const bool in_place = shares.size() == 1 && first.operation.kind == Operation::Kind::Sum &&
                         first.wire_type() == first.type && value.defined() && value.is_contiguous();
   if (in_place) {
@@ -116,6 +118,8 @@ void FusionBuffer::reduce_together(std::vector<Share>& shares) {
   end(shares);
 
   begin(shares, "MEMCPY_OUT_FUSION_BUFFER");
+  // `after` is applied in the type of the tensors: after the cast back if the buffer has 16 bits,
+  // in which the product could overflow or underflow.
   if (!is_cast && operation.after != 1) {
     buffer.mul_(operation.after);
   }
@@ -147,6 +151,8 @@ void FusionBuffer::adasum(torch::Tensor& buffer, const std::vector<Share>& share
   }
 }
 
+// One buffer per type, which only grows. Reuse is safe: reduce() copies the results out before it
+// returns, and on a GPU all copies and messages are in one stream.
 torch::Tensor FusionBuffer::slot(c10::ScalarType type, int64_t elements) {
   torch::Tensor& buffer = buffers_[type];
   if (!buffer.defined() || buffer.numel() < elements) {

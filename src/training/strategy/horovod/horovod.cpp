@@ -59,6 +59,8 @@ class Horovod final : public Strategy {
     batch_norm_ = SyncBatchNorm(communicator_, options_);
     model_ = &model;
     optimizer_ = &optimizer;
+    // The hooks first, because they use the engine. The engine has a communicator of its own,
+    // because collectives of two threads would otherwise interleave differently on each worker.
     hooks_.reset();
     engine_.reset();
     engine_ =
@@ -79,6 +81,8 @@ class Horovod final : public Strategy {
     Loss result = loss(*model_, batch);
     {
       const std::lock_guard lock(mutex_);
+      // Only the last micro-batch completes the gradients, so hooks of earlier ones announce
+      // nothing.
       is_armed_ = share.last && announces_in_backward();
     }
     (share.weight == 1 ? result.value : result.value * share.weight).backward();
@@ -294,6 +298,7 @@ class Horovod final : public Strategy {
   bool is_armed_ = false;
   std::exception_ptr fault_;
 
+  // Destroyed in reverse order: the hooks first, because they call the engine.
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<GradientHooks> hooks_;
 };

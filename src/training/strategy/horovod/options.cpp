@@ -128,6 +128,7 @@ HorovodOptions with_environment(HorovodOptions options, const os::Environment& e
   variables.number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0, options.stall_shutdown);
   bool no_check = false;
   variables.flag("HOROVOD_STALL_CHECK_DISABLE", no_check);
+  // Horovod's flag disables both the warning and the shutdown, whatever the times are.
   if (no_check) {
     options.stall_warning = 0;
     options.stall_shutdown = 0;
@@ -138,6 +139,7 @@ HorovodOptions with_environment(HorovodOptions options, const os::Environment& e
   variables.whole("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", 1, options.autotune_steps_per_sample);
   variables.whole("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1, options.autotune_most_samples);
   variables.number("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", 0, options.autotune_noise);
+  // In Horovod, DYNAMIC waits for hvd.start_timeline(), which has no counterpart here.
   if (options.timeline == "DYNAMIC") {
     throw Error(ExitCode::Usage, "the timeline cannot be started during training")
         .fact("found", "HOROVOD_TIMELINE=DYNAMIC", "environment")
@@ -171,7 +173,8 @@ void require_sense(const StrategyOptions& options, int workers) {
         .fact("asked", "--compression powersgd", "command line")
         .hint("-s ddp --compression powersgd, or --compression bf16");
   }
-  // adasum_tree() combines pairs.
+  // adasum_tree() combines pairs. (workers & (workers - 1)) clears the lowest bit and is 0 for
+  // powers of two only.
   const bool is_adasum = horovod.reduction == "adasum";
   if (is_adasum && (workers & (workers - 1)) != 0) {
     throw Error(ExitCode::Usage,

@@ -31,7 +31,8 @@ double norm_of(const std::vector<torch::Tensor>& gradients) {
   return std::sqrt(squares);
 }
 
-// Undefined unless the gradients are on a GPU.
+// Undefined unless the gradients are on a GPU, where the norm stays: reading it here would make the
+// host wait for backward.
 torch::Tensor late_norm_of(const std::vector<torch::Tensor>& gradients) {
   if (gradients.empty() || !gradients.front().is_cuda()) {
     return {};
@@ -90,6 +91,9 @@ StepResult apply_step(torch::optim::Optimizer& optimizer,
   StepResult result;
   auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
   const bool wants_norm = options.wants_norm || options.wants_late_norm;
+  // The fused optimizer removes the loss scale and clips in its own kernel, which saves a pass over
+  // the gradients. Its norm is that of its own parameters, hence updates_just(). check_finite needs
+  // a decision by the host before the step and excludes it.
   if (fused != nullptr && !options.check_finite && fused->is_fused() &&
       ((options.clip_norm == 0 && !wants_norm) || updates_just(optimizer, parameters))) {
     fused->step_fused({.clip_norm = options.clip_norm,

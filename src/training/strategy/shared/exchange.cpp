@@ -61,6 +61,8 @@ Exchange::Exchange(Communicator& communicator, bool overlap)
     : communicator_(communicator),
       queue_(overlap && communicator.overlaps() ? std::make_unique<comm::TaskQueue>() : nullptr),
       channel_(std::make_unique<Channel>(*this)) {
+  // A communicator that queues work on a GPU returns at once and needs no thread: its overlaps() is
+  // false.
   if (overlap && communicator.device()) {
     side_.emplace(*communicator.device());
   }
@@ -109,6 +111,7 @@ void Exchange::wait(const Future& future) {
   future->wait();
 }
 
+// follow() makes the side stream wait for the gradients that the current stream is still computing.
 void Exchange::run_here(const std::function<void()>& call) {
   if (!side_) {
     call();

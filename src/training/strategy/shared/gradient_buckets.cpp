@@ -69,6 +69,8 @@ void GradientBuckets::sum(Communicator& communicator,
   torch::Tensor has_gradient = torch::zeros({count}, torch::kFloat32);
   int64_t at = flags;
   for (int64_t i = 0; i < count; ++i) {
+    // Sparse gradients become dense: their rows differ between workers, and a bucket needs the same
+    // layout on all of them.
     const torch::Tensor& parameter = bucket.parameters[static_cast<size_t>(i)];
     torch::Tensor gradient = parameter.grad();
     if (gradient.defined()) {
@@ -78,6 +80,7 @@ void GradientBuckets::sum(Communicator& communicator,
     }
     at += parameter.numel();
   }
+  // In bf16, counts beyond 256 are rounded. Only the difference between 0 and more matters.
   flat.narrow(0, 0, flags).copy_(has_gradient.narrow(0, 0, flags));
   communicator.all_reduce(flat);
   has_gradient =

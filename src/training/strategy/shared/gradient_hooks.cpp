@@ -17,6 +17,8 @@ class ReadyHook final : public torch::autograd::FunctionPostHook {
   ReadyHook(std::weak_ptr<GradientHooks::Callback> callback, size_t parameter)
       : callback_(std::move(callback)), parameter_(parameter) {}
 
+  // A post hook of the accumulator runs after the gradient was added to grad(). A hook of the
+  // tensor would run before this addition.
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& outputs,
       const torch::autograd::variable_list& /*inputs*/) override {

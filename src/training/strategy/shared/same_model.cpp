@@ -36,6 +36,8 @@ std::string describe(const torch::nn::Module& model) {
 }  // namespace
 
 void require_same_model(Communicator& communicator, const torch::nn::Module& model) {
+  // All workers have all texts and find the same difference, so all throw the same Error and none
+  // waits in a later collective.
   const std::vector<std::string> texts = communicator.all_gather_bytes(describe(model));
   const std::vector<std::string> first = split(texts.front(), '\n');
   for (size_t rank = 1; rank < texts.size(); ++rank) {

@@ -7,6 +7,8 @@
 
 namespace lockstep::strategy {
 
+// named_parameters() visits modules in the order of their registration. The result is therefore in
+// the same order on all workers, and messages can rely on positions in it.
 TrainedParameters trained_parameters(const torch::nn::Module& model) {
   TrainedParameters result;
   std::unordered_set<const void*> seen;

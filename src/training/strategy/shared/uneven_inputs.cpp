@@ -40,6 +40,8 @@ bool UnevenInputs::begin(const torch::nn::Module& model, bool is_active) {
   if (is_uneven_ && count_active(is_active) == 0) {
     return false;
   }
+  // From the first active rank and not from rank 0, which may have joined and not trained the last
+  // steps.
   if (broadcasts_buffers_) {
     communicator_.broadcast(model.buffers(), first_active_rank_);
   }

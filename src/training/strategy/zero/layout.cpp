@@ -96,6 +96,7 @@ std::vector<FlatParameterPlan> plan_flat_parameters(const torch::nn::Module& mod
     }
     return flat_parameters;
   }
+  // A Packer keeps indices into its vector and not references, because both vectors grow.
   std::vector<FlatParameterPlan> small;
   Packer buckets(small, options.bucket_elements, true);
   Packer blocks(flat_parameters, std::numeric_limits<int64_t>::max(), false);
@@ -114,6 +115,8 @@ int64_t shard_size(int64_t elements, int workers) {
   return (elements + workers - 1) / workers;
 }
 
+// Example: 10 elements on 4 workers have shards of 3: [0, 3), [3, 6), [6, 9), [9, 10). 5 elements
+// have shards of 2, the last of which is empty: [0, 2), [2, 4), [4, 5), [5, 5).
 Span shard_of(int64_t elements, int workers, int rank) {
   const int64_t size = shard_size(elements, workers);
   return {.begin = std::min(elements, rank * size), .end = std::min(elements, (rank + 1) * size)};

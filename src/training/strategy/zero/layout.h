@@ -32,8 +32,7 @@ struct FlatParameterPlan {
 // - Stages 0 to 2: buckets of trained parameters in reverse order, in which backward produces their
 //   gradients.
 // - Stage 3: one flat parameter per module, type and trainability, and buckets of the parameters
-// below the
-//   threshold, which stay whole.
+//   below the threshold, which stay whole.
 //
 // A parameter that several modules share belongs to the first. Parameters of modules with
 // floating-point buffers keep their type, such as those of batch norm, which computes with both.

@@ -66,6 +66,7 @@ MemoryNeed memory_need(const torch::nn::Module& model,
       continue;
     }
     largest_bucket = std::max(largest_bucket, wide * whole);
+    // Stage 1 reduces in the last micro-batch only and keeps whole gradients until then.
     need.gradients += wide * (options.stage == 1 && ask.accumulates ? whole : held);
     need.optimizer += wide * held * (state + (type < wide ? 1 : 0));
     need.averages += ask.averages ? wide * held : 0;

@@ -71,6 +71,8 @@ void PieceOptimizer::leave() {
 void PieceOptimizer::hand_over() {
   std::unordered_map<const void*, std::vector<torch::Tensor>> pieces;
   for (const FlatParameter& flat : flat_parameters_) {
+    // An entry for every parameter, also without pieces: the shard of this worker need not contain
+    // it, and it must not be taken for a parameter outside of the model.
     for (const Member& member : flat.plan().members) {
       pieces[member.parameter.unsafeGetTensorImpl()];
     }
@@ -107,6 +109,8 @@ torch::Tensor PieceOptimizer::add_up_by_parameter(const std::vector<torch::Tenso
     for (const Piece& piece : flat.pieces()) {
       parameters[piece.value.unsafeGetTensorImpl()] = first + static_cast<int64_t>(piece.member);
     }
+    // Numbers are positions in the plan, which is equal on all workers, so that the rows of the sum
+    // match. Frozen flat parameters have no pieces and need no numbers.
     first += flat.plan().trained ? static_cast<int64_t>(flat.plan().members.size()) : 0;
   }
   std::vector<int64_t> numbers;

@@ -262,9 +262,10 @@ void ParameterCache::release_all() {
     entry.pins = 0;
     if (entry.flat->is_whole()) {
       entry.flat->release();
+      live_ -= entry.flat->padded();
     }
   }
-  live_ = 0;
+  LOCKSTEP_CHECK(live_ == 0);  // live_ counts exactly the whole and the arriving entries
   expected_[static_cast<size_t>(now_)] = order_;
 }
 

@@ -186,6 +186,10 @@ std::map<std::string, std::vector<std::string>> keys_by_prefix(const PieceSource
 
 }  // namespace
 
+// Every element is saved by exactly one worker: owned() are disjoint shards, and tensors outside of
+// flat parameters, which all workers hold, are saved by rank 0. complete() verifies this. A shared
+// parameter is saved under each of its names, as in state_dict() of PyTorch, but its optimizer
+// state once.
 std::vector<TensorPiece> collect_state(const State& state, int rank) {
   std::vector<TensorPiece> all;
   const auto names = names_by_parameter(state.model);
@@ -217,6 +221,9 @@ std::vector<TensorPiece> collect_state(const State& state, int rank) {
   return all;
 }
 
+// The optimizer is restored before the model: apply_optimizer() throws if the state does not fit,
+// and the values of the model are unchanged then. The caller must publish() the flat parameters
+// afterwards, because read_model() writes only what this worker owns.
 void restore_state(const State& state, const PieceSource& source) {
   torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : collect_model(state.model)) {

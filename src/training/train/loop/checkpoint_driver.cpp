@@ -4,9 +4,8 @@
 //
 //   save()      step N: training stops while the state is copied (stall), then continues
 //               ... steps N+1, N+2, ... while a thread writes ...
-//   settle()    when all workers know from a status exchange that rank 0 has finished, or before
-//   the
-//               next save, or at the end: compare outcomes, report, call callbacks
+//   settle()    when all workers know from a status exchange that rank 0 has finished, or
+//               before the next save, or at the end: compare outcomes, report, call callbacks
 //
 // At most one save is in progress. settle() contains collectives, so that every worker must call it
 // after the same step.

@@ -56,7 +56,9 @@ Ema::Ema(torch::nn::Module& model, Strategy& strategy, double decay)
   }
 }
 
-// lerp_: average + (1 - d) * (weight - average), one kernel per tensor.
+// lerp_: average + (1 - d) * (weight - average), one kernel per tensor. The decay d grows with the
+// number of updates t as in tf.train.ExponentialMovingAverage, so that the initial weights, which
+// are the first average, are soon forgotten: 2/11 at the first update, 0.9 after 80.
 void Ema::update() {
   torch::NoGradGuard no_grad;
   ++updates_;

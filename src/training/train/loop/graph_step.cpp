@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "training/optim/fused.h"
@@ -67,6 +68,7 @@ class Recorded final : public GraphStep {
   // All operations are queued on the current stream and are therefore ordered: the graph reads the
   // batch and the values of prepare() only after they have been copied.
   Loss play(const Batch& batch) override {
+    LOCKSTEP_CHECK(fits(batch));  // copy_() would broadcast a batch of one sample
     batch_.input.copy_(batch.input, /*non_blocking=*/true);
     batch_.target.copy_(batch.target, /*non_blocking=*/true);
     {

@@ -35,6 +35,8 @@ LearningRateSchedule::LearningRateSchedule(const SessionParts& session,
       has_own_(own.has_value()),
       base_rates_(learning_rates(optimizer)) {}
 
+// Precedence: ds_config.json, a schedule that the program has set, --schedule. Called again after a
+// resume with another global batch, which changes the number of steps.
 void LearningRateSchedule::select(int64_t total_steps) {
   deepspeed::Decisions decisions;
   const auto of_file =

@@ -41,6 +41,7 @@ std::string format_bar(const ProgressView& view, int columns) {
   const std::string head = fmt::format("epoch {}/{} ", view.epoch, view.epochs);
   const std::string tail =
       fmt::format(" {:3.0f} %  {}", share_done(view) * 100, format_figures(view));
+  // Minus the two brackets. head and tail are ASCII, so that bytes are columns.
   const int room = columns - static_cast<int>(head.size() + tail.size()) - 2;
   std::string bar;
   if (room >= 8) {

@@ -97,6 +97,7 @@ void Reporter::pause(Clock::duration time) {
   epoch_throughput_.pause(time);
 }
 
+// The line of DeepSpeed's steps_per_print and, with report_phases, of wall_clock_breakdown.
 void Reporter::print_step(int64_t skipped, StepTimer& timer) {
   constexpr int64_t kUsual = 10;  // for wall_clock_breakdown without steps_per_print
   const int64_t every =

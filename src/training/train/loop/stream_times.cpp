@@ -11,6 +11,9 @@ constexpr std::chrono::milliseconds kLeastBetween{2};
 
 }  // namespace
 
+// A marked step stands for itself and the unmarked steps before it: their times are assumed to be
+// equal. The decision about the next step is made at the end of the previous one, because its idle
+// time begins there.
 void StreamTimes::begin_step() {
   is_marked_ = std::exchange(is_next_, false);
   if (!is_marked_) {

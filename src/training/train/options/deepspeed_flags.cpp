@@ -118,6 +118,8 @@ void lay_loss_scale(TrainerOptions& options, const deepspeed::LossScaleConfig& f
                           .least = file.least};
 }
 
+// Values that were "auto" or absent have been resolved by now: the optionals that are read here
+// have a value.
 Schedule make_schedule(const deepspeed::SchedulerConfig& file) {
   const bool is_linear = file.warmup_type == "linear";
   const int64_t warmup = file.warmup_num_steps.value.value_or(0);

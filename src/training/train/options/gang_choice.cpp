@@ -14,6 +14,8 @@ constexpr int kMostSeconds = 1 << 30;
 
 // The transport that Horovod's variables select, if any.
 std::optional<std::string> find_horovod_transport(const os::Environment& environment) {
+  // In Horovod the first selects the library that moves tensors, the second the one that
+  // negotiates. Here one transport does both, and the first variable has precedence.
   for (const std::string_view name : {"HOROVOD_CPU_OPERATIONS", "HOROVOD_CONTROLLER"}) {
     const auto value = os::find_variable(environment, name);
     if (!value || value->empty()) {

@@ -208,6 +208,8 @@ std::span<const Option> option_table() {
   return kOptions;
 }
 
+// The default strategy depends only on whether there is more than one worker: 2 stands for any such
+// number.
 std::string help_text(const Option& option) {
   const auto names = [](strategy::Property property) {
     return property == nullptr ? "" : join(strategy::names_with(property), ", ");

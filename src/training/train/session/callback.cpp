@@ -13,6 +13,7 @@ void EarlyStop::on_evaluation(const TrainState& state) {
   if (!state.evaluation) {
     return;
   }
+  // A loss of NaN is never lower, so that a diverged training stops as well.
   if (state.evaluation->loss < best_) {
     best_ = state.evaluation->loss;
     waited_ = 0;

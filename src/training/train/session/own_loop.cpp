@@ -18,6 +18,8 @@ namespace {
       .hint(fmt::format("omit {}", what));
 }
 
+// Only what changes the result of the training is an error; batch sizes, which every loop has,
+// cause a warning at the end (warn_of_unused_flags).
 void require_not_in_file(const deepspeed::Config& file) {
   const auto refuse_if = [&file](bool asked, const char* key) {
     if (asked) {

@@ -14,6 +14,7 @@ Sharding choose_sharding(const std::string& policy,
   if (policy == "off") {
     return Sharding::Off;
   }
+  // With fewer files than workers, some workers would have no samples.
   const bool has_enough = static_cast<int>(files.size()) >= workers;
   return policy == "file" || (policy == "auto" && has_enough && workers > 1) ? Sharding::File
                                                                              : Sharding::Data;

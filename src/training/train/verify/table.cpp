@@ -53,6 +53,7 @@ std::string format_table(const VerifyReport& report, size_t first) {
   std::string head = fmt::format("{:<22}", "");
   std::string names = fmt::format("{:<12}{:>8}  ", "strategy", "workers");
   for (size_t type = first; type < last; ++type) {
+    static_assert(kVariants.size() * 12 == 48, "a type is as wide as its variants");
     head += fmt::format("{:^48}", kVerifiedTypes.at(type));
     for (const Variant& variant : kVariants) {
       names += fmt::format("{:>12}", variant.name);

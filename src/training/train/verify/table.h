@@ -30,7 +30,6 @@ inline constexpr std::array kVariants = {Variant{"plain", 1, false},
                                          Variant{"clip", 1, true},
                                          Variant{"both", 2, true}};
 
-// The result of one trial.
 struct TrialResult {
   double drift = 0;
   bool identical = true;  // all workers hold bit-identical parameters
