@@ -225,7 +225,7 @@ void add_resnet(CLI::App& app, int& code) {
           "--peer-mode", options->peer_mode, "Mode of the peer: compile or eager [compile]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"compile", "eager"}));
-  command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,eager]")
+  command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,peer]")
       ->type_name("FILE");
   command->callback([options, &code] { code = measure_resnet(*options); });
 }

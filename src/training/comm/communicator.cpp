@@ -28,6 +28,12 @@ bool reduces_natively(torch::ScalarType type) {
 // a type that the transport can reduce.
 torch::Tensor staged(const Communicator& transport, const torch::Tensor& tensor, bool reduces) {
   const bool must_convert = reduces && !reduces_natively(tensor.scalar_type());
+  if (must_convert && tensor.is_complex()) {
+    // The conversion below would drop imaginary parts.
+    throw Error(ExitCode::Usage, "cannot reduce a tensor of complex numbers")
+        .fact("type", c10::toString(tensor.scalar_type()))
+        .hint("reduce torch::view_as_real(tensor)");
+  }
   const bool may_stay = transport.accepts(tensor.device());
   // Fast path: each operation below takes longer than a small message.
   if (may_stay && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&

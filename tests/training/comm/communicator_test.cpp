@@ -11,6 +11,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -119,6 +120,15 @@ TEST(ReduceScatter, RefusesATensorWithoutASliceForEachWorker) {
           comm.reduce_scatter(torch::zeros({3, 4}));
         },
         ThrowsMessage<Error>(HasSubstr("one slice of the tensor per worker")));
+  });
+}
+
+TEST(AllReduce, RefusesComplexNumbers) {
+  gang(2, [](Communicator& comm) {
+    torch::Tensor tensor = torch::zeros({2}, torch::kComplexFloat);
+    EXPECT_THAT([&] { comm.all_reduce(tensor); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("cannot reduce a tensor of complex numbers"),
+                                           HasSubstr("ComplexFloat"))));
   });
 }
 
