@@ -156,8 +156,8 @@ const tests = {
     for (let step = 1; step <= 40; step++) {
       alone.step(0, step);
     }
-    smallRun("gang");
-    const server = await serve("runs/alone", "runs/gang");
+    smallRun("distributed");
+    const server = await serve("runs/alone", "runs/distributed");
     const page = await open(browser, server);
     const heat = page.locator("#heat");
 

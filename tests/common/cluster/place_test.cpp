@@ -19,7 +19,7 @@ os::Environment open_mpi(const char* rank, const char* local_rank) {
           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
 }
 
-TEST(Placement, IsAGangOfOneWhenNobodyTells) {
+TEST(Placement, IsASingleWorkerWithoutALauncher) {
   const Placement mine = read_placement({{"HOME", "/"}});
 
   EXPECT_EQ(mine.launched_by, LaunchedBy::Alone);
@@ -150,7 +150,7 @@ TEST(Placement, IsUnderMpiWhereSrunSpeaksPmix) {
   EXPECT_TRUE(read_placement(variables).is_under_mpi);
 }
 
-TEST(Placement, IsAGangOfOneInABatchScriptAndInAShellOfSrun) {
+TEST(Placement, IsASingleWorkerInABatchScriptAndInAShellOfSrun) {
   const os::Environment batch = {{"SLURM_JOB_ID", "1234"},
                                  {"SLURM_JOB_NODELIST", "n[1-2]"},
                                  {"SLURM_NTASKS", "4"},

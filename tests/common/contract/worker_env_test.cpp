@@ -224,7 +224,7 @@ TEST(WorkerEnv, TellsNothingWithoutRankAndWorldSize) {
   EXPECT_EQ(find_place({{"LOCAL_RANK", "0"}, {"MASTER_ADDR", "10.0.0.1"}}), std::nullopt);
 }
 
-TEST(WorkerEnv, PlacesAGangOfOneInTheRunDirectoryItIsGiven) {
+TEST(WorkerEnv, PutsASingleWorkerIntoTheGivenRunDirectory) {
   const WorkerPlace place = place_alone({{"LOCKSTEP_RUN_DIR", "/runs/a"}, {"RANK", "7"}});
 
   EXPECT_EQ(place.rank, 0);

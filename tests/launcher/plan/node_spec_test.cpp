@@ -183,7 +183,7 @@ TEST_F(OrdersOfTwoNodes, LeaveATaskWhatMpiNeeds) {
   EXPECT_THAT(environment, Contains(Pair("RANK", "1")));
 }
 
-TEST_F(OrdersOfTwoNodes, AreTheSameForTheSeatsOfALargeGang) {
+TEST_F(OrdersOfTwoNodes, AreTheSameForTheNodeSlotsOfALargeRun) {
   layout.slots.assign(3000, layout.slots[1]);
   const NodeSpecMaker maker(plan, layout);
 

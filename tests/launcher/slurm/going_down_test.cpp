@@ -4,7 +4,7 @@
 #include <chrono>
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -28,7 +28,7 @@ int count_of(const std::string& text, const std::string& word) {
 class GoingDown : public LaunchOnLab {
  protected:
   // Command line of a run with two workers on each node of the allocation.
-  Words gang(const std::string& script, const Words& options = {}) {
+  Words command_line(const std::string& script, const Words& options = {}) {
     Words words = {lockstep(), "run", "--nproc-per-node", "2", "--run-dir", "run"};
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(lab().write("worker.sh", "#!/bin/bash\n" + script + "\n"));
@@ -38,7 +38,7 @@ class GoingDown : public LaunchOnLab {
   // The run as a batch script.
   std::string batch(const std::string& script, const Words& options = {}) {
     std::string text = "#!/bin/bash\nexec";
-    for (const std::string& word : gang(script, options)) {
+    for (const std::string& word : command_line(script, options)) {
       text += " " + word;
     }
     return text + "\n";
@@ -96,7 +96,7 @@ TEST_F(GoingDown, NamesTheSignalThatKilledAWorker) {
 
 TEST_F(GoingDown, SaysItOnceUnderSrun) {
   Words words = {"srun", "-N4"};
-  const Words rest = gang("[ $RANK != 5 ] || exit 9; exec sleep 60");
+  const Words rest = command_line("[ $RANK != 5 ] || exit 9; exec sleep 60");
   words.insert(words.end(), rest.begin(), rest.end());
 
   const Result result = lab().on("ctl", words);
@@ -146,8 +146,8 @@ TEST_F(GoingDown, KillsWhatItsWorkersLeaveBehind) {
 
 TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
   Running run = in_salloc("-N3",
-                          gang("trap 'echo told $RANK; exit 0' TERM; touch here-$RANK; "
-                               "while :; do sleep 0.05; done"));
+                          command_line("trap 'echo told $RANK; exit 0' TERM; touch here-$RANK; "
+                                       "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   send("ctl", "INT", "lockstep");
@@ -161,8 +161,8 @@ TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
 
 TEST_F(GoingDown, PassesUserSignalsOn) {
   Running run = in_salloc("-N2",
-                          gang("trap 'echo usr1 $RANK' USR1; trap 'exit 0' USR2; "
-                               "touch here-$RANK; while :; do sleep 0.05; done"));
+                          command_line("trap 'echo usr1 $RANK' USR1; trap 'exit 0' USR2; "
+                                       "touch here-$RANK; while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   send("ctl", "USR1", "lockstep");
@@ -244,8 +244,8 @@ TEST_F(GoingDown, EndsWithALimitOfItsOwn) {
 
 TEST_F(GoingDown, TakesItsWorkersAlongWhenKilled) {
   Running run = in_salloc("-N3",
-                          gang("trap '' TERM HUP; touch here-$RANK; "
-                               "while :; do sleep 0.05; done"));
+                          command_line("trap '' TERM HUP; touch here-$RANK; "
+                                       "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   lab().on("ctl", {"pkill", "-KILL", "-x", "-u", "hpc", "lockstep"});
@@ -255,7 +255,7 @@ TEST_F(GoingDown, TakesItsWorkersAlongWhenKilled) {
 }
 
 TEST_F(GoingDown, NamesTheNodeWhoseAgentWasKilled) {
-  Running run = in_salloc("-N3", gang("touch here-$RANK; exec sleep 60"));
+  Running run = in_salloc("-N3", command_line("touch here-$RANK; exec sleep 60"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   lab().on("n2", {"pkill", "-KILL", "-x", "-u", "hpc", "lockstep"});
@@ -266,7 +266,8 @@ TEST_F(GoingDown, NamesTheNodeWhoseAgentWasKilled) {
 }
 
 TEST_F(GoingDown, NamesTheNodeThatCrashed) {
-  Running run = in_salloc("-N3", gang("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
+  Running run =
+      in_salloc("-N3", command_line("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   const auto start = Clock::now();
@@ -286,7 +287,8 @@ TEST_F(GoingDown, NamesTheNodeThatCrashed) {
 }
 
 TEST_F(GoingDown, NamesTheNodeThatLostItsCable) {
-  Running run = in_salloc("-N2", gang("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
+  Running run =
+      in_salloc("-N2", command_line("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   lab().tool("cut", {"n2"});
@@ -318,7 +320,8 @@ TEST_F(GoingDown, BeginsAgainOnAllNodes) {
 }
 
 TEST_F(GoingDown, IsSeenHeardAndEndedFromAnotherNode) {
-  Running run = in_salloc("-N2", gang("echo hello from $RANK; touch here-$RANK; exec sleep 100"));
+  Running run =
+      in_salloc("-N2", command_line("echo hello from $RANK; touch here-$RANK; exec sleep 100"));
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   const Result status = lab().on("n4", {lockstep(), "status", "run"});

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {

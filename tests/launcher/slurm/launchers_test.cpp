@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.h"
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {

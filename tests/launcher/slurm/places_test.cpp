@@ -2,7 +2,7 @@
 // Training programs started by srun, without the launcher, determine their ranks themselves.
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -50,7 +50,7 @@ TEST_F(Places, AreFoundUnderPlainSrun) {
   }
 }
 
-TEST_F(Places, AreFoundUnderSrunWithPmixAndTheGangTalksMpi) {
+TEST_F(Places, AreFoundUnderSrunWithPmixAndTheWorkersUseMpi) {
   const Result result =
       srun("export OMPI_MCA_btl_tcp_if_include=fab0; ", "--mpi=pmix", "-s horovod");
 

@@ -56,7 +56,7 @@ TEST(Display, KeepsTheOrderOfBothStreams) {
   EXPECT_EQ(screen.display.waiting_fds(), (std::array<int, 2>{-1, -1}));
 }
 
-TEST(Display, MarksTheLinesOfAGangAndCollapsesThem) {
+TEST(Display, MarksTheLinesOfSeveralWorkersAndCollapsesThem) {
   Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 3});
 
   screen.display.take_lines(0, Stream::Out, "hello\nI am 0\n\nend");

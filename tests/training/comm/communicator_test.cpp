@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 #include "support/collectives.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 
 namespace lockstep {
@@ -33,15 +33,15 @@ TEST(Solo, CopiesNothingThroughHostMemory) {
   EXPECT_TRUE(solo.reduce_scatter(tensor.view({1, 4})).is_meta());
 }
 
-TEST(ThreadGang, KeepsEveryPromiseOfACommunicator) {
+TEST(ThreadGroup, KeepsEveryPromiseOfACommunicator) {
   for (const int size : {2, 3}) {
-    gang(size, [](Communicator& comm) { EXPECT_EQ(faults_of_collectives(comm), ""); });
+    run_workers(size, [](Communicator& comm) { EXPECT_EQ(faults_of_collectives(comm), ""); });
   }
 }
 
-TEST(ThreadGang, EndsAllRanksWhenOneFailsAndTellsItsReason) {
+TEST(ThreadGroup, EndsAllRanksWhenOneFailsAndTellsItsReason) {
   const auto run = [] {
-    gang(3, [](Communicator& comm) {
+    run_workers(3, [](Communicator& comm) {
       if (comm.rank() == 1) {
         throw Error(ExitCode::Io, "the disk of rank 1 is full");
       }
@@ -55,7 +55,7 @@ TEST(ThreadGang, EndsAllRanksWhenOneFailsAndTellsItsReason) {
 // The messages of all workers, by rank, after they did not make the same call.
 std::vector<std::string> sayings(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> all(3);
-  gang(3, [&](Communicator& comm) {
+  run_workers(3, [&](Communicator& comm) {
     try {
       body(comm);
     } catch (const Error& error) {
@@ -68,7 +68,7 @@ std::vector<std::string> sayings(const std::function<void(Communicator&)>& body)
   return all;
 }
 
-TEST(ThreadGang, NamesTheWorkersThatMakeDifferentCalls) {
+TEST(ThreadGroup, NamesTheWorkersThatMakeDifferentCalls) {
   const auto all = sayings([](Communicator& comm) {
     torch::Tensor sum = torch::ones({1200});
     comm.rank() == 1 ? comm.barrier() : comm.all_reduce(sum);
@@ -83,7 +83,7 @@ TEST(ThreadGang, NamesTheWorkersThatMakeDifferentCalls) {
   EXPECT_THAT(all, ::testing::Each(wanted));
 }
 
-TEST(ThreadGang, NamesWorkersWithTensorsOfDifferentShapesOrRoots) {
+TEST(ThreadGroup, NamesWorkersWithTensorsOfDifferentShapesOrRoots) {
   const auto sizes = sayings([](Communicator& comm) {
     torch::Tensor sum = torch::ones({comm.rank() == 2 ? 10 : 20}, torch::kFloat64);
     comm.all_reduce(sum);
@@ -98,7 +98,7 @@ TEST(ThreadGang, NamesWorkersWithTensorsOfDifferentShapesOrRoots) {
   EXPECT_THAT(roots[2], HasSubstr("rank 0:     broadcast of 3 floats from rank 0\n"));
 }
 
-TEST(ThreadGang, NamesAWorkerThatHasEndedWhileOthersGoOn) {
+TEST(ThreadGroup, NamesAWorkerThatHasEndedWhileOthersGoOn) {
   const auto all = sayings([](Communicator& comm) {
     if (comm.rank() != 2) {
       comm.barrier();
@@ -113,7 +113,7 @@ TEST(ThreadGang, NamesAWorkerThatHasEndedWhileOthersGoOn) {
 }
 
 TEST(ReduceScatter, RefusesATensorWithoutASliceForEachWorker) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     EXPECT_THAT(
         [&] {
           comm.reduce_scatter(torch::zeros({3, 4}));

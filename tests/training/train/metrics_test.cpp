@@ -7,7 +7,7 @@
 
 #include "common/contract/event.h"
 #include "common/os/files.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/train/event_writer.h"
 
 namespace lockstep {
@@ -70,7 +70,7 @@ TEST(Meter, CountsTopFiveExactlyAlsoAmongEqualScores) {
 
   for (const int workers : {1, 2, 3}) {
     for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
-      gang(workers, [&](Communicator& comm) {
+      run_workers(workers, [&](Communicator& comm) {
         Meter meter;
         for (int64_t row = comm.rank() * 3; row < 40; row += 3 * comm.size()) {
           const auto rows = [&](const torch::Tensor& all) {
@@ -102,8 +102,8 @@ TEST(Meter, TakesNoScoreThatIsNoNumberForAGoodOne) {
   EXPECT_DOUBLE_EQ(*few.top5(), 1.0 / 3);
 }
 
-TEST(Meter, IsExactOverAGangInWhichOneCountedNothing) {
-  gang(3, [](Communicator& comm) {
+TEST(Meter, IsExactIfOneWorkerCountedNothing) {
+  run_workers(3, [](Communicator& comm) {
     Meter meter;
     if (comm.rank() != 1) {
       meter.add(torch::tensor(static_cast<float>(comm.rank())), comm.rank() + 1);

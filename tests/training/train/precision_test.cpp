@@ -5,7 +5,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/models/autocast.h"
 #include "training/train/small_training.h"
@@ -40,7 +40,7 @@ TEST(Precision, OfBf16IsCloseToOneProcessUnderEveryStrategy) {
 
   for (const std::string strategy : {"ddp", "horovod", "mirrored"}) {
     SCOPED_TRACE(strategy);
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       const torch::Tensor shared = train_in(comm, strategy, "bf16");
       EXPECT_LE((shared - single).abs().max().item<double>(), 2e-2);
     });

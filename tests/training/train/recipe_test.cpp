@@ -8,7 +8,7 @@
 #include "common/os/files.h"
 #include "lockstep/error.h"
 #include "lockstep/trainer.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/session.h"
 #include "training/comm/solo.h"
 
@@ -149,7 +149,7 @@ TEST(Evaluation, CountsWhatIsThereOnAnyNumberOfWorkers) {
     for (const std::string strategy : {"ddp", "deepspeed"}) {
       SCOPED_TRACE(fmt::format("{} x {}", strategy, workers));
       const os::TemporaryDirectory directory;
-      gang(workers, [&](Communicator& comm) {
+      run_workers(workers, [&](Communicator& comm) {
         train::Flags flags;
         flags.strategy = strategy;
         Session session = make_session(comm, directory.path(), flags);
@@ -277,7 +277,7 @@ torch::Tensor train_split(const Way& way,
                           int64_t steps,
                           bool resumes) {
   torch::Tensor result;
-  gang(way.workers, [&](Communicator& comm) {
+  run_workers(way.workers, [&](Communicator& comm) {
     train::Flags flags;
     flags.strategy = way.strategy;
     flags.resume = resumes ? "auto" : "none";

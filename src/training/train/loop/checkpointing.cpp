@@ -405,11 +405,11 @@ void Checkpointing::save(const CheckpointState& state,
     finished_ = std::chrono::steady_clock::now();
     return;
   }
-  checkpoint::GangSave save{.root = root,
-                            .partial = checkpoint::partial_path(root, state.step, token),
-                            .state = state,
-                            .rank = rank,
-                            .writers = writers()};
+  checkpoint::ShardedSave save{.root = root,
+                               .partial = checkpoint::partial_path(root, state.step, token),
+                               .state = state,
+                               .rank = rank,
+                               .writers = writers()};
   save.state.optimizer = description_;
   done_ = false;
   failure_ = nullptr;
@@ -418,7 +418,7 @@ void Checkpointing::save(const CheckpointState& state,
 
 // Runs in the writing thread. No exception may leave it; settle() rethrows on the training thread.
 // done_ is set last: a thread that reads it as true also sees failure_ and finished_.
-void Checkpointing::write(const checkpoint::GangSave& save) {
+void Checkpointing::write(const checkpoint::ShardedSave& save) {
   try {
     checkpoint::write_shard(save, snapshot_);
     if (save.rank == 0) {

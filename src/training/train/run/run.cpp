@@ -22,7 +22,7 @@
 #include "training/strategy/horovod/options.h"
 #include "training/strategy/properties.h"
 #include "training/train/options/defaults.h"
-#include "training/train/options/gang_choice.h"
+#include "training/train/options/process_group_choice.h"
 #include "training/train/run/fork_workers.h"
 #include "training/train/run/replicas.h"
 #include "training/train/run/report_failure.h"
@@ -94,7 +94,7 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
 // Values that all Sessions of this process share.
 struct Start {
   train::Flags flags;
-  train::GangChoice gang;
+  train::ProcessGroupChoice group;
   train::StopRequest& stop;
   std::unique_ptr<comm::StallWatch>& watch;  // outlives the sessions, to explain their failure
   std::string program;
@@ -103,11 +103,11 @@ struct Start {
 
 // Joins the process group. `device` is the device on which this worker trains.
 std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) {
-  comm::JoinOptions options = start.gang.join;
+  comm::JoinOptions options = start.group.join;
   options.device = device;
-  comm::Joined joined = comm::join_process_group(start.gang.placement, options);
+  comm::Joined joined = comm::join_process_group(start.group.placement, options);
   start.watch = comm::watch_for_stalls(
-      *joined.communicator, joined.store, start.gang.placement.place, start.gang.stall);
+      *joined.communicator, joined.store, start.group.placement.place, start.group.stall);
   return std::move(joined.communicator);
 }
 
@@ -123,11 +123,11 @@ void warn_of_ignored_variables(const train::Flags& flags, const os::Environment&
   }
 }
 
-// `gang` is the process group of a replica. If it is null, the function joins the process group of
+// `group` is the process group of a replica. If it is null, the function joins the process group of
 // the run.
 std::unique_ptr<SessionParts> open_session(const Start& start,
                                            const cluster::Placement& placement,
-                                           Communicator* gang = nullptr) {
+                                           Communicator* group = nullptr) {
   const os::Environment environment = os::environment();
   auto parts = std::make_unique<SessionParts>();
   parts->flags = start.flags;
@@ -141,10 +141,10 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
     // Kernels and libraries use the current device of the thread.
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(parts->device);
   }
-  if (gang == nullptr) {
+  if (group == nullptr) {
     parts->owned_communicator = connect(start, parts->device);
   }
-  parts->communicator = gang == nullptr ? parts->owned_communicator.get() : gang;
+  parts->communicator = group == nullptr ? parts->owned_communicator.get() : group;
   parts->data_dir = parts->flags.data_dir.value_or(
       os::find_variable(environment, contract::kDataDirectory).value_or("data"));
   parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, start.program));
@@ -189,7 +189,7 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
     // The setting is global to the process, and replicas would disturb each other's measurement.
     start.flags.convolution = "im2col";
   }
-  if (start.gang.join.transport == "nccl") {
+  if (start.group.join.transport == "nccl") {
     throw Error(ExitCode::Usage,
                 "cannot use NCCL between replicas: they reduce gradients in host memory")
         .fact("replicas", std::to_string(start.replicas), "in this process")
@@ -197,7 +197,7 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
   }
   // Processes with replicas communicate through host memory as well.
   const std::unique_ptr<Communicator> outer = connect(start, torch::kCPU);
-  const cluster::Placement& placement = start.gang.placement;
+  const cluster::Placement& placement = start.group.placement;
   std::mutex mutex;
   std::exception_ptr stopped;
   train::run_replicas(
@@ -252,7 +252,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     const std::string name = std::filesystem::path(argv[0]).filename().string();
     const int replicas = train::choose_replicas(*flags, placement.place);
     Start start{.flags = *flags,
-                .gang = train::choose_gang(*flags, environment, placement),
+                .group = train::choose_process_group(*flags, environment, placement),
                 .stop = *stop,
                 .watch = watch,
                 .program = name,
@@ -261,7 +261,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       run_replicas(std::move(start), body);
       return 0;
     }
-    Session session = SessionAccess::open(open_session(start, start.gang.placement));
+    Session session = SessionAccess::open(open_session(start, start.group.placement));
     run_body(session, body);
     return 0;
   } catch (const train::Verified& news) {

@@ -83,20 +83,20 @@ TrialResult compare(const std::vector<Moved>& moved,
 
 // The number of collectives must not depend on what is found: every parameter is broadcast, and the
 // results are gathered at the end.
-std::string find_difference(const std::vector<Moved>& moved, Communicator& gang) {
+std::string find_difference(const std::vector<Moved>& moved, Communicator& group) {
   int64_t mine = -1;
-  for (size_t i = 0; i < moved.size() && gang.size() > 1; ++i) {
+  for (size_t i = 0; i < moved.size() && group.size() > 1; ++i) {
     if (!moved[i].tensor.requires_grad()) {
       continue;
     }
     torch::Tensor first = moved[i].tensor.detach().clone();
-    gang.broadcast(first);
+    group.broadcast(first);
     if (mine < 0 && !first.equal(moved[i].tensor)) {
       mine = static_cast<int64_t>(i);
     }
   }
-  const torch::Tensor all = gang.all_gather(torch::full({1}, mine, torch::kInt64));
-  for (int64_t rank = 0; rank < gang.size(); ++rank) {
+  const torch::Tensor all = group.all_gather(torch::full({1}, mine, torch::kInt64));
+  for (int64_t rank = 0; rank < group.size(); ++rank) {
     const auto index = all[rank].item<int64_t>();
     if (index >= 0) {
       return fmt::format(

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
-const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/distributed_worker";
 const std::string kVerify = LOCKSTEP_TEST_DIR "/verify_worker";
 
 class Nccl : public ::testing::Test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/train/options/gang_choice.h"
+#include "training/train/options/process_group_choice.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +33,9 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
 
 // Command line, then variables, then defaults. An interface of the launcher precedes that of
 // Horovod.
-void heed_horovod(const Flags& flags, const os::Environment& environment, GangChoice& choice) {
+void heed_horovod(const Flags& flags,
+                  const os::Environment& environment,
+                  ProcessGroupChoice& choice) {
   const auto transport = find_horovod_transport(environment);
   // lockstep's launcher sets HOROVOD_CONTROLLER=gloo for Python programs; it is not a user choice.
   const bool is_our_advice = choice.placement.launched_by == cluster::LaunchedBy::Launcher &&
@@ -78,12 +80,12 @@ comm::StallOptions choose_stall(const Flags& flags, const os::Environment& envir
 
 }  // namespace
 
-GangChoice choose_gang(const Flags& flags,
-                       const os::Environment& environment,
-                       cluster::Placement placement) {
-  GangChoice choice{.placement = std::move(placement),
-                    .join = {.transport = flags.transport},
-                    .stall = choose_stall(flags, environment)};
+ProcessGroupChoice choose_process_group(const Flags& flags,
+                                        const os::Environment& environment,
+                                        cluster::Placement placement) {
+  ProcessGroupChoice choice{.placement = std::move(placement),
+                            .join = {.transport = flags.transport},
+                            .stall = choose_stall(flags, environment)};
   if (flags.timeout) {
     choice.join.timeout = std::chrono::milliseconds(static_cast<int64_t>(*flags.timeout * 1000));
   }

@@ -116,11 +116,11 @@ TEST_F(Replicas, EndTogetherWithOneMessage) {
 }
 
 TEST_F(Replicas, StopAtAStepOnSigterm) {
-  const os::CommandResult stopped = sh(
-      fmt::format("{}/tests/gang/scripts/stop_at_first_step.sh run {} --generated-digits --net mlp "
-                  "--epochs 500 --no-validation -s mirrored --replicas 2 --run-dir run",
-                  LOCKSTEP_SOURCE_DIR,
-                  kMnist));
+  const os::CommandResult stopped = sh(fmt::format(
+      "{}/tests/distributed/scripts/stop_at_first_step.sh run {} --generated-digits --net mlp "
+      "--epochs 500 --no-validation -s mirrored --replicas 2 --run-dir run",
+      LOCKSTEP_SOURCE_DIR,
+      kMnist));
 
   EXPECT_EQ(stopped.status.code, 75) << stopped.output << stopped.errors;
   EXPECT_THAT(stopped.output + stopped.errors, HasSubstr("stopped at step"));

@@ -8,7 +8,7 @@
 
 #include "common/os/command.h"
 #include "common/os/files.h"
-#include "gang/drift_lines.h"
+#include "distributed/drift_lines.h"
 #include "lockstep/checkpoint.h"
 #include "training/comm/mpi.h"
 #include "training/comm/process_group.h"
@@ -23,8 +23,8 @@ using ::testing::Not;
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
 const std::string kMnist = LOCKSTEP_BIN_DIR "/mnist";
 const std::string kOwnLoop = LOCKSTEP_BIN_DIR "/own_loop";
-const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/gang/scripts";
-const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
+const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/distributed/scripts";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/distributed_worker";
 
 // Runs a shell command in a temporary directory.
 class Shell : public ::testing::Test {
@@ -265,7 +265,7 @@ TEST_F(Processes, TellThatThePortIsTaken) {
   EXPECT_THAT(result.errors, HasSubstr("in use"));
 }
 
-TEST_F(Processes, EndAtOnceOnSigtermWhileTheyWaitForTheirGang) {
+TEST_F(Processes, EndAtOnceOnSigtermWhileTheyWaitForTheOthers) {
   const os::CommandResult result =
       sh(fmt::format("{}/stop_while_joining.py {} --generated-digits", kScripts, kMnist));
 
