@@ -73,7 +73,7 @@ const tests = {
     assert.equal(Number(await tile(page, "samples/s")), last.samples_per_second);
     assert.equal(Number(await tile(page, "accuracy")), 0.83);
     assert.equal(Number(await tile(page, "checkpoint")), 150);
-    assert.match(await page.locator("#rank-told").textContent(), /rank 0 .*Made-up GPU.*utilization 90 %.*400 W/);
+    assert.match(await page.locator("#rank-caption").textContent(), /rank 0 .*Made-up GPU.*utilization 90 %.*400 W/);
     assert.equal(new URL(page.url()).search, "", "the token leaves the address bar");
     for (const chart of ["loss", "learning rate", "samples per second", "accuracy"]) {
       assert.ok(await page.locator(`[data-chart="${chart}"] canvas`).isVisible(), chart);
