@@ -173,11 +173,11 @@ void check_subsets(Communicator& comm, Checker& checker) {
           "sum in the subset", sum, torch::full({1000}, count * (count + 1) / 2, torch::kFloat32));
     }
   }
-  const std::unique_ptr<Communicator> beside = comm.subset(comm.size());
+  const std::unique_ptr<Communicator> second = comm.subset(comm.size());
   torch::Tensor there = checker.on(torch::full({70000}, comm.rank() + 1, torch::kFloat32));
   torch::Tensor here = checker.on(torch::full({70000}, comm.rank() + 1, torch::kFloat64));
   {
-    const std::jthread other([&] { beside->all_reduce(there); });
+    const std::jthread other([&] { second->all_reduce(there); });
     comm.all_reduce(here);
   }
   const int sum = comm.size() * (comm.size() + 1) / 2;

@@ -142,8 +142,8 @@ std::vector<Host> parse_hostfile(std::string_view text, std::string_view name) {
   int number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
-    const std::string_view told = std::string_view(line).substr(0, line.find('#'));
-    const std::vector<std::string_view> words = split_words(told);
+    const std::string_view content = std::string_view(line).substr(0, line.find('#'));
+    const std::vector<std::string_view> words = split_words(content);
     if (!words.empty()) {
       // For messages: the line without its comment and surrounding blanks.
       const std::string_view trimmed(

@@ -23,9 +23,9 @@ std::string read_line(const fs::path& path) {
 }
 
 int speed_of(const fs::path& interface) {
-  const auto told = find_integer(read_line(interface / "speed"));
+  const auto reported = find_integer(read_line(interface / "speed"));
   constexpr int64_t kMost = 100'000'000;  // drivers report "unknown" as -1 or 2^32 - 1
-  return told && *told > 0 && *told <= kMost ? static_cast<int>(*told) : 0;
+  return reported && *reported > 0 && *reported <= kMost ? static_cast<int>(*reported) : 0;
 }
 
 // A RoCE adapter is an Ethernet interface whose PCI device also has a folder "infiniband".

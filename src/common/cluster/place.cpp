@@ -43,8 +43,8 @@ bool are_our_own(const os::Environment& environment) {
 std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& environment) {
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK";
   constexpr std::string_view kSize = "OMPI_COMM_WORLD_SIZE";
-  const bool is_told = environment.contains(kRank) || environment.contains(kSize);
-  if (!is_told || are_our_own(environment)) {
+  const bool is_set = environment.contains(kRank) || environment.contains(kSize);
+  if (!is_set || are_our_own(environment)) {
     return std::nullopt;
   }
   contract::WorkerPlace place = contract::place_alone(environment);

@@ -157,7 +157,7 @@ bool has_one_of(std::string_view name, std::span<const std::string_view> prefixe
   });
 }
 
-bool tells_a_place(std::string_view name) {
+bool describes_a_task(std::string_view name) {
   const auto& names = contract::kPlaceVariables;
   return std::find(names.begin(), names.end(), name) != names.end() ||
          (has_one_of(name, contract::kPlacePrefixes) &&
@@ -195,7 +195,7 @@ bool is_inside_worker(const os::Environment& environment) {
 // The interface first: the variable that remembers the choice is removed by the second step.
 os::Environment without_places(os::Environment environment) {
   drop_chosen_interface(environment);
-  std::erase_if(environment, [](const auto& variable) { return tells_a_place(variable.first); });
+  std::erase_if(environment, [](const auto& variable) { return describes_a_task(variable.first); });
   return environment;
 }
 

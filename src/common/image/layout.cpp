@@ -19,7 +19,7 @@ Error cannot_use(const fs::path& folder, std::string_view reason) {
   return {ExitCode::Io, fmt::format("cannot use {}: {}", folder.string(), reason)};
 }
 
-Error told(Error error, const Labels& labels, const Labels::Label& label) {
+Error with_source(Error error, const Labels& labels, const Labels::Label& label) {
   return std::move(error).fact("source",
                                labels.source.string(),
                                label.line > 0 ? fmt::format("line {}", label.line) : std::string());
@@ -138,7 +138,7 @@ std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
   const std::vector<std::string> files = jpegs_of(os::list_directory(folder).files);
   for (const auto& [file, label] : labels.of) {
     if (!std::ranges::binary_search(files, file)) {
-      throw told(cannot_use(folder, fmt::format("{} is missing", file)), labels, label);
+      throw with_source(cannot_use(folder, fmt::format("{} is missing", file)), labels, label);
     }
   }
   auto store = std::make_shared<FolderStore>(classes.names());
@@ -151,12 +151,12 @@ std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
     }
     const int64_t number = classes.find(found->second.id);
     if (number < 0) {
-      throw told(cannot_use(folder,
-                            fmt::format("{} belongs to {}, which is not a class of this set",
-                                        file,
-                                        found->second.id)),
-                 labels,
-                 found->second);
+      throw with_source(cannot_use(folder,
+                                   fmt::format("{} belongs to {}, which is not a class of this set",
+                                               file,
+                                               found->second.id)),
+                        labels,
+                        found->second);
     }
     store->add(file, number);
   }

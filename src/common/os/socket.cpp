@@ -149,9 +149,10 @@ struct PortRange {
 
 PortRange ephemeral_ports() {
   PortRange range;
-  PortRange told;
-  if (std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> told.first >> told.last) {
-    range = told;
+  PortRange configured;
+  if (std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> configured.first >>
+      configured.last) {
+    range = configured;
   }
   return range;
 }

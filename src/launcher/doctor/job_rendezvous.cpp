@@ -181,13 +181,13 @@ void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous)
   worker.interface = common_interface(rendezvous);
   worker.roce_gid_index = common_gid(rendezvous);
   worker.horovod_port = rendezvous.port;  // the Horovod variable is only set with a port
-  os::Environment told = contract::gentle_environment(worker);
+  os::Environment reported = contract::gentle_environment(worker);
   const std::vector<std::string> names = interfaces_of(rendezvous);
   if (worker.interface.empty() && rendezvous.nodes.size() > 1 && names.size() > 1) {
-    told.insert_or_assign("NCCL_SOCKET_IFNAME", "=" + join(names, ","));
+    reported.insert_or_assign("NCCL_SOCKET_IFNAME", "=" + join(names, ","));
   }
   const auto add = [&](const std::string& name) {
-    if (const auto value = told.find(name); value != told.end()) {
+    if (const auto value = reported.find(name); value != reported.end()) {
       variables.emplace_back(name, value->second);
     }
   };
@@ -284,15 +284,15 @@ std::string to_json(const JobRendezvous& rendezvous, const OrderedVariables& var
                      {"interface", node.interface},
                      {"roce_gid", node.roce_gid ? Json(*node.roce_gid) : Json(nullptr)}});
   }
-  Json told = Json::object();
+  Json reported = Json::object();
   for (const auto& [name, value] : variables) {
-    told[name] = value;
+    reported[name] = value;
   }
   return Json{{"network", rendezvous.network},
               {"reason", rendezvous.reason},
               {"details", rendezvous.details},
               {"nodes", nodes},
-              {"variables", told}}
+              {"variables", reported}}
              .dump(2, ' ', false, Json::error_handler_t::replace) +
          "\n";
 }

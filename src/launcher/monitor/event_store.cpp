@@ -357,8 +357,8 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
   const int64_t step = whole_of(event, "step", 0);
   for (const auto& [name, value] : event.fields) {
     const auto number = contract::find_number(event, name);
-    const bool is_untold = name == "accuracy" && number && *number < 0;
-    if (number && !is_untold) {
+    const bool is_unknown = name == "accuracy" && number && *number < 0;
+    if (number && !is_unknown) {
       table.one(std::string(prefix) + name).add(event.time, step, *number);
     }
   }

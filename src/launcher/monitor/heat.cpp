@@ -20,12 +20,12 @@
 namespace lockstep::monitor {
 namespace {
 
-constexpr double kNotTold = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // The median of the values that are known; NaN if none is.
 double median_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
-  return values.empty() ? kNotTold : upper_median(std::move(values));
+  return values.empty() ? kUnknown : upper_median(std::move(values));
 }
 
 struct Span {
@@ -59,7 +59,7 @@ std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span
     ++counts[column];
   }
   for (size_t i = 0; i < columns; ++i) {
-    sums[i] = counts[i] > 0 ? sums[i] / counts[i] : kNotTold;
+    sums[i] = counts[i] > 0 ? sums[i] / counts[i] : kUnknown;
   }
   return sums;
 }
@@ -71,11 +71,11 @@ std::vector<Heat::Slow> slowest_of(const Heat& heat) {
   constexpr size_t kMost = 5;
   std::vector<Heat::Slow> slow;
   for (size_t r = 0; r < heat.ranks.size(); ++r) {
-    std::vector<double> told;
+    std::vector<double> percents;
     for (const auto& percent : heat.percents[r]) {
-      told.push_back(percent ? *percent : kNotTold);
+      percents.push_back(percent ? *percent : kUnknown);
     }
-    const double middle = median_of(std::move(told));
+    const double middle = median_of(std::move(percents));
     if (middle > kNotable) {
       slow.push_back({.rank = heat.ranks[r], .percent = static_cast<int>(std::lround(middle))});
     }

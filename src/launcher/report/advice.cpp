@@ -52,7 +52,7 @@ constexpr std::array kRules = {
 };
 
 // The maximum over the ranks, because a rank that joined late covers less time.
-double told_seconds(const RunFacts& facts) {
+double measured_seconds(const RunFacts& facts) {
   double most = 0;
   for (const monitor::RankView& rank : facts.run.ranks) {
     most = std::max(most, rank.totals.seconds);
@@ -67,7 +67,7 @@ bool has_enough(const RunFacts& facts, Needs needs) {
     case Needs::Samples:
       return facts.sampled_seconds >= kLeastSeconds;
     case Needs::Split:
-      return facts.split.ranks > 0 && told_seconds(facts) >= kLeastSeconds;
+      return facts.split.ranks > 0 && measured_seconds(facts) >= kLeastSeconds;
   }
   return false;
 }
@@ -103,7 +103,7 @@ std::vector<std::string> untried(const RunFacts& facts) {
         facts.split.ranks == 0
             ? "data, exchange and slow ranks: no worker reports how it spends its time"
             : fmt::format("data, exchange and slow ranks: only {} of events, {:.0f} s are needed",
-                          format_duration(told_seconds(facts)),
+                          format_duration(measured_seconds(facts)),
                           kLeastSeconds));
   }
   return reasons;

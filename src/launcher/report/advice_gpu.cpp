@@ -274,8 +274,8 @@ std::optional<Advice> see_idle_gpus(const RunFacts& facts) {
 std::optional<Advice> see_gpu_memory(const RunFacts& facts) {
   const std::vector<Found> used =
       find_gpus(facts, [](const GpuTotals& gpu) -> std::optional<double> {
-        const bool is_told = gpu.peak_memory_bytes && gpu.last.memory_total_bytes.value_or(0) > 0;
-        return is_told && is_used(gpu) ? std::optional(memory_share(gpu)) : std::nullopt;
+        const bool is_known = gpu.peak_memory_bytes && gpu.last.memory_total_bytes.value_or(0) > 0;
+        return is_known && is_used(gpu) ? std::optional(memory_share(gpu)) : std::nullopt;
       });
   const bool is_roomy =
       std::all_of(used.begin(), used.end(), [](const Found& one) { return one.value <= kRoomy; });

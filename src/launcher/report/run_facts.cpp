@@ -185,10 +185,10 @@ std::optional<Split> split_of(const monitor::RankTotals& totals) {
       totals.checkpoint || totals.stall
           ? std::optional(std::max(zero(totals.checkpoint), zero(totals.stall)))
           : std::nullopt;
-  const double told = zero(totals.data) + zero(totals.compute) + zero(totals.exchange) +
-                      zero(totals.update) + zero(saved);
-  const double all = std::max(totals.seconds, told);
-  if (all <= 0 || told <= 0) {
+  const double reported = zero(totals.data) + zero(totals.compute) + zero(totals.exchange) +
+                          zero(totals.update) + zero(saved);
+  const double all = std::max(totals.seconds, reported);
+  if (all <= 0 || reported <= 0) {
     return std::nullopt;
   }
   const auto share = [all](const std::optional<double>& part) {
@@ -199,7 +199,7 @@ std::optional<Split> split_of(const monitor::RankTotals& totals) {
                .exchange = share(totals.exchange),
                .update = share(totals.update),
                .checkpoint = share(saved),
-               .other = (all - told) / all};
+               .other = (all - reported) / all};
 }
 
 // The order matters: describe_place() needs the ending to decide whether the run ends now, and the

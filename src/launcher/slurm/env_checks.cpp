@@ -121,7 +121,7 @@ void choose_cache(EnvBuild& build, const os::Environment& environment, const fs:
   const auto chosen = build.may_cache_in_home
                           ? places.begin()
                           : std::find_if_not(places.begin(), places.end(), is_in_home);
-  build.cache_dir = chosen == places.end() ? "/tmp/apptainer-cache-${USER:-of-nobody}" : *chosen;
+  build.cache_dir = chosen == places.end() ? "/tmp/apptainer-cache-${USER:-unknown}" : *chosen;
 }
 
 // The same conditions are checked again by the script, on the node and at the time of the build.

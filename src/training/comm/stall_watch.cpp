@@ -65,7 +65,7 @@ std::string find_text(c10d::Store& store, const std::string& key) {
 }
 
 // Addresses of the store; any of them may be reachable.
-struct Meeting {
+struct StoreAddresses {
   std::vector<std::string> hosts;
   int port = 0;
 };
@@ -79,12 +79,12 @@ class Watcher {
  public:
   Watcher(std::shared_ptr<CallRecord> record,
           compat::StorePtr served,
-          Meeting meeting,
+          StoreAddresses addresses,
           contract::WorkerPlace place,
           StallOptions options)
       : record_(std::move(record)),
         served_(std::move(served)),
-        meeting_(std::move(meeting)),
+        addresses_(std::move(addresses)),
         place_(std::move(place)),
         options_(options),
         host_(place_.node.empty() ? os::host_name() : place_.node) {}
@@ -187,9 +187,9 @@ class Watcher {
   bool connect() {
     contract::WorkerPlace place = place_;
     place.has_agent_store = true;  // the store exists already; connect only
-    place.master_port = meeting_.port;
-    for (const std::string& host : meeting_.hosts) {
-      if (os::wait_for_port(host, meeting_.port, std::chrono::seconds(3))) {
+    place.master_port = addresses_.port;
+    for (const std::string& host : addresses_.hosts) {
+      if (os::wait_for_port(host, addresses_.port, std::chrono::seconds(3))) {
         place.master_addr = host;
         const compat::StorePtr store = join_store(place, kStoreTimeout);
         store_ = c10::make_intrusive<c10d::PrefixStore>(
@@ -347,7 +347,7 @@ class Watcher {
 
   std::shared_ptr<CallRecord> record_;
   compat::StorePtr served_;  // keeps the server alive on rank 0
-  Meeting meeting_;
+  StoreAddresses addresses_;
   contract::WorkerPlace place_;
   StallOptions options_;
   std::string host_;
@@ -439,7 +439,7 @@ class ThreadedWatch final : public StallWatch, private CrashReporter {
 };
 
 // Workers of mpirun have no store. Rank 0 serves one on a port chosen by the kernel.
-compat::StorePtr serve_store(int world_size, Meeting& meeting) {
+compat::StorePtr serve_store(int world_size, StoreAddresses& addresses) {
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
@@ -447,26 +447,26 @@ compat::StorePtr serve_store(int world_size, Meeting& meeting) {
   options.waitWorkers = false;
   compat::avoid_libuv(options);
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  meeting.port = store->getPort();
-  meeting.hosts.push_back(os::host_name());
+  addresses.port = store->getPort();
+  addresses.hosts.push_back(os::host_name());
   for (const os::InterfaceAddress& address : os::interface_addresses()) {
     if (!address.is_loopback) {
-      meeting.hosts.push_back(address.text);
+      addresses.hosts.push_back(address.text);
     }
   }
   return store;
 }
 
 // Called by all workers together.
-compat::StorePtr meet_by(Communicator& communicator,
-                         const contract::WorkerPlace& place,
-                         Meeting& meeting) {
+compat::StorePtr share_store(Communicator& communicator,
+                             const contract::WorkerPlace& place,
+                             StoreAddresses& addresses) {
   compat::StorePtr served;
   std::string text;
   if (communicator.rank() == 0) {
     try {
-      served = serve_store(communicator.size(), meeting);
-      text = fmt::format("{}\n{}", meeting.port, join(meeting.hosts, "\n"));
+      served = serve_store(communicator.size(), addresses);
+      text = fmt::format("{}\n{}", addresses.port, join(addresses.hosts, "\n"));
     } catch (const std::exception& fault) {
       log::debug("stall watch disabled: {}", fault.what());
     }
@@ -475,10 +475,10 @@ compat::StorePtr meet_by(Communicator& communicator,
   if (lines.size() < 2) {
     return {};
   }
-  meeting.port = static_cast<int>(find_integer(lines[0]).value_or(0));
-  meeting.hosts.assign(lines.begin() + 1, lines.end());
+  addresses.port = static_cast<int>(find_integer(lines[0]).value_or(0));
+  addresses.hosts.assign(lines.begin() + 1, lines.end());
   if (communicator.rank() == 0 || place.local_world_size == place.world_size) {
-    meeting.hosts = {"127.0.0.1"};
+    addresses.hosts = {"127.0.0.1"};
   }
   return served;
 }
@@ -492,13 +492,13 @@ std::unique_ptr<StallWatch> watch_for_stalls(Communicator& communicator,
   if (communicator.size() == 1 || options.warning <= 0) {
     return nullptr;
   }
-  Meeting meeting{.hosts = {place.master_addr}, .port = place.master_port};
-  const compat::StorePtr served = store ? store : meet_by(communicator, place, meeting);
-  if (meeting.port == 0) {
+  StoreAddresses addresses{.hosts = {place.master_addr}, .port = place.master_port};
+  const compat::StorePtr served = store ? store : share_store(communicator, place, addresses);
+  if (addresses.port == 0) {
     return nullptr;
   }
   return std::make_unique<ThreadedWatch>(std::make_shared<Watcher>(
-      CommunicatorAccess::share_calls(communicator), served, std::move(meeting), place, options));
+      CommunicatorAccess::share_calls(communicator), served, std::move(addresses), place, options));
 }
 
 }  // namespace lockstep::comm

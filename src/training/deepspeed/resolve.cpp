@@ -161,8 +161,8 @@ void infer(Batch& batch, const Known& known) {
   const int64_t usual = known.accumulate.value.value_or(1);
   const int world = known.world_size;
   if (batch.accumulation == 0) {
-    const bool is_told = known.accumulate.is_typed;
-    batch.accumulation = batch.train != 0 && batch.micro != 0 && !is_told
+    const bool is_explicit = known.accumulate.is_typed;
+    batch.accumulation = batch.train != 0 && batch.micro != 0 && !is_explicit
                              ? std::max<int64_t>(1, batch.train / (batch.micro * world))
                              : usual;
   }
@@ -224,7 +224,7 @@ Decisions resolve_batch(Config& config, const Known& known) {
     }
     setting.value = value;
   };
-  const bool is_accumulation_told =
+  const bool is_accumulation_explicit =
       known.accumulate.value && *known.accumulate.value == batch.accumulation;
   const std::string micro_source =
       batch.accumulation == 1 && !known.batch_per_worker.source.empty() ? batch.train_source : "";
@@ -233,7 +233,7 @@ Decisions resolve_batch(Config& config, const Known& known) {
   put("gradient_accumulation_steps",
       config.accumulation_steps,
       batch.accumulation,
-      is_accumulation_told ? known.accumulate.source : "");
+      is_accumulation_explicit ? known.accumulate.source : "");
   return decisions;
 }
 

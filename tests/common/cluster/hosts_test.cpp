@@ -232,7 +232,7 @@ TEST(ParseHostfile, RefusesAFileWithoutHosts) {
   }
 }
 
-TEST(SelectHosts, LeavesAllWhenNobodyAsks) {
+TEST(SelectHosts, KeepsAllByDefault) {
   const Hosts hosts = {host("h0", 4), host("h1")};
 
   EXPECT_EQ(select_hosts(hosts, {}, {}), hosts);

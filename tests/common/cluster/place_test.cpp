@@ -26,17 +26,17 @@ TEST(Placement, IsASingleWorkerWithoutALauncher) {
   EXPECT_EQ(mine.place, contract::WorkerPlace{});
 }
 
-TEST(Placement, IsWhatTheLauncherTells) {
-  contract::WorkerPlace told;
-  told.rank = told.local_rank = 1;
-  told.world_size = told.local_world_size = 2;
-  told.master_port = 1234;
+TEST(Placement, IsReadFromTheVariablesOfTheLauncher) {
+  contract::WorkerPlace place;
+  place.rank = place.local_rank = 1;
+  place.world_size = place.local_world_size = 2;
+  place.master_port = 1234;
 
-  EXPECT_EQ(read_placement(contract::to_environment(told)),
-            (Placement{told, LaunchedBy::Launcher, false}));
+  EXPECT_EQ(read_placement(contract::to_environment(place)),
+            (Placement{place, LaunchedBy::Launcher, false}));
 }
 
-TEST(Placement, IsWhatOpenMpiTells) {
+TEST(Placement, IsReadFromTheVariablesOfOpenMpi) {
   const Placement mine = read_placement(open_mpi("3", "1"));
 
   EXPECT_EQ(mine.launched_by, LaunchedBy::OpenMpi);
@@ -56,10 +56,10 @@ TEST(Placement, PrefersTheLauncherToOpenMpi) {
 }
 
 TEST(Placement, DoesNotTakeOurOwnVariablesForThoseOfMpirun) {
-  contract::WorkerPlace told;
-  told.rank = told.local_rank = 1;
-  told.world_size = told.local_world_size = 2;
-  os::Environment variables = contract::to_environment(told);
+  contract::WorkerPlace place;
+  place.rank = place.local_rank = 1;
+  place.world_size = place.local_world_size = 2;
+  os::Environment variables = contract::to_environment(place);
   EXPECT_FALSE(read_placement(variables).is_under_mpi);
 
   // A worker unsets these to run a program alone.

@@ -65,13 +65,13 @@ os::Environment slurm_step() {
           {"SLURM_STEP_NUM_TASKS", "4"}};
 }
 
-TEST(TaskPlace, IsAbsentWhenNobodyTells) {
+TEST(TaskPlace, IsAbsentWithoutVariables) {
   EXPECT_EQ(find_task_place({}), std::nullopt);
   EXPECT_EQ(find_task_place(slurm_step()), std::nullopt);
   EXPECT_EQ(find_task_place({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), std::nullopt);
 }
 
-TEST(TaskPlace, IsWhatTorchrunTells) {
+TEST(TaskPlace, IsReadFromTheVariablesOfTorchrun) {
   EXPECT_EQ(find_task_place(torchrun()),
             (TaskPlace{.launcher = "torchrun",
                        .run = "torchrun-none-29500-0",
@@ -106,7 +106,7 @@ TEST(TaskPlace, NamesTheAttemptOfTorchrunToo) {
   EXPECT_NE(run({{"TORCHELASTIC_RUN_ID", "a b"}}), run({{"TORCHELASTIC_RUN_ID", "a c"}}));
 }
 
-TEST(TaskPlace, IsWhatOpenMpiTells) {
+TEST(TaskPlace, IsReadFromTheVariablesOfOpenMpi) {
   // OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of a node.
   EXPECT_EQ(find_task_place(open_mpi()),
             (TaskPlace{.launcher = "Open MPI",
@@ -148,7 +148,7 @@ TEST(TaskPlace, IsLeftToTheStepWhereSlurmItselfSpeaksPmi) {
             std::nullopt);
 }
 
-TEST(TaskPlace, IsWhatPmiTellsWithALocalRankFromSomebody) {
+TEST(TaskPlace, IsReadFromPmiWithALocalRankFromAnotherVariable) {
   const os::Environment pmi = {{"PMI_RANK", "6"}, {"PMI_SIZE", "8"}};
   const TaskPlace place = {.launcher = "PMI",
                            .run = "",
@@ -330,7 +330,7 @@ TEST(WithoutPlaces, KeepsWhatTheUserHasSet) {
   EXPECT_EQ(without_places(settings), settings);
 }
 
-TEST(WithoutPlaces, TellsOurChoiceOfAnInterfaceFromTheUsers) {
+TEST(WithoutPlaces, DistinguishesOurChoiceOfAnInterfaceFromThatOfTheUser) {
   EXPECT_THAT(without_places({{"LOCKSTEP_INTERFACE", "ib0"},
                               {"GLOO_SOCKET_IFNAME", "ib0"},
                               {"TP_SOCKET_IFNAME", "ib0"},

@@ -50,7 +50,7 @@ WorkerPlace place_for_everybody() {
   return place;
 }
 
-TEST(WorkerEnv, TellsAPlaceThatIsReadBack) {
+TEST(WorkerEnv, WritesARankThatIsReadBack) {
   EXPECT_EQ(find_place(to_environment(place_on_second_node())), place_on_second_node());
   EXPECT_EQ(find_place(to_environment({})), WorkerPlace{});
 }
@@ -68,7 +68,7 @@ TEST(WorkerEnv, ReadsTheErrorFileOfThisRunOnly) {
   EXPECT_EQ(find_place(environment)->error_file, "");
 }
 
-TEST(WorkerEnv, TellsEveryLaunchersVariables) {
+TEST(WorkerEnv, SetsTheVariablesOfEveryLauncher) {
   const os::Environment expected = {
       // torchrun; torch.distributed.launch
       {"RANK", "4"},
@@ -126,7 +126,7 @@ TEST(WorkerEnv, TellsEveryLaunchersVariables) {
   EXPECT_EQ(variables.size(), expected.size());
 }
 
-TEST(WorkerEnv, TellsNothingOfWhatThereIsNot) {
+TEST(WorkerEnv, OmitsWhatDoesNotExist) {
   const os::Environment variables = to_environment({});
 
   for (const char* name : {"TORCHELASTIC_ERROR_FILE",
@@ -220,7 +220,7 @@ TEST(WorkerEnv, NeedsNoMoreThanRankAndWorldSize) {
   EXPECT_EQ(place->master_port, 29500);
 }
 
-TEST(WorkerEnv, TellsNothingWithoutRankAndWorldSize) {
+TEST(WorkerEnv, IsAbsentWithoutRankAndWorldSize) {
   EXPECT_EQ(find_place({{"LOCAL_RANK", "0"}, {"MASTER_ADDR", "10.0.0.1"}}), std::nullopt);
 }
 

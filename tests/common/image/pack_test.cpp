@@ -111,19 +111,19 @@ TEST_F(Pack, IsTheSameWhateverTheNumberOfThreadsAndLeavesNothingElse) {
     files.push_back(encode(jpeg));
   }
   const Shelf store(files);
-  int64_t told = 0;
+  int64_t reported = 0;
 
   const PackReport report =
       write_pack(store,
                  "val",
                  path("new/one.lspack"),
                  {.short_side = 45, .threads = 1, .progress = [&](int64_t done, int64_t) {
-                    told = done;
+                    reported = done;
                   }});
   write_pack(store, "val", path("new/four.lspack"), {.short_side = 45, .threads = 4});
 
   EXPECT_EQ(os::read_file(path("new/one.lspack")), os::read_file(path("new/four.lspack")));
-  EXPECT_EQ(told, 60);
+  EXPECT_EQ(reported, 60);
   EXPECT_EQ(report.images, 60);
   EXPECT_EQ(report.shrunk, 54);
   EXPECT_EQ(report.bytes, fs::file_size(path("new/one.lspack")));
@@ -216,7 +216,7 @@ TEST_F(Pack, SaysWhatItWasPackedFrom) {
                 " and val.lspack, packed from tiny-imagenet-200");
 }
 
-TEST_F(Pack, IsRefusedBesideOneOfOtherClasses) {
+TEST_F(Pack, IsRefusedNextToOneOfOtherClasses) {
   class Other : public Shelf {
    public:
     Other() : Shelf({}) {}

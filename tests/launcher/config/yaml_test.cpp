@@ -39,7 +39,7 @@ TEST(ParseYaml, AdvisesOnTheFaultThatIsThere) {
   EXPECT_THAT(refusal("a: b: c\n"), HasSubstr("quote values that contain"));
 }
 
-TEST(ParseYaml, RefusesASecondPartThatNobodyWouldRead) {
+TEST(ParseYaml, RefusesASecondPartThatWouldNotBeRead) {
   EXPECT_THAT(refusal("a: 1\n---\nb: 2\n"), HasSubstr("more than one document"));
   EXPECT_EQ(refusal("---\na: 1\n"), "");
   EXPECT_EQ(refusal(""), "");

@@ -76,7 +76,7 @@ TEST(Collect, KeepsNoPassword) {
 }
 
 // Quick means that no other program is started. All that could be are fakes that leave a file.
-TEST(Collect, OfANodeIsQuickAndTellsNoSecrets) {
+TEST(Collect, OfANodeIsQuickAndContainsNoSecrets) {
   const os::TemporaryDirectory directory;
   const fs::path started = directory.path() / "started";
   for (const char* name : {"apptainer",
@@ -108,13 +108,13 @@ TEST(Collect, OfANodeIsQuickAndTellsNoSecrets) {
 
 TEST(Question, AboutTheClockIsAnsweredWithTheTime) {
   const double before = wall_time();
-  const auto told = doctor::find_clock(doctor::answer(doctor::clock_question()));
-  ASSERT_TRUE(told);
-  EXPECT_GE(*told, before - 0.001);
-  EXPECT_LE(*told, wall_time() + 0.001);
+  const auto reported = doctor::find_clock(doctor::answer(doctor::clock_question()));
+  ASSERT_TRUE(reported);
+  EXPECT_GE(*reported, before - 0.001);
+  EXPECT_LE(*reported, wall_time() + 0.001);
 }
 
-TEST(Question, ThatNobodyUnderstandsHasNoAnswer) {
+TEST(Question, ThatIsUnknownHasNoAnswer) {
   EXPECT_EQ(doctor::answer("what?"), "");
   EXPECT_EQ(doctor::answer("{\"what\": \"else\"}"), "");
   EXPECT_EQ(doctor::find_gid(doctor::answer(doctor::gid_question("lo"))), std::nullopt);

@@ -67,7 +67,7 @@ TEST_F(Screen, FitsIntoASmallTerminal) {
   }
 }
 
-TEST_F(Screen, SaysThatNobodyHasToldYet) {
+TEST_F(Screen, SaysThatNoRankHasReportedYet) {
   snapshot_ = {};
   EXPECT_THAT(show({}, {.columns = 80, .rows = 0}), HasSubstr("no rank has reported yet"));
 }

@@ -180,7 +180,7 @@ TEST(FindNetworks, LeavesOutAddressesThatTwoMachinesHave) {
 
   offers = offer({{docker}, {docker}});
   EXPECT_THAT(found(offers), IsEmpty());
-  offers[0].machine = offers[1].machine = "";  // nobody knows
+  offers[0].machine = offers[1].machine = "";  // unknown
   EXPECT_THAT(found(offers), IsEmpty());
 }
 

@@ -119,7 +119,7 @@ TEST_F(OrdersOfTwoNodes, LetOneNodeServeHorovod) {
   EXPECT_FALSE(maker.spec_of(1).serves_horovod());
 }
 
-TEST_F(OrdersOfTwoNodes, LetNobodyServeHorovodWhereNoAgentStays) {
+TEST_F(OrdersOfTwoNodes, StartNoHorovodServerWhereNoAgentStays) {
   plan.mode.value = LaunchMode::Task;
 
   EXPECT_FALSE(NodeSpecMaker(plan, layout).spec_of(0).serves_horovod());

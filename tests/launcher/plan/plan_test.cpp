@@ -306,14 +306,14 @@ TEST(MakePlan, TakesEveryValueWithItsSource) {
       ElementsAre("--ssh-identity-file keys/id is not needed: no host is started over ssh"));
 }
 
-TEST(MakePlan, PutsStreamsIntoTheRunDirectoryWhenNobodyNamesAnother) {
+TEST(MakePlan, PutsStreamsIntoTheRunDirectoryByDefault) {
   Request request = ask({"a"});
   request.tee = by_flag("3");
   request.run_dir = by_flag("r");
   EXPECT_EQ(make_plan(request, quiet_machine()).output.log_dir, "/home/me/r/streams");
 }
 
-TEST(MakePlan, ReadsTheMeetingsRules) {
+TEST(MakePlan, ReadsTheRulesOfTheRendezvous) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   request.rdzv_endpoint = by_flag("n1");

@@ -33,7 +33,7 @@ TEST(RequeueRules, AreThereOnlyWhenAsked) {
   EXPECT_EQ(make_plan(ask({"./train"}), in_batch_script()).requeue, std::nullopt);
 }
 
-TEST(RequeueRules, AreGoneWhereSomebodySaysNo) {
+TEST(RequeueRules, AreAbsentIfDisabled) {
   Request request = ask_to_requeue();
   request.is_no_requeue = true;
   request.max_requeues = by_flag("5");

@@ -146,7 +146,7 @@ TEST_F(GoingDown, KillsWhatItsWorkersLeaveBehind) {
 
 TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
   Running run = in_salloc("-N3",
-                          command_line("trap 'echo told $RANK; exit 0' TERM; touch here-$RANK; "
+                          command_line("trap 'echo sigterm $RANK; exit 0' TERM; touch here-$RANK; "
                                        "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
@@ -155,7 +155,7 @@ TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
 
   EXPECT_EQ(result.status.code, 130) << result.errors;
   for (const char* rank : {"0", "1", "2", "3", "4", "5"}) {
-    EXPECT_EQ(count_of(result.output, std::string("told ") + rank), 1);
+    EXPECT_EQ(count_of(result.output, std::string("sigterm ") + rank), 1);
   }
 }
 
@@ -197,17 +197,17 @@ TEST_F(GoingDown, PassesSignalsOfSlurmOnOnce) {
 }
 
 TEST_F(GoingDown, StopsOnScancel) {
-  const std::string job =
-      lab().submit({"-N2"},
-                   batch("trap 'echo told $RANK; touch told-$RANK; exit 0' TERM; touch here-$RANK; "
-                         "while :; do sleep 0.05; done"));
+  const std::string job = lab().submit(
+      {"-N2"},
+      batch("trap 'echo sigterm $RANK; touch stopped-$RANK; exit 0' TERM; touch here-$RANK; "
+            "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(4));
 
   lab().on("ctl", {"scancel", job});
   const JobEnd end = lab().wait_for_job(job);
 
   EXPECT_EQ(end.state, "CANCELLED");
-  for (const char* name : {"told-0", "told-1", "told-2", "told-3"}) {
+  for (const char* name : {"stopped-0", "stopped-1", "stopped-2", "stopped-3"}) {
     EXPECT_TRUE(lab().has_file(name)) << name << "\n" << end.output;
   }
   EXPECT_THAT(end.output, Not(AnyOf(ContainsRegex("rank . failed"), HasSubstr("lockstep: error"))));
@@ -218,7 +218,7 @@ TEST_F(GoingDown, StopsOnScancel) {
 TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
   const std::string job =
       lab().submit({"-N2", "-t", "1", "--signal=USR1@5"},
-                   batch("trap 'touch warned-$RANK' USR1; trap 'touch told-$RANK; exit 0' TERM; "
+                   batch("trap 'touch warned-$RANK' USR1; trap 'touch stopped-$RANK; exit 0' TERM; "
                          "touch here-$RANK; while :; do sleep 0.1; done"));
   ASSERT_TRUE(all_here(4));
 
@@ -227,7 +227,7 @@ TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
   }
   const JobEnd end = lab().wait_for_job(job);
   EXPECT_EQ(end.state, "TIMEOUT");
-  for (const char* name : {"told-0", "told-1", "told-2", "told-3"}) {
+  for (const char* name : {"stopped-0", "stopped-1", "stopped-2", "stopped-3"}) {
     EXPECT_TRUE(lab().has_file(name)) << name << "\n" << end.output;
   }
 }
@@ -235,11 +235,11 @@ TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
 TEST_F(GoingDown, EndsWithALimitOfItsOwn) {
   const JobEnd end =
       lab().run_job({"-N2"},
-                    batch("trap 'echo told $RANK; exit 0' TERM; while :; do sleep 0.05; done",
+                    batch("trap 'echo sigterm $RANK; exit 0' TERM; while :; do sleep 0.05; done",
                           {"--timeout", "15"}));
 
   EXPECT_EQ(end.state, "FAILED");
-  EXPECT_EQ(count_of(end.output, "told "), 4) << end.output;
+  EXPECT_EQ(count_of(end.output, "sigterm "), 4) << end.output;
 }
 
 TEST_F(GoingDown, TakesItsWorkersAlongWhenKilled) {

@@ -183,12 +183,12 @@ TEST(Display, DoesNotHoldStderrBackForASlowReaderOfStdout) {
   EXPECT_GT(display.waiting_bytes(), much.size() / 2);
 }
 
-TEST(Display, ForgetsAllWhenItIsTold) {
+TEST(Display, ForgetsEverythingOnRequest) {
   Screen screen(OutputBuffer::Kind::Pipe);
   screen.display.take_lines(0, Stream::Out, std::string(1 << 20, 'x'));
 
   screen.display.give_up();
-  screen.display.say("nobody hears");
+  screen.display.say("discarded");
 
   EXPECT_EQ(screen.display.waiting_bytes(), 0U);
   EXPECT_EQ(screen.read(), "");

@@ -82,7 +82,7 @@ TEST_F(PipedOutlet, DropsAndCountsWhatASlowReaderCannotTake) {
                ") not shown: the reader is too slow; the log files are complete\nthe end\n"));
 }
 
-TEST_F(PipedOutlet, TellsAtTheEndWhatWasDropped) {
+TEST_F(PipedOutlet, ReportsAtTheEndWhatWasDropped) {
   outlet.add(std::string(OutputBuffer::kMostWaitingBytes + 1, 'x'));
   outlet.add_lines("", "one\n");
 
@@ -102,7 +102,7 @@ TEST_F(PipedOutlet, ForgetsAllWhenItsReaderHasGone) {
   outlet.write_some();
   outlet.add_lines("", "b\n");
 
-  EXPECT_TRUE(outlet.is_nobody());
+  EXPECT_TRUE(outlet.has_no_reader());
   EXPECT_EQ(outlet.waiting_fd(), -1);
   EXPECT_EQ(outlet.waiting_bytes(), 0U);
 }
@@ -123,10 +123,10 @@ TEST(OutputBuffer, NeverDropsWhatGoesToAFile) {
   EXPECT_EQ(std::filesystem::file_size(directory.path() / "file"), 20000U * 1005);
 }
 
-TEST(OutputBuffer, KnowsThatNobodyReadsTheNullDevice) {
+TEST(OutputBuffer, KnowsThatTheNullDeviceHasNoReader) {
   const os::Fd null = os::open_for_append("/dev/null");
 
-  EXPECT_EQ(OutputBuffer::kind_of(null.number()), OutputBuffer::Kind::Nobody);
+  EXPECT_EQ(OutputBuffer::kind_of(null.number()), OutputBuffer::Kind::NoReader);
 }
 
 }  // namespace

@@ -141,8 +141,8 @@ TEST(Prober, TriesManyTargetsAFewAtATime) {
 }
 
 TEST(Prober, SaysWhyATargetCannotBeReached) {
-  const os::ReservedPort nobody = std::move(os::reserve_ports(1).front());
-  EXPECT_EQ(fault_of(loopback(nobody.number()), kPatient), "refused");
+  const os::ReservedPort unused = std::move(os::reserve_ports(1).front());
+  EXPECT_EQ(fault_of(loopback(unused.number()), kPatient), "refused");
   EXPECT_EQ(fault_of({.address = "192.0.2.1", .port = 9, .source = "127.0.0.1"}, kPatient),
             "no route");
   EXPECT_EQ(fault_of({.address = "127.0.0.1", .port = 9, .source = "192.0.2.77"}, kPatient),
@@ -263,7 +263,7 @@ TEST(ProbeListener, KeepsFewOfManyThatSayTooLittleAndStillAnswers) {
   EXPECT_EQ(fault_of(loopback(listener.port()), kPatient, &listener), "");
 }
 
-TEST(ProbeListener, DropsWhoeverIsSlowForTwoSeconds) {
+TEST(ProbeListener, DropsAClientThatIsSlowForTwoSeconds) {
   ProbeListener listener(secret_of(1));
   const os::Fd slow = connect_to(listener.port());
   say(slow, {1, 2, 3});

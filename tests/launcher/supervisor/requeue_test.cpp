@@ -134,7 +134,7 @@ TEST(JudgeRequeue, KeepsToTheMostThatIsAllowed) {
               AllOf(HasSubstr("--max-requeues 2"), HasSubstr("scontrol requeue 17")));
 }
 
-TEST(TimeLeft, IsReadAsSqueueTellsIt) {
+TEST(TimeLeft, IsReadInTheFormatOfSqueue) {
   EXPECT_EQ(find_time_left("0:31\n"), 31);
   EXPECT_EQ(find_time_left("59:05"), 3545);
   EXPECT_EQ(find_time_left("2:03:04"), 7384);

@@ -50,7 +50,7 @@ class Supervision : public ::testing::Test {
   Launcher launcher;
 };
 
-TEST_F(Supervision, TellsEveryWorkerItsPlace) {
+TEST_F(Supervision, GivesEveryWorkerItsRank) {
   const Result result = run(
       2,
       "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
@@ -192,14 +192,14 @@ TEST_F(Supervision, GoesOnAfterAHangupUnderNohup) {
 }
 
 TEST_F(Supervision, KillsAtOnceOnTheSecondInterrupt) {
-  launcher.start(
-      command(2, "trap 'touch told-$RANK' TERM; touch ready-$RANK; while :; do sleep 0.05; done"));
+  launcher.start(command(
+      2, "trap 'touch stopped-$RANK' TERM; touch ready-$RANK; while :; do sleep 0.05; done"));
   launcher.wait_for_file("ready-0");
   launcher.wait_for_file("ready-1");
 
   const auto start = Clock::now();
   launcher.process().signal(SIGINT);
-  launcher.wait_for_file("told-0");
+  launcher.wait_for_file("stopped-0");
   launcher.process().signal(SIGINT);
   const Result result = launcher.wait();
 

@@ -118,7 +118,7 @@ TEST_F(Bench, GivesTheLossCurveOfThePeer) {
   EXPECT_LT(read("p.json").at("largest_loss_difference"), 1e-3);
 }
 
-TEST_F(Bench, TimesTheTrainerBesideABareLoop) {
+TEST_F(Bench, TimesTheTrainerNextToABareLoop) {
   const os::CommandResult done =
       bench("mnist --device cpu --net mlp --batch 8 --steps 5 --warmup 2 --json out.json");
   ASSERT_EQ(done.status.code, 0) << done.errors;

@@ -123,7 +123,7 @@ TEST_F(PtFile, IsRefusedOrTheSameWithAnyBitFlipped) {
   EXPECT_GT(refused, 500);
 }
 
-TEST_F(PtFile, TellsWhatIsWrong) {
+TEST_F(PtFile, ReportsTheError) {
   write(file_, "");
   EXPECT_EQ(error_of([&] { load_weights(file_); }),
             "74 cannot read " + file_.string() +

@@ -39,7 +39,7 @@ TEST(ThreadGroup, KeepsEveryPromiseOfACommunicator) {
   }
 }
 
-TEST(ThreadGroup, EndsAllRanksWhenOneFailsAndTellsItsReason) {
+TEST(ThreadGroup, EndsAllRanksWhenOneFailsAndReportsItsReason) {
   const auto run = [] {
     run_workers(3, [](Communicator& comm) {
       if (comm.rank() == 1) {

@@ -66,7 +66,7 @@ TEST(JoinProcessGroup, WantsMpirunForMpi) {
             "  try: mpirun -np 2 PROGRAM, srun --mpi=pmix PROGRAM, or drop --transport mpi");
 }
 
-TEST(JoinStore, TellsThatThePortIsInUse) {
+TEST(JoinStore, ReportsThatThePortIsInUse) {
   contract::WorkerPlace place;
   place.world_size = 2;
   place.master_port = os::free_port();
@@ -80,7 +80,7 @@ TEST(JoinStore, TellsThatThePortIsInUse) {
                         place.master_port));
 }
 
-TEST(JoinStore, TellsThatNobodyAnswers) {
+TEST(JoinStore, ReportsThatNoServerAnswers) {
   contract::WorkerPlace place;
   place.rank = 1;
   place.world_size = 2;
@@ -125,7 +125,7 @@ TEST(AwaitAll, CountsEachAttemptAnew) {
   }
 }
 
-TEST(AwaitAll, TellsAStoreThatIsGoneFromWorkersThatAreLate) {
+TEST(AwaitAll, DistinguishesALostStoreFromLateWorkers) {
   contract::WorkerPlace place;
   place.world_size = 2;
   place.master_port = os::free_port();

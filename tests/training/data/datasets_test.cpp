@@ -109,7 +109,7 @@ TEST(Mnist, PrefersPlainFilesAndReadsCompressedOnes) {
   EXPECT_TRUE(torch::equal(from_plain.input, from_packed.input));
 }
 
-TEST(Mnist, TellsWhereItLookedAndWhatToDo) {
+TEST(Mnist, ReportsWhereItLookedAndWhatToDo) {
   const os::TemporaryDirectory directory;
   const std::string root = directory.path().string();
   os::make_directories(directory.path() / "mnist");

@@ -125,7 +125,7 @@ TEST(ParseConfig, MapsActivationCheckpointingToRecompute) {
             true);
 }
 
-TEST(ParseConfig, DecaysAsAdamOnlyWhenTold) {
+TEST(ParseConfig, DecaysAsAdamOnlyIfConfigured) {
   const auto mode = [](const std::string& type, const std::string& more) {
     return parse_config(R"({"optimizer": {"type": ")" + type + R"(", "params": {)" + more + "}}}",
                         "")

@@ -95,7 +95,7 @@ TEST(Gpt2, TakesWeightsOfBothSpellings) {
                           Pair("transformer.ln_f.bias", ::testing::_)));
 }
 
-// A GPT-2 of somebody else, in Python: scores, loss and all gradients within `bound`.
+// An independent GPT-2 in Python: scores, loss and all gradients within `bound`.
 void expect_equal_to(const std::string& script, double bound) {
   const os::TemporaryDirectory folder;
   Gpt2 net(small());

@@ -48,10 +48,10 @@ TEST(DdpExchange, GivesTheSameToTheBitOnAThreadOfItsOwn) {
       options.compression = compression;
       options.powersgd_start = 2;
       const torch::Tensor here = train(comm, options);
-      Tally beside(comm, /*overlaps=*/true);
-      const torch::Tensor there = train(beside, options);
+      Tally concurrent(comm, /*overlaps=*/true);
+      const torch::Tensor there = train(concurrent, options);
       options.overlap = false;
-      const torch::Tensor after = train(beside, options);
+      const torch::Tensor after = train(concurrent, options);
       EXPECT_TRUE(here.equal(there)) << name_of(compression);
       EXPECT_TRUE(here.equal(after)) << name_of(compression);
       expect_identical(comm, here);
@@ -170,13 +170,13 @@ TEST(DdpExchange, FollowsAStaticGraph) {
 TEST(DdpExchange, LeavesUnusedParametersAloneUnderAStaticGraph) {
   run_workers(2, [](Communicator& comm) {
     comm::Solo solo;
-    const Training nobody{.uses_spare = [](int, int, int) {
+    const Training unused{.uses_spare = [](int, int, int) {
       return false;
     }};
     const Training one{.uses_spare = [](int, int rank, int) {
       return rank == 1;
     }};
-    for (const Training& training : {nobody, one}) {
+    for (const Training& training : {unused, one}) {
       const torch::Tensor found = train(comm, {.static_graph = true}, training);
       EXPECT_LT(largest_difference(found, train_alone(solo, 2, training)), 1e-13);
       expect_identical(comm, found);

@@ -143,7 +143,7 @@ TEST(DdpJoin, GoesAlongWhenGradientsAreMadeSmaller) {
   }
 }
 
-TEST(DdpJoin, TellsWhoJoinedLast) {
+TEST(DdpJoin, ReportsTheRankThatJoinedLast) {
   run_workers(3, [](Communicator& comm) {
     std::vector<int> last;
     train_uneven(comm, {}, {.passes = {{2, 5, 1}, {3, 1, 0}, {2, 2, 1}}}, &last);
@@ -177,7 +177,7 @@ TEST(DdpJoin, TakesBuffersFromAWorkerThatTrains) {
   });
 }
 
-TEST(DdpJoin, NeedsToBeToldThatWorkersRunOutApart) {
+TEST(DdpJoin, NeedsTheOptionForUnevenInputs) {
   run_workers(2, [](Communicator& comm) {
     Spared model;
     torch::optim::SGD sgd(model.parameters(), rule());

@@ -175,14 +175,14 @@ TEST(Coordinator, EndsAStallThatLastsTooLong) {
   EXPECT_THAT(fault->facts, ElementsAre(Pair("a", "ready on rank 1; missing on rank 0 for 90 s")));
 }
 
-TEST(Coordinator, NeitherReportsNorEndsAStallWhenToldNotTo) {
+TEST(Coordinator, NeitherReportsNorEndsAStallIfDisabled) {
   Coordinator coordinator(2, 0, 0);
   coordinator.take({{}, {ready(tensor("a"))}}, kStart);
   EXPECT_EQ(coordinator.find_stall(kStart + seconds(10000)), std::nullopt);
   EXPECT_EQ(coordinator.find_shutdown(kStart + seconds(10000)), std::nullopt);
 }
 
-TEST(Coordinator, WaitsForNobodyThatHasJoined) {
+TEST(Coordinator, DoesNotWaitForAWorkerThatHasJoined) {
   const Request join{.kind = Request::Kind::Join};
   Coordinator coordinator(2, 60, 0);
 

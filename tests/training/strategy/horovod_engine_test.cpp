@@ -196,7 +196,7 @@ TEST(Engine, ReportsATensorThatOneRankNeverAnnounces) {
   }
 }
 
-TEST(Engine, LeavesATensorAloneThatNobodyHas) {
+TEST(Engine, IgnoresATensorThatNoRankHas) {
   run_workers(2, [](Communicator& comm) {
     const auto engine = make_engine(comm);
     for (int step = 0; step < 3; ++step) {
@@ -230,7 +230,7 @@ TEST(Engine, LetsWorkersJoinWhenTheyHaveNoMore) {
   });
 }
 
-TEST(Engine, TellsTheOthersThatAWorkerHasLeft) {
+TEST(Engine, ReportsToTheOthersThatAWorkerHasLeft) {
   run_workers(3, [](Communicator& comm) {
     auto engine = make_engine(comm);
     if (comm.rank() == 2) {

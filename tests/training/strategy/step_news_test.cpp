@@ -87,7 +87,7 @@ TEST(StepNews, TheNormIsThatOfTheWholeGradientUnderEveryStrategy) {
   }
 }
 
-TEST(StepNews, NobodyLooksForTheNormUnlessAsked) {
+TEST(StepNews, OmitsTheNormUnlessRequested) {
   for (const Way& way : all_ways()) {
     run_workers(2, [&](Communicator& comm) {
       EXPECT_THAT(norms_of(comm, way, {}), ::testing::Each(0)) << name_of(way);
@@ -114,8 +114,8 @@ TEST(StepNews, WhoIsFastWaitsForWhoIsSlow) {
 TEST(StepNews, WaitingForAThreadOfTheExchangeCountsToo) {
   for (const Way& way : all_ways()) {
     run_workers(2, [&](Communicator& comm) {
-      Tally beside(comm, /*overlaps=*/true);
-      expect_the_fast_one_to_wait(beside, way);
+      Tally concurrent(comm, /*overlaps=*/true);
+      expect_the_fast_one_to_wait(concurrent, way);
     });
   }
 }

@@ -243,7 +243,7 @@ TEST_P(ZeroWithWholeParameters, GoOnUntilAllHaveJoined) {
 }
 
 // The remaining worker must get the error, although libtorch lets no exception out of an operator.
-TEST_P(ZeroStage, TellsOfALostPeer) {
+TEST_P(ZeroStage, ReportsALostPeer) {
   EXPECT_THAT(
       [] {
         run_workers(2, [](Communicator& comm) {

@@ -428,7 +428,7 @@ TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
   });
 }
 
-TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
+TEST(Checkpoints, ThatFailInTheBackgroundEndTrainingAndLeaveEarlierOnes) {
   const os::TemporaryDirectory directory;
   const std::filesystem::path root = directory.path() / "checkpoints";
   std::optional<testing::SmallFiles> small;

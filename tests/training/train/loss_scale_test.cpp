@@ -118,7 +118,7 @@ TEST(LossScaler, ToleratesOverflowsAsDeepSpeedDoes) {
   EXPECT_EQ(scaler.skipped(), 4);
 }
 
-TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfTold) {
+TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfConfigured) {
   LossScaler scaler(
       "dynamic", "fp16", {.first = 1024, .hysteresis = 2, .refills_hysteresis = true});
   for (int step = 1; step < 10; step += 2) {

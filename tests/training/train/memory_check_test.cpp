@@ -25,7 +25,7 @@ const std::array<MemoryNeed, 4> kByStage = {
     MemoryNeed{
         .parameters = 12 * kMiB, .gradients = 10 * kMiB, .optimizer = 20 * kMiB, .buffers = 1}};
 
-TEST(MemoryCheck, TellsWhatAStageHoldsOfWhatIsThere) {
+TEST(MemoryCheck, ReportsTheMemoryOfAStageAndTheAvailableMemory) {
   const WorkerMemory much{.bytes = 400 * kMiB, .sharing = 2};
   EXPECT_THAT(compare_memory(kByStage, 2, {much, much}),
               ElementsAre("ZeRO stage 2, ranks 0, 1 each: 40.0 MiB parameters + 10.0 MiB gradients "

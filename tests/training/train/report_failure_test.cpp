@@ -98,7 +98,7 @@ TEST_F(ReportFailure, LeavesALostPeerToTheAgent) {
   EXPECT_THAT(kept(), Optional(std::string(kLost.what())));
 }
 
-TEST_F(ReportFailure, PrintsIfTheAgentCannotBeTold) {
+TEST_F(ReportFailure, PrintsIfTheAgentIsUnreachable) {
   place.error_file = "/no/such/directory/rank-3.error";
 
   EXPECT_EQ(end_with(kLost, &watch), kWholeLost);
@@ -185,7 +185,7 @@ TEST_F(ReportFailure, ReportsAnExceptionOfTheProgram) {
   EXPECT_EQ(code, 70);
 }
 
-TEST_F(ReportFailure, AsksNobodyAfterAStopAtAStep) {
+TEST_F(ReportFailure, DoesNotAskTheAgentAfterAStopAtAStep) {
   EXPECT_EQ(end_with(Stopped(SIGTERM, "stopped at step 3"), &watch), "");
   EXPECT_EQ(code, 75);
   EXPECT_TRUE(watch.calls.empty());

@@ -271,7 +271,7 @@ TEST(Trainer, LogsTheLearningRateOfEveryStep) {
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "checkpoints"));
 }
 
-TEST(Trainer, TellsWhereTheTimeOfEveryWorkerGoes) {
+TEST(Trainer, ReportsTheTimesOfEveryWorker) {
   const os::TemporaryDirectory directory;
   run_workers(2, [&](Communicator& comm) {
     Session session = make_session(comm, directory.path(), {});

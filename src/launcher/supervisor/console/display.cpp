@@ -135,7 +135,7 @@ std::string_view Display::collapse_some(int rank, Stream stream, std::string_vie
 
 void Display::take_lines(int rank, Stream stream, std::string_view lines) {
   OutputBuffer& to = outlet(stream);
-  if (to.is_nobody()) {
+  if (to.has_no_reader()) {
     return;
   }
   const std::string_view rest =

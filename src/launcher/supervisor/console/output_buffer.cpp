@@ -88,7 +88,7 @@ OutputBuffer::Kind OutputBuffer::kind_of(int fd) {
   if (os::is_regular_file(fd)) {
     return Kind::File;
   }
-  return os::is_null_device(fd) ? Kind::Nobody : Kind::Pipe;
+  return os::is_null_device(fd) ? Kind::NoReader : Kind::Pipe;
 }
 
 // O_NONBLOCK belongs to the open file description, which this process shares with the shell and
@@ -120,7 +120,7 @@ char* OutputBuffer::make_room(size_t bytes) {
 }
 
 void OutputBuffer::add(std::string_view text) {
-  if (!is_nobody() && !text.empty()) {
+  if (!has_no_reader() && !text.empty()) {
     std::memcpy(make_room(text.size()), text.data(), text.size());
   }
 }
@@ -145,7 +145,7 @@ void OutputBuffer::append_prefixed(std::string_view prefix, std::string_view lin
 // need one huge piece. A file is written as soon as a piece is full: it accepts everything, and the
 // buffer stays small.
 void OutputBuffer::add_lines(std::string_view prefix, std::string_view lines) {
-  if (is_nobody() || lines.empty()) {
+  if (has_no_reader() || lines.empty()) {
     return;
   }
   is_dropping_ = kind_ != Kind::File && (is_dropping_ || waiting_bytes_ > kMostWaitingBytes);
@@ -154,7 +154,7 @@ void OutputBuffer::add_lines(std::string_view prefix, std::string_view lines) {
     dropped_bytes_ += lines.size();
     return;
   }
-  while (!lines.empty() && !is_nobody()) {
+  while (!lines.empty() && !has_no_reader()) {
     const std::string_view slice = first_lines(lines, kMostPerSlice);
     if (prefix.empty() && slice.back() == '\n') {
       add(slice);
@@ -222,7 +222,7 @@ void OutputBuffer::tell_dropped() {
 }
 
 void OutputBuffer::give_up() {
-  kind_ = Kind::Nobody;
+  kind_ = Kind::NoReader;
   pieces_.clear();
   written_of_front_ = 0;
   waiting_bytes_ = 0;

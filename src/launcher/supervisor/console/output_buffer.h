@@ -21,7 +21,7 @@ class OutputBuffer {
     Pipe,  // or anything else that may block a writer
     Terminal,
     File,
-    Nobody,  // /dev/null, a closed descriptor, a pipe without a reader
+    NoReader,  // /dev/null, a closed descriptor, a pipe without a reader
   };
   static constexpr size_t kMostWaitingBytes = size_t{16} << 20;
   static constexpr size_t kRoomAgainBytes = kMostWaitingBytes / 2;
@@ -47,7 +47,7 @@ class OutputBuffer {
   void give_up();
 
   bool is_terminal() const { return kind_ == Kind::Terminal; }
-  bool is_nobody() const { return kind_ == Kind::Nobody; }
+  bool has_no_reader() const { return kind_ == Kind::NoReader; }
 
   // The descriptor that must become writable before write_some() can continue; -1: all is written.
   int waiting_fd() const;

@@ -127,27 +127,27 @@ std::vector<std::string> ssh_command(const plan::LaunchPlan& plan,
 // options. They describe the tasks of the batch script, not the one agent per node that is started
 // here. GPUs of the job are requested again per node, see find_gpus_to_ask().
 os::Environment srun_environment(os::Environment environment) {
-  constexpr std::array kWishes = {"SLURM_NTASKS",
-                                  "SLURM_NPROCS",
-                                  "SLURM_NTASKS_PER_NODE",
-                                  "SLURM_TASKS_PER_NODE",
-                                  "SLURM_CPUS_PER_TASK",
-                                  "SLURM_TRES_PER_TASK",
-                                  "SLURM_GPUS_PER_TASK",
-                                  "SLURM_GPU_BIND",
-                                  "SLURM_TRES_BIND",
-                                  "SLURM_CPU_BIND",
-                                  "SLURM_CPU_BIND_LIST",
-                                  "SLURM_CPU_BIND_TYPE",
-                                  "SLURM_CPU_BIND_VERBOSE",
-                                  "SLURM_MEM_BIND",
-                                  "SLURM_DISTRIBUTION",
-                                  "SLURM_EXPORT_ENV",
-                                  "SLURM_EXACT",
-                                  "SLURM_MPI_TYPE",
-                                  "SLURM_LABELIO"};
+  constexpr std::array kRequests = {"SLURM_NTASKS",
+                                    "SLURM_NPROCS",
+                                    "SLURM_NTASKS_PER_NODE",
+                                    "SLURM_TASKS_PER_NODE",
+                                    "SLURM_CPUS_PER_TASK",
+                                    "SLURM_TRES_PER_TASK",
+                                    "SLURM_GPUS_PER_TASK",
+                                    "SLURM_GPU_BIND",
+                                    "SLURM_TRES_BIND",
+                                    "SLURM_CPU_BIND",
+                                    "SLURM_CPU_BIND_LIST",
+                                    "SLURM_CPU_BIND_TYPE",
+                                    "SLURM_CPU_BIND_VERBOSE",
+                                    "SLURM_MEM_BIND",
+                                    "SLURM_DISTRIBUTION",
+                                    "SLURM_EXPORT_ENV",
+                                    "SLURM_EXACT",
+                                    "SLURM_MPI_TYPE",
+                                    "SLURM_LABELIO"};
   const std::optional<int> gpus = find_gpus_to_ask(environment);
-  for (const char* name : kWishes) {
+  for (const char* name : kRequests) {
     environment.erase(name);
   }
   if (gpus) {

@@ -249,7 +249,7 @@ void RunSupervisor::act_on(const Blame& blame) {
     os::make_directories(directory_.root());  // missing if the run fails before the first start
     os::replace_file(directory_.failure(), to_json(blame.failure));
   } catch (const Error& error) {  // a full disk must not hide the failure
-    if (!write_faults_.has_told()) {
+    if (!write_faults_.has_reported()) {
       display_.say(error.what());
     }
   }

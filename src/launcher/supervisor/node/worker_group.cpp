@@ -119,8 +119,8 @@ void WorkerGroup::start() {
     place.roce_gid_index = gid_index;
     workers_.emplace_back(
         place, log_files(spec.output, place), [this](const std::string& sentence) {
-          if (!has_told_unwritten_) {
-            has_told_unwritten_ = true;
+          if (!has_reported_unwritten_) {
+            has_reported_unwritten_ = true;
             report_(Unwritten{.sentence = sentence});
           }
         });

@@ -153,7 +153,7 @@ void Loop::train_step(const Batch& batch) {
                   {.step = position_.state.step,
                    .global_samples = sampler.global_size(position_.step_in_epoch),
                    .is_full = batch.size() == sampler.global_size(0),
-                   .wants_norm = tells_norm()});
+                   .wants_norm = reports_norm()});
   position_.state.learning_rate = outcome.learning_rate;
   sync_.add(outcome, position_.state.step);
   if (ema_ && outcome.is_applied) {
@@ -187,7 +187,7 @@ void Loop::after_step() {
 }
 
 // Whether a status exchange follows this step and reports the norm of its gradient.
-bool Loop::tells_norm() const {
+bool Loop::reports_norm() const {
   return position_.is_next_step_last() || sync_.is_due(position_.state.step + 1);
 }
 

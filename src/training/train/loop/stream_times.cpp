@@ -60,12 +60,12 @@ StreamTimes::Seconds StreamTimes::take(bool are_all_done) {
   Seconds sum;
   const auto add = [&](int64_t steps) {
     const auto weight = static_cast<double>(steps);
-    sum.idle += weight * told_.idle;
-    sum.compute += weight * told_.compute;
-    sum.update += weight * told_.update;
+    sum.idle += weight * reported_.idle;
+    sum.compute += weight * reported_.compute;
+    sum.update += weight * reported_.update;
   };
   while (!steps_.empty() && steps_.front().ended->is_passed()) {
-    told_ = seconds_of(steps_.front());
+    reported_ = seconds_of(steps_.front());
     add(steps_.front().stands_for);
     steps_.pop_front();
   }
