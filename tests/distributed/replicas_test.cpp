@@ -51,11 +51,11 @@ class Replicas : public ::testing::Test {
 double largest_difference(const NamedTensors& a, const NamedTensors& b) {
   EXPECT_FALSE(a.empty());
   EXPECT_EQ(a.size(), b.size());
-  double most = 0;
+  double maximum = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    most = std::max(most, (a[i].second - b[i].second).abs().max().item<double>());
+    maximum = std::max(maximum, (a[i].second - b[i].second).abs().max().item<double>());
   }
-  return most;
+  return maximum;
 }
 
 TEST_F(Replicas, TrainAsProcessesDo) {

@@ -4,7 +4,7 @@ import * as api from "./api";
 import { make } from "./dom";
 import * as format from "./format";
 
-const kMostLines = 2000;
+const kMaxLines = 2000;
 
 export class LogPane {
   private readonly rank = make("input", { type: "number", min: "0", value: "0", "aria-label": "Rank" });
@@ -88,7 +88,7 @@ export class LogPane {
       this.lines.replaceChildren();
     }
     this.lines.append(...page.lines.map((line) => this.line(line)));
-    while (this.lines.childElementCount > kMostLines) {
+    while (this.lines.childElementCount > kMaxLines) {
       this.lines.firstElementChild!.remove();
     }
     this.next = page.next;

@@ -177,9 +177,9 @@ class Nvml::Driver {
 
   // Reads pending events; limited, so that a flood of events cannot block the sampler.
   void take_events() {
-    constexpr int kMostAtOnce = 64;
+    constexpr int kMaxAtOnce = 64;
     nvml::EventData event{};
-    for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMostAtOnce &&
+    for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMaxAtOnce &&
                         calls_.wait(events_, &event, 0) == nvml::kSuccess;
          ++taken) {
       for (Gpu& gpu : gpus_) {

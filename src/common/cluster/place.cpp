@@ -13,10 +13,10 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr int kMostWorkers = 1 << 20;
+constexpr int kMaxWorkers = 1 << 20;
 
-int require_number(const os::Environment& environment, std::string_view name, int least) {
-  const auto value = contract::find_number(environment, name, least, kMostWorkers);
+int require_number(const os::Environment& environment, std::string_view name, int minimum) {
+  const auto value = contract::find_number(environment, name, minimum, kMaxWorkers);
   if (!value) {
     throw Error(ExitCode::Usage, "cannot determine the rank of this worker")
         .fact("found", "some variables of Open MPI", "environment")

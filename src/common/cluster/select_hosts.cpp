@@ -28,7 +28,7 @@ std::set<int> read_devices(std::string_view text, std::string_view part, const H
   std::set<int> devices;
   for (const std::string_view word : split_outside_brackets(text, ',')) {
     const auto device = find_integer(word);
-    if (!device || *device < 0 || *device >= kMostSlots) {
+    if (!device || *device < 0 || *device >= kMaxSlots) {
       source.refuse(part, "device numbers, separated by commas", kSelectionHint);
     }
     devices.insert(static_cast<int>(*device));
@@ -56,10 +56,10 @@ std::vector<Selected> read_selection(std::string_view text, const HostText& sour
 }
 
 std::string names_of(const std::vector<Host>& hosts) {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMaximum = 8;
   std::vector<std::string> names;
   for (const Host& host : hosts) {
-    if (names.size() == kMost) {
+    if (names.size() == kMaximum) {
       names.push_back(fmt::format("... ({} total)", hosts.size()));
       break;
     }

@@ -28,7 +28,7 @@ namespace lockstep::cluster {
 namespace {
 
 // A bound against nonsense, far above the limits of Slurm.
-constexpr int kMostTasks = 1 << 24;
+constexpr int kMaxTasks = 1 << 24;
 // Larger numbers are Slurm's special steps: batch scripts, interactive shells, the external step.
 constexpr int64_t kLastOrdinaryStep = 0xfffffff0;
 
@@ -82,21 +82,21 @@ class Variables {
   }
 
   std::optional<int64_t> find_large(std::initializer_list<std::string_view> names,
-                                    int64_t least,
-                                    int64_t most = std::numeric_limits<int64_t>::max()) const {
+                                    int64_t minimum,
+                                    int64_t maximum = std::numeric_limits<int64_t>::max()) const {
     const auto variable = find(names);
     if (!variable) {
       return std::nullopt;
     }
     const auto number = find_integer(variable->value);
-    if (!number || *number < least || *number > most) {
-      refuse(*variable, fmt::format("a whole number of at least {}", least));
+    if (!number || *number < minimum || *number > maximum) {
+      refuse(*variable, fmt::format("a whole number of at least {}", minimum));
     }
     return number;
   }
 
-  std::optional<int> find_number(std::initializer_list<std::string_view> names, int least) const {
-    const auto number = find_large(names, least, kMostTasks);
+  std::optional<int> find_number(std::initializer_list<std::string_view> names, int minimum) const {
+    const auto number = find_large(names, minimum, kMaxTasks);
     return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
   }
 
@@ -116,9 +116,9 @@ class Variables {
         .hint(fmt::format("start the program with srun, which sets both, or unset {}", kStepId));
   }
 
-  int require_number(std::string_view name, int least) const {
+  int require_number(std::string_view name, int minimum) const {
     require({name});
-    return *find_number({name}, least);
+    return *find_number({name}, minimum);
   }
 
  private:
@@ -133,12 +133,12 @@ int count_gpus(const Variable& variable) {
     const std::string count = part.substr(part.rfind(':') + 1);
     const bool is_type = !count.empty() && count.find_first_not_of("0123456789-") == 0;
     const auto number = is_type ? std::optional<int64_t>(1) : find_integer(count);
-    if (!number || *number < 0 || *number > kMostTasks) {
+    if (!number || *number < 0 || *number > kMaxTasks) {
       refuse(variable, "COUNT, TYPE:COUNT or several, separated by commas");
     }
     sum += *number;
   }
-  return static_cast<int>(std::min<int64_t>(sum, kMostTasks));
+  return static_cast<int>(std::min<int64_t>(sum, kMaxTasks));
 }
 
 // The resources of one task: "cpu=4,gres/gpu=1", "gres/gpu:a100=1", "gres/gpu:1".
@@ -151,7 +151,7 @@ std::optional<int> find_per_task(const Variable& variable, std::string_view reso
     const size_t separator = rest.find_last_of("=:");
     const auto number =
         separator == std::string::npos ? std::nullopt : find_integer(rest.substr(separator + 1));
-    if (!number || *number < 0 || *number > kMostTasks) {
+    if (!number || *number < 0 || *number > kMaxTasks) {
       refuse(variable, fmt::format("{}=COUNT", resource));
     }
     return static_cast<int>(*number);

@@ -15,7 +15,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr int kMostTasks = 1 << 24;
+constexpr int kMaxTasks = 1 << 24;
 
 // The value as part of a file name: unchanged if it is valid there, else a hash of it.
 std::string to_name(std::string_view value) {
@@ -47,8 +47,8 @@ std::string name_run(const os::Environment& environment,
   return "";
 }
 
-int read_number(const os::Environment& environment, std::string_view name, int least) {
-  return contract::find_number(environment, name, least, kMostTasks).value_or(least);
+int read_number(const os::Environment& environment, std::string_view name, int minimum) {
+  return contract::find_number(environment, name, minimum, kMaxTasks).value_or(minimum);
 }
 
 void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
@@ -86,7 +86,7 @@ std::optional<TaskPlace> find_torchrun(const os::Environment& environment) {
       });
   auto place = is_torchrun ? find_complete(environment, contract::kTorchrunNames) : std::nullopt;
   if (place) {
-    place->node = contract::find_number(environment, "GROUP_RANK", 0, kMostTasks);
+    place->node = contract::find_number(environment, "GROUP_RANK", 0, kMaxTasks);
     // A restarted worker must not join workers of the previous attempt.
     place->run = fmt::format("{}-{}-{}",
                              name_run(environment, "torchrun", {"TORCHELASTIC_RUN_ID"}),

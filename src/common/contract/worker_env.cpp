@@ -41,14 +41,14 @@ constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 constexpr std::string_view kErrorFile = "TORCHELASTIC_ERROR_FILE";
 // A bound against nonsense, far above any real run; sums of two such numbers stay within int.
-constexpr int kMostWorkers = 1 << 20;
+constexpr int kMaxWorkers = 1 << 20;
 // execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
-constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
+constexpr size_t kMaxTensorflowBytes = size_t{100} * 1024;
 
 std::string text_or(const os::Environment& environment,
                     std::string_view name,
-                    std::string_view otherwise) {
-  return os::find_variable(environment, name).value_or(std::string(otherwise));
+                    std::string_view fallback) {
+  return os::find_variable(environment, name).value_or(std::string(fallback));
 }
 
 void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
@@ -142,13 +142,13 @@ std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
   for (const std::string& worker : place.tensorflow_cluster) {
     bytes += worker.size() + 3;
   }
-  if (bytes == 0 || bytes > kMostTensorflowBytes) {
+  if (bytes == 0 || bytes > kMaxTensorflowBytes) {
     return std::nullopt;
   }
   const nlohmann::ordered_json config = {{"cluster", {{"worker", place.tensorflow_cluster}}},
                                          {"task", {{"type", "worker"}, {"index", place.rank}}}};
   std::string text = config.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  if (text.size() >= kMostTensorflowBytes) {
+  if (text.size() >= kMaxTensorflowBytes) {
     return std::nullopt;
   }
   return text;
@@ -158,16 +158,16 @@ std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
 
 std::optional<int> find_number(const os::Environment& environment,
                                std::string_view name,
-                               int least,
-                               int most) {
+                               int minimum,
+                               int maximum) {
   const auto text = os::find_variable(environment, name);
   if (!text) {
     return std::nullopt;
   }
   const auto value = lockstep::find_integer(*text);
-  if (!value || *value < least || *value > most) {
+  if (!value || *value < minimum || *value > maximum) {
     throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", name, *text))
-        .fact("expected", fmt::format("a whole number from {} to {}", least, most))
+        .fact("expected", fmt::format("a whole number from {} to {}", minimum, maximum))
         .fact("found", fmt::format("'{}'", *text), "environment")
         .hint(fmt::format("unset {}, or start the program with lockstep run", name));
   }
@@ -228,8 +228,8 @@ WorkerPlace place_alone(const os::Environment& environment) {
 }
 
 std::optional<WorkerPlace> find_place(const os::Environment& environment) {
-  const auto rank = find_number(environment, kRank, 0, kMostWorkers - 1);
-  const auto world_size = find_number(environment, kWorldSize, 1, kMostWorkers);
+  const auto rank = find_number(environment, kRank, 0, kMaxWorkers - 1);
+  const auto world_size = find_number(environment, kWorldSize, 1, kMaxWorkers);
   if (!rank && !world_size) {
     return std::nullopt;
   }
@@ -244,11 +244,11 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment) {
   place.world_size = *world_size;
   // Other launchers set RANK and WORLD_SIZE only. Without local values, all workers count as
   // workers of one node.
-  place.local_rank = find_number(environment, kLocalRank, 0, kMostWorkers - 1).value_or(*rank);
+  place.local_rank = find_number(environment, kLocalRank, 0, kMaxWorkers - 1).value_or(*rank);
   place.local_world_size =
-      find_number(environment, kLocalWorldSize, 1, kMostWorkers).value_or(*world_size);
-  place.node_rank = find_number(environment, kNodeRank, 0, kMostWorkers - 1).value_or(0);
-  place.nodes = find_number(environment, kNodes, 1, kMostWorkers)
+      find_number(environment, kLocalWorldSize, 1, kMaxWorkers).value_or(*world_size);
+  place.node_rank = find_number(environment, kNodeRank, 0, kMaxWorkers - 1).value_or(0);
+  place.nodes = find_number(environment, kNodes, 1, kMaxWorkers)
                     .value_or((*world_size + place.local_world_size - 1) / place.local_world_size);
   // 29500 is the default of torchrun.
   place.master_port = find_number(environment, kMasterPort, 0, 65535).value_or(29500);

@@ -69,11 +69,11 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment);
 // GLOO_SOCKET_IFNAME set by the user overrides the choice of the launcher.
 WorkerPlace place_alone(const os::Environment& environment);
 
-// Reads a whole number in [least, most]; throws an Error that names the variable.
+// Reads a whole number in [minimum, maximum]; throws an Error that names the variable.
 std::optional<int> find_number(const os::Environment& environment,
                                std::string_view name,
-                               int least,
-                               int most);
+                               int minimum,
+                               int maximum);
 
 // Set for every worker of lockstep, even if the run has no name. A process that has it is a worker
 // or a descendant of one.

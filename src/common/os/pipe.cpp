@@ -49,9 +49,9 @@ ReadResult read_some(int fd, std::span<char> buffer, size_t& count) {
   return may_come ? ReadResult::Nothing : ReadResult::End;
 }
 
-ReadResult read_some(int fd, std::string& buffer, size_t most) {
+ReadResult read_some(int fd, std::string& buffer, size_t maximum) {
   const size_t before = buffer.size();
-  buffer.resize(before + most);
+  buffer.resize(before + maximum);
   size_t count = 0;
   const ReadResult result = read_some(fd, std::span(buffer).subspan(before), count);
   buffer.resize(before + count);

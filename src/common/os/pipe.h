@@ -31,9 +31,9 @@ void set_nonblocking(int fd);
 
 enum class ReadResult { Some, Nothing, End };
 
-// Appends the available bytes to `buffer`, at most `most`. Nothing: try later (non-blocking
+// Appends the available bytes to `buffer`, at most `maximum`. Nothing: try later (non-blocking
 // descriptor). End: the other side has closed, or an equivalent error.
-ReadResult read_some(int fd, std::string& buffer, size_t most);
+ReadResult read_some(int fd, std::string& buffer, size_t maximum);
 
 // As above, into memory of the caller; `count` receives the number of bytes.
 ReadResult read_some(int fd, std::span<char> buffer, size_t& count);

@@ -259,19 +259,19 @@ void check_shared(Findings& findings, const PlaceFacts& place) {
 
 // Reports the node with the least free space. kUnknown is -1, so a node on which the directory does
 // not exist is the minimum and is reported first.
-void check_least(Findings& findings,
-                 const std::vector<NodeFacts>& nodes,
-                 const char* subject,
-                 SpaceFact PlaceFacts::*which) {
-  const auto least =
+void check_minimum(Findings& findings,
+                   const std::vector<NodeFacts>& nodes,
+                   const char* subject,
+                   SpaceFact PlaceFacts::*which) {
+  const auto minimum =
       std::min_element(nodes.begin(), nodes.end(), [which](const auto& one, const auto& other) {
         return (one.place.*which).free < (other.place.*which).free;
       });
-  const SpaceFact& space = least->place.*which;
+  const SpaceFact& space = minimum->place.*which;
   if (space.free == kUnknown) {
     Finding finding = of_place(
         Severity::Broken, subject, fmt::format("{} does not exist", space.path), "statvfs");
-    finding.nodes = {least->name};
+    finding.nodes = {minimum->name};
     finding.advice.push_back("mkdir -p " + quote_for_shell(space.path));
     findings.push_back(std::move(finding));
     return;
@@ -281,7 +281,7 @@ void check_least(Findings& findings,
                              fmt::format("{}: {} free{}",
                                          space.path,
                                          bytes_text(space.free),
-                                         nodes.size() > 1 ? ", minimum on " + least->name : ""),
+                                         nodes.size() > 1 ? ", minimum on " + minimum->name : ""),
                              "statvfs");
   if (space.free < kGiB) {
     finding.severity = Severity::Warning;
@@ -316,8 +316,8 @@ Findings check_surroundings(const NodeFacts& node) {
 Findings check_space(const std::vector<NodeFacts>& nodes) {
   Findings findings;
   if (!nodes.empty()) {
-    check_least(findings, nodes, "temporary", &PlaceFacts::temp);
-    check_least(findings, nodes, "home", &PlaceFacts::home);
+    check_minimum(findings, nodes, "temporary", &PlaceFacts::temp);
+    check_minimum(findings, nodes, "home", &PlaceFacts::home);
   }
   return findings;
 }

@@ -34,10 +34,10 @@ constexpr const char* kMasterPort = "MASTER_PORT";
 // MASTER_PORT of the user; 0: none. An empty MASTER_PORT counts as not set: scripts reset variables
 // in this way.
 int wanted_port(const os::Environment& environment) {
-  constexpr int kMostPort = 65535;
+  constexpr int kMaxPort = 65535;
   const auto text = os::find_variable(environment, kMasterPort);
   return text && !text->empty()
-             ? contract::find_number(environment, kMasterPort, 1, kMostPort).value_or(0)
+             ? contract::find_number(environment, kMasterPort, 1, kMaxPort).value_or(0)
              : 0;
 }
 
@@ -73,11 +73,11 @@ void gather(Survey& survey) {
     throw Error(ExitCode::Unavailable, "cannot start the agents: " + fault);
   }
   if (const auto missing = survey.missing(); !missing.empty()) {
-    constexpr size_t kMostNamed = 8;
+    constexpr size_t kMaxNamed = 8;
     throw Error(
         ExitCode::Unavailable,
         fmt::format(
-            "no answer from {} within {} s", name_some(missing, kMostNamed), kPatience.count()))
+            "no answer from {} within {} s", name_some(missing, kMaxNamed), kPatience.count()))
         .hint("lockstep doctor, in this job");
   }
 }

@@ -83,10 +83,10 @@ void require_alone(const Request& request, const Sizes& sizes) {
   exclude_standalone({&request.hostfile, "--hostfile"});
   exclude_standalone({&request.include, "--include"});
   exclude_standalone({&request.exclude, "--exclude"});
-  if (sizes.nodes && sizes.nodes->most > 1) {
+  if (sizes.nodes && sizes.nodes->maximum > 1) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot run on {} nodes with --standalone: it means this machine only",
-                            sizes.nodes->most))
+                            sizes.nodes->maximum))
         .fact("asked", "--standalone", kCommandLine)
         .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
         .hint("drop --standalone, or --nnodes 1");
@@ -99,7 +99,7 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
   if (!request.node_rank) {
     return;
   }
-  const int nodes = sizes.nodes ? sizes.nodes->most : 1;
+  const int nodes = sizes.nodes ? sizes.nodes->maximum : 1;
   const auto node = find_integer(request.node_rank->text);
   if (node && *node >= nodes) {
     Error error(ExitCode::Usage,
@@ -112,7 +112,7 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
     throw std::move(error);
   }
   read_number(*request.node_rank,
-              {.flag = "--node-rank", .least = 0, .most = nodes - 1, .hint = "--node-rank 0"});
+              {.flag = "--node-rank", .minimum = 0, .maximum = nodes - 1, .hint = "--node-rank 0"});
 }
 
 // The last rule is that of torch.distributed.launch: without --use-env it adds an argument that

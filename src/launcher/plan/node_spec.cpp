@@ -24,7 +24,7 @@ namespace {
 
 // TF_CONFIG contains the address of every worker. Linux limits one variable to 128 KiB, so larger
 // runs get no TF_CONFIG.
-constexpr int kMostTensorflowWorkers = 2048;
+constexpr int kMaxTensorflowWorkers = 2048;
 
 std::vector<std::string> tensorflow_cluster(const AttemptLayout& layout) {
   std::vector<std::string> workers;
@@ -89,7 +89,7 @@ NodeSpecMaker::NodeSpecMaker(const LaunchPlan& plan, const AttemptLayout& layout
       slots_with_local_[static_cast<size_t>(local)].push_back(static_cast<int>(slot));
     }
   }
-  if (world_size_ <= kMostTensorflowWorkers) {
+  if (world_size_ <= kMaxTensorflowWorkers) {
     tensorflow_cluster_ = tensorflow_cluster(layout);
   }
 }

@@ -175,7 +175,7 @@ std::string describe_streams(const StreamRule& rule) {
     pieces.push_back(fmt::format("{}: {}", local, kStreams.at(static_cast<size_t>(bits))));
   }
   if (rule.by_local.empty()) {
-    return std::string(kStreams.at(static_cast<size_t>(rule.otherwise)));
+    return std::string(kStreams.at(static_cast<size_t>(rule.fallback)));
   }
   return join(pieces, ", ");
 }
@@ -217,7 +217,7 @@ void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rule
       to_row("requeue",
              fmt::format("job {} at {}", rules->job, os::signal_name(rules->signal.value)),
              rules->signal));
-  add_option_facts(rows, "requeues", std::to_string(rules->most.value), rules->most);
+  add_option_facts(rows, "requeues", std::to_string(rules->maximum.value), rules->maximum);
   if (!rules->progress_file.empty()) {
     rows.push_back({"progress file", rules->progress_file, "flag --progress-file"});
   }

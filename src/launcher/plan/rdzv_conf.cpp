@@ -53,12 +53,14 @@ class Reader {
     const OptionValue given{
         .text = value, .source = whole_.source, .flag = fmt::format("--rdzv-conf {}", key)};
     if (key == "timeout" || key == "join_timeout") {
-      rules_.start_timeout = read_seconds(given, {.flag = kFlag, .least = 1, .hint = kHint}).value;
+      rules_.start_timeout =
+          read_seconds(given, {.flag = kFlag, .minimum = 1, .hint = kHint}).value;
     } else if (key == "last_call_timeout") {
-      rules_.last_call = read_seconds(given, {.flag = kFlag, .least = 0, .hint = kHint}).value;
+      rules_.last_call = read_seconds(given, {.flag = kFlag, .minimum = 0, .hint = kHint}).value;
     } else if (key == "rank") {
       rules_.node =
-          read_number(given, {.flag = kFlag, .least = 0, .most = 65535, .hint = "--node-rank 0"})
+          read_number(given,
+                      {.flag = kFlag, .minimum = 0, .maximum = 65535, .hint = "--node-rank 0"})
               .value;
     } else if (key == "is_host" || key == "use_libuv") {
       take_truth(key, given);
@@ -96,7 +98,7 @@ class Reader {
   void take_unneeded(const std::string& key, const OptionValue& given) {
     for (const auto& [name, why] : kUnneeded) {
       if (name == key) {
-        read_seconds(given, {.flag = kFlag, .least = 0, .hint = kHint});
+        read_seconds(given, {.flag = kFlag, .minimum = 0, .hint = kHint});
         remark(key, given, why);
         return;
       }

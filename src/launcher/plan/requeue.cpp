@@ -90,16 +90,16 @@ std::optional<RequeueRules> read_requeue(const Request& request,
         .fact("found", objection, "environment")
         .hint(kHint);
   }
-  constexpr int kMost = 1'000'000;
+  constexpr int kMaximum = 1'000'000;
   return RequeueRules{
       .job = name_of_job(here),
       .signal = read_signal(request.requeue_signal),
-      .most = request.max_requeues ? read_number(*request.max_requeues,
-                                                 {.flag = "--max-requeues",
-                                                  .least = 1,
-                                                  .most = kMost,
-                                                  .hint = "--max-requeues 20"})
-                                   : from_default(0, "no limit"),
+      .maximum = request.max_requeues ? read_number(*request.max_requeues,
+                                                    {.flag = "--max-requeues",
+                                                     .minimum = 1,
+                                                     .maximum = kMaximum,
+                                                     .hint = "--max-requeues 20"})
+                                      : from_default(0, "no limit"),
       .progress_file =
           request.progress_file
               ? read_path(*request.progress_file, "--progress-file", here.directory).value

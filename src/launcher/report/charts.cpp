@@ -15,8 +15,8 @@ namespace {
 using monitor::Point;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
-constexpr size_t kMostPoints = 300;  // of a line; a page cannot show more
-constexpr size_t kMostLines = 8;
+constexpr size_t kMaxPoints = 300;  // of a line; a page cannot show more
+constexpr size_t kMaxLines = 8;
 
 // The unit of the time axis.
 struct Span {
@@ -41,7 +41,7 @@ Span span_of(const RunFacts& facts) {
 }
 
 std::vector<Point> curve_of(const monitor::EventStore& store, const std::string& name) {
-  return store.series(name, -kEver, kEver, kMostPoints);
+  return store.series(name, -kEver, kEver, kMaxPoints);
 }
 
 // The series from the events of rank 0; for a program without events, the series from its output.
@@ -67,7 +67,7 @@ ChartLine line_of(const std::string& name,
 // different times, so they are sorted into columns of equal width first. Minimum and maximum keep
 // an outlier visible that the mean of many GPUs would hide.
 std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
-  if (lines.size() <= kMostLines) {
+  if (lines.size() <= kMaxLines) {
     return lines;
   }
   double from = kEver;

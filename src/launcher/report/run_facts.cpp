@@ -253,27 +253,27 @@ std::optional<double> cpu_utilisation(const RunFacts& facts) {
 }
 
 std::optional<double> memory_use(const RunFacts& facts) {
-  std::optional<double> most;
-  each_host(facts, [&most](const HostTotals& host) {
+  std::optional<double> maximum;
+  each_host(facts, [&maximum](const HostTotals& host) {
     if (host.memory_limit_bytes > 0) {
-      most = std::max(most.value_or(0),
-                      static_cast<double>(host.peak_memory_bytes) /
-                          static_cast<double>(host.memory_limit_bytes));
+      maximum = std::max(maximum.value_or(0),
+                         static_cast<double>(host.peak_memory_bytes) /
+                             static_cast<double>(host.memory_limit_bytes));
     }
   });
-  return most;
+  return maximum;
 }
 
 std::optional<double> gpu_memory_use(const RunFacts& facts) {
-  std::optional<double> most;
-  each_gpu(facts, [&most](const GpuTotals& gpu) {
+  std::optional<double> maximum;
+  each_gpu(facts, [&maximum](const GpuTotals& gpu) {
     if (gpu.peak_memory_bytes && gpu.last.memory_total_bytes.value_or(0) > 0) {
-      most = std::max(most.value_or(0),
-                      static_cast<double>(*gpu.peak_memory_bytes) /
-                          static_cast<double>(*gpu.last.memory_total_bytes));
+      maximum = std::max(maximum.value_or(0),
+                         static_cast<double>(*gpu.peak_memory_bytes) /
+                             static_cast<double>(*gpu.last.memory_total_bytes));
     }
   });
-  return most;
+  return maximum;
 }
 
 std::string gpu_name(const RunFacts& facts, const std::string& host, const GpuTotals& gpu) {

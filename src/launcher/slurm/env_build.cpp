@@ -172,11 +172,11 @@ std::string directive_of(const Entries& entries, std::string_view key, std::stri
   return value;
 }
 
-int whole_of(const Entries& entries, std::string_view key, int standard, int least) {
+int whole_of(const Entries& entries, std::string_view key, int standard, int minimum) {
   const config::TreeNode* node = entries.find(key);
-  return node == nullptr
-             ? standard
-             : static_cast<int>(config::read_whole(*node, key, {.least = least, .most = 4096}));
+  return node == nullptr ? standard
+                         : static_cast<int>(config::read_whole(
+                               *node, key, {.minimum = minimum, .maximum = 4096}));
 }
 
 // The build is an ordinary Slurm job on one node with one task. Compute nodes often have no access

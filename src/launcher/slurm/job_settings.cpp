@@ -29,9 +29,9 @@ constexpr int kDeepest = 16;  // nesting limit of references; deeper nesting is 
 
 // {distributed_stratgy} is a misspelled key, not shell syntax.
 void require_no_slip(const std::string& name, bool is_known) {
-  constexpr size_t kLeast = 6;  // short words resemble too many keys
+  constexpr size_t kMinimum = 6;  // short words resemble too many keys
   const bool is_word = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
-  if (is_known || !is_word || name.size() < kLeast) {
+  if (is_known || !is_word || name.size() < kMinimum) {
     return;
   }
   if (const auto closest = find_closest(name, key_names())) {
@@ -149,12 +149,12 @@ std::optional<std::string> JobSettings::find_text(std::string_view key) const {
   return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
-std::optional<int> JobSettings::find_whole(std::string_view key, int least, int most) const {
+std::optional<int> JobSettings::find_whole(std::string_view key, int minimum, int maximum) const {
   const auto node = find_node(key);
   if (!node) {
     return std::nullopt;
   }
-  return static_cast<int>(config::read_whole(*node, key, {.least = least, .most = most}));
+  return static_cast<int>(config::read_whole(*node, key, {.minimum = minimum, .maximum = maximum}));
 }
 
 bool JobSettings::flag(std::string_view key) const {

@@ -32,7 +32,7 @@ int gpus_of(const ClusterNode& node, const std::string& type) {
 // Maximum of a resource over the nodes. 0 for an empty partition, which then cannot satisfy any
 // request.
 template <typename Measure>
-int64_t most(const std::vector<const ClusterNode*>& nodes, const Measure& measure) {
+int64_t maximum(const std::vector<const ClusterNode*>& nodes, const Measure& measure) {
   int64_t best = 0;
   for (const ClusterNode* node : nodes) {
     best = std::max<int64_t>(best, measure(*node));
@@ -45,7 +45,7 @@ template <typename Measure>
 std::string others_with(const Match& match, int64_t wanted, const Measure& measure) {
   std::vector<std::string> others;
   for (const Partition& partition : match.facts.partitions) {
-    const int64_t best = most(nodes_in(match.facts, partition.name), measure);
+    const int64_t best = maximum(nodes_in(match.facts, partition.name), measure);
     if (partition.name != match.partition.name && best >= wanted) {
       others.push_back(fmt::format("{} ({})", partition.name, best));
     }
@@ -80,17 +80,17 @@ Objection find_too_many_nodes(const Match& match) {
   }
   const auto& [asked, source] = *match.demand.nodes;
   const Partition& partition = match.partition;
-  const int most_nodes = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
-  if (asked > most_nodes) {
+  const int max_nodes = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
+  if (asked > max_nodes) {
     Error error =
         Error(ExitCode::Usage,
               fmt::format("too many nodes for partition '{}': {}", partition.name, asked))
             .fact("nodes", std::to_string(asked), source)
             .fact("partition size", plural(partition.nodes, "node"), "scontrol show partition");
-    if (most_nodes < partition.nodes) {
-      error.fact("maximum per job", plural(most_nodes, "node"), "scontrol show partition");
+    if (max_nodes < partition.nodes) {
+      error.fact("maximum per job", plural(max_nodes, "node"), "scontrol show partition");
     }
-    error.hint(fmt::format("nodes: {}", most_nodes));
+    error.hint(fmt::format("nodes: {}", max_nodes));
     return error;
   }
   if (asked < partition.min_nodes) {
@@ -151,7 +151,7 @@ Objection find_too_many_gpus(const Match& match) {
   const auto measure = [&type](const ClusterNode& node) {
     return gpus_of(node, type);
   };
-  const int64_t best = most(match.nodes, measure);
+  const int64_t best = maximum(match.nodes, measure);
   if (asked <= best) {
     return std::nullopt;
   }
@@ -175,7 +175,7 @@ Objection find_too_many_cpus(const Match& match) {
     return std::nullopt;
   }
   const auto& [asked, source] = *match.demand.cpus_per_node;
-  const int64_t best = most(match.nodes, [](const ClusterNode& node) { return node.cpus; });
+  const int64_t best = maximum(match.nodes, [](const ClusterNode& node) { return node.cpus; });
   if (asked <= best) {
     return std::nullopt;
   }
@@ -193,7 +193,8 @@ Objection find_too_much_memory(const Match& match) {
   }
   constexpr int kMebibyteBits = 20;
   const auto& [asked, source] = *match.demand.memory_mib;
-  const int64_t best = most(match.nodes, [](const ClusterNode& node) { return node.memory_mib; });
+  const int64_t best =
+      maximum(match.nodes, [](const ClusterNode& node) { return node.memory_mib; });
   if (asked <= best) {
     return std::nullopt;
   }

@@ -196,10 +196,10 @@ class Checker {
       case Key::Type::Flag:
         return "true or false";
       case Key::Type::Whole:
-        return key.least < -1 ? "a whole number"
-                              : fmt::format("a whole number, at least {}", key.least);
+        return key.minimum < -1 ? "a whole number"
+                                : fmt::format("a whole number, at least {}", key.minimum);
       case Key::Type::Number:
-        return fmt::format("a number, at least {}", key.least);
+        return fmt::format("a number, at least {}", key.minimum);
       case Key::Type::Text:
         return key.choices.empty() ? "a string" : join(split(key.choices, ' '), ", ");
       case Key::Type::Pair:
@@ -241,10 +241,10 @@ class Checker {
       case Key::Type::Flag:
         return node.kind == TreeNode::Kind::Flag;
       case Key::Type::Whole:
-        return node.kind == TreeNode::Kind::Whole && node.number >= key.least;
+        return node.kind == TreeNode::Kind::Whole && node.number >= key.minimum;
       case Key::Type::Number:
         return (node.kind == TreeNode::Kind::Whole || node.kind == TreeNode::Kind::Number) &&
-               node.number >= key.least;
+               node.number >= key.minimum;
       case Key::Type::Text:
         return node.kind == TreeNode::Kind::Text &&
                (key.choices.empty() || has_word(key.choices, node.text));

@@ -120,9 +120,9 @@ TEST(SplitCpus, IsDisjointAndEqualWhateverTheMachine) {
           std::set<int> seen;
           size_t sum = 0;
           for (const std::vector<int>& share : shares) {
-            const size_t least = static_cast<size_t>(sockets * cores / workers * threads);
-            EXPECT_GE(share.size(), least);
-            EXPECT_LE(share.size(), least + static_cast<size_t>(threads));
+            const size_t minimum = static_cast<size_t>(sockets * cores / workers * threads);
+            EXPECT_GE(share.size(), minimum);
+            EXPECT_LE(share.size(), minimum + static_cast<size_t>(threads));
             seen.insert(share.begin(), share.end());
             sum += share.size();
           }

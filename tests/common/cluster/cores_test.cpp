@@ -19,7 +19,7 @@ TEST_F(CpuQuota, IsReadFromVersionTwo) {
   EXPECT_THAT(find_cpu_quota("0::/job\n", mount()), Optional(1.5));
 }
 
-TEST_F(CpuQuota, IsTheLeastOnTheWayUp) {
+TEST_F(CpuQuota, IsTheMinimumOfAllParentGroups) {
   write("slice/cpu.max", "200000 100000\n");
   write("slice/job/cpu.max", "max 100000\n");
   write("slice/job/step/cpu.max", "400000 100000\n");

@@ -142,7 +142,7 @@ TEST(Drawing, FillsBarsInEighths) {
   EXPECT_EQ(bar(0.5, 0), "");
 }
 
-TEST(Drawing, DrawsACurveFromLeastToGreatest) {
+TEST(Drawing, DrawsACurveFromMinimumToMaximum) {
   EXPECT_EQ(curve(std::vector<double>{0, 1, 3.5, 7, std::numeric_limits<double>::quiet_NaN()}),
             "▁▂▅█ ");
   EXPECT_EQ(curve(std::vector<double>{2, 2}), "▁▁");

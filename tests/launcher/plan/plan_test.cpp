@@ -296,7 +296,7 @@ TEST(MakePlan, TakesEveryValueWithItsSource) {
   EXPECT_EQ(plan.ssh_identity.value, "/home/me/keys/id");
   EXPECT_EQ(plan.run_directory, from_flag<std::string>("/home/out", "--run-dir"));
   EXPECT_EQ(plan.output.log_dir, "/home/me/logs");
-  EXPECT_EQ(plan.output.redirects.otherwise, 3);
+  EXPECT_EQ(plan.output.redirects.fallback, 3);
   EXPECT_EQ(plan.output.tee.by_local, (std::map<int, int>{{0, 1}, {2, 3}}));
   EXPECT_THAT(plan.output.local_ranks_filter, ElementsAre(0, 2));
   EXPECT_EQ(plan.output.output_filename, "/abs/out");

@@ -489,7 +489,7 @@ TEST_F(LeaderOfAgents, TakesInAtTheNextAttemptWhoCameLate) {
   EXPECT_EQ(begun.back().layout.slots[1].node, 2);
 }
 
-TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {
+TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheMinimum) {
   set_nodes(2, 3);
   join(1, 0);
   join(2, 1);

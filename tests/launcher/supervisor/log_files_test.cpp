@@ -20,8 +20,8 @@ contract::WorkerPlace place(int local_rank, int nodes = 1, int node_rank = 0) {
   return place;
 }
 
-plan::StreamRule bits(int otherwise, std::map<int, int> by_local = {}) {
-  return {.otherwise = otherwise, .by_local = std::move(by_local)};
+plan::StreamRule bits(int fallback, std::map<int, int> by_local = {}) {
+  return {.fallback = fallback, .by_local = std::move(by_local)};
 }
 
 plan::OutputRules torchrun_rules(plan::StreamRule redirects, plan::StreamRule tee) {

@@ -135,7 +135,7 @@ TEST(Prober, ReachesAListenerOfItsRunOverIpv4AndIpv6) {
 TEST(Prober, TriesManyTargetsAFewAtATime) {
   ProbeListener listener(secret_of(1));
   const std::vector<Target> targets(1000, loopback(listener.port()));
-  Prober prober(secret_of(1), 0, targets, {.timeout = kPatient.timeout, .most_at_once = 16});
+  Prober prober(secret_of(1), 0, targets, {.timeout = kPatient.timeout, .max_at_once = 16});
 
   EXPECT_THAT(drive(prober, &listener), Each(Field(&plan::Trial::fault, "")));
 }
@@ -230,7 +230,7 @@ TEST(Prober, HasNothingToDoWithoutTargets) {
 TEST(ProbeListener, AnswersWhateverGarbageCameBefore) {
   ProbeListener listener(secret_of(1));
   std::mt19937 random(7);  // NOLINT: reproducible
-  size_t most = 0;
+  size_t maximum = 0;
   std::vector<os::Fd> open;
   for (int i = 0; i < 2000; ++i) {
     std::vector<uint8_t> bytes(random() % 100);
@@ -243,10 +243,10 @@ TEST(ProbeListener, AnswersWhateverGarbageCameBefore) {
       open.erase(open.begin() + static_cast<std::ptrdiff_t>(random() % open.size()));
     }
     listener.take();
-    most = std::max(most, listener.pending());
+    maximum = std::max(maximum, listener.pending());
   }
 
-  EXPECT_LE(most, ProbeListener::kMostPending);
+  EXPECT_LE(maximum, ProbeListener::kMaxPending);
   EXPECT_EQ(fault_of(loopback(listener.port()), kPatient, &listener), "");
 }
 
@@ -258,7 +258,7 @@ TEST(ProbeListener, KeepsFewOfManyThatSayTooLittleAndStillAnswers) {
     say(slow.back(), {1, 2, 3});
   }
   let_work(listener);
-  EXPECT_EQ(listener.pending(), ProbeListener::kMostPending);
+  EXPECT_EQ(listener.pending(), ProbeListener::kMaxPending);
 
   EXPECT_EQ(fault_of(loopback(listener.port()), kPatient, &listener), "");
 }

@@ -64,10 +64,10 @@ TEST_P(HierarchicalCommunicator, GivesTheSameBitsToAll) {
 // A subgroup of a subgroup, with inner groups cut in two twice.
 TEST_P(HierarchicalCommunicator, PartsHaveParts) {
   run_hierarchical(GetParam(), [](Communicator& comm) {
-    const auto most = comm.subset(comm.size() - 1);
-    if (most != nullptr) {
-      for (int count = 1; count <= most->size(); ++count) {
-        const auto part = most->subset(count);
+    const auto maximum = comm.subset(comm.size() - 1);
+    if (maximum != nullptr) {
+      for (int count = 1; count <= maximum->size(); ++count) {
+        const auto part = maximum->subset(count);
         if (part != nullptr) {
           EXPECT_EQ(part->kind(), "threads of threads");
           EXPECT_EQ(faults_of_collectives(*part, torch::kCPU, {5}), "") << count;

@@ -380,7 +380,7 @@ TEST(Autotune, ChangesAllWorkersAtOnceAndStaysRight) {
                                      .autotune_log = path,
                                      .autotune_warmup_samples = 1,
                                      .autotune_steps_per_sample = 2,
-                                     .autotune_most_samples = 6});
+                                     .autotune_max_samples = 6});
     for (int step = 0; step < 20; ++step) {
       std::vector<Announcement> tensors;
       for (int i = 0; i < 5; ++i) {

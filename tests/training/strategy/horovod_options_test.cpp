@@ -49,7 +49,7 @@ TEST(HorovodVariables, AreReadUnderHorovodsOwnNames) {
   EXPECT_EQ(options.autotune_log, "a.csv");
   EXPECT_EQ(options.autotune_warmup_samples, 1);
   EXPECT_EQ(options.autotune_steps_per_sample, 5);
-  EXPECT_EQ(options.autotune_most_samples, 7);
+  EXPECT_EQ(options.autotune_max_samples, 7);
   EXPECT_EQ(options.autotune_noise, 0.25);
 }
 

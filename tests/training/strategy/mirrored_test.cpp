@@ -92,12 +92,12 @@ TEST(GradientBuckets, HoldManyParametersOfOneTypeUpToTheirSize) {
 TEST(Mirrored, CompressesWithinTheRoundingOfTheShortType) {
   for (const auto& [compression, bound] :
        {std::pair(Compression::Fp16, 1e-2), std::pair(Compression::Bf16, 5e-2)}) {
-    run_workers(2, [&, how = compression, most = bound](Communicator& comm) {
+    run_workers(2, [&, how = compression, maximum = bound](Communicator& comm) {
       const Training training{.strategy = "mirrored"};
       const torch::Tensor whole = train(comm, {}, training);
       const torch::Tensor rounded = train(comm, {.compression = how}, training);
 
-      EXPECT_LE(largest_difference(rounded, whole), most);
+      EXPECT_LE(largest_difference(rounded, whole), maximum);
       EXPECT_GT(largest_difference(rounded, whole), 0);
       const torch::Tensor all = comm.all_gather(rounded);
       EXPECT_TRUE(all[0].equal(all[1]));

@@ -76,8 +76,8 @@ TEST(Flags, OverrideTheProgram) {
 }
 
 TEST(Flags, CountTheThreadsOfTheLoaderByEitherName) {
-  const auto threads = [](const std::vector<const char*>& words, int otherwise) {
-    return resolve({.loader_threads = otherwise}, parse(words), 1).loader_threads;
+  const auto threads = [](const std::vector<const char*>& words, int fallback) {
+    return resolve({.loader_threads = fallback}, parse(words), 1).loader_threads;
   };
 
   EXPECT_EQ(threads({}, -1), -1);

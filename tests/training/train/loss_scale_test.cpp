@@ -129,7 +129,7 @@ TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfConfigured) {
 }
 
 TEST(LossScaler, StopsAtItsOwnFloorAndKeepsItsPatienceInACheckpoint) {
-  const LossScaling scaling{.first = 64, .hysteresis = 2, .least = 32};
+  const LossScaling scaling{.first = 64, .hysteresis = 2, .minimum = 32};
   LossScaler scaler("dynamic", "fp16", scaling);
   scaler.after_step(1, false);
   LossScaler resumed("dynamic", "fp16", scaling);

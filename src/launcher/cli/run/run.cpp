@@ -70,12 +70,12 @@ constexpr const char* kFooter =
     "  RUN/tensorboard                metrics for TensorBoard (--tensorboard)\n";
 
 int simulate(const RunOptions& options, const Call& call) {
-  constexpr int64_t kMost = 100'000;
+  constexpr int64_t kMaximum = 100'000;
   const std::string& text = options.simulate->text;
   const size_t cross = text.find('x');
   const auto read = [](std::string_view digits) {
     const auto number = find_integer(digits);
-    return number && *number >= 1 && *number <= kMost ? static_cast<int>(*number) : 0;
+    return number && *number >= 1 && *number <= kMaximum ? static_cast<int>(*number) : 0;
   };
   const int nodes = read(std::string_view(text).substr(0, cross));
   const int workers =

@@ -25,7 +25,7 @@ struct ValueOption {
   Option Request::*target;
   const char* flag;
   const char* type;
-  const char* otherwise;
+  const char* default_value;
   const char* text;
 };
 
@@ -350,7 +350,7 @@ class Declarer {
               option.text)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->type_name(option.type)
-          ->default_str(option.otherwise)
+          ->default_str(option.default_value)
           ->group(group);
     }
   }

@@ -133,13 +133,13 @@ int parse_rank(const std::string& word, const std::string& text) {
 }  // namespace
 
 supervisor::RankSet parse_ranks(const std::string& text) {
-  constexpr int kMostRanks = 10000000;
+  constexpr int kMaxRanks = 10000000;
   supervisor::RankSet ranks;
   for (const std::string& piece : split(text, ',')) {
     const size_t dash = piece.find('-');
     const int first = parse_rank(piece.substr(0, dash), text);
     const int last = dash == std::string::npos ? first : parse_rank(piece.substr(dash + 1), text);
-    if (last < first || last - first > kMostRanks) {
+    if (last < first || last - first > kMaxRanks) {
       throw Error(ExitCode::Usage, fmt::format("cannot understand --rank '{}'", text))
           .fact("found", fmt::format("'{}', which is not a range of ranks", piece), "command line")
           .hint("--rank 0,4-7");
@@ -308,11 +308,11 @@ void LogFollower::finish(supervisor::LineSink& sink) {
 
 namespace {
 
-// Blocks until at most `most` bytes wait to be written to stdout and stderr. A slow terminal or
+// Blocks until at most `maximum` bytes wait to be written to stdout and stderr. A slow terminal or
 // pipe must slow down the reader, or a log of gigabytes would be queued in memory.
-void drain(supervisor::Display& display, size_t most) {
+void drain(supervisor::Display& display, size_t maximum) {
   display.write_some();
-  while (display.waiting_bytes() > most) {
+  while (display.waiting_bytes() > maximum) {
     std::array<os::Watch, 2> watches{};
     for (size_t i = 0; i < watches.size(); ++i) {
       watches.at(i) = {.fd = display.waiting_fds().at(i), .for_write = true};

@@ -127,8 +127,8 @@ std::optional<RunProgress> find_reported_progress(const contract::RunDirectory& 
   };
   RunProgress progress{
       .step = {}, .loss = find("loss"), .samples_per_second = find("samples_per_second")};
-  constexpr double kMostSteps = 1e15;  // larger values are not step numbers
-  if (const auto step = find("step"); step && std::abs(*step) < kMostSteps) {
+  constexpr double kMaxSteps = 1e15;  // larger values are not step numbers
+  if (const auto step = find("step"); step && std::abs(*step) < kMaxSteps) {
     progress.step = static_cast<int64_t>(*step);
   }
   const bool is_known = progress.step || progress.loss || progress.samples_per_second;

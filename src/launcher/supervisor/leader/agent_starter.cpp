@@ -263,8 +263,8 @@ void AgentStarter::add(const std::string& what,
 // The last line is kept for the error message if the agents cannot be started ("Permission denied
 // (publickey)"). `process` lives in a std::list, so the reference in the handler stays valid.
 void AgentStarter::read(Process& process) {
-  constexpr size_t kMost = 1 << 16;
-  const os::ReadResult result = os::read_some(process.output.number(), process.text, kMost);
+  constexpr size_t kMaximum = 1 << 16;
+  const os::ReadResult result = os::read_some(process.output.number(), process.text, kMaximum);
   for (size_t end = process.text.find('\n'); end != std::string::npos;
        end = process.text.find('\n')) {
     const std::string line = process.text.substr(0, end);

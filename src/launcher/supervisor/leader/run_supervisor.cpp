@@ -40,12 +40,12 @@ std::string describe_slots(const plan::AttemptLayout& layout) {
   const int workers = plan::world_size(layout);
   std::string text = fmt::format("{} {}", workers, workers == 1 ? "worker" : "workers");
   if (layout.slots.size() > 1) {
-    constexpr size_t kMostNamed = 6;
+    constexpr size_t kMaxNamed = 6;
     std::vector<std::string> names;
     for (const plan::NodeSlot& slot : layout.slots) {
       names.push_back(slot.name);
     }
-    text += fmt::format(" on {} nodes ({})", layout.slots.size(), name_some(names, kMostNamed));
+    text += fmt::format(" on {} nodes ({})", layout.slots.size(), name_some(names, kMaxNamed));
   }
   return text;
 }

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 bool has_bit(const plan::StreamRule& rule, int local_rank, int bit) {
   const auto found = rule.by_local.find(local_rank);
-  const int bits = found == rule.by_local.end() ? rule.otherwise : found->second;
+  const int bits = found == rule.by_local.end() ? rule.fallback : found->second;
   return (bits & bit) != 0;
 }
 

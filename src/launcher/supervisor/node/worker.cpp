@@ -29,14 +29,14 @@ namespace {
 
 // Beyond 64 MiB of pipe buffers per user, the kernel makes new pipes tiny. The workers of a node
 // use at most a quarter of that, unless the default size of the kernel needs more.
-constexpr int kMostPipeBytes = 1 << 20;
+constexpr int kMaxPipeBytes = 1 << 20;
 constexpr int kUsualPipeBytes = 1 << 16;
 constexpr int kAllPipesBytes = 16 << 20;
 // The maximum per read(). A worker that floods its pipe gets one chunk per turn, like all others.
 constexpr size_t kChunkBytes = size_t{1} << 18;
 
 int pipe_bytes(int workers) {
-  return std::clamp(kAllPipesBytes / (2 * std::max(workers, 1)), kUsualPipeBytes, kMostPipeBytes);
+  return std::clamp(kAllPipesBytes / (2 * std::max(workers, 1)), kUsualPipeBytes, kMaxPipeBytes);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ void Worker::finish_streams(LineSink& sink) {
   for (const Stream stream : {Stream::Out, Stream::Err}) {
     Channel& from = channel(stream);
     // The limit on turns ends the loop if another process keeps writing to the pipe.
-    for (int turns = 0; from.outer.is_open() && turns < 2 * kMostPipeBytes / kUsualPipeBytes;
+    for (int turns = 0; from.outer.is_open() && turns < 2 * kMaxPipeBytes / kUsualPipeBytes;
          ++turns) {
       if (!read(stream, sink)) {
         break;

@@ -489,7 +489,7 @@ Failure WorkerGroup::explain(ProcessId process) const {
   add_last_output(failure,
                   {.error_file = worker.place().error_file,
                    .log_begin = worker.log_begin(),
-                   .most = kLastLines});
+                   .maximum = kLastLines});
   return failure;
 }
 

@@ -51,27 +51,27 @@ class Variables {
     }
   }
 
-  void whole(const char* name, int64_t least, int64_t& into) const {
-    const std::string expected = fmt::format("a whole number of at least {}", least);
+  void whole(const char* name, int64_t minimum, int64_t& into) const {
+    const std::string expected = fmt::format("a whole number of at least {}", minimum);
     int64_t number = 0;
     if (read(name, expected, number)) {
-      require(number >= least, name, expected);
+      require(number >= minimum, name, expected);
       into = number;
     }
   }
 
-  void whole(const char* name, int least, int& into) const {
+  void whole(const char* name, int minimum, int& into) const {
     int64_t number = into;
-    whole(name, least, number);
+    whole(name, minimum, number);
     require(number <= 1'000'000, name, "a whole number of at most 1000000");
     into = static_cast<int>(number);
   }
 
-  void number(const char* name, double least, double& into) const {
-    const std::string expected = fmt::format("a number of at least {:g}", least);
+  void number(const char* name, double minimum, double& into) const {
+    const std::string expected = fmt::format("a number of at least {:g}", minimum);
     double value = 0;
     if (read(name, expected, value)) {
-      require(std::isfinite(value) && value >= least, name, expected);
+      require(std::isfinite(value) && value >= minimum, name, expected);
       into = value;
     }
   }
@@ -136,7 +136,7 @@ HorovodOptions with_environment(HorovodOptions options, const os::Environment& e
   variables.text("HOROVOD_AUTOTUNE_LOG", options.autotune_log);
   variables.whole("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", 0, options.autotune_warmup_samples);
   variables.whole("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", 1, options.autotune_steps_per_sample);
-  variables.whole("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1, options.autotune_most_samples);
+  variables.whole("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1, options.autotune_max_samples);
   variables.number("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", 0, options.autotune_noise);
   if (options.timeline == "DYNAMIC") {
     throw Error(ExitCode::Usage, "the timeline cannot be started during training")

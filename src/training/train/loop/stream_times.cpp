@@ -7,7 +7,7 @@ namespace lockstep::train {
 namespace {
 
 // A mark costs the GPU some microseconds. Steps shorter than this are sampled.
-constexpr std::chrono::milliseconds kLeastBetween{2};
+constexpr std::chrono::milliseconds kMinInterval{2};
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void StreamTimes::end_step() {
     ++unmarked_;
   }
   is_marked_ = false;
-  is_next_ = Clock::now() - last_ >= kLeastBetween;
+  is_next_ = Clock::now() - last_ >= kMinInterval;
   if (is_next_) {
     before_ = end != nullptr ? end : mark();
   }

@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int kMostSeconds = 1 << 30;
+constexpr int kMaxSeconds = 1 << 30;
 
 // The transport that Horovod's variables select, if any.
 std::optional<std::string> find_horovod_transport(const os::Environment& environment) {
@@ -48,7 +48,7 @@ void heed_horovod(const Flags& flags,
         os::find_variable(environment, "HOROVOD_GLOO_IFACE").value_or("");
   }
   const auto timeout =
-      contract::find_number(environment, "HOROVOD_GLOO_TIMEOUT_SECONDS", 1, kMostSeconds);
+      contract::find_number(environment, "HOROVOD_GLOO_TIMEOUT_SECONDS", 1, kMaxSeconds);
   if (timeout && !flags.timeout) {
     choice.join.timeout = std::chrono::seconds(*timeout);
   }
@@ -58,10 +58,10 @@ void heed_horovod(const Flags& flags,
 comm::StallOptions choose_stall(const Flags& flags, const os::Environment& environment) {
   comm::StallOptions stall;
   const auto check =
-      contract::find_number(environment, "HOROVOD_STALL_CHECK_TIME_SECONDS", 0, kMostSeconds);
+      contract::find_number(environment, "HOROVOD_STALL_CHECK_TIME_SECONDS", 0, kMaxSeconds);
   const auto disable = os::find_variable(environment, "HOROVOD_STALL_CHECK_DISABLE");
   const auto shutdown =
-      contract::find_number(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0, kMostSeconds);
+      contract::find_number(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0, kMaxSeconds);
   if (flags.stall_warning) {
     stall.warning = *flags.stall_warning;
   } else if (disable && !disable->empty() && *disable != "0") {

@@ -79,9 +79,9 @@ std::filesystem::path choose_run_dir(const SessionParts& parts, const std::strin
 }
 
 void find_terminal(SessionParts& parts, const os::Environment& environment) {
-  constexpr int kMostColumns = 10000;
+  constexpr int kMaxColumns = 10000;
   parts.terminal_columns =
-      contract::find_number(environment, contract::kTerminalColumns, 1, kMostColumns);
+      contract::find_number(environment, contract::kTerminalColumns, 1, kMaxColumns);
   if (!parts.terminal_columns) {
     parts.terminal_columns = os::find_terminal_columns(1);
     parts.is_terminal_ours = parts.terminal_columns.has_value();

@@ -11,7 +11,7 @@ namespace {
 
 // Minimum scale of a tensor, as a fraction of the largest value of the model. Avoids large relative
 // differences of tensors near zero.
-constexpr double kLeastScale = 0.01;
+constexpr double kMinScale = 0.01;
 
 // A float64 gradient below this fraction of the largest gradient of the model is zero except for
 // rounding.
@@ -27,9 +27,9 @@ double largest_of(const torch::Tensor& tensor) {
 // 0 are rounding errors of sums that cancel, such as a bias in front of a batch norm.
 Comparable find_comparable(const std::vector<Moved>& moved,
                            const std::vector<torch::Tensor>& gradients) {
-  double most = 0;
+  double maximum = 0;
   for (const torch::Tensor& gradient : gradients) {
-    most = std::max(most, gradient.defined() ? largest_of(gradient) : 0);
+    maximum = std::max(maximum, gradient.defined() ? largest_of(gradient) : 0);
   }
   Comparable result;
   result.values.resize(moved.size());
@@ -38,7 +38,7 @@ Comparable find_comparable(const std::vector<Moved>& moved,
       continue;
     }
     const torch::Tensor rounds =
-        gradients[i].gt(0).logical_and(gradients[i].le(kRoundingShare * most));
+        gradients[i].gt(0).logical_and(gradients[i].le(kRoundingShare * maximum));
     const auto count = rounds.sum().item<int64_t>();
     if (count > 0) {
       result.values[i] = rounds.logical_not().to(torch::kCPU).flatten();
@@ -66,7 +66,7 @@ TrialResult compare(const std::vector<Moved>& moved,
       differences = torch::where(comparable[i], differences, torch::zeros_like(differences));
     }
     const auto where = differences.argmax().item<int64_t>();
-    const double scale = std::max({largest_of(theirs), kLeastScale * model, 1e-300});
+    const double scale = std::max({largest_of(theirs), kMinScale * model, 1e-300});
     double drift = differences[where].item<double>() / scale;
     drift = std::isnan(drift) ? std::numeric_limits<double>::infinity() : drift;
     if (drift > result.drift) {

@@ -185,8 +185,8 @@ StrategyOptions Verification::options_for(const Tried& tried, size_t type) const
 
 // Deterministic kernels on a GPU: TF32 and algorithm selection would hide or cause differences.
 void Verification::prepare() {
-  const int64_t least = int64_t{world_.size()} * kVariants.back().accumulate;
-  if (options_.global_batch < least) {
+  const int64_t minimum = int64_t{world_.size()} * kVariants.back().accumulate;
+  if (options_.global_batch < minimum) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot verify strategies: cannot split {} samples among {} "
                             "workers x {} micro-batches",
@@ -195,7 +195,7 @@ void Verification::prepare() {
                             kVariants.back().accumulate))
         .fact("--global-batch", std::to_string(options_.global_batch))
         .fact("workers", std::to_string(world_.size()))
-        .hint(fmt::format("--global-batch {}", least));
+        .hint(fmt::format("--global-batch {}", minimum));
   }
   task_.model.to(session_.device);
   task_.model.train();
