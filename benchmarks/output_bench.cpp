@@ -165,12 +165,12 @@ void measure(const Bench& bench, const Case& one) {
       {.world_size = bench.workers});
   std::vector<supervisor::Worker> workers;
   for (int rank = 0; rank < bench.workers; ++rank) {
-    contract::WorkerPlace place;
-    place.rank = rank;
-    place.world_size = bench.workers;
-    place.local_world_size = bench.workers;
-    place.run_directory = one.has_log ? (bench.directory / "logs").string() : "";
-    workers.emplace_back(place, supervisor::log_files({}, place), [](const std::string& sentence) {
+    contract::WorkerSpec spec;
+    spec.rank = rank;
+    spec.world_size = bench.workers;
+    spec.local_world_size = bench.workers;
+    spec.run_directory = one.has_log ? (bench.directory / "logs").string() : "";
+    workers.emplace_back(spec, supervisor::log_files({}, spec), [](const std::string& sentence) {
       fmt::print(stderr, "{}\n", sentence);
     });
   }

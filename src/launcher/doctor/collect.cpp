@@ -221,7 +221,7 @@ NodeFacts collect_node(const os::Environment& environment, const CollectOptions&
   }
   facts.gpu = collect_gpus(environment);
   facts.limits = collect_limits(environment);
-  facts.place = collect_place(environment, options);
+  facts.place = collect_environment(environment, options);
   facts.software = collect_software(environment, options.is_quick);
   return facts;
 }

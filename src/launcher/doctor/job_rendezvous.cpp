@@ -176,7 +176,7 @@ std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
 // has. Gloo and Horovod accept one name only and stay unset. Open MPI accepts a network in CIDR
 // notation, which is the same on all nodes.
 void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
-  contract::WorkerPlace worker;
+  contract::WorkerSpec worker;
   worker.nodes = static_cast<int>(rendezvous.nodes.size());
   worker.interface = common_interface(rendezvous);
   worker.roce_gid_index = common_gid(rendezvous);

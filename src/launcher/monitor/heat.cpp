@@ -53,8 +53,8 @@ std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span
     if (std::isnan(point.mean)) {
       continue;
     }
-    const double place = width > 0 ? (point.time - span.from) / width : 0;
-    const size_t column = std::min(columns - 1, static_cast<size_t>(std::max(0.0, place)));
+    const double index = width > 0 ? (point.time - span.from) / width : 0;
+    const size_t column = std::min(columns - 1, static_cast<size_t>(std::max(0.0, index)));
     sums[column] += point.mean;
     ++counts[column];
   }

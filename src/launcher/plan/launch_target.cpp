@@ -212,7 +212,7 @@ LaunchTarget in_step(const HostEnvironment& here, const Sizes& sizes) {
 
 // Computes the nodes from rank and sizes, because the launcher does not provide node names.
 LaunchTarget in_task(const HostEnvironment& here, const Sizes& sizes) {
-  const cluster::TaskPlace& task = *here.task;
+  const cluster::LauncherTask& task = *here.task;
   const int nodes = (task.size + task.local_size - 1) / task.local_size;
   const int node = task.node.value_or(task.rank / task.local_size);
   LaunchTarget target{.mode = from_probe(LaunchMode::Peers, task.launcher),

@@ -55,11 +55,11 @@ void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& cou
 // but this one, and a run on this machine alone needs no ssh. --rdzv-id names the rendezvous of a
 // manual run. Under another launcher the name comes from that launcher, because it must be the same
 // in all processes.
-void read_place(LaunchPlan& plan,
-                const Request& request,
-                const HostEnvironment& here,
-                const Sizes& sizes,
-                LaunchTarget& target) {
+void read_nodes_and_workers(LaunchPlan& plan,
+                            const Request& request,
+                            const HostEnvironment& here,
+                            const Sizes& sizes,
+                            LaunchTarget& target) {
   place_nodes(plan, target, count_workers(request, here, sizes, target));
   settle(target, here);
   plan.nodes.front().name = target.hosts.front().name;
@@ -305,7 +305,7 @@ LaunchPlan make_plan(const Request& request, const HostEnvironment& here) {
       request.rdzv_conf ? read_rdzv_conf(*request.rdzv_conf) : RendezvousOptions{};
   plan.remarks = rules.remarks;
   LaunchTarget target = choose_launch_target(request, here, sizes, rules);
-  read_place(plan, request, here, sizes, target);
+  read_nodes_and_workers(plan, request, here, sizes, target);
   if (request.rdzv_endpoint && !target.is_manual) {
     read_endpoint(*request.rdzv_endpoint);
     plan.remarks.push_back(said(*request.rdzv_endpoint, "--rdzv-endpoint") +

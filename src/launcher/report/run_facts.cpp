@@ -86,7 +86,7 @@ void each_gpu(const RunFacts& facts, Look look) {
 
 // state.json has the nodes of the last attempt. A run without lockstep has no state; its nodes are
 // those with samples.
-void describe_place(RunFacts& facts, const contract::RunDirectory& run, double now) {
+void read_nodes_and_times(RunFacts& facts, const contract::RunDirectory& run, double now) {
   std::optional<contract::RunState> state;
   try {
     state = contract::find_state(run);
@@ -202,8 +202,8 @@ std::optional<Split> split_of(const monitor::RankTotals& totals) {
                .other = (all - reported) / all};
 }
 
-// The order matters: describe_place() needs the ending to decide whether the run ends now, and the
-// speed needs the duration that describe_place() has set.
+// The order matters: read_nodes_and_times() needs the ending to decide whether the run ends now,
+// and the speed needs the duration that read_nodes_and_times() has set.
 RunFacts gather_facts(const contract::RunDirectory& run,
                       const monitor::EventStore& store,
                       const JobFacts& job,
@@ -217,7 +217,7 @@ RunFacts gather_facts(const contract::RunDirectory& run,
     facts.is_trainer = facts.is_trainer || rank.totals.steps > 0;
   }
   facts.ending = find_ending(run, facts.run, job, now);
-  describe_place(facts, run, now);
+  read_nodes_and_times(facts, run, now);
   if (!facts.run.job.empty()) {
     facts.requeues = contract::find_requeue_record(run, facts.run.job).requeues;
   }

@@ -50,7 +50,7 @@ class Owned {
   Owned& operator=(const Owned&) = delete;
 
   Handle get() const { return handle_; }
-  Handle* place() { return &handle_; }
+  Handle* address() { return &handle_; }
 
  private:
   Handle handle_ = nullptr;
@@ -65,8 +65,8 @@ class DeviceMemory {
  public:
   DeviceMemory() = default;
   ~DeviceMemory() {
-    if (place_ != nullptr) {
-      cudaFree(place_);
+    if (memory_ != nullptr) {
+      cudaFree(memory_);
     }
   }
   DeviceMemory(const DeviceMemory&) = delete;
@@ -74,19 +74,19 @@ class DeviceMemory {
 
   // False where there is no room.
   bool take(size_t bytes) {
-    const cudaError_t status = cudaMalloc(&place_, bytes);
+    const cudaError_t status = cudaMalloc(&memory_, bytes);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // CUDA would report it again at the next launch
-      place_ = nullptr;
+      memory_ = nullptr;
       return false;
     }
     check_cuda(status, "cudaMalloc");
     return true;
   }
-  void* get() const { return place_; }
+  void* get() const { return memory_; }
 
  private:
-  void* place_ = nullptr;
+  void* memory_ = nullptr;
 };
 
 class Event {
@@ -116,8 +116,8 @@ bool is_capturing(Stream stream) {
 
 // The largest power of two, up to 256, that divides the address. Algorithms with wide loads need
 // it, so the choice depends on it; a null pointer restricts nothing.
-uint32_t alignment_of(const void* place) {
-  const auto address = reinterpret_cast<uintptr_t>(place);
+uint32_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
   if (address == 0) {
     return kBestAlignment;
   }
@@ -214,14 +214,16 @@ void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, const Value& valu
 }
 
 void make_layout(Layout& layout, cudaDataType_t type, int64_t rows, int64_t columns) {
-  check_cublas(
-      cublasLtMatrixLayoutCreate(
-          layout.place(), type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
-      "cublasLtMatrixLayoutCreate");
+  check_cublas(cublasLtMatrixLayoutCreate(layout.address(),
+                                          type,
+                                          static_cast<uint64_t>(rows),
+                                          static_cast<uint64_t>(columns),
+                                          rows),
+               "cublasLtMatrixLayoutCreate");
 }
 
 void describe(Plan& plan, const MatmulCall& call) {
-  check_cublas(cublasLtMatmulDescCreate(plan.description.place(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  check_cublas(cublasLtMatmulDescCreate(plan.description.address(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
   const auto operation = [](bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -297,7 +299,7 @@ struct Matmul::Parts {
   // Candidates of the library's heuristic, best guess first; empty if it supports none.
   std::vector<cublasLtMatmulAlgo_t> ask_for_algorithms(const Plan& plan, uint32_t alignment) const {
     Preference preference;
-    check_cublas(cublasLtMatmulPreferenceCreate(preference.place()),
+    check_cublas(cublasLtMatmulPreferenceCreate(preference.address()),
                  "cublasLtMatmulPreferenceCreate");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
       check_cublas(
@@ -458,7 +460,7 @@ struct Matmul::Parts {
 };
 
 Matmul::Matmul() : parts_(std::make_unique<Parts>()) {
-  check_cublas(cublasLtCreate(parts_->library.place()), "cublasLtCreate");
+  check_cublas(cublasLtCreate(parts_->library.address()), "cublasLtCreate");
   if (!parts_->workspace.take(kWorkspaceBytes)) {
     check_cuda(cudaErrorMemoryAllocation, "cudaMalloc");
   }

@@ -70,8 +70,8 @@ TEST(Collect, FindsVersionsInWhatProgramsSay) {
 TEST(Collect, KeepsNoPassword) {
   EXPECT_EQ(doctor::without_password("http://me:se@cret@proxy:3128"), "http://***@proxy:3128");
   EXPECT_EQ(doctor::without_password("http://proxy:3128"), "http://proxy:3128");
-  const doctor::PlaceFacts place =
-      doctor::collect_place({{"https_proxy", "http://me:secret@proxy:1"}}, {.is_quick = true});
+  const doctor::EnvironmentFacts place = doctor::collect_environment(
+      {{"https_proxy", "http://me:secret@proxy:1"}}, {.is_quick = true});
   EXPECT_EQ(place.proxies.at("https_proxy"), "http://***@proxy:1");
 }
 

@@ -71,7 +71,7 @@ TEST(Cache, GivesThePlaceOfTheOneUnusedForLongest) {
   EXPECT_EQ(cache.find("a"), 0);
   EXPECT_EQ(cache.find("b"), std::nullopt);
   EXPECT_EQ(cache.find("c"), 1);
-  EXPECT_EQ(cache.places(), 2);
+  EXPECT_EQ(cache.slots(), 2);
 }
 
 TEST(Cache, FillsAPlaceThatBecameFree) {
@@ -90,7 +90,7 @@ TEST(Cache, FillsAPlaceThatBecameFree) {
 TEST(Cache, HoldsNothingWithoutRoom) {
   ResponseCache cache(0);
   cache.insert(tensor("a"));
-  EXPECT_EQ(cache.places(), 0);
+  EXPECT_EQ(cache.slots(), 0);
 }
 
 TEST(Coordinator, LetsATensorGoWhenTheLastRankHasIt) {

@@ -302,7 +302,7 @@ TEST(Checkpoints, OfItsOwnAreWhatARestartGoesOnFrom) {
   Flags flags;
   flags.resume = other.path().string();
   Session session = make_session(solo, directory.path(), flags);
-  SessionAccess::parts(session).placement.place.attempt = 1;
+  SessionAccess::parts(session).placement.worker.attempt = 1;
   SmallNet net;
   const auto optimizer = session.make_optimizer(net.parameters(), {.name = "adam", .lr = 0.01});
   ::testing::internal::CaptureStderr();

@@ -43,7 +43,7 @@ TEST(Meter, CountsTheHighestScores) {
 }
 
 // The rank of the target among the scores; of equal scores, the first ranks higher.
-int64_t place_of(const std::vector<float>& scores, int64_t target) {
+int64_t rank_of(const std::vector<float>& scores, int64_t target) {
   int64_t before = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(scores.size()); ++i) {
     const float own = scores[static_cast<size_t>(target)];
@@ -63,7 +63,7 @@ TEST(Meter, CountsTopFiveExactlyAlsoAmongEqualScores) {
   for (int64_t row = 0; row < 40; ++row) {
     const auto* begin = scores[row].data_ptr<float>();
     const int64_t place =
-        place_of(std::vector<float>(begin, begin + 20), target[row].item<int64_t>());
+        rank_of(std::vector<float>(begin, begin + 20), target[row].item<int64_t>());
     first += place < 1 ? 1 : 0;
     five += place < 5 ? 1 : 0;
   }

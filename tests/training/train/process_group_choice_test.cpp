@@ -27,7 +27,7 @@ TEST(ProcessGroupChoice, TakesHorovodsTransportInterfaceAndTimeout) {
                                                          {});
 
   EXPECT_EQ(choice.join.transport, "gloo");
-  EXPECT_EQ(choice.placement.place.interface, "eth7");
+  EXPECT_EQ(choice.placement.worker.interface, "eth7");
   EXPECT_EQ(choice.join.timeout, std::chrono::seconds(30));
   EXPECT_EQ(choose_process_group(horovod(), {{"HOROVOD_CONTROLLER", "mpi"}}, {}).join.transport,
             "mpi");
@@ -39,7 +39,7 @@ TEST(ProcessGroupChoice, PutsFlagsAndOurOwnVariablesAboveHorovods) {
   flags.timeout = 7;
   flags.stall_warning = 3;
   cluster::Placement placement;
-  placement.place.interface = "eth0";
+  placement.worker.interface = "eth0";
 
   const ProcessGroupChoice choice = choose_process_group(flags,
                                                          {{"HOROVOD_CONTROLLER", "mpi"},
@@ -49,7 +49,7 @@ TEST(ProcessGroupChoice, PutsFlagsAndOurOwnVariablesAboveHorovods) {
                                                          placement);
 
   EXPECT_EQ(choice.join.transport, "shared-memory");
-  EXPECT_EQ(choice.placement.place.interface, "eth0");
+  EXPECT_EQ(choice.placement.worker.interface, "eth0");
   EXPECT_EQ(choice.join.timeout, std::chrono::seconds(7));
   EXPECT_EQ(choice.stall.warning, 3);
 }

@@ -404,17 +404,17 @@ void add_views(CLI::App& app, RunOptions& options) {
                options.has_dashboard,
                "Serve a live web page of the run, like lockstep dashboard")
       ->group("Output");
-  constexpr const char* kUsualPlace = "RUN/tensorboard";
+  constexpr const char* kDefaultDirectory = "RUN/tensorboard";
   app.add_option_function<std::string>(
          "--tensorboard",
          [&options](const std::string& text) {
-           options.tensorboard = text == kUsualPlace ? "" : text;
+           options.tensorboard = text == kDefaultDirectory ? "" : text;
          },
          "Write live metrics for TensorBoard to DIR")
       ->expected(0, 1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("DIR")
-      ->default_str(kUsualPlace)
+      ->default_str(kDefaultDirectory)
       ->group("Output");
 }
 

@@ -65,8 +65,8 @@ bool program_takes_fork_offer(const std::filesystem::path& program) {
     return false;
   }
   for (int i = 0; i < header->e_phnum; ++i) {
-    const uint64_t place = header->e_phoff + static_cast<uint64_t>(i) * header->e_phentsize;
-    const auto segment = read_at<Elf64_Phdr>(file, place);
+    const uint64_t offset = header->e_phoff + static_cast<uint64_t>(i) * header->e_phentsize;
+    const auto segment = read_at<Elf64_Phdr>(file, offset);
     if (!segment || segment->p_type != PT_NOTE || segment->p_filesz > kMaxNoteBytes) {
       continue;
     }

@@ -205,12 +205,12 @@ std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
 // The argument goes directly behind the program and before its own arguments, where
 // torch.distributed.launch and deepspeed put it.
 std::vector<std::string> worker_arguments(const plan::NodeSpec& spec,
-                                          const contract::WorkerPlace& place) {
+                                          const contract::WorkerSpec& worker_spec) {
   std::vector<std::string> arguments = spec.command;
   if (!spec.local_rank_flag.empty()) {
     const auto behind = std::min(static_cast<size_t>(spec.program_word) + 1, arguments.size());
     arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(behind),
-                     fmt::format("{}={}", spec.local_rank_flag, place.local_rank));
+                     fmt::format("{}={}", spec.local_rank_flag, worker_spec.local_rank));
   }
   return arguments;
 }

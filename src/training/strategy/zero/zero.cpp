@@ -202,7 +202,7 @@ class Zero final : public Strategy {
   }
 
  private:
-  struct Place {
+  struct ParameterLocation {
     size_t index;  // in flat_parameters_
     size_t member;
   };
@@ -219,7 +219,7 @@ class Zero final : public Strategy {
           std::move(plan), options_.zero, communicator_.rank(), communicator_.size());
       const FlatParameter& flat = flat_parameters_.back();
       for (size_t i = 0; flat.plan().trained && i < flat.plan().members.size(); ++i) {
-        places_.push_back({.index = flat_parameters_.size() - 1, .member = i});
+        locations_.push_back({.index = flat_parameters_.size() - 1, .member = i});
         trained_.push_back(flat.plan().members[i].parameter);
       }
     }
@@ -268,12 +268,12 @@ class Zero final : public Strategy {
       return;
     }
     try {
-      const Place& place = places_[parameter];
-      await(place.index);
-      flat_parameters_[place.index].take_gradient(place.member);
+      const ParameterLocation& location = locations_[parameter];
+      await(location.index);
+      flat_parameters_[location.index].take_gradient(location.member);
       has_gradient_[parameter] = true;
       if (reduces_now_) {
-        reduce_ready(place.index);
+        reduce_ready(location.index);
       }
     } catch (...) {
       fault_ = std::current_exception();
@@ -476,7 +476,7 @@ class Zero final : public Strategy {
 
   std::deque<FlatParameter> flat_parameters_;  // a deque keeps references to elements valid
   std::vector<torch::Tensor> trained_;         // in the order of flat_parameters_
-  std::vector<Place> places_;                  // place of each trained parameter
+  std::vector<ParameterLocation> locations_;   // of each trained parameter
   std::vector<bool> has_gradient_;             // by trained parameter, in the current step
   std::exception_ptr fault_;                   // first exception of a hook or of gathering
 

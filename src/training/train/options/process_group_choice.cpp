@@ -43,8 +43,8 @@ void heed_horovod(const Flags& flags,
   if (flags.transport == "auto" && transport && !is_our_advice) {
     choice.join.transport = *transport;
   }
-  if (choice.placement.place.interface.empty()) {
-    choice.placement.place.interface =
+  if (choice.placement.worker.interface.empty()) {
+    choice.placement.worker.interface =
         os::find_variable(environment, "HOROVOD_GLOO_IFACE").value_or("");
   }
   const auto timeout =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "common/os/environment.h"
 #include "training/comm/join.h"
 #include "training/comm/stall_watch.h"

@@ -67,7 +67,7 @@ torch::Device choose_device(const std::string& wanted, int local_rank) {
 // --run-dir, otherwise the directory of the launcher, otherwise a new one that rank 0 selects for
 // all workers. The random part separates programs that start in the same second.
 std::filesystem::path choose_run_dir(const SessionParts& parts, const std::string& program) {
-  std::string directory = parts.flags.run_dir.value_or(parts.placement.place.run_directory);
+  std::string directory = parts.flags.run_dir.value_or(parts.placement.worker.run_directory);
   if (directory.empty() && parts.communicator->rank() == 0) {
     std::random_device chance;
     directory = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}-{:04x}",
@@ -85,7 +85,7 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
   if (!parts.terminal_columns) {
     parts.terminal_columns = os::find_terminal_columns(1);
     parts.is_terminal_ours = parts.terminal_columns.has_value();
-  } else if (parts.placement.place.world_size > 1) {
+  } else if (parts.placement.worker.world_size > 1) {
     // The launcher prefixes each line with "[0]: ".
     parts.terminal_columns = std::max(20, *parts.terminal_columns - 5);
   }
@@ -107,7 +107,7 @@ std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) 
   options.device = device;
   comm::Joined joined = comm::join_process_group(start.group.placement, options);
   start.watch = comm::watch_for_stalls(
-      *joined.communicator, joined.store, start.group.placement.place, start.group.stall);
+      *joined.communicator, joined.store, start.group.placement.worker, start.group.stall);
   return std::move(joined.communicator);
 }
 
@@ -135,8 +135,8 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
   parts->stop = &start.stop;
   parts->replicas = start.replicas;
   const train::Defaults defaults =
-      train::set_defaults(environment, placement.place.local_world_size);
-  parts->device = choose_device(parts->flags.device, placement.place.local_rank);
+      train::set_defaults(environment, placement.worker.local_world_size);
+  parts->device = choose_device(parts->flags.device, placement.worker.local_rank);
   if (parts->device.is_cuda()) {
     // Kernels and libraries use the current device of the thread.
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(parts->device);
@@ -218,7 +218,7 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
       },
       [&](const std::exception_ptr& failure) {
         os::leave(train::report_failure(
-            failure, {.place = placement.place, .watch = start.watch.get(), .stop = &start.stop}));
+            failure, {.spec = placement.worker, .watch = start.watch.get(), .stop = &start.stop}));
       });
   if (stopped != nullptr) {
     std::rethrow_exception(stopped);
@@ -240,17 +240,17 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     const os::Environment environment = os::environment();
     placement = cluster::read_placement(environment);
     log::open(parse_level(environment),
-              placement.place.world_size > 1 ? fmt::format("rank {}", placement.place.rank) : "");
+              placement.worker.world_size > 1 ? fmt::format("rank {}", placement.worker.rank) : "");
     std::string help;
     std::optional<train::Flags> flags = train::parse_flags(argc, argv, program, help);
     if (!flags) {
-      if (placement.place.rank == 0) {
+      if (placement.worker.rank == 0) {
         fmt::print("{}", help);
       }
       return 0;
     }
     const std::string name = std::filesystem::path(argv[0]).filename().string();
-    const int replicas = train::choose_replicas(*flags, placement.place);
+    const int replicas = train::choose_replicas(*flags, placement.worker);
     Start start{.flags = *flags,
                 .group = train::choose_process_group(*flags, environment, placement),
                 .stop = *stop,
@@ -269,7 +269,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
   } catch (...) {
     return train::report_failure(
         std::current_exception(),
-        {.place = placement.place, .watch = watch.get(), .stop = stop ? &*stop : nullptr});
+        {.spec = placement.worker, .watch = watch.get(), .stop = stop ? &*stop : nullptr});
   }
 }
 
