@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"UnknownStrategy",
                 "-s ddpp",
                 64,
-                "there are: single, ddp, horovod, deepspeed, mirrored"},
+                "available: single, ddp, horovod, deepspeed, mirrored"},
         Mistake{"EmptyBatch",
                 "--generated-digits --batch-size 0",
                 64,
@@ -250,7 +250,7 @@ TEST_F(Processes, RefuseCorruptData) {
   const os::CommandResult result = launch(2, kMnist);
 
   EXPECT_EQ(result.status.code, 74) << result.errors;
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("it is not an IDX file"), HasSubstr("at byte:  0")));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("it is not an IDX file"), HasSubstr("byte:     0")));
 }
 
 TEST_F(Processes, TellThatThePortIsTaken) {

@@ -96,8 +96,8 @@ Labels read_annotations(const fs::path& directory) {
 [[noreturn]] void refuse_unlabelled(const fs::path& directory, const fs::path& val) {
   Error error(ExitCode::Io,
               fmt::format("cannot use {}: the classes of its images are unknown", val.string()));
-  error.fact("looked for", kSolution, "next to or above the images");
-  error.fact("looked for", (directory / "Annotations" / "CLS-LOC" / "val").string());
+  error.fact("missing", kSolution, "next to or above the images");
+  error.fact("missing", (directory / "Annotations" / "CLS-LOC" / "val").string());
   const fs::path numbers = find_next_to(directory, kGroundTruth);
   if (!numbers.empty()) {
     error.fact("unusable", numbers.string(), "its class numbers require meta.mat");

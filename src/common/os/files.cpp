@@ -155,7 +155,7 @@ void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
     }
     if (got == 0) {
       throw Error(ExitCode::Io, fmt::format("cannot read {}: it ends early", path_.string()))
-          .fact("at", fmt::format("byte {}", offset));
+          .fact("byte", std::to_string(offset));
     }
     to += got;
     offset += static_cast<uint64_t>(got);

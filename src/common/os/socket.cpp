@@ -222,7 +222,7 @@ class PortFinder {
       }
     }
     throw Error(ExitCode::Unavailable, "cannot find a free port on this machine")
-        .fact("looked at",
+        .fact("searched",
               fmt::format("{} ports from {} to {}", kTries, ports_.front(), ports_.back()),
               "probe")
         .hint("pass --master-port with a free port");

@@ -45,7 +45,7 @@ void require_one_task_per_node(const HostEnvironment& here, const NodeRange& req
               fmt::format("cannot form a rendezvous of {} nodes: Slurm started {} tasks",
                           requested.maximum,
                           here.step->tasks))
-      .fact("asked", requested.provenance.text, requested.provenance.who)
+      .fact("requested", requested.provenance.text, requested.provenance.who)
       .fact("found",
             fmt::format("{} tasks", here.step->tasks),
             fmt::format("Slurm step {}.{}", here.step->job_id, here.step->id))
@@ -61,7 +61,7 @@ void require_same_node(const Request& request, const HostEnvironment& here, int 
   }
   throw Error(ExitCode::Usage,
               fmt::format("--node-rank {} is wrong: this is node {}", node, *outer))
-      .fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source)
+      .fact("requested", said(*request.node_rank, "--node-rank"), request.node_rank->source)
       .fact("found",
             fmt::format("node {} of {}", *outer, nodes),
             here.step ? "SLURM_NODEID" : here.task->launcher)
@@ -164,7 +164,7 @@ LaunchTarget manual_target(const Request& request,
   if (!request.rdzv_endpoint && !request.master_addr) {
     if (!is_step_of(here, nodes)) {
       throw Error(ExitCode::Usage, "the address of node 0 is not known")
-          .fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source)
+          .fact("requested", said(*request.node_rank, "--node-rank"), request.node_rank->source)
           .fact("expected", "--master-addr HOST, the host of node 0")
           .hint(fmt::format("{} --nnodes {} --node-rank {} --master-addr HOST PROGRAM",
                             command_of(request.dialect),

@@ -129,7 +129,7 @@ std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
     Metric metric{.name = one.text.substr(0, equals), .pattern = one.text.substr(equals + 1)};
     if (!is_name(metric.name)) {
       throw Error(ExitCode::Usage, fmt::format("invalid metric name '{}'", metric.name))
-          .fact("asked", as_given(one), one.source)
+          .fact("requested", as_given(one), one.source)
           .fact("expected", "a letter, then letters, digits and _ - . /; at most 64 characters")
           .hint(std::string(kExample));
     }
@@ -137,13 +137,13 @@ std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
         metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == metric.name; });
     if (is_known) {
       throw Error(ExitCode::Usage, fmt::format("duplicate metric '{}'", metric.name))
-          .fact("asked", as_given(one), one.source)
+          .fact("requested", as_given(one), one.source)
           .hint(fmt::format("one expression for both: '{}=(?|FIRST|SECOND)'", metric.name));
     }
     try {
       const NumberPattern pattern(metric.pattern);
     } catch (Error& error) {
-      error.fact("asked", as_given(one), one.source).hint(std::string(kExample));
+      error.fact("requested", as_given(one), one.source).hint(std::string(kExample));
       throw;
     }
     metrics.push_back(std::move(metric));

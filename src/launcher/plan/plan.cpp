@@ -213,7 +213,7 @@ Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, 
   const Bind bind = read_bind(*request.bind);
   if (bind == Bind::Gpu && mode == LaunchMode::Local && here.gpus == 0) {
     throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
-        .fact("asked", said(*request.bind, "--bind"), request.bind->source)
+        .fact("requested", said(*request.bind, "--bind"), request.bind->source)
         .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
         .hint("--bind core");
   }

@@ -88,7 +88,7 @@ class Reader {
   void take_store(const OptionValue& given) {
     if (given.text != "tcp") {
       throw Error(ExitCode::Usage, fmt::format("the store type '{}' is not supported", given.text))
-          .fact("asked", said(whole_, kFlag), whole_.source)
+          .fact("requested", said(whole_, kFlag), whole_.source)
           .fact("expected", "tcp: the rendezvous uses the network")
           .hint("drop store_type from --rdzv-conf");
     }
@@ -107,7 +107,7 @@ class Reader {
     const auto closest = find_closest(key, keys);
     throw Error(ExitCode::Usage, fmt::format("unknown key '{}' in --rdzv-conf", key))
         .fact("found", said(whole_, kFlag), whole_.source)
-        .fact("there are", join(keys, ", "))
+        .fact("available", join(keys, ", "))
         .hint(closest ? fmt::format("--rdzv-conf {}={}", *closest, given.text)
                       : std::string(kHint));
   }

@@ -45,7 +45,7 @@ void require_no_details(const Request& request) {
   for (const auto& [option, flag] : details) {
     if (*option) {
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without --requeue", flag))
-          .fact("asked", said(**option, flag), (*option)->source)
+          .fact("requested", said(**option, flag), (*option)->source)
           .hint(fmt::format("--requeue {} {}", flag, (*option)->text));
     }
   }
@@ -86,7 +86,7 @@ std::optional<RequeueRules> read_requeue(const Request& request,
   }
   if (const std::string objection = find_objection(here, mode); !objection.empty()) {
     throw Error(ExitCode::Usage, "cannot requeue the job: this process is not its batch script")
-        .fact("asked", "--requeue", kCommandLine)
+        .fact("requested", "--requeue", kCommandLine)
         .fact("found", objection, "environment")
         .hint(kHint);
   }

@@ -69,7 +69,7 @@ class Counter {
                   fmt::format("cannot start {}: each of the {} on this node becomes one worker",
                               plural(sizes_.per_node->number, "worker"),
                               plural(mine, "task")))
-          .fact("asked", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
+          .fact("requested", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
           .fact("found", plural(mine, "task") + " on this node", target_.named_by)
           .hint(fmt::format("drop {}", sizes_.per_node->flag))
           .hint(fmt::format("one task per node: srun --ntasks-per-node=1 {} {} {} PROGRAM",
@@ -82,7 +82,7 @@ class Counter {
                   fmt::format("cannot start {}: each of the {} becomes one worker",
                               plural(sizes_.total->number, "worker"),
                               plural(target_.rendezvous.world_size, "task")))
-          .fact("asked", sizes_.total->provenance.text, sizes_.total->provenance.who)
+          .fact("requested", sizes_.total->provenance.text, sizes_.total->provenance.who)
           .fact("found", plural(target_.rendezvous.world_size, "task"), target_.named_by)
           .hint("drop -np");
     }
@@ -109,7 +109,7 @@ class Counter {
         ExitCode::Usage,
         fmt::format(
             "cannot start {} on {}: not enough slots", plural(requested, "worker"), name_of(host)))
-        .fact("asked", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
+        .fact("requested", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
         .fact("found", plural(*host.slots, "slot"), target_.named_by)
         .hint(
             fmt::format("{} {}, or drop it to use every slot", sizes_.per_node->flag, *host.slots));
@@ -127,8 +127,8 @@ class Counter {
                             plural(requested, "worker"),
                             name_of(target_.hosts[i]),
                             plural(allocation_.tasks[i], "task")))
-        .fact("asked", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
-        .fact("asked", allocation_.tasks_said, allocation_.who)
+        .fact("requested", sizes_.per_node->provenance.text, sizes_.per_node->provenance.who)
+        .fact("requested", allocation_.tasks_said, allocation_.who)
         .hint(fmt::format("{} {}, or drop it", sizes_.per_node->flag, allocation_.tasks[i]))
         .hint(fmt::format("submit the job with --ntasks-per-node={}", requested));
   }
@@ -162,10 +162,10 @@ class Counter {
   [[noreturn]] void refuse_shares(int requested, int nodes) const {
     Error error(ExitCode::Usage,
                 fmt::format("cannot divide {} among {} nodes", plural(requested, "worker"), nodes));
-    error.fact("asked", sizes_.total->provenance.text, sizes_.total->provenance.who);
+    error.fact("requested", sizes_.total->provenance.text, sizes_.total->provenance.who);
     error.fact("found", fmt::format("{} nodes", nodes), target_.named_by);
     if (!allocation_.tasks.empty()) {
-      error.fact("asked", allocation_.tasks_said, allocation_.who);
+      error.fact("requested", allocation_.tasks_said, allocation_.who);
     }
     error.hint(fmt::format("-np {}", (requested / nodes + 1) * nodes));
     error.hint("unequal numbers: -H host1:3,host2:2");
@@ -182,7 +182,7 @@ class Counter {
       throw Error(
           ExitCode::Usage,
           fmt::format("cannot start {} in {}", plural(requested, "worker"), plural(slots, "slot")))
-          .fact("asked", sizes_.total->provenance.text, sizes_.total->provenance.who)
+          .fact("requested", sizes_.total->provenance.text, sizes_.total->provenance.who)
           .fact("found", plural(slots, "slot"), target_.named_by)
           .hint(fmt::format("-np {}, or more slots: -H host1:4,host2:4", slots));
     }
@@ -221,7 +221,7 @@ class Counter {
     const int gpus = chosen > 0 ? chosen : here_.gpus;
     if (rule == WorkerRule::Gpu && gpus == 0) {
       throw Error(ExitCode::Usage, "cannot start one worker per GPU: this node has no GPU")
-          .fact("asked", said, sizes_.per_node->provenance.who)
+          .fact("requested", said, sizes_.per_node->provenance.who)
           .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
           .hint(fmt::format("{} cpu", sizes_.per_node->flag));
     }
@@ -310,7 +310,7 @@ class Counter {
                             plural(workers, "worker"),
                             plural(gpus, "GPU"),
                             name_of(target_.hosts[i])))
-        .fact("asked",
+        .fact("requested",
               requested != nullptr ? requested->text : plural(workers, "worker"),
               requested != nullptr ? requested->who : describe(counts_.per_node[i].source))
         .fact("found", plural(gpus, "GPU"), who)

@@ -157,7 +157,7 @@ std::string text_or_file(const JobSettings& settings,
   std::string found = settings.text(text);
   if (path && !found.empty()) {
     throw settings.refuse(file, fmt::format("{} and {} exclude each other", text, file))
-        .fact("also", fmt::format("{}: ...", text), settings.source_of(text))
+        .fact("requested", fmt::format("{}: ...", text), settings.source_of(text))
         .hint("remove one of them");
   }
   if (path) {

@@ -114,7 +114,7 @@ config::TreeNode JobSettings::resolve(config::TreeNode node, int depth) const {
 std::string JobSettings::resolve_text(const config::TreeNode& node, int depth) const {
   if (depth > kDeepest) {
     throw Error(ExitCode::Usage, "circular references")
-        .fact("where", config::describe(node.position))
+        .fact("position", config::describe(node.position))
         .fact("found", node.text)
         .hint("replace one of them by its value");
   }
@@ -222,7 +222,7 @@ Error JobSettings::refuse(std::string_view key, std::string_view sentence) const
   const bool is_list = node && node->kind == config::TreeNode::Kind::List;
   std::string said = is_list ? "[" + join(lines(key), ", ") + "]" : text(key);
   said = join(split(said, '\n'), "\\n");  // a fact is one line
-  error.fact("asked", fmt::format("{}: {}", key, said), source_of(key));
+  error.fact("requested", fmt::format("{}: {}", key, said), source_of(key));
   return error;
 }
 

@@ -316,7 +316,7 @@ Objection find_foreign(const Match& match,
                            what,
                            asked->value))
       .fact(what, asked->value, asked->source)
-      .fact("allowed", join(allowed, ", "), "scontrol show partition")
+      .fact("available", join(allowed, ", "), "scontrol show partition")
       .hint("use one of these, or another partition");
 }
 

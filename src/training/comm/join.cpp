@@ -86,7 +86,7 @@ Joined join_process_group(const cluster::Placement& placement, const JoinOptions
   const bool insists = options.transport == "nccl";
   if (insists && !options.device.is_cuda()) {
     throw Error(ExitCode::Usage, "cannot use NCCL: it needs GPUs, but this worker trains on a CPU")
-        .fact("asked", "--transport nccl, or --collective nccl")
+        .fact("requested", "--transport nccl, or --collective nccl")
         .fact("device", options.device.str(), fmt::format("rank {}", placement.worker.rank))
         .hint("--transport auto");
   }

@@ -166,7 +166,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerSpe
     if (std::find(names.begin(), names.end(), spec.interface) == names.end()) {
       throw Error(ExitCode::Usage,
                   fmt::format("network interface '{}' does not exist", spec.interface))
-          .fact("asked", spec.interface, "LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME")
+          .fact("requested", spec.interface, "LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME")
           .fact("available", join(names, ", "), fmt::format("this node, rank {}", spec.rank))
           .hint("set the variable to one of these, or unset it");
     }

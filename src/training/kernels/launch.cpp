@@ -65,7 +65,7 @@ void check_launch(const char* kernel) {
 void require(bool is_met, const char* what) {
   if (!is_met) {
     throw Error(ExitCode::Bug, "cannot run a kernel: what it is given is not as it must be")
-        .fact("needs", what, "kernels");
+        .fact("required", what, "kernels");
   }
 }
 

@@ -124,7 +124,7 @@ std::shared_ptr<ImageClassifier> digit_net(const std::string& name,
   }
   const std::vector<std::string> names = digit_net_names();
   throw Error(ExitCode::Usage, fmt::format("cannot make the network '{}'", name))
-      .fact("there are", join(names, ", "))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("--net {}", find_closest(name, names).value_or(names.front())));
 }
 

@@ -244,7 +244,7 @@ Gpt2Options gpt2_options(const std::string& name) {
   const auto found = sizes().find(other == others.end() ? name : other->second);
   if (found == sizes().end()) {
     throw Error(ExitCode::Usage, fmt::format("cannot make a GPT-2 of size '{}'", name))
-        .fact("there are", "tiny, 124M, 355M, 774M, 1.5B, gpt2, gpt2-medium, gpt2-large, gpt2-xl")
+        .fact("available", "tiny, 124M, 355M, 774M, 1.5B, gpt2, gpt2-medium, gpt2-large, gpt2-xl")
         .hint("--size 124M");
   }
   return found->second;

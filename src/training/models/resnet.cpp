@@ -115,7 +115,7 @@ std::shared_ptr<ImageClassifier> resnet(const std::string& name, const ResNetOpt
   }
   const std::vector<std::string> names = resnet_names();
   throw Error(ExitCode::Usage, fmt::format("cannot make the network '{}'", name))
-      .fact("there are", join(names, ", "))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("--net {}", find_closest(name, names).value_or("resnet50")));
 }
 

@@ -24,13 +24,13 @@ class UnprintedError : public ::testing::Test {
 };
 
 TEST_F(UnprintedError, IsReadBack) {
-  const std::string text = "cannot read 'a\xff'\n  at byte: 0  (\"file\")";
+  const std::string text = "cannot read 'a\xff'\n  byte: 0  (\"file\")";
 
   EXPECT_TRUE(write_unprinted_error(spec(), "an earlier one"));
   EXPECT_TRUE(write_unprinted_error(spec(), text));
 
   EXPECT_THAT(find_unprinted_error(path()),
-              Optional(std::string("cannot read 'a\ufffd'\n  at byte: 0  (\"file\")")));
+              Optional(std::string("cannot read 'a\ufffd'\n  byte: 0  (\"file\")")));
 }
 
 TEST_F(UnprintedError, MustBePrintedIfNoAgentReadsIt) {

@@ -155,7 +155,7 @@ TEST_F(Pack, IsRefusedWhenItIsCutAtAnyByte) {
   for (size_t size = 16; size < whole.size(); ++size) {
     EXPECT_EQ(refusal(whole.substr(0, size)),
               "74 cannot read bad.lspack: it ends too early: the table of images is missing\n"
-              "  at byte: " +
+              "  byte: " +
                   std::to_string(size) +
                   "\n"
                   "  try:     copy it again, or recreate it with lockstep data pack");
@@ -163,8 +163,8 @@ TEST_F(Pack, IsRefusedWhenItIsCutAtAnyByte) {
   for (const size_t size : {0, 5, 15}) {
     EXPECT_EQ(refusal(whole.substr(0, size)),
               "74 cannot read bad.lspack: it is not a pack of images\n"
-              "  at byte: 0\n"
-              "  try:     lockstep data pack, to create a pack");
+              "  byte: 0\n"
+              "  try:  lockstep data pack, to create a pack");
   }
 }
 
@@ -180,12 +180,12 @@ TEST_F(Pack, IsRefusedWhenAnyByteOfItsTableIsAnother) {
   std::string damaged = whole;
   damaged[table + 3] = 'x';
   EXPECT_THAT(refusal(damaged),
-              HasSubstr("its table of images is damaged\n  at byte:  " + std::to_string(table)));
+              HasSubstr("its table of images is damaged\n  byte:     " + std::to_string(table)));
   damaged = whole;
   damaged[8] = 2;
   EXPECT_EQ(refusal(damaged),
             "74 cannot read bad.lspack: unsupported version\n"
-            "  at byte:  8\n"
+            "  byte:     8\n"
             "  found:    2\n"
             "  expected: 1");
 }

@@ -139,7 +139,7 @@ TEST(RunCommand, LooksForTheProgramInThePathThatItGives) {
       [] {
         run_command({"sh"}, {.environment = Environment{{"PATH", "/nowhere"}}});
       },
-      ThrowsMessage<Error>(HasSubstr("looked in: /nowhere  (PATH)")));
+      ThrowsMessage<Error>(HasSubstr("searched: /nowhere  (PATH)")));
 }
 
 // Neither its children nor a closed output keeps it alive; they would last longer than the time

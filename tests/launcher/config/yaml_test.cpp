@@ -79,8 +79,8 @@ TEST(RequireKnown, NamesPlaceAndClosestKey) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
               "cannot read job.yaml: unknown key 'num_node'\n"
-              "  where: job.yaml:2:1\n"
-              "  try:   num_nodes");
+              "  position: job.yaml:2:1\n"
+              "  try:      num_nodes");
   }
 }
 
@@ -91,7 +91,7 @@ TEST(RequireKnown, NamesAllWhereNoneIsClose) {
     require_known(map, known);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("known: time, partition"));
+    EXPECT_THAT(error.what(), HasSubstr("available: time, partition"));
   }
 }
 

@@ -226,9 +226,9 @@ TEST_F(Supervision, RefusesAPortInUseBeforeAnyWorkerStarts) {
   EXPECT_EQ(busy.status.code, 69);
   EXPECT_THAT(busy.errors,
               HasSubstr("lockstep: error: cannot use port 29417: it is in use\n"
-                        "  asked: 127.0.0.1:29417  (flag --master-port)\n"
-                        "  found: another program listens there  (this machine)\n"
-                        "  try:   omit --master-port to use a free port"));
+                        "  requested: 127.0.0.1:29417  (flag --master-port)\n"
+                        "  found:     another program listens there  (this machine)\n"
+                        "  try:       omit --master-port to use a free port"));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("started")));
 }
 

@@ -45,9 +45,9 @@ TEST(JoinProcessGroup, ListsTheTransportsWhenOneIsMisspelt) {
 TEST(JoinProcessGroup, WantsGpusForNccl) {
   EXPECT_EQ(message_of([] { join_process_group(two_workers(), {.transport = "nccl"}); }),
             "cannot use NCCL: it needs GPUs, but this worker trains on a CPU\n"
-            "  asked:  --transport nccl, or --collective nccl\n"
-            "  device: cpu  (rank 0)\n"
-            "  try:    --transport auto");
+            "  requested: --transport nccl, or --collective nccl\n"
+            "  device:    cpu  (rank 0)\n"
+            "  try:       --transport auto");
 }
 
 TEST(JoinProcessGroup, SaysThatABuildHasNoNccl) {
@@ -153,7 +153,7 @@ TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {
   EXPECT_THAT(
       message_of([&] { join_gloo(store, spec, std::chrono::seconds(5)); }),
       ::testing::MatchesRegex("network interface 'nosuch0' does not exist\n"
-                              "  asked:     nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
+                              "  requested: nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
                               "  available: .*lo.*  .this node, rank 0.\n"
                               "  try:       set the variable to one of these, or unset it"));
 }

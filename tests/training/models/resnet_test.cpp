@@ -38,7 +38,7 @@ TEST(ResNet, ComesInTheSizesThatWerePublished) {
   EXPECT_THAT(
       [] { resnet("resnet51"); },
       ThrowsMessage<Error>("cannot make the network 'resnet51'\n"
-                           "  there are: resnet18, resnet34, resnet50, resnet101, resnet152\n"
+                           "  available: resnet18, resnet34, resnet50, resnet101, resnet152\n"
                            "  try:       --net resnet50"));
 }
 

@@ -196,8 +196,8 @@ TEST(DdpExchange, NamesWhatChangesUnderAStaticGraph) {
           ThrowsMessage<Error>(::testing::AllOf(
               ::testing::StartsWith(
                   "cannot finish the step: the graph differs from the first step\n"
-                  "  asked:   --static-graph  (command line)\n"
-                  "  changed: 'spare."),
+                  "  requested: --static-graph  (command line)\n"
+                  "  changed:   'spare."),
               ::testing::EndsWith(
                   "  try:     --find-unused-parameters instead of --static-graph"))));
     });

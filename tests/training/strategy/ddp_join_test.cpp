@@ -185,18 +185,19 @@ TEST(DdpJoin, NeedsTheOptionForUnevenInputs) {
     strategy->adopt(model, sgd);
     EXPECT_THAT([&] { strategy->join(); },
                 ThrowsMessage<Error>("cannot join: this strategy does not allow uneven inputs\n"
-                                     "  asked: uneven = false  (StrategyOptions)\n"
-                                     "  try:   StrategyOptions{.uneven = true}"));
+                                     "  requested: uneven = false  (StrategyOptions)\n"
+                                     "  try:       StrategyOptions{.uneven = true}"));
   });
 }
 
 TEST(DdpJoin, RefusesAStaticGraph) {
   comm::Solo solo;
-  EXPECT_THAT([&] { make_strategy("ddp", solo, {.static_graph = true, .uneven = true}); },
-              ThrowsMessage<Error>(
-                  "--static-graph does not support uneven inputs\n"
-                  "  asked: static_graph and uneven  (StrategyOptions)\n"
-                  "  try:   drop --static-graph: a worker without batches has a different graph"));
+  EXPECT_THAT(
+      [&] { make_strategy("ddp", solo, {.static_graph = true, .uneven = true}); },
+      ThrowsMessage<Error>(
+          "--static-graph does not support uneven inputs\n"
+          "  requested: static_graph and uneven  (StrategyOptions)\n"
+          "  try:       drop --static-graph: a worker without batches has a different graph"));
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ TEST(MakeStrategy, ListsTheNamesWhenOneIsMisspelt) {
   comm::Solo solo;
   EXPECT_THAT([&] { make_strategy("ddpp", solo); },
               ThrowsMessage<Error>("unknown strategy 'ddpp'\n"
-                                   "  asked:     -s ddpp  (command line)\n"
-                                   "  there are: single, ddp, horovod, deepspeed, mirrored\n"
+                                   "  requested: -s ddpp  (command line)\n"
+                                   "  available: single, ddp, horovod, deepspeed, mirrored\n"
                                    "  try:       -s ddp"));
 }
 
@@ -49,9 +49,9 @@ TEST(Single, RefusesSeveralWorkers) {
   run_workers(2, [](Communicator& comm) {
     EXPECT_THAT([&] { make_strategy("single", comm); },
                 ThrowsMessage<Error>("-s single supports one worker, not 2\n"
-                                     "  asked:   -s single  (command line)\n"
-                                     "  workers: 2  (threads)\n"
-                                     "  try:     -s ddp, or start one worker"));
+                                     "  requested: -s single  (command line)\n"
+                                     "  workers:   2  (threads)\n"
+                                     "  try:       -s ddp, or start one worker"));
   });
 }
 

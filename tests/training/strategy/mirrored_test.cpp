@@ -109,8 +109,8 @@ TEST(Mirrored, RefusesPowerSgd) {
   comm::Solo solo;
   EXPECT_THAT([&] { make_strategy("mirrored", solo, {.compression = Compression::PowerSgd}); },
               ThrowsMessage<Error>("-s mirrored does not support PowerSGD\n"
-                                   "  asked:     --compression powersgd  (command line)\n"
-                                   "  supported: none, fp16, bf16\n"
+                                   "  requested: --compression powersgd  (command line)\n"
+                                   "  available: none, fp16, bf16\n"
                                    "  try:       --compression bf16, or -s ddp"));
 }
 
@@ -126,8 +126,8 @@ TEST(Mirrored, JoinsOnlyWhereItWasAskedFor) {
   strategy->adopt(model, sgd);
   EXPECT_THAT([&] { strategy->join(); },
               ThrowsMessage<Error>("cannot join: this strategy does not allow uneven inputs\n"
-                                   "  asked: uneven = false  (StrategyOptions)\n"
-                                   "  try:   StrategyOptions{.uneven = true}"));
+                                   "  requested: uneven = false  (StrategyOptions)\n"
+                                   "  try:       StrategyOptions{.uneven = true}"));
 }
 
 }  // namespace

@@ -194,8 +194,8 @@ TEST(PowerSgd, TakesGradientsOfHalfPrecision) {
 TEST(PowerSgd, RefusesARankBelowOne) {
   EXPECT_THAT([] { PowerSgd(parameters(), 0); },
               ThrowsMessage<Error>("--powersgd-rank must be at least 1, not 0\n"
-                                   "  asked: --powersgd-rank 0  (command line)\n"
-                                   "  try:   --powersgd-rank 1"));
+                                   "  requested: --powersgd-rank 0  (command line)\n"
+                                   "  try:       --powersgd-rank 1"));
 }
 
 }  // namespace

@@ -194,8 +194,8 @@ TEST(SyncBatchNorm, RefusesWorkersThatRunOutOfBatches) {
     EXPECT_THAT([&] { strategy::SyncBatchNorm(comm, {.uneven = true, .sync_batchnorm = true}); },
                 ThrowsMessage<Error>(
                     "--sync-batchnorm does not support uneven inputs\n"
-                    "  asked: sync_batchnorm and uneven  (StrategyOptions)\n"
-                    "  try:   drop --sync-batchnorm, or give every worker the same number of "
+                    "  requested: sync_batchnorm and uneven  (StrategyOptions)\n"
+                    "  try:       drop --sync-batchnorm, or give every worker the same number of "
                     "batches"));
   });
 }

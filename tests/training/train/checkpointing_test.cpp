@@ -371,9 +371,9 @@ TEST(Checkpoints, WithinAnEpochTakeAnotherGlobalBatchOnlyWhereItFits) {
 
   EXPECT_EQ(train(solo, directory.path(), {.global_batch = 16}, "auto").error,
             "cannot change the global batch within an epoch\n"
-            "  asked: global batch 16\n"
-            "  done:  24 samples of epoch 1, in steps of 12  (checkpoint)\n"
-            "  try:   --global-batch 12, or a divisor of 24");
+            "  requested: global batch 16\n"
+            "  completed: 24 samples of epoch 1, in steps of 12  (checkpoint)\n"
+            "  try:       --global-batch 12, or a divisor of 24");
   EXPECT_EQ(train(solo, directory.path(), {.global_batch = 8}, "auto").error, "");
 }
 

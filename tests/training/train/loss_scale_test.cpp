@@ -85,7 +85,7 @@ TEST(LossScaler, GivesUpAFixedScaleToo) {
   EXPECT_THAT([&] { scaler.after_step(20, false); },
               ThrowsMessage<Error>(
                   "cannot continue: gradients overflow at the fixed loss scale 1024 (step 20)\n"
-                  "  asked:         --loss-scale 1024\n"
+                  "  requested:     --loss-scale 1024\n"
                   "  skipped steps: 20, the last 20 in a row\n"
                   "  try:           --loss-scale dynamic"));
 }

@@ -186,11 +186,11 @@ TEST(RecomputeFlag, IsRefusedByAProgramThatDoesNotAskForIt) {
   Recipe run;
   run.flags.recompute = true;
 
-  EXPECT_THAT(
-      [&] { train_small(solo, directory.path(), run, CrossEntropy()); },
-      ThrowsMessage<Error>("cannot use --recompute: the model of this program does not support it\n"
-                           "  asked: --recompute  (command line)\n"
-                           "  try:   omit --recompute, or pass Session::recompute() to the model"));
+  EXPECT_THAT([&] { train_small(solo, directory.path(), run, CrossEntropy()); },
+              ThrowsMessage<Error>(
+                  "cannot use --recompute: the model of this program does not support it\n"
+                  "  requested: --recompute  (command line)\n"
+                  "  try:       omit --recompute, or pass Session::recompute() to the model"));
 }
 
 }  // namespace

@@ -237,8 +237,8 @@ TEST(Session, ReadsNumbersOfTheProgramsOwnAndQuotesWhatIsNone) {
   EXPECT_EQ(session.number("--b"), 64);
   EXPECT_THAT([&] { session.number("--c"); },
               ThrowsMessage<Error>("--c 'much' is not a number\n"
-                                   "  asked: --c much  (command line)\n"
-                                   "  try:   --c with a number"));
+                                   "  requested: --c much  (command line)\n"
+                                   "  try:       --c with a number"));
   for (const char* name : {"--d", "--e"}) {
     EXPECT_THROW(session.number(name), Error) << name;
   }
@@ -255,8 +255,8 @@ TEST(Session, RefusesNumbersOutOfRangeAndPartsOfWholeOnes) {
   EXPECT_EQ(session.whole_number("--whole", 16, 16), 16);
   EXPECT_THAT([&] { session.number("--share", 0, 1); },
               ThrowsMessage<Error>("--share '5' is not a number from 0 to 1\n"
-                                   "  asked: --share 5  (command line)\n"
-                                   "  try:   --share with a number from 0 to 1"));
+                                   "  requested: --share 5  (command line)\n"
+                                   "  try:       --share with a number from 0 to 1"));
   EXPECT_THAT([&] { session.number("--below", 0); },
               ThrowsMessage<Error>(HasSubstr("is not a number from 0\n")));
   EXPECT_THAT(

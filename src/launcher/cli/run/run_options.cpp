@@ -320,10 +320,10 @@ void set(Option& target,
          const std::string& usual) {
   if (target && target->text != text) {
     throw Error(ExitCode::Usage, fmt::format("{} and {} contradict each other", usual, flag))
-        .fact("asked",
+        .fact("requested",
               fmt::format("{} {}", target->flag.empty() ? usual : target->flag, target->text),
               "command line")
-        .fact("asked", fmt::format("{} {}", flag, text), "command line")
+        .fact("requested", fmt::format("{} {}", flag, text), "command line")
         .hint("use one of the two");
   }
   target =

@@ -157,7 +157,7 @@ LogChoice choose_logs(const Run& run, const LogOptions& options) {
   const std::vector<int> attempts = run.directory.find_attempts();
   if (attempts.empty()) {
     throw Error(ExitCode::Usage, fmt::format("{} has no logs", run.name))
-        .fact("looked in", (run.directory.root() / "logs").string())
+        .fact("searched", (run.directory.root() / "logs").string())
         .hint(fmt::format("lockstep status {}", run.name));
   }
   LogChoice choice{

@@ -233,7 +233,7 @@ void AgentStarter::add(const std::string& what,
   if (!program) {
     throw Error(ExitCode::Unavailable,
                 fmt::format("cannot start agents: {} not found", command.front()))
-        .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+        .fact("searched", os::find_variable(environment, "PATH").value_or(""), "PATH")
         .hint(command.front() == "srun" ? "load the module or install the package of Slurm"
                                         : "install the package openssh-client");
   }

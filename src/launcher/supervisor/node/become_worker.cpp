@@ -80,7 +80,7 @@ plan::NodeSpec wait_for_spec(const plan::LaunchPlan& plan, const os::Environment
       fmt::format("rank {} timed out waiting for its launch instructions from local rank 0 on {}",
                   plan.rendezvous.rank,
                   os::host_name()))
-      .fact("looked for", file.string())
+      .fact("missing", file.string())
       .fact("waited", fmt::format("{} s", plan.start_timeout_seconds.value));
 }
 

@@ -161,14 +161,14 @@ void require_sense(const StrategyOptions& options, int workers) {
   const std::vector<std::string> reductions = {"average", "sum", "adasum"};
   if (std::find(reductions.begin(), reductions.end(), horovod.reduction) == reductions.end()) {
     throw Error(ExitCode::Usage, fmt::format("unknown reduction '{}'", horovod.reduction))
-        .fact("asked", fmt::format("--reduction {}", horovod.reduction), "command line")
+        .fact("requested", fmt::format("--reduction {}", horovod.reduction), "command line")
         .fact("available", join(reductions, ", "))
         .hint(fmt::format("--reduction {}",
                           find_closest(horovod.reduction, reductions).value_or("average")));
   }
   if (options.compression == Compression::PowerSgd) {
     throw Error(ExitCode::Usage, "-s horovod does not support PowerSGD")
-        .fact("asked", "--compression powersgd", "command line")
+        .fact("requested", "--compression powersgd", "command line")
         .hint("-s ddp --compression powersgd, or --compression bf16");
   }
   // adasum_tree() combines pairs.
@@ -176,7 +176,7 @@ void require_sense(const StrategyOptions& options, int workers) {
   if (is_adasum && (workers & (workers - 1)) != 0) {
     throw Error(ExitCode::Usage,
                 fmt::format("Adasum needs 2, 4, 8, 16 ... workers, not {}", workers))
-        .fact("asked", "--reduction adasum", "command line")
+        .fact("requested", "--reduction adasum", "command line")
         .fact("expected", "2, 4, 8, 16 ... workers")
         .hint("another number of workers, or --reduction average");
   }
@@ -184,7 +184,7 @@ void require_sense(const StrategyOptions& options, int workers) {
     throw Error(ExitCode::Usage,
                 fmt::format("--gradient-predivide-factor cannot be used with --reduction {}",
                             horovod.reduction))
-        .fact("asked",
+        .fact("requested",
               fmt::format("--gradient-predivide-factor {:g}", horovod.predivide_factor),
               "command line")
         .hint("--reduction average");

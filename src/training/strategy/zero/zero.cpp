@@ -40,7 +40,7 @@ void require_possible(const StrategyOptions& options) {
   }
   if (options.compression != Compression::None) {
     throw Error(ExitCode::Usage, "-s deepspeed does not support --compression")
-        .fact("asked", fmt::format("--compression {}", name_of(options.compression)))
+        .fact("requested", fmt::format("--compression {}", name_of(options.compression)))
         .hint("\"communication_data_type\": \"bf16\" in ds_config.json, or -s ddp");
   }
   if (options.uneven && stage == 3) {

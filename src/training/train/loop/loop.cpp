@@ -119,7 +119,7 @@ void Loop::require_recompute_known() const {
     const std::string asked = is_of_file ? "activation_checkpointing" : "--recompute";
     throw Error(ExitCode::Usage,
                 fmt::format("cannot use {}: the model of this program does not support it", asked))
-        .fact("asked", asked, is_of_file ? session_.flags.file->source : "command line")
+        .fact("requested", asked, is_of_file ? session_.flags.file->source : "command line")
         .hint(fmt::format("omit {}, or pass Session::recompute() to the model", asked));
   }
 }

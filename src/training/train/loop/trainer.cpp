@@ -29,7 +29,7 @@ void tell_of_file(const Session& session, const TrainerOptions& options) {
   if (flags.file->zero.offload_param && session.device().is_cuda()) {
     throw Error(ExitCode::Usage,
                 "cannot keep parameters in host memory: offload_param is not supported")
-        .fact("asked", "zero_optimization.offload_param", flags.file->source)
+        .fact("requested", "zero_optimization.offload_param", flags.file->source)
         .hint("offload_optimizer alone");
   }
   if (session.rank() != 0) {

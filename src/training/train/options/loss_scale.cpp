@@ -90,7 +90,7 @@ void LossScaler::after_step(int64_t step, bool applied) {
       ExitCode::Usage,
       fmt::format(
           "cannot continue: gradients overflow at the fixed loss scale {} (step {})", scale_, step))
-      .fact("asked", fmt::format("--loss-scale {}", scale_))
+      .fact("requested", fmt::format("--loss-scale {}", scale_))
       .fact("skipped steps", fmt::format("{}, the last {} in a row", skipped_, overflows_))
       .hint("--loss-scale dynamic");
 }

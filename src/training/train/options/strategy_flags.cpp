@@ -91,22 +91,22 @@ bool is_accepted(const Support& support, const Flags& flags) {
                       flag,
                       used,
                       is_one ? "a single worker does not exchange gradients" : support.reason))
-          .fact("asked", fmt::format("-s {} {}", used, typed), "command line")
+          .fact("requested", fmt::format("-s {} {}", used, typed), "command line")
           .fact("supported by", "-s " + join(names, ", -s "))
           .hint(is_one || instead.empty() ? "omit " + flag : instead);
     }
     case Scope::Selects:
       throw Error(ExitCode::Usage, fmt::format("cannot use {} with -s {}", flag, used))
-          .fact("asked", fmt::format("-s {} and {}", used, flag), "command line")
+          .fact("requested", fmt::format("-s {} and {}", used, flag), "command line")
           .hint("-s " + owner);
     case Scope::OwnSetup:
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", typed, owner))
-          .fact("asked", typed, "command line")
+          .fact("requested", typed, "command line")
           .fact("strategy", used, "command line")
           .hint(instead);
     default:
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", flag, owner))
-          .fact("asked", "-s " + used, "command line")
+          .fact("requested", "-s " + used, "command line")
           .hint(fmt::format("-s {}, or omit {}", owner, flag));
   }
 }

@@ -54,7 +54,7 @@ torch::Device choose_device(const std::string& wanted, int local_rank) {
   const bool has_gpu = torch::cuda::is_available();
   if (wanted == "cuda" && !has_gpu) {
     throw Error(ExitCode::Usage, "cannot train on a GPU: libtorch finds none")
-        .fact("asked", "--device cuda", "command line")
+        .fact("requested", "--device cuda", "command line")
         .hint("--device cpu");
   }
   if (wanted == "cpu" || !has_gpu) {

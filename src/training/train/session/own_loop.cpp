@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void refuse(const std::string& what, const std::string& source) {
   throw Error(ExitCode::Usage,
               fmt::format("cannot use {}: this program has a custom training loop", what))
-      .fact("asked", what, source)
+      .fact("requested", what, source)
       .fact("supported by", "programs that train with lockstep::Trainer")
       .hint(fmt::format("omit {}", what));
 }

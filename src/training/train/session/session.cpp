@@ -46,7 +46,7 @@ void Session::Parts::report(const std::string& kind,
 
 void train::throw_not_verified() {
   throw Error(ExitCode::Usage, "cannot verify strategies: this program does not use Trainer::fit")
-      .fact("asked", "--verify-strategies", "command line")
+      .fact("requested", "--verify-strategies", "command line")
       .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
 }
 
@@ -100,7 +100,7 @@ std::string describe_range(Number minimum, Number maximum) {
 // `wanted` is, for example, "number from 0 to 1".
 [[noreturn]] void refuse(std::string_view name, std::string_view text, const std::string& wanted) {
   throw Error(ExitCode::Usage, fmt::format("{} '{}' is not a {}", name, text, wanted))
-      .fact("asked", fmt::format("{} {}", name, text), "command line")
+      .fact("requested", fmt::format("{} {}", name, text), "command line")
       .hint(fmt::format("{} with a {}", name, wanted));
 }
 
@@ -142,7 +142,7 @@ OptimizerOptions resolve(const Session& session, OptimizerOptions defaults) {
   }
   if (flags.momentum && defaults.name != "sgd") {
     throw Error(ExitCode::Usage, fmt::format("cannot use --momentum with {}", defaults.name))
-        .fact("asked", fmt::format("--momentum {:g}", *flags.momentum), "command line")
+        .fact("requested", fmt::format("--momentum {:g}", *flags.momentum), "command line")
         .hint("omit --momentum, or --optimizer sgd");
   }
   defaults.lr = flags.lr.value_or(defaults.lr);
