@@ -75,7 +75,7 @@ bool is_same_file(int one, int other);
 // Opens the pipe or terminal of `fd` once more for non-blocking writes: the flag of `fd` itself is
 // shared with other programs. Returns a closed Fd if that is not possible (a socket, the terminal
 // of another user).
-Fd find_nonblocking_twin(int fd);
+Fd open_nonblocking_twin(int fd);
 
 // An anonymous file in memory with the contents `text`, positioned at its beginning.
 Fd make_memory_file(std::string_view text);

@@ -41,13 +41,13 @@ class Entries {
     const config::TreeNode* node = map_.find(key);
     return node == nullptr || node->kind == config::TreeNode::Kind::Null ? nullptr : node;
   }
-  std::string text(std::string_view key, std::string_view standard = "") const {
+  std::string text(std::string_view key, std::string_view default_value = "") const {
     const config::TreeNode* node = find(key);
-    return node == nullptr ? std::string(standard) : config::read_text(*node, key);
+    return node == nullptr ? std::string(default_value) : config::read_text(*node, key);
   }
-  bool flag(std::string_view key, bool standard) const {
+  bool flag(std::string_view key, bool default_value) const {
     const config::TreeNode* node = find(key);
-    return node == nullptr ? standard : config::read_flag(*node, key);
+    return node == nullptr ? default_value : config::read_flag(*node, key);
   }
   Words list(std::string_view key) const {
     const config::TreeNode* node = find(key);
@@ -166,15 +166,17 @@ void read_image(const Entries& entries, EnvBuild& build) {
   }
 }
 
-std::string directive_of(const Entries& entries, std::string_view key, std::string_view standard) {
-  std::string value = entries.text(key, standard);
+std::string directive_of(const Entries& entries,
+                         std::string_view key,
+                         std::string_view default_value) {
+  std::string value = entries.text(key, default_value);
   require_plain(key, value, entries.position(key));
   return value;
 }
 
-int whole_of(const Entries& entries, std::string_view key, int standard, int minimum) {
+int whole_of(const Entries& entries, std::string_view key, int default_value, int minimum) {
   const config::TreeNode* node = entries.find(key);
-  return node == nullptr ? standard
+  return node == nullptr ? default_value
                          : static_cast<int>(config::read_whole(
                                *node, key, {.minimum = minimum, .maximum = 4096}));
 }

@@ -91,10 +91,10 @@ std::optional<config::TreeNode> JobSettings::find_node(std::string_view key) con
   }
   const Key* known = find_key(key);
   LOCKSTEP_CHECK(known != nullptr);
-  if (known->standard.empty()) {
+  if (known->default_value.empty()) {
     return std::nullopt;
   }
-  return resolve(config::scalar(std::string(known->standard), "default"), 0);
+  return resolve(config::scalar(std::string(known->default_value), "default"), 0);
 }
 
 config::TreeNode JobSettings::resolve(config::TreeNode node, int depth) const {
@@ -132,7 +132,7 @@ std::optional<std::string> JobSettings::look_up(const std::string& name, int dep
   }
   const auto found = nodes_.find(name);
   if (found == nodes_.end() || found->second.kind == config::TreeNode::Kind::Null) {
-    return resolve_text(config::scalar(std::string(key->standard), "default"), depth);
+    return resolve_text(config::scalar(std::string(key->default_value), "default"), depth);
   }
   const config::TreeNode node = resolve(found->second, depth);
   return node.kind == config::TreeNode::Kind::List ? join(config::read_lines(node, name), ",")

@@ -31,7 +31,7 @@ void check_cublas(cublasStatus_t status, const char* call) {
   }
   const bool is_lack = status == CUBLAS_STATUS_ALLOC_FAILED;
   throw Error(is_lack ? ExitCode::Unavailable : ExitCode::Bug,
-              std::string("cannot go on: ") + call + " failed")
+              std::string("cannot continue: ") + call + " failed")
       .fact("error", cublasLtGetStatusName(status), "cuBLASLt")
       .fact("text", cublasLtGetStatusString(status), "cuBLASLt");
 }
@@ -442,7 +442,8 @@ struct Matmul::Parts {
       }
       case Epilogue::None:
       case Epilogue::Bias:
-        throw Error(ExitCode::Unavailable, "cannot multiply: cuBLASLt has no way for this shape")
+        throw Error(ExitCode::Unavailable,
+                    "cannot multiply: cuBLASLt has no algorithm for this shape")
             .fact("m, n, k",
                   std::to_string(call.m) + ", " + std::to_string(call.n) + ", " +
                       std::to_string(call.k));

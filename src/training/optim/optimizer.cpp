@@ -168,7 +168,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   if (options.name == "muon") {
     if (options.matrices.empty()) {
       throw Error(ExitCode::Usage,
-                  "cannot use muon: the program does not tell which parameters are matrices")
+                  "cannot use muon: the program does not specify which parameters are matrices")
           .fact("requested", "--optimizer muon", "command line, or the program")
           .hint(
               "make_optimizer(model, ...), or OptimizerOptions::matrices = hidden_matrices(model)");

@@ -399,7 +399,7 @@ TEST(LimitCheck, WantsLockedMemoryForRdmaOnly) {
              "ulimit -l unlimited");
 }
 
-TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
+TEST(EnvironmentCheck, SeesWhatContainersAndModulesLack) {
   NodeFacts node = healthy_node("n1");
   node.place.user_namespaces = 0;
   node.place.has_module_command = false;
@@ -414,7 +414,7 @@ TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
   expect_bad(of_subject(findings, "environment"), Severity::Warning, "both", "deactivate");
 }
 
-TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
+TEST(EnvironmentCheck, SeesDirectoriesThatAreNotShared) {
   NodeFacts node = healthy_node("n1");
   node.place.sees_home = node.place.sees_directory = false;
   expect_bad(of_subject(check_surroundings(node), "shared home"),
@@ -427,7 +427,7 @@ TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
              "submit from");
 }
 
-TEST(SurroundingsCheck, NamesTheNodeWithLeastSpace) {
+TEST(EnvironmentCheck, NamesTheNodeWithTheMinimumOfFreeSpace) {
   std::vector<NodeFacts> nodes = {healthy_node("n1"), healthy_node("n2")};
   nodes[1].place.temp.free = kGiB / 2;
   expect_bad(of_subject(check_space(nodes), "temporary"),

@@ -29,7 +29,7 @@ TEST(Collect, ReadsGpusThroughTheDriversLibrary) {
   EXPECT_EQ(facts.driver, "550.54.15");
   EXPECT_EQ(facts.cuda_of_driver, 12040);
   ASSERT_EQ(facts.gpus.size(), 2U);
-  EXPECT_EQ(facts.gpus[1].name, "Made-up GPU");
+  EXPECT_EQ(facts.gpus[1].name, "Fake GPU");
   EXPECT_EQ(facts.gpus[1].uncorrected_errors, 3);
   EXPECT_EQ(facts.gpus[1].persistence, std::nullopt);  // not supported by this driver
   EXPECT_EQ(facts.granted, 2);

@@ -51,7 +51,7 @@ TEST(DigitNet, NamesItsParametersAsThePythonProgramsDo) {
 
 TEST(DigitNet, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { digit_net("clasic"); },
-              ThrowsMessage<Error>("cannot make the network 'clasic'\n"
+              ThrowsMessage<Error>("unknown network 'clasic'\n"
                                    "  available: cnn, classic, mlp\n"
                                    "  try:       --net classic"));
 }

@@ -264,11 +264,11 @@ LogFollower::LogFollower(contract::RunDirectory run,
                          std::optional<supervisor::RankSet> ranks,
                          std::optional<size_t> last_lines)
     : run_(std::move(run)), attempt_(attempt), ranks_(std::move(ranks)), last_lines_(last_lines) {
-  find_new_logs();
+  open_new_logs();
   last_lines_.reset();  // a log that appears later is read from its beginning
 }
 
-void LogFollower::find_new_logs() {
+void LogFollower::open_new_logs() {
   for (const int rank : run_.find_logged_ranks(attempt_)) {
     if (logs_.contains(rank) || (ranks_ && !ranks_->contains(rank))) {
       continue;
@@ -282,7 +282,7 @@ void LogFollower::find_new_logs() {
 
 // One chunk of each log per call. A rank that writes a lot cannot keep the others from being shown.
 bool LogFollower::read(supervisor::LineSink& sink) {
-  find_new_logs();
+  open_new_logs();
   bool is_news = false;
   for (auto& [rank, log] : logs_) {
     const std::string chunk = read_chunk(log.path, log.offset);

@@ -96,7 +96,7 @@ OutputBuffer::Kind OutputBuffer::kind_of(int fd) {
 // the same pipe or terminal has its own flag.
 OutputBuffer::OutputBuffer(int fd, Kind kind) : kind_(kind), fd_(fd) {
   if (kind_ == Kind::Pipe || kind_ == Kind::Terminal) {
-    own_ = os::find_nonblocking_twin(fd);
+    own_ = os::open_nonblocking_twin(fd);
     fd_ = own_.is_open() ? own_.number() : fd;
   }
 }

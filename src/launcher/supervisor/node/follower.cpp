@@ -2,7 +2,7 @@
 //
 // The event loop of an agent:
 //
-//   find_leader() --> Join --> [ turn: signals, commands, agent ] --> Release --> exit code
+//   connect_to_leader() --> Join --> [ turn: signals, commands, agent ] --> Release --> exit code
 //         |                                  |                  --> leader lost: kill, 75
 //         +-- 69 after `patience`            +-- SIGQUIT: kill, exit at once
 //
@@ -151,7 +151,7 @@ bool Follower::try_rendezvous(const RendezvousPoint& point) {
   return false;
 }
 
-void Follower::find_leader() {
+void Follower::connect_to_leader() {
   const auto began = Clock::now();
   const auto until = began + duration_cast<Clock::duration>(options_.patience);
   bool was_found = false;
@@ -177,7 +177,7 @@ void Follower::find_leader() {
 // destructor, so that a late SIGTERM cannot replace the exit code that the leader has decided.
 int Follower::run() {
   signals_.keep_blocked();
-  find_leader();
+  connect_to_leader();
   if (stopped_by_) {
     return 128 + *stopped_by_;
   }
