@@ -95,10 +95,10 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
   const auto host = std::find_if(hosts.begin(), hosts.end(), [&selected](const Host& one) {
     return one.name == selected.host;
   });
-  const std::string asked = fmt::format("{} {}", filter.flag, quote(filter.text));
+  const std::string requested = fmt::format("{} {}", filter.flag, quote(filter.text));
   if (host == hosts.end()) {
     throw Error(ExitCode::Usage, fmt::format("unknown host '{}'", selected.host))
-        .fact("requested", asked)
+        .fact("requested", requested)
         .fact("hosts", names_of(hosts))
         .hint(fmt::format("use {} with names from that list", filter.flag));
   }
@@ -110,14 +110,14 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
     throw Error(
         ExitCode::Usage,
         fmt::format("cannot exclude devices of '{}': their number is not known", selected.host))
-        .fact("requested", asked)
+        .fact("requested", requested)
         .hint(fmt::format("add its slots to the host list: {}:4", selected.host));
   }
   for (const int device : *selected.devices) {
     if (known && !known->contains(device)) {
       throw Error(ExitCode::Usage,
                   fmt::format("unknown device {} on host '{}'", device, selected.host))
-          .fact("requested", asked)
+          .fact("requested", requested)
           .fact("devices", fmt::format("{}", fmt::join(*known, ",")), "host list")
           .hint(fmt::format("{} {}:{}", filter.flag, selected.host, *known->begin()));
     }

@@ -88,7 +88,7 @@ void require_alone(const Request& request, const Sizes& sizes) {
                 fmt::format("cannot run on {} nodes with --standalone: it means this machine only",
                             sizes.nodes->maximum))
         .fact("requested", "--standalone", kCommandLine)
-        .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
+        .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.source)
         .hint("drop --standalone, or --nnodes 1");
   }
 }
@@ -107,7 +107,7 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
     error.fact("requested", said(*request.node_rank, "--node-rank"), request.node_rank->source);
     error.fact("requested",
                sizes.nodes ? sizes.nodes->provenance.text : "no --nnodes: one node",
-               sizes.nodes ? sizes.nodes->provenance.who : kCommandLine);
+               sizes.nodes ? sizes.nodes->provenance.source : kCommandLine);
     error.hint(fmt::format("--nnodes {}; node ranks start at 0", *node + 1));
     throw std::move(error);
   }

@@ -61,7 +61,7 @@ std::string describe_hosts(const LaunchTarget& target) {
                           requested.minimum,
                           count == 1 ? "one" : std::to_string(count),
                           count == 1 ? "is" : "are"))
-      .fact("requested", requested.provenance.text, requested.provenance.who)
+      .fact("requested", requested.provenance.text, requested.provenance.source)
       .fact("found", describe_hosts(target), target.named_by)
       .hint(fmt::format("--nnodes {}, or drop it to use every node", count))
       .hint(target.mode.value == LaunchMode::Srun ? fmt::format("salloc -N {}", requested.minimum)
@@ -97,7 +97,7 @@ void require_all(LaunchTarget& target, const Sizes& sizes, std::string_view inst
             "cannot run on {}: this was started on {}",
             plural(std::min(sizes.nodes->maximum, std::max(sizes.nodes->minimum, count)), "node"),
             plural(count, "node")))
-        .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
+        .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.source)
         .fact("found", describe_hosts(target), target.named_by)
         .hint(fmt::format("drop --nnodes, or {} {}", instead, sizes.nodes->maximum));
   }
@@ -245,7 +245,7 @@ LaunchTarget in_task(const HostEnvironment& here, const Sizes& sizes) {
 [[noreturn]] void refuse_alone(const Request& request, const NodeRange& requested) {
   throw Error(ExitCode::Usage,
               fmt::format("cannot run on {} nodes: this is one machine", requested.minimum))
-      .fact("requested", requested.provenance.text, requested.provenance.who)
+      .fact("requested", requested.provenance.text, requested.provenance.source)
       .fact("found", "no other host, no Slurm job, no other launcher", "command line and variables")
       .hint(fmt::format("over ssh: {} -H host1:4,host2:4 PROGRAM", command_of(request.dialect)))
       .hint(fmt::format("manually, on each node: {} --nnodes {} --node-rank N --master-addr HOST "

@@ -45,7 +45,7 @@ void require_one_task_per_node(const HostEnvironment& here, const NodeRange& req
               fmt::format("cannot form a rendezvous of {} nodes: Slurm started {} tasks",
                           requested.maximum,
                           here.step->tasks))
-      .fact("requested", requested.provenance.text, requested.provenance.who)
+      .fact("requested", requested.provenance.text, requested.provenance.source)
       .fact("found",
             fmt::format("{} tasks", here.step->tasks),
             fmt::format("Slurm step {}.{}", here.step->job_id, here.step->id))

@@ -70,13 +70,13 @@ std::string describe_group(const LaunchPlan& plan, std::span<const PlannedNode> 
       names.push_back(node.name);
     }
   }
-  std::string who = to_hostlist(names);
+  std::string nodes = to_hostlist(names);
   if (names.empty()) {
-    who = group.size() == 1 ? "a node that will join"
-                            : fmt::format("{} nodes that will join", group.size());
+    nodes = group.size() == 1 ? "a node that will join"
+                              : fmt::format("{} nodes that will join", group.size());
   }
   std::string text =
-      fmt::format("{}: {}", who, describe_workers(plan, group.front(), group.size() > 1));
+      fmt::format("{}: {}", nodes, describe_workers(plan, group.front(), group.size() > 1));
   if (!group.front().gpus.empty()) {
     text += fmt::format(", GPUs {}", fmt::join(group.front().gpus, ","));
   }

@@ -59,8 +59,8 @@ NodeRange divide(const TotalWorkers& total, const WorkersPerNode& per_node) {
     throw Error(
         ExitCode::Usage,
         fmt::format("cannot divide {} workers into groups of {}", total.number, per_node.number))
-        .fact("requested", total.provenance.text, total.provenance.who)
-        .fact("requested", per_node.provenance.text, per_node.provenance.who)
+        .fact("requested", total.provenance.text, total.provenance.source)
+        .fact("requested", per_node.provenance.text, per_node.provenance.source)
         .hint(fmt::format("drop {}, or -np {}",
                           per_node.flag,
                           (total.number / per_node.number + 1) * per_node.number));
@@ -70,7 +70,7 @@ NodeRange divide(const TotalWorkers& total, const WorkersPerNode& per_node) {
           .maximum = nodes,
           .source = total.source,
           .provenance = {fmt::format("{} with {}", total.provenance.text, per_node.provenance.text),
-                         total.provenance.who}};
+                         total.provenance.source}};
 }
 
 void require_same_nodes(const Sizes& sizes) {
@@ -80,9 +80,9 @@ void require_same_nodes(const Sizes& sizes) {
   }
   throw Error(ExitCode::Usage,
               fmt::format("-np {} contradicts the other sizes", sizes.total->number))
-      .fact("requested", sizes.total->provenance.text, sizes.total->provenance.who)
-      .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
-      .fact("requested", sizes.per_node->provenance.text, sizes.per_node->provenance.who)
+      .fact("requested", sizes.total->provenance.text, sizes.total->provenance.source)
+      .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.source)
+      .fact("requested", sizes.per_node->provenance.text, sizes.per_node->provenance.source)
       .hint(fmt::format("drop -np: {} x {} = {} workers",
                         sizes.nodes->maximum,
                         sizes.per_node->number,

@@ -15,7 +15,7 @@ inline constexpr int kMaxWorkersPerNode = 4096;
 // The option that set a size, for messages: "--nnodes 4", "command line".
 struct Provenance {
   std::string text;
-  std::string who;
+  std::string source;
 };
 
 struct NodeRange {

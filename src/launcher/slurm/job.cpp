@@ -125,9 +125,9 @@ void read_time(const JobSettings& settings, const JobInputs& inputs, Job& job) {
         .hint("launcher: lockstep, torchrun or srun");
   }
   job.max_requeues = settings.find_whole("max_requeues", 1, 1'000'000);
-  const auto asked = settings.find_whole("signal_seconds", 0, 65535);
-  if (asked) {
-    job.signal_seconds = *asked;
+  const auto requested = settings.find_whole("signal_seconds", 0, 65535);
+  if (requested) {
+    job.signal_seconds = *requested;
   } else if (job.is_requeued) {
     const contract::Pace pace = inputs.earlier_pace(job.name);
     job.signal_seconds = job.seconds == 0 ? lead_seconds(pace)
@@ -178,12 +178,12 @@ std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher
     throw settings.refuse("metric", "metric requires launcher: lockstep")
         .hint("launcher: lockstep");
   }
-  std::vector<plan::OptionValue> asked;
-  asked.reserve(lines.size());
+  std::vector<plan::OptionValue> requested;
+  requested.reserve(lines.size());
   for (const std::string& line : lines) {
-    asked.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
+    requested.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
   }
-  plan::read_metrics(asked);
+  plan::read_metrics(requested);
   return lines;
 }
 

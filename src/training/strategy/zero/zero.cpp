@@ -111,10 +111,10 @@ class Zero final : public Strategy {
     return result;
   }
 
-  StepResult step(const StepOptions& asked) override {
+  StepResult step(const StepOptions& requested) override {
     const CallScope scope = communicator_.enter("the optimizer step");
     await_reductions();
-    const StepOptions options = options_.uneven ? agree(asked) : asked;
+    const StepOptions options = options_.uneven ? agree(requested) : requested;
     const bool needs_norm = options.check_finite || options.clip_norm > 0 || options.wants_norm;
     const Sums sums = add_up(needs_norm);
     StepResult result;
@@ -347,14 +347,14 @@ class Zero final : public Strategy {
 
   // Options and learning rates of this step, from the first worker that still trains. A worker that
   // has joined does not know them.
-  StepOptions agree(const StepOptions& asked) {
+  StepOptions agree(const StepOptions& requested) {
     std::vector<double> values = learning_rates(optimizer_->get());
     values.insert(values.end(),
-                  {asked.clip_norm,
-                   asked.loss_scale,
-                   asked.check_finite ? 1.0 : 0.0,
-                   asked.wants_norm ? 1.0 : 0.0,
-                   asked.wants_late_norm ? 1.0 : 0.0});
+                  {requested.clip_norm,
+                   requested.loss_scale,
+                   requested.check_finite ? 1.0 : 0.0,
+                   requested.wants_norm ? 1.0 : 0.0,
+                   requested.wants_late_norm ? 1.0 : 0.0});
     torch::Tensor all = torch::tensor(values, torch::kFloat64);
     exchange_->channel().broadcast(all, uneven_inputs_->first_active_rank());
     values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());

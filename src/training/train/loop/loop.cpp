@@ -116,11 +116,12 @@ void Loop::require_recompute_known() const {
   if (session_.flags.recompute && !session_.asked_recompute) {
     const bool is_of_file =
         session_.flags.file && session_.flags.file->recompute.value.value_or(false);
-    const std::string asked = is_of_file ? "activation_checkpointing" : "--recompute";
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot use {}: the model of this program does not support it", asked))
-        .fact("requested", asked, is_of_file ? session_.flags.file->source : "command line")
-        .hint(fmt::format("omit {}, or pass Session::recompute() to the model", asked));
+    const std::string requested = is_of_file ? "activation_checkpointing" : "--recompute";
+    throw Error(
+        ExitCode::Usage,
+        fmt::format("cannot use {}: the model of this program does not support it", requested))
+        .fact("requested", requested, is_of_file ? session_.flags.file->source : "command line")
+        .hint(fmt::format("omit {}, or pass Session::recompute() to the model", requested));
   }
 }
 

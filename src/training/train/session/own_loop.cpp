@@ -19,8 +19,8 @@ namespace {
 }
 
 void require_not_in_file(const deepspeed::Config& file) {
-  const auto refuse_if = [&file](bool asked, const char* key) {
-    if (asked) {
+  const auto refuse_if = [&file](bool requested, const char* key) {
+    if (requested) {
       refuse(key, file.source);
     }
   };
